@@ -1,0 +1,7 @@
+// Package core owns the vocabulary of Turnus as plain values: hosts, jobs,
+// outcomes, the transition table of a job, backoff, and the errors that cross
+// rooms. Every other package speaks these words.
+//
+// It does no I/O, starts no goroutine, and must not know queues, plugins,
+// transports, playbooks, or how anything is stored or shown.
+package core

@@ -1,0 +1,43 @@
+package core
+
+import "time"
+
+// Host is one managed machine as a run's snapshot holds it: everything a
+// worker needs to reach it and everything expressions may read. It carries no
+// secret: passwords and passphrases are named (SSH.PasswordEnv,
+// SSH.PasswordCommand), never held.
+type Host struct {
+	Name      string            `json:"name"`
+	Address   string            `json:"address,omitempty"` // DNS name or IP; Name when empty
+	Customer  string            `json:"customer,omitempty"`
+	Site      string            `json:"site,omitempty"`
+	Pool      string            `json:"pool,omitempty"`
+	HAGroup   string            `json:"ha_group,omitempty"`
+	WindowSet string            `json:"window_set,omitempty"`
+	Groups    []string          `json:"groups,omitempty"` // sorted, ancestors included
+	Labels    map[string]string `json:"labels,omitempty"`
+	Vars      map[string]any    `json:"vars,omitempty"` // JSON values only
+	SSH       SSH               `json:"ssh,omitzero"`
+}
+
+// SSH is how to reach a host. A zero field means the default of the transport.
+type SSH struct {
+	User            string        `json:"user,omitempty"`
+	Port            int           `json:"port,omitempty"` // 22 when zero
+	IdentityFiles   []string      `json:"identity_files,omitempty"`
+	CertificateFile string        `json:"certificate_file,omitempty"`
+	ProxyJump       []string      `json:"proxy_jump,omitempty"` // host names or user@host:port, outermost first
+	HostKeys        []string      `json:"host_keys,omitempty"`  // pins, "ssh-ed25519 AAAA…"
+	HostKeyAlias    string        `json:"host_key_alias,omitempty"`
+	PasswordEnv     string        `json:"password_env,omitempty"`     // name of an environment variable of the worker
+	PasswordCommand []string      `json:"password_command,omitempty"` // argv, run on the worker
+	ConnectTimeout  time.Duration `json:"connect_timeout,omitempty"`
+}
+
+// Target is the address to dial: Address, or Name when that is empty.
+func (h Host) Target() string {
+	if h.Address != "" {
+		return h.Address
+	}
+	return h.Name
+}

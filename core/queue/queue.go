@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// SessionTTL is how long a node may be silent before its jobs are recovered,
+// BeatEvery how often it speaks. Together with the backstop of Wait (1 s) they
+// keep recovery under 10 s.
+const (
+	SessionTTL = 6 * time.Second
+	BeatEvery  = 2 * time.Second
+)
+
+// Queue is what the command line wires; rooms take the narrower part they need.
+// All methods are safe for concurrent use. Errors wrap core.ErrInvalid,
+// ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
+type Queue interface {
+	Node
+	Control
+	Inspect
+}
+
+// Node is a worker's side.
+type Node interface {
+	// Open starts a session with an id that was never used before.
+	Open(ctx context.Context, node string) (session string, err error)
+	// Turn acknowledges what is finished and leases what fits the free slots, in
+	// one atomic step. After core.ErrUnknown the caller reconciles with Adopt and
+	// sends its acks again: those that had been applied come back as stale.
+	Turn(ctx context.Context, t Turn) (TurnResult, error)
+	// Beat keeps the session and all its leases alive.
+	Beat(ctx context.Context, session string) (BeatResult, error)
+	// Wait blocks until there may be work for the session, until is reached, or
+	// ctx ends (which is no error). It may return early; it never returns late by
+	// more than milliseconds while the backend is well. One new job wakes one waiter.
+	Wait(ctx context.Context, session string, until time.Time) error
+	// Adopt lists what the session holds.
+	Adopt(ctx context.Context, session string) ([]Lease, error)
+	// Close ends the session and gives back what it still holds, as by Return.
+	Close(ctx context.Context, session string) error
+}
+
+// Control changes runs.
+type Control interface {
+	// Submit accepts a run. The same id with the same content is accepted
+	// again without effect (created is false); with other content it is core.ErrConflict.
+	Submit(ctx context.Context, r Run) (created bool, err error)
+	// Cancel ends the run: when it returns, no job of it will start.
+	Cancel(ctx context.Context, run, reason string) error
+	// Adjust pauses, resumes, reweights, or releases a wave.
+	Adjust(ctx context.Context, run string, a Adjust) error
+	// Redrive gives dead jobs a new life: all of the run when indexes is empty.
+	// A redriven job's new outcome supersedes its old one. It returns how many.
+	Redrive(ctx context.Context, run string, indexes ...int) (int, error)
+	// Wake ends the suspension of the run's jobs that wait for event, and returns how many.
+	Wake(ctx context.Context, run, event string) (int, error)
+}
+
+// Inspect reads.
+type Inspect interface {
+	Status(ctx context.Context, run string) (Status, error)
+	// Records returns what was recorded after cursor ("" is the beginning), in order,
+	// at most max, each (job, life) exactly once. With nothing new it waits up to wait.
+	// Jobs cancelled in bulk come as one Record with Count > 1.
+	Records(ctx context.Context, run, cursor string, max int, wait time.Duration) (records []Record, next string, err error)
+	// Payload returns Run.Payload.
+	Payload(ctx context.Context, run string) ([]byte, error)
+	Stats(ctx context.Context) (Stats, error)
+	// Explain says in words why a job is where it is.
+	Explain(ctx context.Context, job core.JobID) (Explanation, error)
+	// Check looks for broken invariants, and with repair mends them without
+	// losing a job. A sound queue has no findings.
+	Check(ctx context.Context, repair bool) ([]Finding, error)
+}
+
+// Turn is one call of a node.
+type Turn struct {
+	Session string
+	Acks    []Ack // at most MaxAcksPerTurn
+	Want    int   // free slots, at most MaxLeasesTurn
+}
+
+// TurnResult is the answer.
+type TurnResult struct {
+	Leases []Lease
+	Stale  []core.JobID // acks that were refused
+	Stop   []core.JobID // leased by this session in a cancelled run; at most 256 a call
+	Now    time.Time    // the queue's clock
+	Next   time.Time    // when something next becomes due; zero when nothing is timed
+	More   bool         // work was left that would have fitted, had Want been larger, or bounded work is unfinished
+}
+
+// BeatResult is the answer to a beat.
+type BeatResult struct {
+	Stop  []core.JobID
+	Now   time.Time
+	Until time.Time // the session's leases are safe until then, by the queue's clock
+}
+
+// Lease is a worker's right to a job until its session ends.
+type Lease struct {
+	Job     core.JobID
+	Host    string
+	Data    []byte // Target.Data
+	Token   uint64 // fence: grows with every lease of the queue
+	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
+	State   []byte // of the last Suspend or Retry ack of this life
+}
+
+// AckKind is what an ack asks for.
+type AckKind string
+
+// The kinds of ack.
+const (
+	AckDone    AckKind = "done"    // Outcome is final
+	AckRetry   AckKind = "retry"   // again after After; Outcome if that is not granted
+	AckSuspend AckKind = "suspend" // park until After has passed or Event is woken; no attempt counted
+	AckReturn  AckKind = "return"  // not started; again after After; no attempt counted
+)
+
+// Ack is what a worker says of a job that it holds.
+type Ack struct {
+	Job       core.JobID
+	Token     uint64
+	Kind      AckKind
+	Outcome   core.Outcome // of Done; of Retry where the run has stopped
+	Detail    []byte       // opaque record of Done, and of Retry where it becomes final
+	After     time.Duration
+	State     []byte // of Suspend and Retry: handed out with the next lease
+	Event     string // of Suspend: Wake's word for it; "" means time only
+	KeepLocks bool   // of Suspend: host and HA group stay locked
+}
+
+// Record is one recorded outcome, or a range of jobs cancelled together.
+type Record struct {
+	Index   int // of the first job
+	Count   int // jobs in a row, 1 but for bulk cancels
+	Outcome core.Outcome
+	Reason  string // of outcomes that the queue itself decided
+	Attempt int
+	Detail  []byte
+}
+
+// Adjust changes a run. Nil fields stay as they are.
+type Adjust struct {
+	Paused *bool
+	Weight *int
+	Limit  *int // only grows; 0 means all
+}
+
+// Stats is the state of the whole queue.
+type Stats struct {
+	Runs       int           `json:"runs"` // not complete
+	Tenants    int           `json:"tenants"`
+	Ready      int           `json:"ready_runs"` // runs with a job that could be leased now
+	InFlight   int           `json:"in_flight"`
+	Timed      int           `json:"timed"` // timed segments, retries and suspended jobs
+	Sessions   int           `json:"sessions"`
+	StaleAcks  int64         `json:"stale_acks"`
+	Reaped     int64         `json:"reaped_sessions"`
+	Turns      int64         `json:"turns"`
+	EmptyTurns int64         `json:"empty_turns"`
+	Oldest     time.Duration `json:"oldest_overdue_ns"`
+}
+
+// Explanation says why a job is where it is.
+type Explanation struct {
+	Job    core.JobID `json:"job"`
+	State  core.State `json:"state"`
+	Reason string     `json:"reason"` // a sentence: "waits for host fw-1, held by RUN/3"
+	Until  time.Time  `json:"until,omitzero"`
+}
+
+// Finding is one broken invariant.
+type Finding struct {
+	What     string `json:"what"`
+	Run      string `json:"run,omitempty"`
+	Repaired bool   `json:"repaired"`
+}

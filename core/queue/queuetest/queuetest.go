@@ -1,0 +1,2 @@
+// Package queuetest owns the conformance suite of the queue contract.
+package queuetest

@@ -1,0 +1,100 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Bounds of a run. Submit refuses what is over them with core.ErrInvalid.
+const (
+	MaxTargets     = 10_000_000
+	MaxIDLength    = 128       // of run ids, tenants, hosts and groups, in bytes
+	MaxDataLength  = 64 << 10  // of Target.Data
+	MaxPayload     = 8 << 20   // of Run.Payload
+	MaxDetail      = 256 << 10 // of Ack.Detail and Ack.State
+	MaxWeight      = 1000
+	MaxPriority    = 10
+	MaxAcksPerTurn = 256
+	MaxLeasesTurn  = 256
+)
+
+// OnLost is what becomes of a job whose worker died while it held it.
+type OnLost string
+
+// The two answers.
+const (
+	LostRetry OnLost = "retry" // run it again, the attempt counted; dead at MaxCrashes
+	LostHold  OnLost = "hold"  // end it as lost: nobody knows what the host saw
+)
+
+// Run is one launch of a playbook as the queue sees it: the unit of fairness
+// (a flow), of cancelling, of progress and of the failure budget.
+type Run struct {
+	ID           string // any UTF-8 up to MaxIDLength; the idempotency key of Submit
+	Tenant       string // first level of fairness; "" is a tenant like any other
+	TenantWeight int    // share of the tenant, 1 when zero; the last submitted run decides
+	Weight       int    // share of this run within its tenant, 1 when zero
+	Priority     int    // -MaxPriority … MaxPriority: a bounded head start, see HeadStart
+
+	Targets  []Target
+	Segments []Segment // none: all targets are due at once
+
+	Limit           int // released targets, a prefix of Targets (a wave); 0 means all
+	MaxInFlight     int // leased jobs of this run at once; 0 means no limit
+	PerGroup        int // leased jobs of one Target.Group at once; 0 means no limit
+	StopAfter       int // budget of bad outcomes; 0 means none
+	StopUnreachable int // budget of unreachable outcomes; 0 means none
+	Disruptive      bool
+
+	OnLost     OnLost       // LostRetry when empty
+	MaxCrashes int          // 3 when zero
+	Backoff    core.Backoff // between recoveries of a crashed job
+	Payload    []byte       // the snapshot, given to workers by Payload
+}
+
+// Target is one host's share of a run.
+type Target struct {
+	Host    string // lock: one job at a time touches a host
+	HAGroup string // lock of a Disruptive run; "" means none
+	Group   string // unit of Run.PerGroup; "" means not limited
+	Data    []byte // opaque, handed out with the lease
+}
+
+// Segment says when the next Count targets become due. Segments follow the
+// order of Targets and together cover them all. A one-target segment is a timed job.
+type Segment struct {
+	Due   time.Time // by the queue's clock; zero means at once
+	Count int
+}
+
+// Phase is where a run stands.
+type Phase string
+
+// The phases of a run.
+const (
+	Active    Phase = "active"
+	Paused    Phase = "paused"    // by an operator; Adjust resumes it
+	Stopped   Phase = "stopped"   // its budget is spent, or a job was lost
+	Cancelled Phase = "cancelled" // by an operator
+	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
+)
+
+// Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
+type Status struct {
+	Run       string               `json:"run"`
+	Tenant    string               `json:"tenant"`
+	Phase     Phase                `json:"phase"`
+	Reason    string               `json:"reason,omitempty"` // of Stopped and Cancelled
+	Complete  bool                 `json:"complete"`         // every job has its outcome
+	Total     int                  `json:"total"`
+	Limit     int                  `json:"limit"` // Total when all are released
+	Pending   int                  `json:"pending"`
+	Blocked   int                  `json:"blocked"`
+	InFlight  int                  `json:"in_flight"`
+	Waiting   int                  `json:"waiting"` // for the next attempt, or for the time of a Return
+	Suspended int                  `json:"suspended"`
+	Dead      int                  `json:"dead"` // among Outcomes[lost]
+	Outcomes  map[core.Outcome]int `json:"outcomes"`
+	Served    time.Duration        `json:"served_ns"` // worker time so far
+}

@@ -1,0 +1,37 @@
+package core
+
+import "time"
+
+// Result is the record of one job: what its host saw, step by step. It rides
+// through the queue as opaque bytes; only workers write it, only reports and
+// the ledger read it.
+type Result struct {
+	Job      JobID         `json:"job"`
+	Host     string        `json:"host"`
+	Customer string        `json:"customer,omitempty"`
+	Outcome  Outcome       `json:"outcome"`
+	Reason   string        `json:"reason,omitempty"` // a sentence that a person understands; empty when all went well
+	Step     string        `json:"step,omitempty"`   // the step that decided a bad outcome
+	Attempt  int           `json:"attempt"`          // from 1
+	Worker   string        `json:"worker,omitempty"`
+	Started  time.Time     `json:"started,omitzero"`
+	Took     time.Duration `json:"took_ns"`
+	Steps    []StepResult  `json:"steps,omitempty"`
+}
+
+// StepResult is what one step did on one host. Text is cut to a bound by the
+// worker, with Truncated set; binary bytes are escaped so that it is valid UTF-8.
+type StepResult struct {
+	Name      string         `json:"name"`
+	Uses      string         `json:"uses"`
+	Outcome   Outcome        `json:"outcome"`
+	Reason    string         `json:"reason,omitempty"`
+	Attempts  int            `json:"attempts,omitempty"`
+	ExitCode  *int           `json:"exit_code,omitempty"`
+	Stdout    string         `json:"stdout,omitempty"`
+	Stderr    string         `json:"stderr,omitempty"`
+	Diff      string         `json:"diff,omitempty"`
+	Outputs   map[string]any `json:"outputs,omitempty"`
+	Truncated bool           `json:"truncated,omitempty"`
+	Took      time.Duration  `json:"took_ns"`
+}

@@ -1,0 +1,148 @@
+// Package host owns plugin processes on a worker: finding, launching,
+// supervising, pooling and stopping them, running one job type call in them, and
+// the host services they call back.
+//
+// It must not know queues, playbooks or runs; it imports core for the
+// vocabulary, core/transport to reach hosts, and the wire.
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// Config says where plugins come from and what they may use.
+type Config struct {
+	Builtins []Plugin // the binary's own, run by re-executing it
+	Dirs     []string // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
+	Reach    *transport.Pool
+	Socket   string        // folder for sockets, 0700; a temporary one by default
+	Idle     time.Duration // an unused process is stopped after it; 2 min
+	Grace    time.Duration // between asking a job or process to end and killing it; 5 s
+	Log      *slog.Logger
+}
+
+// Plugin is one plugin that can be started.
+type Plugin struct {
+	Name, Version string
+	Argv          []string // absolute program first
+	Manifest      Manifest
+}
+
+// Manifest is what a plugin says of itself (see sdk.Manifest, whose JSON it reads).
+type Manifest struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	Protocol    int    `json:"protocol"`
+	Concurrency int    `json:"concurrency"`
+	Types       []Type `json:"types"`
+}
+
+// Type is one job type of a manifest.
+type Type struct {
+	Name         string          `json:"name"`
+	Summary      string          `json:"summary"`
+	Description  string          `json:"description,omitempty"`
+	Params       json.RawMessage `json:"params"`            // JSON Schema
+	Outputs      json.RawMessage `json:"outputs,omitempty"` // JSON Schema
+	Check        bool            `json:"check"`
+	Idempotent   bool            `json:"idempotent"`
+	Disruptive   bool            `json:"disruptive"`
+	OnLost       string          `json:"on_lost"`
+	StateVersion int             `json:"state_version,omitempty"`
+	Examples     []Example       `json:"examples,omitempty"`
+}
+
+// Example is a valid with: of a type.
+type Example struct {
+	Title  string          `json:"title"`
+	Params json.RawMessage `json:"params"`
+}
+
+// Supervisor owns the processes. Safe for concurrent use.
+type Supervisor struct{ cfg Config }
+
+// New reads the plugin folders and starts nothing.
+func New(cfg Config) (*Supervisor, error) { return &Supervisor{cfg: cfg}, nil }
+
+// Plugins lists all known plugins, sorted by name.
+func (s *Supervisor) Plugins() []Plugin { return nil }
+
+// Type finds a job type by name.
+func (s *Supervisor) Type(name string) (Type, bool) { return Type{}, false }
+
+// Call is one call of a job type.
+type Call struct {
+	Job     core.JobID
+	Step    string
+	Attempt int
+	Type    string
+	Params  json.RawMessage
+	Host    core.Host
+	Also    []core.Host // further hosts that the call may touch
+	State   *State
+	Check   bool
+	Diff    bool
+	Key     string // idempotency key, stable over attempts
+	Fence   uint64
+	Files   string // folder that artifacts are read from; "" refuses
+	Fetch   string // folder that SaveFile writes under; "" refuses
+
+	// Checkpoint makes state durable; nil keeps it in the process only.
+	Checkpoint func(ctx context.Context, s State) error
+	// Secret resolves a secret by name; nil refuses.
+	Secret func(ctx context.Context, name string) ([]byte, error)
+	// Sink gets the call's events in order, one at a time; it must not block for long.
+	Sink func(Event)
+}
+
+// State is a job type's saved state.
+type State struct {
+	Version int             `json:"version"`
+	JSON    json.RawMessage `json:"json"`
+}
+
+// Event is one of: output, log, diff, progress.
+type Event struct {
+	Stdout, Stderr []byte
+	Log            string
+	Level          slog.Level
+	DiffTitle      string
+	Diff           string
+	Phase          string
+	Done           float64
+}
+
+// Outcome is how a call ended.
+type Outcome struct {
+	Changed                                 bool
+	Skipped                                 bool
+	Failed                                  bool
+	Suspended                               bool
+	Cancelled                               bool
+	Reason                                  string
+	Outputs                                 map[string]any
+	Retryable                               bool   // of Failed
+	Effects                                 string // of Failed: none, partial, unknown
+	Unreachable, RolledBack, Lost, TimedOut bool
+
+	State       *State // of Suspended
+	ResumeAfter time.Duration
+	WakeOn      string
+	KeepLocks   bool
+}
+
+// Run calls the job type and returns its one outcome. When ctx ends, the job is asked
+// to end, and after Grace its process is condemned; Run returns in any case within
+// 2·Grace. The error is core.ErrPluginFailed when the process died (a breaker
+// holds it down for a while after repeated deaths), core.ErrInvalid for an unknown type.
+func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) { return Outcome{}, nil }
+
+// Stop drains and ends all processes: DRAIN, then TERM, then KILL to the
+// process group; it returns when the last one is reaped.
+func (s *Supervisor) Stop(ctx context.Context) error { return nil }
