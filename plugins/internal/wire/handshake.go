@@ -1,0 +1,14 @@
+package wire
+
+// What worker and plugin must agree on before the first call.
+const (
+	ProtocolVersion = 1
+	CookieKey       = "TURNUS_PLUGIN" // environment; go-plugin's magic cookie, no secret
+	CookieValue     = "7f2d6f8c1e5b4a0f9d33c1a86e2b5490"
+	ServiceName     = "turnus"             // go-plugin's name of the plugin set
+	HostSocketEnv   = "TURNUS_HOST_SOCKET" // path of the worker's socket for Hosts and Job
+	LeaseKey        = "turnus-lease"       // metadata of each call to Hosts and Job
+	MaxMessage      = 8 << 20              // of gRPC, both ends
+	ChunkSize       = 64 << 10             // of streamed bytes
+	MaxState        = 256 << 10
+)
