@@ -137,4 +137,3 @@ func mergedVars(p *playbooks.Playbook, o Options) map[string]any {
 	maps.Copy(vars, o.Vars)
 	return vars
 }
-

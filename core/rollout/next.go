@@ -10,7 +10,7 @@ const (
 	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused
 	Release Action = "release" // release Decision.Wave
 	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
-	Delay  Action = "delay"   // wait until Decision.Until, then look again
+	Delay   Action = "delay"   // wait until Decision.Until, then look again
 	Finish  Action = "finish"  // every job has its outcome
 )
 

@@ -7,9 +7,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -47,6 +48,8 @@ type Config struct {
 	// Gate says whether a step may start now on a host; nil is always open.
 	Gate Gate
 
+	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
+	StepTimeout time.Duration
 	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
 	Grace time.Duration
 	// DrainTimeout is how long running jobs may go on after Run's context ended, before
@@ -105,31 +108,107 @@ func New(c Config) (*Worker, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{cfg: c, kill: make(chan struct{})}, nil
+	if c.Events == nil {
+		c.Events = func(Event) {}
+	}
+	return &Worker{
+		cfg:      c,
+		kill:     make(chan struct{}),
+		drain:    make(chan struct{}),
+		programs: newPrograms(c.Payload),
+		running:  map[uint64]*job{},
+	}, nil
 }
 
 // Worker is one node.
 type Worker struct {
-	cfg  Config
-	kill chan struct{}
+	cfg      Config
+	kill     chan struct{} // closed by Kill
+	killOnce sync.Once
+	drain    chan struct{} // closed when Run's context ends: jobs park between steps
+	programs *programs
+
+	mu      sync.Mutex
+	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended
+	away    bool            // the queue does not answer
 }
 
 // Run takes jobs until ctx ends, then drains: nothing new is taken, steps that
 // run may end, jobs with steps left are parked for others, and the session is closed.
 // It returns nil after a clean drain, also one that Kill cut short. It may be called once.
-func (w *Worker) Run(ctx context.Context) error { return errors.New("not yet") }
+func (w *Worker) Run(ctx context.Context) error {
+	return newPoller(w).run(ctx)
+}
 
 // Kill stops all running jobs at once and ends Run. It is safe to call many times, from any
 // goroutine, also before Run.
-func (w *Worker) Kill() {}
-
-// Running lists the jobs that run now, longest first. Safe for concurrent use.
-func (w *Worker) Running() []Running { return nil }
+func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.kill) }) }
 
 // Running is a job that runs now.
 type Running struct {
 	Job     core.JobID
 	Host    string
-	Step    string
+	Step    string // "" before the first
 	Started time.Time
+}
+
+// Running lists the jobs that run now, longest first. Safe for concurrent use.
+func (w *Worker) Running() []Running {
+	w.mu.Lock()
+	jobs := make([]*job, 0, len(w.running))
+	for _, j := range w.running {
+		jobs = append(jobs, j)
+	}
+	w.mu.Unlock()
+	out := make([]Running, len(jobs))
+	for i, j := range jobs {
+		out[i] = j.snapshot()
+	}
+	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
+	return out
+}
+
+// stopJobs cancels the running jobs that match.
+func (w *Worker) stopJobs(cause error, match func(*job) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.running {
+		if match(j) {
+			j.stop(cause, w.patience())
+		}
+	}
+}
+
+// patience is how long a job may go on after it was told to end. Plugins.Run
+// promises 2·Grace; a job over it is given up.
+func (w *Worker) patience() time.Duration { return 2*w.cfg.Grace + 2*time.Second }
+
+// queueAway and queueBack say once that the queue went away, and that it is back.
+func (w *Worker) queueAway(err error) {
+	w.mu.Lock()
+	said := w.away
+	w.away = true
+	w.mu.Unlock()
+	if said {
+		return
+	}
+	w.cfg.Log.Warn("queue does not answer; running jobs go on while their leases are safe", "err", err)
+	w.say(Event{Kind: QueueAway, Text: err.Error()})
+}
+
+func (w *Worker) queueBack() {
+	w.mu.Lock()
+	said := w.away
+	w.away = false
+	w.mu.Unlock()
+	if !said {
+		return
+	}
+	w.cfg.Log.Info("queue answers again")
+	w.say(Event{Kind: QueueBack})
+}
+
+func (w *Worker) say(e Event) {
+	e.Time = time.Now()
+	w.cfg.Events(e)
 }
