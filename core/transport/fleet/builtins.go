@@ -198,8 +198,8 @@ func (c *call) subshell(ctx context.Context) int {
 	sub.strict = strings.Contains(flags, "e")
 	switch {
 	case strings.Contains(flags, "c") && len(c.args) > 0:
-		if len(c.args) > 2 {
-			sub.args = c.args[2:]
+		if len(c.args) > 1 {
+			sub.zero, sub.args = c.args[1], c.args[2:]
 		}
 		return sub.script(ctx, c.args[0], c.stdio)
 	case len(c.args) > 0:

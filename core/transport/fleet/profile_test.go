@@ -14,7 +14,10 @@ import (
 )
 
 // one starts a fleet of a single host with one fault.
-func one(t *testing.T, p Profile) *Fleet { t.Helper(); return start(t, Config{Hosts: 1, Profile: All(p)}) }
+func one(t *testing.T, p Profile) *Fleet {
+	t.Helper()
+	return start(t, Config{Hosts: 1, Profile: All(p)})
+}
 
 func TestProfileFail(t *testing.T) {
 	f := one(t, Fail(3, "no space left\n"))

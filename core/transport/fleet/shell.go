@@ -23,6 +23,7 @@ type shell struct {
 	host   *host
 	vars   map[string]string
 	cwd    string
+	zero   string   // $0
 	args   []string // $1 …
 	pid    int
 	status int  // $?
@@ -37,7 +38,7 @@ func newShell(h *host, env map[string]string, pid int) *shell {
 		"PATH": "/usr/local/bin:/usr/bin:/bin",
 	}
 	maps.Copy(vars, env)
-	return &shell{host: h, vars: vars, cwd: "/home/" + User, pid: pid}
+	return &shell{host: h, vars: vars, cwd: "/home/" + User, zero: "sh", pid: pid}
 }
 
 func (sh *shell) fork() *shell {
@@ -57,8 +58,12 @@ func (sh *shell) abs(p string) string {
 
 // script runs source text and returns its exit code.
 func (sh *shell) script(ctx context.Context, src string, io stdio) int {
+	sh.depth++
+	defer func() { sh.depth-- }()
 	if sh.depth > maxDepth {
+		sh.done = true // unwinds at once
 		fmt.Fprintln(io.err, "sh: 1: nested too deeply")
+		sh.status = 2
 		return 2
 	}
 	l, err := parse(src)
@@ -398,7 +403,7 @@ func (sh *shell) variable(name string) (string, bool) {
 	case "@", "*":
 		return strings.Join(sh.args, " "), true
 	case "0":
-		return "sh", true
+		return sh.zero, true
 	case "-":
 		return "", true
 	}
