@@ -1,0 +1,29 @@
+package memory_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, ttl time.Duration) queue.Queue {
+	q := memory.New(memory.Options{SessionTTL: ttl})
+	t.Cleanup(q.Shutdown)
+	return q
+}
+
+// TestConformance runs in fake time: hours pass in no time, and a hang is found as a deadlock.
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Subject{
+		Open:   open,
+		Around: func(t *testing.T, f func(*testing.T)) { synctest.Test(t, f) },
+	})
+}
