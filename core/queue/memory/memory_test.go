@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, ttl time.Duration) queue.Queue {
+func open(t queuetest.TB, ttl time.Duration) queue.Queue {
 	q := memory.New(memory.Options{SessionTTL: ttl})
 	t.Cleanup(q.Shutdown)
 	return q
@@ -26,4 +26,10 @@ func TestConformance(t *testing.T) {
 		Open:   open,
 		Around: func(t *testing.T, f func(*testing.T)) { synctest.Test(t, f) },
 	})
+}
+
+// TestSequences puts random operations to two queues in memory, which must agree, and keeps the
+// invariants in sight: the model itself is sound.
+func TestSequences(t *testing.T) {
+	queuetest.Sequences(t, queuetest.Subject{Open: open}, queuetest.Subject{Open: open})
 }

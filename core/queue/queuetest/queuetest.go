@@ -15,11 +15,19 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
+// TB is what opening a queue needs of *testing.T or *rapid.T.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Subject is an implementation under test.
 type Subject struct {
 	// Open returns a fresh, empty queue whose sessions live for ttl. What it needs
 	// is cleaned up with t.Cleanup.
-	Open func(t *testing.T, ttl time.Duration) queue.Queue
+	Open func(t TB, ttl time.Duration) queue.Queue
 	// Around wraps every test, as synctest.Test does. Nil means real time.
 	Around func(t *testing.T, f func(t *testing.T))
 }
