@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/turnus/turnus/core"
 )
 
@@ -59,26 +57,29 @@ func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
-	line, err := commandLine(e.Command, e.Env)
+	return p.run(ctx, r, e)
+}
+
+func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
+	id := newExecID()
+	line, err := commandLine(e.Command, e.Env, id)
 	if err != nil {
 		return Exit{}, r.last().fail("exec", "", true, mark(err, core.ErrInvalid))
 	}
-	return p.run(ctx, r, line, e)
-}
-
-func (p *Pool) run(ctx context.Context, r route, line string, e Exec) (Exit, error) {
 	s, err := p.session(ctx, r, e.Fresh)
 	if err != nil {
 		return Exit{}, err
 	}
 	defer s.end()
-	return s.exec(ctx, line, e)
+	return s.exec(ctx, line, id, e)
 }
 
 // commandLine runs command by /bin/sh whatever the user's shell is: bash would
 // read ~/.bashrc first. sshd refuses most of SSH's own way to set variables.
-func commandLine(command string, env map[string]string) (string, error) {
+// id names the execution in the environment of all that it starts.
+func commandLine(command string, env map[string]string, id string) (string, error) {
 	var b strings.Builder
+	b.WriteString("export " + execIDVar + "=" + id + "\n")
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !envName(name) {
 			return "", fmt.Errorf("environment variable %q: expected letters, digits and _", name)
@@ -152,6 +153,7 @@ func (o output) write(b []byte) bool {
 
 // execution is one command under way.
 type execution struct {
+	id      string // in the command's environment
 	s       *session
 	lock    [2]sync.Mutex
 	over    atomic.Bool
@@ -161,8 +163,8 @@ type execution struct {
 }
 
 // exec runs line over the session and waits for its end.
-func (s *session) exec(ctx context.Context, line string, e Exec) (Exit, error) {
-	x := &execution{s: s, failed: make(chan error, 1), drained: make(chan struct{})}
+func (s *session) exec(ctx context.Context, line, id string, e Exec) (Exit, error) {
+	x := &execution{s: s, id: id, failed: make(chan error, 1), drained: make(chan struct{})}
 	if err := s.start(ctx, "exec", line); err != nil {
 		return Exit{}, x.notStarted(ctx, err)
 	}
@@ -177,8 +179,7 @@ func (x *execution) notStarted(ctx context.Context, err error) error {
 	e := x.s.c.e
 	switch {
 	case ctx.Err() != nil:
-		x.signal("TERM")
-		x.signal("KILL")
+		x.stop()
 		return e.ended(ctx, "exec", false)
 	case errors.Is(err, errStartRefused):
 		return e.fail("exec", "the login may not run commands; see the host's sshd log", true, mark(err, core.ErrUnreachable))
@@ -239,10 +240,6 @@ func (x *execution) hush() {
 		x.over.Store(true)
 		x.lock[i].Unlock()
 	}
-}
-
-func (x *execution) signal(name string) {
-	_, _ = x.s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
 }
 
 // wait returns when the command has ended and its output was read, or when one
@@ -321,24 +318,4 @@ func (x *execution) writing() bool {
 		x.lock[i].Unlock()
 	}
 	return false
-}
-
-// stop ends the command's process group, politely first.
-func (x *execution) stop() {
-	for _, step := range []struct {
-		signal string
-		wait   time.Duration
-	}{{"TERM", killAfter}, {"KILL", closeAfter}} {
-		x.signal(step.signal)
-		t := time.NewTimer(step.wait)
-		select {
-		case <-x.s.exited:
-			t.Stop()
-			return
-		case <-x.s.closed:
-			t.Stop()
-			return
-		case <-t.C:
-		}
-	}
 }

@@ -65,7 +65,7 @@ func TestRunAgainstOpenSSH(t *testing.T) {
 		{"environment", Exec{Command: `printf '%s|%s' "$A" "$B"`, Env: map[string]string{"A": "it's", "B": "two\nlines $A"}}, "it's|two\nlines $A", "", Exit{}},
 		{"several lines", Exec{Command: "if true; then\n  echo yes\nfi"}, "yes\n", "", Exit{}},
 		{"binary", Exec{Command: `printf '\000\377\001'`}, "\x00\xff\x01", "", Exit{}},
-		{"a prompt ends by itself", Exec{Command: "read answer </dev/tty 2>/dev/null || echo no terminal; read answer || echo no input"}, "no terminal\nno input\n", "", Exit{}},
+		{"a prompt ends by itself", Exec{Command: "(read answer </dev/tty) 2>/dev/null || echo no terminal; read answer || echo no input"}, "no terminal\nno input\n", "", Exit{}},
 		{"fresh connection", Exec{Command: "echo new", Fresh: true}, "new\n", "", Exit{}},
 	}
 	for _, tt := range tests {

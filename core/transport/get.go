@@ -171,10 +171,6 @@ func (h *header) Write(b []byte) (int, error) {
 }
 
 func (d *download) byCat(ctx context.Context) (uint32, error) {
-	line, err := commandLine(sendScript(d.file), nil)
-	if err != nil {
-		return 0, d.fail("", mark(err, core.ErrInvalid))
-	}
 	var mode, size uint64
 	h := &header{rest: d.out, check: func(line string) (err error) {
 		a, b, _ := strings.Cut(line, " ")
@@ -188,7 +184,7 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 		return err
 	}}
 	var complaint bytes.Buffer
-	exit, err := d.p.run(ctx, d.r, line, Exec{Stdout: h, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	exit, err := d.p.run(ctx, d.r, Exec{Command: sendScript(d.file), Stdout: h, Stderr: &limited{w: &complaint, left: 4 << 10}})
 	why := errors.New(strings.TrimSpace(complaint.String()))
 	switch {
 	case err != nil:

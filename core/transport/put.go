@@ -209,16 +209,12 @@ func (u *upload) byCat(ctx context.Context, src *source) error {
 // script runs a script of ours and turns its failures into errors. The exit
 // code is valid where err is nil or wraps errScript.
 func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.Writer) (int, error) {
-	line, err := commandLine(text, nil)
-	if err != nil {
-		return 0, u.fail("", mark(err, core.ErrInvalid))
-	}
 	var said, complaint bytes.Buffer
 	stdout := io.Writer(&limited{w: &said, left: 1 << 10})
 	if out != nil {
 		stdout = out
 	}
-	exit, err := u.p.run(ctx, u.r, line, Exec{Stdin: in, Stdout: stdout, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Stdin: in, Stdout: stdout, Stderr: &limited{w: &complaint, left: 4 << 10}})
 	if err != nil {
 		return 0, err
 	}
