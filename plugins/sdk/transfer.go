@@ -119,7 +119,7 @@ func (s *session) get(ctx context.Context, req *wire.GetRequest, w io.Writer) (F
 
 // merge: the first info says what comes, the last its hash.
 func merge(info FileInfo, i *wire.FileInfo) FileInfo {
-	if i.GetSize() != 0 {
+	if i.GetSize() > 0 || i.GetSha256() != "" { // -1 at first: not known yet
 		info.Size = i.GetSize()
 	}
 	if i.GetMode() != 0 {
