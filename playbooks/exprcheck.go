@@ -17,7 +17,8 @@ import (
 type shape struct {
 	label  string // how messages call it: "host", "the outputs of step \"x\""
 	fields map[string]*shape
-	closed bool // other fields do not exist
+	closed bool           // other fields do not exist
+	later  map[string]int // fields that exist further down in the file: their lines
 }
 
 func (s *shape) names() []string { return sortedKeys(s.fields) }
@@ -187,8 +188,8 @@ func (k *checker) names(n ast.Node) {
 		}
 		p := suggestFor(property.Value, base)
 		p.message = fmt.Sprintf("%s has no %q", base.label, property.Value)
-		if len(base.fields) == 0 {
-			p.expected = ""
+		if line := base.later[property.Value]; line > 0 {
+			p = problem{message: fmt.Sprintf("step %q has not run before this one", property.Value), hint: fmt.Sprintf("it stands in line %d: move it up", line)}
 		}
 		k.report(property, p)
 	}
