@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -58,7 +57,7 @@ type checker struct {
 	code    *code
 	found   []Diagnostic
 	callees map[*ast.IdentifierNode]bool
-	bases   map[*ast.IdentifierNode]bool // read with a constant field
+	bases   map[*ast.IdentifierNode]string // the constant field that is read
 	locals  map[string]bool
 	muted   map[ast.Node]bool // already explained
 }
@@ -70,11 +69,15 @@ func (s scope) check(c *code) (found []Diagnostic) {
 	if err != nil {
 		var fe *file.Error
 		if errors.As(err, &fe) {
-			return []Diagnostic{c.src.diagnose(c.place(fe.From, fe.To), compileProblem(fe.Message))}
+			p := compileProblem(fe.Message)
+			if c.cutByComment() {
+				p.hint = `in YAML " #" begins a comment: put the whole expression in quotes`
+			}
+			return []Diagnostic{c.src.diagnose(c.place(fe.From, fe.To), p)}
 		}
 		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(err.Error()))}
 	}
-	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]bool{},
+	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]string{},
 		locals: map[string]bool{}, muted: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
@@ -107,8 +110,8 @@ func (k *checker) gather(n ast.Node) {
 		k.locals[n.Name] = true
 	case *ast.MemberNode:
 		if id, ok := n.Node.(*ast.IdentifierNode); ok {
-			if _, constant := n.Property.(*ast.StringNode); constant {
-				k.bases[id] = true
+			if property, constant := n.Property.(*ast.StringNode); constant {
+				k.bases[id] = property.Value
 			}
 		}
 	case *ast.BinaryNode:
@@ -262,12 +265,16 @@ func (k *checker) note(n *ast.IdentifierNode) {
 	r := &k.code.reads
 	switch n.Value {
 	case "host":
-		r.host = true
-		if !k.bases[n] {
-			r.labels, r.groups = true, true
+		if r.host == nil {
+			r.host = map[string]bool{}
 		}
-		r.labels = r.labels || strings.Contains(k.code.text, "labels")
-		r.groups = r.groups || strings.Contains(k.code.text, "groups")
+		if field := k.bases[n]; field != "" {
+			r.host[field] = true
+			return
+		}
+		for _, field := range hostShape().names() { // as a whole
+			r.host[field] = true
+		}
 	case "vars":
 		r.vars = true
 	case "steps":
