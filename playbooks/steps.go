@@ -2,6 +2,7 @@ package playbooks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ func (d *decoder) readSteps(n *yaml.Node) []Step {
 		return nil
 	}
 	taken := d.givenNames(items)
+	d.later = maps.Clone(taken)
 	out := make([]Step, 0, len(items))
 	for i, item := range items {
 		if d.full {
@@ -261,16 +263,13 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 
 // stepScope is what the expressions of the step that is being read may use.
 func (d *decoder) stepScope(foreach bool) scope {
-	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true}
+	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
 	s := scope{elsewhere: map[string]string{}}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
 		one.fields["outputs"] = step.outputs
 		steps.fields[step.name] = one
 		s.stepNames = append(s.stepNames, step.name)
-	}
-	if len(d.steps) == 0 {
-		steps.label = "there is no step before this one: steps"
 	}
 	s.root = &shape{label: "the expression", closed: true, fields: map[string]*shape{
 		"host": hostShape(), "vars": d.varsShape(), "steps": steps, "run": runShape()}}
