@@ -94,11 +94,11 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 // allDone is the outcome of a job whose steps all ran.
 func (m *machine) allDone() verdict {
 	outcome, reason := core.Skipped, "the playbook has no step for this host"
-	for _, s := range m.state.Done {
+	for i, s := range m.state.Done {
 		switch {
 		case s.Outcome == core.Changed:
 			return done(core.Changed, "", "")
-		case s.Outcome == core.Skipped && outcome == core.Skipped:
+		case i == 0 && s.Outcome == core.Skipped:
 			reason = fmt.Sprintf("no step applied; step %s: %s", s.Name, s.Reason)
 		case s.Outcome != core.Skipped:
 			outcome, reason = core.Unchanged, ""
