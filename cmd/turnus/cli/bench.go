@@ -48,6 +48,7 @@ type fanoutRow struct {
 }
 
 const fanoutPlaybook = `playbook: fanout
+targets: "true"
 steps:
   - {name: name, uses: command, with: {run: hostname}}
 `

@@ -6,8 +6,8 @@ import (
 )
 
 // The language is the part of POSIX shell that playbooks and the transport use:
-// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, $(…), if, for,
-// while, groups and subshells. No globbing, no functions, no here-documents, no arithmetic.
+// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, ${NAME%%pattern}, $(…), if,
+// for, while, functions, groups and subshells. No globbing, no here-documents, no arithmetic.
 
 // maxDepth bounds the nesting of a script.
 const maxDepth = 64
@@ -35,10 +35,10 @@ type (
 
 	// command is one of its forms, by kind.
 	command struct {
-		kind    string // "", "{", "(", "if", "for", "while", "until"
+		kind    string // "", "{", "(", "if", "for", "while", "until", "function"
 		assigns []assign
 		words   []word // of a simple command; what a for runs over
-		name    string // a for's variable
+		name    string // a for's variable, a function's name
 		cond    []list // of if and elif, while, until
 		bodies  []list // of the same, and else at last
 		redirs  []redir
@@ -246,12 +246,30 @@ func (p *parser) command() command {
 	case w != "":
 		p.fail("%q unexpected", w)
 	default:
+		if n := p.functionHead(); n != "" {
+			p.enter()
+			body := p.command()
+			p.depth--
+			return command{kind: "function", name: n, bodies: []list{{{links: []link{{pipe: pipeline{cmds: []command{body}}}}}}}}
+		}
 		p.simple(&c)
 		return c
 	}
 	for p.blanks(false); p.redirection(&c); p.blanks(false) {
 	}
 	return c
+}
+
+// functionHead reads NAME() and returns NAME; "" when something else stands here.
+func (p *parser) functionHead() string {
+	n := nameLen(p.src[p.pos:])
+	if n == 0 || !strings.HasPrefix(p.src[p.pos+n:], "()") {
+		return ""
+	}
+	name := p.src[p.pos : p.pos+n]
+	p.pos += n + 2
+	p.blanks(true)
+	return name
 }
 
 func (p *parser) ifClause(c *command) {

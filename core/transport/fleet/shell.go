@@ -27,7 +27,9 @@ type shell struct {
 	args   []string // $1 …
 	pid    int
 	status int  // $?
-	done   bool // exit or exec was called
+	done   bool // exit, exec or return was called
+	back   bool // done because of return: the function's end undoes it
+	funcs  map[string]list
 	strict bool // set -e
 	depth  int
 }
@@ -43,7 +45,7 @@ func newShell(h *host, env map[string]string, pid int) *shell {
 
 func (sh *shell) fork() *shell {
 	c := *sh
-	c.vars = maps.Clone(sh.vars)
+	c.vars, c.funcs = maps.Clone(sh.vars), maps.Clone(sh.funcs)
 	c.depth++
 	return &c
 }
@@ -174,6 +176,12 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 		return 2
 	}
 	switch c.kind {
+	case "function":
+		if sh.funcs == nil {
+			sh.funcs = map[string]list{}
+		}
+		sh.funcs[c.name] = c.bodies[0]
+		return 0
 	case "{":
 		return sh.list(ctx, c.bodies[0], io)
 	case "(":
@@ -189,6 +197,25 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 			break
 		}
 		status = sh.list(ctx, c.bodies[0], io)
+	}
+	return status
+}
+
+// call runs a function with arguments of its own.
+func (sh *shell) call(ctx context.Context, body list, args []string, io stdio) int {
+	if sh.depth++; sh.depth > maxDepth {
+		sh.done = true // unwinds at once
+		fmt.Fprintln(io.err, "sh: 1: nested too deeply")
+		sh.status = 2
+		return 2
+	}
+	outer := sh.args
+	sh.args = args
+	status := sh.list(ctx, body, io)
+	sh.args = outer
+	sh.depth--
+	if sh.back {
+		sh.back, sh.done = false, false
 	}
 	return status
 }
@@ -388,8 +415,53 @@ func (sh *shell) value(ctx context.Context, pc piece, io stdio) string {
 			return ""
 		}
 		return sh.text(ctx, pc.alt, io)
+	case "%", "%%", "#", "##":
+		return trim(v, pc.op, sh.text(ctx, pc.alt, io))
 	}
 	return v
+}
+
+// trim takes the shortest (% and #) or longest (%% and ##) match of pattern off the end or the beginning.
+func trim(v, op, pattern string) string {
+	fromEnd, longest := op[0] == '%', len(op) == 2
+	for n := range len(v) + 1 {
+		if longest {
+			n = len(v) - n
+		}
+		part, rest := v[:n], v[n:]
+		if fromEnd {
+			part, rest = v[len(v)-n:], v[:len(v)-n]
+		}
+		if glob(pattern, part) {
+			return rest
+		}
+	}
+	return v
+}
+
+// glob matches * and ?, which unlike in path.Match match a slash, too.
+func glob(pattern, s string) bool {
+	for pattern != "" {
+		switch pattern[0] {
+		case '*':
+			for i := range len(s) + 1 {
+				if glob(pattern[1:], s[i:]) {
+					return true
+				}
+			}
+			return false
+		case '?':
+			if s == "" {
+				return false
+			}
+		default:
+			if s == "" || s[0] != pattern[0] {
+				return false
+			}
+		}
+		pattern, s = pattern[1:], s[1:]
+	}
+	return s == ""
 }
 
 func (sh *shell) variable(name string) (string, bool) {
