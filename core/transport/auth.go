@@ -69,21 +69,23 @@ func (a *authState) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 			return ssh.Password(password), nil
 		default:
 			a.offered = append(a.offered, "password (keyboard-interactive)")
-			return ssh.KeyboardInteractive(answerOnce(password)), nil
+			return ssh.KeyboardInteractive(a.answerOnce(password)), nil
 		}
 	}
 	return nil, errNoMoreAuth
 }
 
 // answerOnce answers one hidden question with the password, and no other.
-func answerOnce(password string) ssh.KeyboardInteractiveChallenge {
+func (a *authState) answerOnce(password string) ssh.KeyboardInteractiveChallenge {
 	answered := false
 	return func(_, _ string, questions []string, echos []bool) ([]string, error) {
 		if len(questions) == 0 {
 			return nil, nil
 		}
 		if answered || len(questions) != 1 || echos[0] {
-			return nil, fmt.Errorf("server asks %q: only a password can be given", questions)
+			err := fmt.Errorf("server asks %q: only a password can be given", questions)
+			a.problems = append(a.problems, err.Error())
+			return nil, err
 		}
 		answered = true
 		return []string{password}, nil

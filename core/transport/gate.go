@@ -83,6 +83,8 @@ type handshakeConn struct {
 	held  atomic.Bool
 	over  atomic.Bool
 	spoke atomic.Bool // what the server said first looks like SSH
+	head  []byte      // what it said first
+	ahead []byte      // read, but not yet asked for
 	stage atomic.Int32
 }
 
@@ -92,28 +94,37 @@ func newHandshakeConn(ctx context.Context, c net.Conn, cpu gate) *handshakeConn 
 	return h
 }
 
-// Read is called by one goroutine at a time, as x/crypto/ssh does.
+// Read is called by one goroutine at a time, as x/crypto/ssh does. That reads the
+// version byte by byte, so what came is kept in a buffer.
 func (h *handshakeConn) Read(b []byte) (int, error) {
+	if len(h.ahead) > 0 {
+		n := copy(b, h.ahead)
+		h.ahead = h.ahead[n:]
+		return n, nil
+	}
 	if h.over.Load() {
 		return h.Conn.Read(b)
 	}
 	h.drop()
-	n, err := h.Conn.Read(b)
-	if h.over.Load() {
-		return n, err
+	var buf [1024]byte
+	n, err := h.Conn.Read(buf[:])
+	if n == 0 {
+		return 0, err
 	}
-	if n > 0 {
-		if h.stage.CompareAndSwap(int32(stageSilent), int32(stageHandshake)) {
-			h.spoke.Store(bytes.Contains(b[:n], []byte("SSH-")) || n < 4)
-		}
-		if h.cpu.enter(h.ctx) == nil {
-			h.held.Store(true)
-			if h.over.Load() { // finished while this read waited at the gate
-				h.drop()
-			}
+	h.stage.CompareAndSwap(int32(stageSilent), int32(stageHandshake))
+	if !h.spoke.Load() && len(h.head) < len(buf) {
+		h.head = append(h.head, buf[:n]...)
+		h.spoke.Store(bytes.Contains(h.head, []byte("SSH-")))
+	}
+	if !h.over.Load() && h.cpu.enter(h.ctx) == nil {
+		h.held.Store(true)
+		if h.over.Load() { // finished while this read waited at the gate
+			h.drop()
 		}
 	}
-	return n, err
+	used := copy(b, buf[:n])
+	h.ahead = append([]byte(nil), buf[used:n]...)
+	return used, err
 }
 
 // finish gives back what is held; reads pass straight through from now on.

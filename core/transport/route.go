@@ -85,7 +85,7 @@ func (p *Pool) expand(h core.Host, trail []*endpoint) (route, error) {
 		if err != nil {
 			return nil, err
 		}
-		if trail, err = follow(trail, hop); err != nil {
+		if _, err = follow(slices.Concat(trail, r), hop); err != nil {
 			return nil, err
 		}
 		r = append(r, hop)

@@ -185,8 +185,10 @@ func (s *Server) config(o *options, addresses []string) string {
 		"PrintMotd no",
 		"PrintLastLog no",
 		"LogLevel VERBOSE",
-		"Subsystem sftp internal-sftp",
 	)
+	if !slices.ContainsFunc(o.config, func(l string) bool { return strings.HasPrefix(l, "Subsystem sftp ") }) { // may be there once
+		lines = append(lines, "Subsystem sftp internal-sftp")
+	}
 	if o.hostCA != nil {
 		lines = append(lines, "HostCertificate "+s.path("host_key-cert.pub"))
 	}
