@@ -203,13 +203,17 @@ func test(ctx context.Context, r *runOf) (last, err error) {
 	interval := time.Duration(r.Params.Interval)
 	err = sdk.Poll(ctx, interval, 8*interval, func(ctx context.Context) (bool, error) {
 		result := r.Host().Short(ctx, sdk.Command{Run: r.Params.TestCommand, ReadOnly: true})
-		if last = result.Err(); last != nil {
-			last = fmt.Errorf("test_command: %w", last)
-			if !transient(ctx, last) {
-				return false, last
-			}
+		err := result.Err()
+		if err == nil {
+			return true, nil
 		}
-		return last == nil, nil
+		if ctx.Err() == nil || last == nil { // the end of the waiting is no news of the host
+			last = fmt.Errorf("test_command: %w", err)
+		}
+		if !transient(ctx, err) {
+			return false, err
+		}
+		return false, nil
 	})
 	return last, err
 }

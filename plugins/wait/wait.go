@@ -93,7 +93,9 @@ func run(ctx context.Context, r *runOf) error {
 		if err != nil {
 			return false, err
 		}
-		last = why
+		if waiting.Err() == nil || last == nil { // the end of the waiting is no news of the host
+			last = why
+		}
 		if p.State == "present" {
 			return why == nil, nil
 		}
