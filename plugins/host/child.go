@@ -46,6 +46,7 @@ type child struct {
 	aborted bool
 	pid     int
 
+	shook  bool          // the handshake line came
 	noise  string        // first line before the handshake, when there was too much of it
 	exited chan struct{} // closed when the process is reaped and its group is dead
 	how    string        // "exit status 3"; read after exited
@@ -148,6 +149,9 @@ func (c *child) readStdout(r *os.File) {
 			return
 		}
 		if !more && handshakeLine.Match(line) {
+			c.mu.Lock()
+			c.shook = true
+			c.mu.Unlock()
 			_, _ = fmt.Fprintf(c.lineOut, "%s\n", line)
 			_ = c.lineOut.Close()
 			noise = -1
@@ -263,7 +267,7 @@ func (c *child) problem(killed bool) string {
 	defer c.mu.Unlock()
 	var s strings.Builder
 	switch {
-	case c.pid == 0:
+	case c.pid == 0 || c.shook:
 		return ""
 	case c.noise != "":
 		fmt.Fprintf(&s, "it wrote %q to stdout where the handshake was expected", c.noise)

@@ -209,8 +209,11 @@ func (p *pool) own(ctx context.Context, cancel context.CancelFunc) {
 	}
 	select {
 	case <-q.child.exited:
-		p.crashed(q)
 	case <-q.retire:
+	}
+	if q.dead() {
+		p.crashed(q)
+	} else {
 		q.end(p.timing.grace, p.hurry)
 	}
 	q.close()
@@ -246,10 +249,8 @@ func (p *pool) started(q *process, err error) bool {
 func (p *pool) crashed(q *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !q.retired { // a retired one may end by itself when it is told to drain
-		p.log.Error("plugin process died", "plugin", p.plugin.Name, "pid", q.child.pid, "how", q.child.how, "calls", q.calls)
-		p.restart.died(p.timing.now())
-	}
+	p.log.Error("plugin process died", "plugin", p.plugin.Name, "pid", q.child.pid, "how", q.child.how, "calls", q.calls)
+	p.restart.died(p.timing.now())
 	p.retireLocked(q)
 }
 

@@ -60,7 +60,7 @@ type launch struct {
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
 func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
-	dir, err := os.MkdirTemp(l.root, "p")
+	dir, err := os.MkdirTemp(l.root, "")
 	if err != nil {
 		return nil, fmt.Errorf("folder for a plugin process: %w", err)
 	}
@@ -119,6 +119,7 @@ func (p *process) connect(ctx context.Context) error {
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.dir},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
 			p.child.env = append(p.child.env, cmd.Env...)
+			p.child.env = append(p.child.env, goplugin.EnvUnixSocketDir+"="+p.dir) // the last one counts; a short path
 			return p.child, nil
 		},
 	})

@@ -87,7 +87,9 @@ func (p *pool) call(ctx context.Context, q *process, l *lease) (Outcome, error) 
 	defer context.AfterFunc(ctx, e.ask)()
 	stream, err := q.rpc.Run(streamCtx, request(ctx, l))
 	if err != nil && !e.late() { // the request did not get out
-		p.condemn(q, "it takes no calls")
+		if !q.dead() {
+			p.condemn(q, "it takes no calls")
+		}
 		return Outcome{}, fmt.Errorf("%w: plugin %s %s takes no calls: %s", core.ErrUnavailable, p.plugin.Name, p.plugin.Version, err)
 	}
 	var out Outcome
@@ -142,7 +144,9 @@ func receive(stream grpc.ServerStreamingClient[wire.RunEvent], sink func(Event),
 func (p *pool) broken(q *process, err error) error {
 	if status.Code(err) == codes.Unavailable || q.dead() {
 		died := q.died(p.timing.grace)
-		p.condemn(q, "its connection broke")
+		if !q.dead() {
+			p.condemn(q, "its connection broke")
+		}
 		return died
 	}
 	text := err.Error()

@@ -23,8 +23,8 @@ const (
 	startTimeout    = 20 * time.Second
 	describeGrace   = time.Second
 	condemnedGraces = 6   // how many Graces the other calls of a condemned process have left
-	maxSocketPath   = 100 // sun_path holds 104 to 108 bytes
-	socketTail      = 50  // what is added to the folder's path, go-plugin's names included
+	maxSocketPath   = 103 // sun_path holds 104 to 108 bytes
+	socketTail      = 30  // what is added to the folder's path: a process's folder, and a name of go-plugin
 )
 
 // Supervisor owns the processes. Safe for concurrent use.
@@ -140,6 +140,9 @@ func socketFolder(parent string) (string, error) {
 		if parent, err = filepath.Abs(parent); err != nil {
 			return "", fmt.Errorf("folder for sockets: %w", err)
 		}
+	}
+	if parent == "" && len(os.TempDir()) > maxSocketPath-socketTail-20 {
+		parent = "/tmp"
 	}
 	root, err := os.MkdirTemp(parent, "turnus-") // 0700
 	if err != nil {
