@@ -102,7 +102,7 @@ func (p *poller) run(ctx context.Context) error {
 
 // step does what is due now.
 func (p *poller) step(ctx context.Context, now time.Time) {
-	if !p.killAfter.IsZero() && now.After(p.killAfter) {
+	if !p.killAfter.IsZero() && !now.Before(p.killAfter) {
 		p.startKill()
 	}
 	p.giveUpStuck(now)
@@ -374,7 +374,7 @@ func (p *poller) startKill() {
 		return
 	}
 	p.startDrain()
-	p.killed, p.killedAt = true, time.Now()
+	p.killed, p.killedAt, p.killAfter = true, time.Now(), time.Time{}
 	p.w.stopJobs(errKilled, func(*job) bool { return true })
 }
 
