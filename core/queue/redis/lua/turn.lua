@@ -21,8 +21,8 @@ if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= now then reaped
 
 -- Acks: all leases are looked up first, one call for each run.
 local stale, parsed, byrun = {}, {}, {}
-if nruns > 0 then
-  local nos = call('HMGET', kIDs, unpack(ARGV, 5, 4 + nruns))
+if #ARGV > 4 then
+  local nos = nruns > 0 and call('HMGET', kIDs, unpack(ARGV, 5, 4 + nruns)) or {}
   for i = 5 + nruns, #ARGV do
     local a = ARGV[i]
     local r, idx, token, kind, oc, after, keep, nd, ns, ne, p = sunpack('>I2I4I7BBI7BI4I4B', a)
