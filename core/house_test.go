@@ -38,7 +38,7 @@ var borders = []struct {
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values", []string{"core", "core/rollout"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/inventory", "playbooks", "windows"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/testparts", "plugins/host", "playbooks", "windows"}},
+	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/launch", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 }
 

@@ -1,6 +1,289 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
 
-func (a *app) benchQueueCmd() *cobra.Command { return &cobra.Command{Use: "queue"} }
-func (a *app) benchFairCmd() *cobra.Command  { return &cobra.Command{Use: "fair"} }
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuebench"
+	"github.com/turnus/turnus/core/queue/redis"
+)
+
+// queueBench are the flags of bench queue.
+type queueBench struct {
+	inMemory bool
+	url      string
+	jobs     int
+	over     time.Duration
+}
+
+func (a *app) benchQueueCmd() *cobra.Command {
+	var f queueBench
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "The whole cycle of jobs on the queue: throughput, memory, latency",
+		Long: `The whole cycle of jobs on the queue: throughput, memory, latency. Without --redis a
+private redis-server (append-only file, fsync each second, Unix socket) is started and removed.
+A Redis given by --redis must be empty: what the benchmark leaves there is a few keys.`,
+		Example: "  turnus bench queue\n  turnus bench queue --memory\n  turnus bench queue --redis redis://127.0.0.1:6379/9 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.jobs < 1000 || f.jobs > 5_000_000 {
+				return invalid("--jobs %d: expected 1000 to 5000000", f.jobs)
+			}
+			return a.benchQueue(cmd.Context(), f)
+		},
+	}
+	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
+	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
+	c.Flags().IntVar(&f.jobs, "jobs", 300_000, "jobs of each throughput row")
+	c.Flags().DurationVar(&f.over, "spread", 30*time.Second, "span of the 1000 timed jobs")
+	return c
+}
+
+// queueReport is the -o json document of bench queue.
+type queueReport struct {
+	Queue       string                        `json:"queue"`
+	Throughput  []queuebench.ThroughputResult `json:"throughput"`
+	Submit      queuebench.SubmitResult       `json:"submit"`
+	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 where it cannot be told
+	IdleToStart queuebench.Percentiles        `json:"idle_to_start"`
+	Burst       queuebench.TimedResult        `json:"burst"`
+	Spread      queuebench.TimedResult        `json:"spread"`
+	IdlePerS    float64                       `json:"idle_commands_per_s"` // of one idle node
+}
+
+func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
+	out := queueReport{Queue: "memory"}
+	open := func() (queue.Queue, error) { return memory.New(memory.Options{}), nil }
+	var client goredis.UniversalClient
+	if !f.inMemory {
+		url := f.url
+		out.Queue = "redis"
+		if url == "" {
+			r, err := startRedis(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, r.stop()) }()
+			url = r.url
+		}
+		if client, err = redis.Dial(url); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, client.Close()) }()
+		pools := 0
+		open = func() (queue.Queue, error) {
+			pools++
+			return redis.New(client, redis.Options{Pool: fmt.Sprintf("bench-%d-%d", os.Getpid(), pools)})
+		}
+	}
+	if err := a.queueRows(ctx, f, open, client, &out); err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return printJSON(a.out, out)
+	}
+	a.writeQueueReport(out)
+	return nil
+}
+
+// queueRows measures; each row has a pool of its own.
+func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
+	for _, p := range []queuebench.Params{
+		{Runs: 3, Batch: 256, Nodes: 2},
+		{Runs: 500, Batch: 256, Nodes: 2},
+		{Runs: 3, Batch: 64, Nodes: 2},
+		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 1000},
+		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 10_000},
+	} {
+		p.Jobs = f.jobs
+		a.message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
+		q, err := open()
+		if err != nil {
+			return err
+		}
+		r, err := queuebench.Throughput(ctx, q, p)
+		if err != nil {
+			return err
+		}
+		out.Throughput = append(out.Throughput, r)
+	}
+	q, err := open()
+	if err != nil {
+		return err
+	}
+	a.message("submit: one run of 1,000,000 jobs")
+	before := usedMemory(ctx, client)
+	const million = 1_000_000
+	if out.Submit, err = queuebench.Submit(ctx, q, million, func() error {
+		out.BytesPerJob = (usedMemory(ctx, client) - before) / million
+		return nil
+	}); err != nil {
+		return err
+	}
+	return a.latencyRows(ctx, f, open, client, out)
+}
+
+func (a *app) latencyRows(ctx context.Context, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
+	q, err := open()
+	if err != nil {
+		return err
+	}
+	a.message("idle to start: 500 jobs, one at a time, four idle nodes")
+	if out.IdleToStart, err = queuebench.IdleToStart(ctx, q, 4, 500); err != nil {
+		return err
+	}
+	if out.IdlePerS, err = idleCommands(ctx, q, client); err != nil {
+		return err
+	}
+	a.message("burst: 10,000 jobs due at one instant")
+	if q, err = open(); err != nil {
+		return err
+	}
+	if out.Burst, err = queuebench.Burst(ctx, q, 4, 256, 10_000, 3*time.Second); err != nil {
+		return err
+	}
+	a.message("spread: 1000 timed jobs over " + f.over.String())
+	if q, err = open(); err != nil {
+		return err
+	}
+	out.Spread, err = queuebench.Spread(ctx, q, 4, 1000, f.over)
+	return err
+}
+
+// idleCommands counts what one idle node sends Redis a second, over five seconds.
+func idleCommands(ctx context.Context, q queue.Queue, client goredis.UniversalClient) (float64, error) {
+	if client == nil {
+		return 0, nil
+	}
+	session, err := q.Open(ctx, "idle")
+	if err != nil {
+		return 0, err
+	}
+	const span = 5 * time.Second
+	before, start := commands(ctx, client), time.Now()
+	beat := time.Now()
+	for time.Since(start) < span {
+		r, err := q.Turn(ctx, queue.Turn{Session: session, Want: 1})
+		if err != nil {
+			return 0, err
+		}
+		until := r.Now.Add(time.Second)
+		if err := q.Wait(ctx, session, until); err != nil {
+			return 0, err
+		}
+		if time.Since(beat) >= queue.BeatEvery {
+			beat = time.Now()
+			if _, err := q.Beat(ctx, session); err != nil {
+				return 0, err
+			}
+		}
+	}
+	per := (commands(ctx, client) - before) / time.Since(start).Seconds()
+	return per, q.Close(ctx, session)
+}
+
+// infoNumber reads a number from a section of Redis' INFO; 0 where it cannot.
+func infoNumber(ctx context.Context, client goredis.UniversalClient, section, field string) float64 {
+	one, ok := client.(*goredis.Client)
+	if !ok {
+		return 0
+	}
+	n, err := one.InfoMap(ctx, section).Result()
+	if err != nil {
+		return 0
+	}
+	for _, fields := range n {
+		if text, ok := fields[field]; ok {
+			var v float64
+			if _, err := fmt.Sscan(text, &v); err == nil {
+				return v
+			}
+		}
+	}
+	return 0
+}
+
+func usedMemory(ctx context.Context, client goredis.UniversalClient) float64 {
+	return infoNumber(ctx, client, "memory", "used_memory")
+}
+
+func commands(ctx context.Context, client goredis.UniversalClient) float64 {
+	return infoNumber(ctx, client, "stats", "total_commands_processed")
+}
+
+func (a *app) writeQueueReport(r queueReport) {
+	rows := [][]string{{"RUNS", "BATCH", "NODES", "IN FLIGHT", "JOBS/S", "TURN P50", "TURN P99"}}
+	for _, t := range r.Throughput {
+		rows = append(rows, []string{fmt.Sprint(t.Runs), fmt.Sprint(t.Batch), fmt.Sprint(t.Nodes), fmt.Sprint(t.InFlightHeld),
+			fmt.Sprintf("%.0f", t.JobsPerSecond), t.Turn.P50.Round(time.Microsecond).String(), t.Turn.P99.Round(time.Microsecond).String()})
+	}
+	table(a.out, rows)
+	fmt.Fprintf(a.out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
+	if r.BytesPerJob > 0 {
+		fmt.Fprintf(a.out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
+	}
+	fmt.Fprintf(a.out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
+	fmt.Fprintf(a.out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
+	fmt.Fprintf(a.out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
+	if r.IdlePerS > 0 {
+		fmt.Fprintf(a.out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
+	}
+}
+
+// privateRedis is a redis-server that only this process uses.
+type privateRedis struct {
+	dir, url string
+	cmd      *exec.Cmd
+}
+
+func startRedis(ctx context.Context) (_ *privateRedis, err error) {
+	program, err := findProgram("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("%w\nhint: apt-get install redis-server, or --redis URL, or --memory", err)
+	}
+	dir, err := os.MkdirTemp("", "turnus-bench-redis-")
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir, "redis.sock")
+	r := &privateRedis{dir: dir, url: "unix://" + socket}
+	r.cmd = exec.CommandContext(ctx, program, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes", //nolint:gosec // fixed arguments
+		"--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(dir, "log"))
+	if err := r.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	client, err := redis.Dial(r.url)
+	if err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for client.Ping(ctx).Err() != nil {
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(errors.New("redis-server does not answer"), r.stop())
+		case <-tick.C:
+		}
+	}
+	return r, nil
+}
+
+func (r *privateRedis) stop() error {
+	err := r.cmd.Process.Kill()
+	_ = r.cmd.Wait() // says only that it was killed
+	return errors.Join(err, os.RemoveAll(r.dir))
+}

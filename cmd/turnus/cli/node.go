@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
@@ -116,12 +117,28 @@ func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.pool, "pool", "default", "name of the worker pool in that Redis")
 }
 
-// open makes the queue and says what of it an operator should know. close is never nil.
+// open makes the queue and says what of it an operator should know. closeQueue comes after its last use.
 func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueue func() error, err error) {
 	if f.url == "" {
-		return memory.New(memory.Options{}), func() error { return nil }, nil
+		q := memory.New(memory.Options{})
+		return q, func() error { q.Shutdown(); return nil }, nil
 	}
-	return nil, func() error { return nil }, errors.New("x")
+	client, err := redis.Dial(f.url)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := redis.New(client, redis.Options{Pool: f.pool})
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	warnings, err := r.Preflight(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	for _, w := range warnings {
+		a.message(a.paint(yellow, "warning: ") + w)
+	}
+	return r, client.Close, nil
 }
 
 // logger writes to stderr with -v, and is silent without.
