@@ -131,3 +131,70 @@ func TestNobodyStarves(t *testing.T) {
 		}
 	})
 }
+
+// slot is one worker slot in virtual time.
+type slot struct {
+	tb      testing.TB
+	q       *memory.Queue
+	now     time.Time
+	session string
+}
+
+func newSlot(tb testing.TB) *slot {
+	s := &slot{tb: tb, now: time.Unix(0, 0)}
+	s.q = memory.New(memory.Options{SessionTTL: 1e6 * time.Hour, Now: func() time.Time { return s.now }})
+	s.session = openSession(tb, s.q)
+	return s
+}
+
+// work does jobs one after the other, each as long as took says of its run, and
+// returns how often each run was chosen.
+func (s *slot) work(jobs int, took map[string]time.Duration) map[string]int {
+	s.tb.Helper()
+	n := map[string]int{}
+	for range jobs {
+		l := turn(s.tb, s.q, s.session, 1, nil).Leases[0]
+		n[l.Job.Run]++
+		s.now = s.now.Add(took[l.Job.Run])
+		turn(s.tb, s.q, s.session, 0, []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}})
+	}
+	return n
+}
+
+// A flow, or a tenant, that was idle for an hour has no claim on that hour.
+func TestIdleEarnsNoCredit(t *testing.T) {
+	for _, tenants := range [][2]string{{"same", "same"}, {"one", "other"}} {
+		s := newSlot(t)
+		busy, idle := bulk("busy", 5000), bulk("idle", 1001)
+		busy.Tenant, idle.Tenant = tenants[0], tenants[1]
+		idle.Segments = []queue.Segment{{Count: 1}, {Due: s.now.Add(time.Hour), Count: 1000}}
+		submit(t, s.q, busy)
+		submit(t, s.q, idle)
+		each := map[string]time.Duration{"busy": time.Second, "idle": time.Second}
+		if n := s.work(3700, each); n["idle"] < 2 {
+			t.Fatalf("the idle flow was not active again: %v", n)
+		}
+		if n := s.work(100, each); n["busy"] < 45 || n["busy"] > 55 {
+			t.Errorf("tenants %v: after its pause the idle flow had %d of 100 turns, expected half", tenants, n["idle"])
+		}
+		st, err := s.q.Status(t.Context(), "idle")
+		if err != nil || st.Outcomes[core.Changed] > 120 {
+			t.Errorf("tenants %v: the idle flow made up for its pause: %v, %v", tenants, st.Outcomes, err)
+		}
+	}
+}
+
+// Flows, and tenants, that take turns on one slot share its time, not the number of turns.
+func TestOneSlotIsSharedByTime(t *testing.T) {
+	for _, tenants := range [][2]string{{"same", "same"}, {"one", "other"}} {
+		s := newSlot(t)
+		long, short := bulk("long", 200), bulk("short", 5000)
+		long.Tenant, short.Tenant = tenants[0], tenants[1]
+		submit(t, s.q, long)
+		submit(t, s.q, short)
+		n := s.work(1000, map[string]time.Duration{"long": 9 * time.Second, "short": time.Second})
+		if n["long"] < 95 || n["long"] > 105 {
+			t.Errorf("tenants %v: jobs of 9 s had %d of 1000 turns beside jobs of 1 s, expected 100", tenants, n["long"])
+		}
+	}
+}

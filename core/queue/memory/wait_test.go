@@ -164,3 +164,21 @@ func TestSubmitAllocatesNothingPerJob(t *testing.T) {
 		t.Errorf("a run of 10,000 took %v allocations, one of 10 took %v", big, small)
 	}
 }
+
+// A node that waits for an hour is woken when another falls silent. // asynq#334
+func TestTrapSilentNodeWakesAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{})
+		defer q.Shutdown()
+		submit(t, q, bulk("a", 1))
+		turn(t, q, openSession(t, q), 1, nil)
+		start := time.Now()
+		if err := q.Wait(t.Context(), "whoever", start.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the job of a silent node came free after %v, expected at most 10s", took)
+		}
+		turn(t, q, openSession(t, q), 1, nil)
+	})
+}
