@@ -362,10 +362,7 @@ func (r *run) cancelSpan(s span) {
 func (q *Queue) end(j *job) {
 	switch j.state {
 	case core.Pending:
-		j.r.ready.remove(j.place)
-		if l := q.forgo(j); l != nil {
-			defer q.hand(l)
-		}
+		j.r.ready.remove(j.place) // no lock's place is kept for it: the run is over
 	case core.Blocked:
 		l := j.on
 		l.waiters.remove(j.place)

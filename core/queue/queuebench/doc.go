@@ -89,12 +89,14 @@ func (c *crew) node(ctx context.Context, q queue.Queue, n int) error {
 	if err != nil {
 		return unlessOver(ctx, fmt.Errorf("open node %d: %w", n, err))
 	}
+	// A turn is never cut off: what it leased or acknowledged would be unknown.
+	whole := context.WithoutCancel(ctx)
 	var acks []queue.Ack
 	for ctx.Err() == nil {
 		start := time.Now()
-		res, err := q.Turn(ctx, queue.Turn{Session: session, Acks: acks, Want: c.batch})
+		res, err := q.Turn(whole, queue.Turn{Session: session, Acks: acks, Want: c.batch})
 		if err != nil {
-			return unlessOver(ctx, fmt.Errorf("turn of node %d: %w", n, err))
+			return fmt.Errorf("turn of node %d: %w", n, err)
 		}
 		at := time.Now()
 		if c.turned != nil {
@@ -109,13 +111,12 @@ func (c *crew) node(ctx context.Context, q queue.Queue, n int) error {
 			}
 		}
 	}
-	leave := context.WithoutCancel(ctx)
 	if len(acks) > 0 {
-		if _, err := q.Turn(leave, queue.Turn{Session: session, Acks: acks}); err != nil {
+		if _, err := q.Turn(whole, queue.Turn{Session: session, Acks: acks}); err != nil {
 			return fmt.Errorf("last turn of node %d: %w", n, err)
 		}
 	}
-	if err := q.Close(leave, session); err != nil {
+	if err := q.Close(whole, session); err != nil {
 		return fmt.Errorf("close node %d: %w", n, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ var lockTests = []test{
 	{name: "CancelledWaiterBarsNobody", run: cancelledWaiter},
 	{name: "CappedWaiterBarsNobody", run: cappedWaiter},
 	{name: "SameHostTwiceInARun", run: sameHostTwice},
+	{name: "LeasedLosesItsPlace", run: leasedLosesPlace},
 }
 
 func hostLock(f *fixture) {
@@ -213,4 +214,25 @@ func sameHostTwice(f *fixture) {
 		f.ack(s, done(l, core.Changed))
 	}
 	eq(f, "complete", f.status("a").Complete, true)
+}
+
+func leasedLosesPlace(f *fixture) {
+	s := f.open("n")
+	for _, id := range []string{"first", "second", "third"} {
+		f.submit(on(id, "h"))
+	}
+	first := f.one(s)
+	eq(f, "holder", first.Job.Run, "first")
+	f.none(s, "second and third block")
+	f.ack(s, suspend(first, "e"))
+	held := f.one(s)
+	eq(f, "next", held.Job.Run, "second")
+	_, err := f.q.Wake(f.ctx, "first", "e")
+	f.must(err)
+	f.none(s, "first blocks anew, behind third")
+	for _, want := range []string{"third", "first"} {
+		f.ack(s, done(held, core.Changed))
+		held = f.one(s)
+		eq(f, "next", held.Job.Run, want)
+	}
 }
