@@ -18,7 +18,7 @@ import (
 // what it builds: bytes of text, 16 for each element.
 const (
 	maxNodes = 500
-	maxRound = 1_000_000
+	maxRound = 200_000
 	maxBuilt = 1 << 20
 )
 
