@@ -18,6 +18,7 @@ type decoder struct {
 	diags   Diagnostics
 	values  int  // values seen, aliases followed
 	text    int  // bytes of scalars seen, aliases followed
+	exprs   int  // expressions compiled
 	full    bool // a bound was passed: nothing more is read
 	schemas map[string]*typeSchema
 	vars    map[string]any
@@ -71,7 +72,7 @@ func (d *decoder) entries(n *yaml.Node, depth int) []entry {
 	var out []entry
 	index := map[string]int{}
 	var merged []*yaml.Node
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
 		key, ok := d.follow(n.Content[i])
 		if !ok {
 			return out
@@ -153,6 +154,9 @@ func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T],
 	seen := map[string]bool{} // misspelt ones too: they are not missing besides
 	found := map[string]entry{}
 	for _, e := range d.entries(n, 1) {
+		if d.full {
+			return
+		}
 		seen[e.name] = true
 		if strings.HasPrefix(e.name, "x-") && n.Column == 1 {
 			continue // a place for anchors, at the top of a file

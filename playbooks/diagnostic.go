@@ -76,8 +76,12 @@ type problem struct {
 }
 
 func (s *source) diagnose(at span, p problem) Diagnostic {
+	if at.line > len(s.starts) { // YAML places an empty value behind the end
+		at = span{line: len(s.starts), col: 1, width: 1}
+	}
+	clean := func(text string) string { return strings.Map(printable, text) } // what is quoted must not steer a terminal
 	return Diagnostic{
 		File: s.file, Line: at.line, Col: at.col, Snippet: s.snippet(at),
-		Message: p.message, Expected: p.expected, Hint: p.hint,
+		Message: clean(p.message), Expected: clean(p.expected), Hint: clean(p.hint),
 	}
 }

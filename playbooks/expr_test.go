@@ -218,6 +218,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"loops":     `all(host.vars.long, let x = 1; all(host.vars.long, all(host.vars.long, # != nil)))`,
 		"range":     `len(1..100000000) > 0`,
+		"constants": "len([" + strings.Repeat("1..999999,", 100) + "1]) > 0", // folded at compile time they would be 1.6 GB
 		"repeat":    `len(repeat("a", 1000000000)) > 0`,
 		"replace":   `len(replace(repeat("a", 100000), "a", repeat("b", 100000))) > 0`,
 		"reduce":    `len(reduce(1..60, #acc + #acc, "x")) > 0`,

@@ -22,10 +22,17 @@ type span struct{ line, col, width int }
 
 func newSource(file, text string) *source {
 	s := &source{file: file, text: text, starts: []int{0}}
-	for i := range len(text) {
-		if text[i] == '\n' || text[i] == '\r' && !strings.HasPrefix(text[i+1:], "\n") {
-			s.starts = append(s.starts, i+1)
+	for i, r := range text {
+		switch r {
+		case '\n', '\u0085', '\u2028', '\u2029': // YAML ends lines at all of them
+		case '\r':
+			if strings.HasPrefix(text[i+1:], "\n") {
+				continue
+			}
+		default:
+			continue
 		}
+		s.starts = append(s.starts, i+utf8.RuneLen(r))
 	}
 	return s
 }
@@ -39,7 +46,7 @@ func (s *source) line(n int) string {
 	if n < len(s.starts) {
 		text = text[:s.starts[n]-s.starts[n-1]]
 	}
-	return strings.TrimRight(text, "\r\n")
+	return strings.TrimRight(text, "\r\n\u0085\u2028\u2029")
 }
 
 // offset is the byte offset of a line and column.

@@ -231,7 +231,7 @@ func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
 		d.report(c.place(0, 3), problem{message: what + " is an expression already", expected: "it without ${{ }}: " + clip(strings.TrimSpace(strings.TrimSuffix(inner, "}}")), 60)})
 		return Expr{}
 	}
-	found := c.compile(s, w)
+	found := d.compile(c, s, w)
 	if d.add(found); len(found) > 0 {
 		return Expr{}
 	}
