@@ -144,7 +144,7 @@ type builder struct {
 	hosts     map[string]*entry
 	list      []*entry
 	pools     []*pool
-	varDirs   map[string]bool // folders whose group_vars and host_vars were looked at
+	varDirs   []string // folders beside which group_vars and host_vars may be
 	files     int
 	errs      Errors
 	warnings  []string
@@ -155,7 +155,7 @@ type builder struct {
 func newBuilder() *builder {
 	return &builder{
 		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
-		varDirs: map[string]bool{}, warned: map[string]bool{},
+		warned: map[string]bool{},
 	}
 }
 
