@@ -84,8 +84,8 @@ func TestLimitConformsToAnsible(t *testing.T) {
 	ansible := testparts.Need(t, "ansible", "ansible-core")
 	python := testparts.Need(t, "python3", "python3")
 	if head, err := os.ReadFile(ansible); err == nil { // the interpreter that has Ansible's modules
-		if line, _, _ := strings.Cut(string(head), "\n"); strings.HasPrefix(line, "#!/") && !strings.Contains(line, " ") {
-			python = line[2:]
+		if line, _, _ := strings.Cut(string(head), "\n"); strings.HasPrefix(line, "#!") && !strings.HasSuffix(line, "env python3") {
+			python = strings.TrimSpace(line[2:])
 		}
 	}
 	args := []string{"-c", `
@@ -102,7 +102,10 @@ for pattern in sys.argv[2:]:
 	cmd := exec.Command(python, args...)
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "ANSIBLE_LOCAL_TEMP="+t.TempDir())
 	out, err := cmd.Output()
-	if err != nil {
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		t.Fatalf("%v\n%s", err, failed.Stderr)
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
