@@ -126,7 +126,14 @@ func (f *file) ansibleHosts(r *reading, g *group, v *yaml.Node) {
 
 // namedHosts adds the hosts of a pattern, with its port, to a group.
 func (f *file) namedHosts(g *group, pattern string, line, col int) []*entry {
+	if f.b.full {
+		return nil
+	}
 	names, port, err := expandHost(pattern)
+	if f.b.expanded += len(names); f.b.expanded > maxExpanded {
+		f.b.stop(f.at(line, col), "all patterns together are more than %d names", maxExpanded)
+		return nil
+	}
 	if err != nil {
 		f.fail(line, col, "host %v", err)
 		return nil
@@ -138,7 +145,7 @@ func (f *file) namedHosts(g *group, pattern string, line, col int) []*entry {
 			e.own.ssh.Port = port
 		}
 		if g != nil && g.name != "all" {
-			g.addHost(e)
+			f.b.join(g, e)
 		}
 		out = append(out, e)
 	}

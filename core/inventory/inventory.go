@@ -19,7 +19,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/turnus/turnus/core"
@@ -58,7 +57,15 @@ func Load(ctx context.Context, paths []string) (*Inventory, error) {
 			return nil, err
 		}
 	}
-	inv := b.build()
+	for _, dir := range b.varDirs {
+		if err := b.varFiles(dir); err != nil {
+			return nil, err
+		}
+	}
+	var inv *Inventory
+	if !b.full { // else there is too much to look through
+		inv = b.build()
+	}
 	if len(b.errs) > 0 {
 		return nil, b.errs.sorted()
 	}
@@ -99,6 +106,3 @@ func (b *builder) nameList(list string) {
 		}
 	}
 }
-
-// besides returns the folder in which group_vars and host_vars of a source are.
-func besides(path string) string { return filepath.Dir(path) }

@@ -96,6 +96,7 @@ type (
 		files    settings // said by group_vars files
 		priority int
 		children []*group
+		has      map[*group]bool // the same as a set
 		hosts    []*entry
 		match    []selector // of hosts, resolved when all are known
 		childRef []selector // the same for groups
@@ -144,19 +145,42 @@ type builder struct {
 	hosts     map[string]*entry
 	list      []*entry
 	pools     []*pool
-	varDirs   map[string]bool // folders whose group_vars and host_vars were looked at
+	varDirs   []string // folders beside which group_vars and host_vars may be
 	files     int
 	errs      Errors
 	warnings  []string
 	warned    map[string]bool
-	full      bool
+	full      bool // a bound was reached: no more is read
+	expanded  int  // names that patterns were expanded to
+	compared  int  // names that were compared with patterns
 }
 
 func newBuilder() *builder {
 	return &builder{
 		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
-		varDirs: map[string]bool{}, warned: map[string]bool{},
+		warned: map[string]bool{},
 	}
+}
+
+// stop ends the reading at a bound, with one error.
+func (b *builder) stop(at place, format string, args ...any) {
+	if !b.full {
+		b.full = true
+		b.fail(at, format, args...)
+	}
+}
+
+// expand writes out a pattern within the bound of all patterns.
+func (b *builder) expand(pattern string, at place) ([]string, error) {
+	if b.full {
+		return nil, nil
+	}
+	names, err := expand(pattern)
+	if b.expanded += len(names); b.expanded > maxExpanded {
+		b.stop(at, "all patterns together are more than %d names", maxExpanded)
+		return nil, nil
+	}
+	return names, err
 }
 
 // host finds or adds a host.
@@ -166,10 +190,7 @@ func (b *builder) host(name string, at place) *entry {
 	}
 	e := &entry{name: name, at: at}
 	if len(b.list) >= maxHosts {
-		if !b.full {
-			b.full = true
-			b.fail(at, "more than %d hosts", maxHosts)
-		}
+		b.stop(at, "more than %d hosts", maxHosts)
 		return e
 	}
 	b.hosts[name] = e
@@ -183,6 +204,10 @@ func (b *builder) group(name string, at place) *group {
 		return g
 	}
 	g := &group{name: name, at: at, priority: 1, id: len(b.order)}
+	if len(b.order) >= maxGroups {
+		b.stop(at, "more than %d groups", maxGroups)
+		return g
+	}
 	b.groups[name] = g
 	b.order = append(b.order, g)
 	return g
@@ -198,14 +223,22 @@ func (b *builder) customer(name string, at place) *customer {
 }
 
 func (g *group) addChild(c *group) {
-	if !slices.Contains(g.children, c) {
+	if !g.has[c] {
+		if g.has == nil {
+			g.has = map[*group]bool{}
+		}
+		g.has[c] = true
 		g.children = append(g.children, c)
 	}
 }
 
-// addHost puts a host into a group; calls for one host come together.
-func (g *group) addHost(e *entry) {
+// join puts a host into a group.
+func (b *builder) join(g *group, e *entry) {
 	if slices.Contains(e.groups, g) {
+		return
+	}
+	if len(e.groups) >= maxMembership {
+		b.stop(e.at, "host %q is in more than %d groups", e.name, maxMembership)
 		return
 	}
 	e.groups = append(e.groups, g)
@@ -219,11 +252,11 @@ func (b *builder) build() *Inventory {
 	if g := b.groups["ungrouped"]; g != nil {
 		for _, e := range b.list {
 			if len(e.groups) == 0 {
-				g.addHost(e)
+				b.join(g, e)
 			}
 		}
 	}
-	if !b.orderGroups() {
+	if b.full || !b.orderGroups() {
 		return nil
 	}
 	inv := &Inventory{

@@ -7,8 +7,15 @@ import (
 	"strings"
 )
 
-// maxHosts bounds an inventory, and so what one pattern expands to.
-const maxHosts = 200_000
+// Bounds of an inventory: its hosts, and so what one pattern expands to; the names
+// that all patterns together expand to; the groups of one host.
+const (
+	maxHosts      = 100_000
+	maxExpanded   = 500_000
+	maxCompared   = 20_000_000
+	maxMembership = 500
+	maxGroups     = 20_000
+)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -16,14 +16,19 @@ func glob(pattern, name string) bool {
 	return err == nil && ok
 }
 
+// maxHints bounds how many errors get a suggestion that compares all names.
+const maxHints = 20
+
 // resolveChildren connects groups that named each other before all were known.
 func (b *builder) resolveChildren() {
 	for _, g := range b.order {
 		for _, ref := range g.childRef {
 			c := b.groups[ref.text]
 			if c == nil {
-				b.fail(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text).
-					Hint = suggest(ref.text, slices.Sorted(maps.Keys(b.groups)))
+				err := b.fail(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
+				if len(b.errs) <= maxHints {
+					err.Hint = suggest(ref.text, slices.Sorted(maps.Keys(b.groups)))
+				}
 				continue
 			}
 			g.addChild(c)
@@ -44,7 +49,7 @@ func (b *builder) resolveMembers() {
 
 func (b *builder) resolveMember(g *group, sel selector) int {
 	if hasRange(sel.text) {
-		names, err := expand(sel.text)
+		names, err := b.expand(sel.text, sel.at)
 		if err != nil {
 			b.fail(sel.at, "%v", err)
 			return 1
@@ -52,16 +57,20 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 		for _, n := range names {
 			b.addByName(g, n, sel)
 		}
-		return len(names)
+		return 1
 	}
 	if !strings.ContainsAny(sel.text, "*?[") {
 		b.addByName(g, sel.text, sel)
 		return 1
 	}
+	if b.compared += len(b.list); b.compared > maxCompared {
+		b.stop(sel.at, "too many patterns for %d hosts", len(b.list))
+		return 1
+	}
 	n := 0
 	for _, e := range b.list {
 		if glob(sel.text, e.name) {
-			g.addHost(e)
+			b.join(g, e)
 			n++
 		}
 	}
@@ -70,11 +79,13 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 
 func (b *builder) addByName(g *group, name string, sel selector) {
 	if e := b.hosts[name]; e != nil {
-		g.addHost(e)
+		b.join(g, e)
 		return
 	}
-	b.fail(sel.at, "group %q lists the host %q, which is not defined", g.name, name).
-		Hint = suggest(name, slices.Collect(maps.Keys(b.hosts)))
+	err := b.fail(sel.at, "group %q lists the host %q, which is not defined", g.name, name)
+	if len(b.errs) <= maxHints {
+		err.Hint = suggest(name, slices.Sorted(maps.Keys(b.hosts)))
+	}
 }
 
 const (
@@ -116,7 +127,7 @@ func (b *builder) orderGroups() bool {
 // Bounds of the group graph; an inventory made by people is far below.
 const (
 	maxGroupDepth = 64
-	maxGroupWork  = 4_000_000
+	maxGroupWork  = 1_000_000
 )
 
 // collect fills up from the parents, and returns how much work that was.

@@ -174,7 +174,7 @@ func (f *file) listedHosts(g *group, n *yaml.Node, what string) {
 			continue
 		}
 		if e := f.b.host(s.text, s.at); g.name != "all" {
-			g.addHost(e)
+			f.b.join(g, e)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (b *builder) source(ctx context.Context, path string, depth int) error {
 		if err := src.execute(ctx, path); err != nil {
 			return err
 		}
-		return b.varFiles(besides(path))
+		b.varsBeside(filepath.Dir(path))
+		return nil
 	}
 	data, err := b.read(path)
 	if err != nil {
@@ -52,10 +53,10 @@ func (b *builder) source(ctx context.Context, path string, depth int) error {
 	default:
 		src.ini(data)
 	}
-	if !isAnsible {
-		return nil
+	if isAnsible {
+		b.varsBeside(filepath.Dir(path))
 	}
-	return b.varFiles(besides(path))
+	return nil
 }
 
 func unreadable(path string, err error) error {
@@ -132,7 +133,8 @@ func (b *builder) folder(ctx context.Context, dir string, depth int) error {
 			return err
 		}
 	}
-	return b.varFiles(dir)
+	b.varsBeside(dir)
+	return nil
 }
 
 func skippedEnding(name string) bool {
@@ -140,12 +142,16 @@ func skippedEnding(name string) bool {
 		slices.Contains([]string{".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo", ".swp", ".rpm", ".md", ".rst"}, filepath.Ext(name))
 }
 
-// varFiles reads group_vars and host_vars of a folder, once.
-func (b *builder) varFiles(dir string) error {
-	if b.varDirs[dir] {
-		return nil
+// varsBeside remembers a folder whose group_vars and host_vars are read when all
+// groups and hosts are known.
+func (b *builder) varsBeside(dir string) {
+	if !slices.Contains(b.varDirs, dir) {
+		b.varDirs = append(b.varDirs, dir)
 	}
-	b.varDirs[dir] = true
+}
+
+// varFiles reads group_vars and host_vars of a folder.
+func (b *builder) varFiles(dir string) error {
 	for _, kind := range []string{"group_vars", "host_vars"} {
 		root := filepath.Join(dir, kind)
 		entries, err := os.ReadDir(root)

@@ -135,7 +135,7 @@ func (t *turnus) pool(k, v *yaml.Node) {
 
 // hosts reads one entry under hosts:, which a range makes several hosts.
 func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
-	names, err := expand(k.Value)
+	names, err := t.b.expand(k.Value, t.at(k.Line, k.Column))
 	if err != nil {
 		t.fail(k.Line, k.Column, "host %v", err)
 		return
@@ -184,7 +184,7 @@ func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
 		override(&e.own.haGroup, pick(pairs, i, len(names)))
 		overrideList(&e.own.ssh.HostKeys, keys)
 		for _, g := range groups {
-			t.b.group(g, at).addHost(e)
+			t.b.join(t.b.group(g, at), e)
 		}
 	}
 }

@@ -119,7 +119,8 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-func TestEveryHostAnswersItsOwnName(t *testing.T) {
+// Output of one host shown as another's happened to others: rundeck#2706.
+func TestTrapWrongHostUnderConcurrency(t *testing.T) {
 	const n = 64
 	for _, perHost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("perHost=%v", perHost), func(t *testing.T) {

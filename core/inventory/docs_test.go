@@ -1,0 +1,28 @@
+package inventory
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The example of the guide is an inventory that loads.
+func TestGuideExampleLoads(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/inventory.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(guide), "```yaml\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("the guide has no example")
+	}
+	inv := loadText(t, "hosts.yaml", text)
+	if len(inv.Hosts) != 303 || len(inv.Warnings) != 0 {
+		t.Errorf("%d hosts, warnings %q", len(inv.Hosts), inv.Warnings)
+	}
+	h := mustHost(t, inv, "fw300.fra")
+	if h.Address != "10.1.2.100" || h.HAGroup != "pair-150" || h.Pool != "eu" || h.Vars["ntp"] != "10.0.0.2" {
+		t.Errorf("fw300.fra: %+v", h)
+	}
+}

@@ -1,0 +1,160 @@
+package inventory
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
+)
+
+const limitHosts = `
+lone
+[web]
+web1.x
+web2.x
+web3.x
+[db]
+db[01:04].x
+web2.x
+[east]
+web1.x
+db01.x
+[prod:children]
+web
+db
+`
+
+// limits are patterns that ansible understands too.
+var limits = []struct{ pattern, want string }{
+	{"all", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
+	{"*", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
+	{"lone", "lone"},
+	{"web", "web1.x web2.x web3.x"},
+	{"web,lone", "lone web1.x web2.x web3.x"},
+	{"web:db", "web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
+	{"prod:!db", "web1.x web3.x"},
+	{"!db:prod", "web1.x web3.x"},
+	{"!db", "lone web1.x web3.x"},
+	{"prod:&east", "web1.x db01.x"},
+	{"web:db:&east:!db01.x", "web1.x"},
+	{"web*", "web1.x web2.x web3.x"},
+	{"*2.x", "web2.x db02.x"},
+	{"db0[13].x", "db01.x db03.x"},
+	{"web[0]", "web1.x"},
+	{"web[-1]", "web3.x"},
+	{"web[0:1]", "web1.x web2.x"},
+	{"web[1:]", "web2.x web3.x"},
+	{"~(web|db0)1\\.x", "web1.x db01.x"},
+	{"~db0[34]", "db03.x db04.x"},
+	{"ungrouped", "lone"},
+	{"prod,&east,!web", "db01.x"},
+}
+
+func names(hs []core.Host) string {
+	var out []string
+	for _, h := range hs {
+		out = append(out, h.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestLimit(t *testing.T) {
+	inv := loadText(t, "hosts", limitHosts)
+	list := write(t, "list", "# comment\nweb1.x\n\ndb[01:02].x\n", 0o644)
+	for _, tc := range append(slices.Clone(limits),
+		struct{ pattern, want string }{"@" + list, "web1.x db01.x db02.x"},
+		struct{ pattern, want string }{"@" + list + ",!web", "db01.x db02.x"},
+		struct{ pattern, want string }{"db[02:03].x", "db02.x db03.x"},
+		struct{ pattern, want string }{"", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
+	) {
+		got, err := inv.Limit(tc.pattern)
+		if err != nil || names(got) != tc.want {
+			t.Errorf("%q: got %q, %v; want %q", tc.pattern, names(got), err, tc.want)
+		}
+	}
+}
+
+// The table above is what Ansible selects.
+func TestLimitConformsToAnsible(t *testing.T) {
+	ansible := testparts.Need(t, "ansible", "ansible-core")
+	python := testparts.Need(t, "python3", "python3")
+	if head, err := os.ReadFile(ansible); err == nil { // the interpreter that has Ansible's modules
+		if line, _, _ := strings.Cut(string(head), "\n"); strings.HasPrefix(line, "#!") && !strings.HasSuffix(line, "env python3") {
+			python = strings.TrimSpace(line[2:])
+		}
+	}
+	args := []string{"-c", `
+import sys
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+inventory = InventoryManager(loader=DataLoader(), sources=[sys.argv[1]])
+for pattern in sys.argv[2:]:
+    print(" ".join(h.name for h in inventory.get_hosts(pattern)))
+`, write(t, "hosts", limitHosts, 0o644)}
+	for _, tc := range limits {
+		args = append(args, tc.pattern)
+	}
+	cmd := exec.Command(python, args...)
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "ANSIBLE_LOCAL_TEMP="+t.TempDir())
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		t.Fatalf("%v\n%s", err, failed.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) != len(limits) {
+		t.Fatalf("%d answers for %d patterns", len(lines), len(limits))
+	}
+	for i, tc := range limits {
+		got, want := strings.Fields(lines[i]), strings.Fields(tc.want)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: ansible selects %v, the table has %v", tc.pattern, got, want)
+		}
+	}
+}
+
+func TestLimitByCustomerAndSite(t *testing.T) {
+	inv := loadText(t, "h.yaml", example)
+	for pattern, want := range map[string]string{
+		"borealis": "one.borealis", "fra,!fw*": "bastion.fra.acme lone", "acme,&edge,!core-edge": "fw003.fra fw004.fra",
+	} {
+		if got, err := inv.Limit(pattern); err != nil || names(got) != want {
+			t.Errorf("%q: got %q, %v; want %q", pattern, names(got), err, want)
+		}
+	}
+}
+
+func TestLimitErrors(t *testing.T) {
+	inv := loadText(t, "hosts", limitHosts)
+	loop := write(t, "loop", "", 0o644)
+	if err := os.WriteFile(loop, []byte("@"+loop+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]string{
+		"wbe":         `limit "wbe": invalid: "wbe" matches no host and no group` + "\n    hint: did you mean \"web\"?",
+		"web,!db05.x": `hint: did you mean "db0`,
+		"nope*":       `"nope*" matches no host`,
+		"~(":          "error parsing regexp",
+		"~nope":       "~nope matches no host",
+		"web[7]":      "web has 3 hosts, so [7] is none of them",
+		"web[5:9]":    "web has 3 hosts",
+		"db[01:09].x": `"db05.x" matches no host`,
+		"web,!":       `"!" without a name`,
+		"@/nowhere/x": "no such file",
+		"@" + loop:    "lists that name each other",
+	} {
+		got, err := inv.Limit(pattern)
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %q, %v; want an error with %q", pattern, names(got), err, want)
+		}
+	}
+}
