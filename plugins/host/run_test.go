@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,15 +124,20 @@ func TestCancelIsAskedFor(t *testing.T) {
 }
 
 func TestIgnoredCancelCondemnsTheProcess(t *testing.T) {
-	for _, job := range []string{"hang", "freeze"} {
-		t.Run(job, func(t *testing.T) {
+	for _, how := range []string{"hangs", "frozen"} {
+		t.Run(how, func(t *testing.T) {
 			b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
 			first := b.must(t, call("echo", labParams{}))["pid"]
 			old := b.pool().live[0]
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			c := call(job, labParams{})
-			c.Sink = func(Event) { cancel() } // it has begun
+			c := call("hang", labParams{})
+			c.Sink = func(Event) { // it has begun
+				if how == "frozen" {
+					_ = syscall.Kill(int(first.(float64)), syscall.SIGSTOP)
+				}
+				cancel()
+			}
 			out, err := b.Run(ctx, c)
 			if err != nil || !out.Cancelled || out.Effects != EffectsUnknown {
 				t.Errorf("%+v, %v; expected cancelled with effects unknown", out, err)
