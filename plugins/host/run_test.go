@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -134,13 +133,13 @@ func TestIgnoredCancelCondemnsTheProcess(t *testing.T) {
 			c := call("hang", labParams{})
 			c.Sink = func(Event) { // it has begun
 				if how == "frozen" {
-					_ = syscall.Kill(int(first.(float64)), syscall.SIGSTOP)
+					freeze(int(first.(float64)))
 				}
 				cancel()
 			}
 			out, err := b.Run(ctx, c)
-			if err != nil || !out.Cancelled || out.Effects != EffectsUnknown {
-				t.Errorf("%+v, %v; expected cancelled with effects unknown", out, err)
+			if !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled || out.Effects != EffectsUnknown {
+				t.Errorf("%+v, %v; expected ErrPluginFailed, cancelled with effects unknown", out, err)
 			}
 			if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {
 				t.Error("the condemned process took a new call")
@@ -180,7 +179,7 @@ func TestCondemnedProcessLetsOthersFinish(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := call("hang", labParams{})
 	c.Sink = func(Event) { cancel() }
-	if out, err := b.Run(ctx, c); err != nil || !out.Cancelled {
+	if out, err := b.Run(ctx, c); !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled {
 		t.Errorf("%+v, %v", out, err)
 	}
 	stopLong()
