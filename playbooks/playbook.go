@@ -14,9 +14,22 @@ import (
 	"github.com/turnus/turnus/core/rollout"
 )
 
+// Bounds of what is read. A file over one of them is refused with its place.
+const (
+	MaxFileSize   = 1 << 20 // bytes of one file
+	MaxFiles      = 10_000  // files of one Load
+	MaxDepth      = 64      // nesting of mappings and lists
+	MaxValues     = 100_000 // values of one file, each use of an alias counted again
+	MaxText       = 4 << 20 // bytes of all scalars, each use of an alias counted again
+	MaxProblems   = 50      // reported per file
+	MaxExpression = 8 << 10 // bytes of one expression
+	MaxSteps      = 1000
+)
+
 // Type is what validation needs to know of a job type.
 type Type struct {
 	Name       string
+	Doc        string          // a sentence, shown by editors
 	Params     json.RawMessage // JSON Schema of with:
 	Outputs    json.RawMessage // JSON Schema of outputs; nil: unknown
 	Check      bool
@@ -31,52 +44,54 @@ type Options struct {
 	Types func(name string) (Type, bool)
 	// TypeNames lists all, for suggestions.
 	TypeNames []string
-	// Vars are the names given by -e, which expressions may use beside vars:.
+	// Vars are the values given by -e: they win over vars:, and expressions may
+	// use their names though vars: does not declare them.
 	Vars map[string]any
 }
 
-// Playbook is one valid file.
+// Playbook is one valid file. It is not changed after it was loaded, and safe
+// for concurrent use.
 type Playbook struct {
 	Name        string
 	Description string
 	File        string // as given to Load
 	Source      []byte // the bytes read: the snapshot of a run
-	Targets     Expr
+	Targets     Expr   // over host and vars
 	Window      string // "" means not given
 	Pool        string
 	Tenant      string
-	Weight      int
-	Priority    int
+	Weight      int // 1 to 1000; 0 means not given
+	Priority    int // -10 to 10
 	Strategy    rollout.Strategy
-	Vars        map[string]any // with Options.Vars over them
-	Schedule    *Schedule
+	Vars        map[string]any // with Options.Vars over them; JSON values only
+	Schedule    *Schedule      // nil: launched by hand only
 	Steps       []Step
 }
 
 // Schedule is when a playbook launches by itself.
 type Schedule struct {
-	Cron        string
-	Timezone    string
-	CatchUp     string
-	Overlap     string
+	Cron        string // 5 fields; day of week 7 is Sunday, as 0
+	Timezone    string // IANA name, UTC when none is given
+	CatchUp     string // none, once or all; none when not given
+	Overlap     string // skip, queue or allow; skip when not given
 	Jitter      time.Duration
-	StartWithin time.Duration
+	StartWithin time.Duration // 0: no limit
 }
 
 // Step is one call of a job type.
 type Step struct {
-	Name          string
+	Name          string // unique in its playbook
 	Uses          string
 	With          Params
-	When          Expr          // zero: always
+	When          Expr          // zero: always; with foreach, asked for each item
 	Foreach       Expr          // zero: once
 	Window        string        // "none" lets it run outside the window
 	Needs         time.Duration // time that must fit, rollback included
 	Timeout       time.Duration // of one attempt
 	Retry         Retry
 	Tags          []string
-	Register      bool
 	IgnoreFailure bool // continue_on_failure: the next step runs, the job's outcome is not failed
+	Line          int  // where the step stands in its file, from 1
 }
 
 // Retry is a step's retry policy. Attempts is 1 when none is given.
@@ -85,13 +100,8 @@ type Retry struct {
 	core.Backoff
 }
 
-// Expr is a compiled expression with its place in the file. The zero Expr is absent.
-type Expr struct{ Text string }
-
-// Params is a compiled with: block: YAML whose strings may hold ${{ }}.
-type Params struct{}
-
-// Env is what expressions may read.
+// Env is what expressions may read. Evaluation never changes it, so one Env may
+// be shared by goroutines; values are JSON values.
 type Env struct {
 	Host  core.Host
 	Vars  map[string]any            // playbook vars; a host's own vars are host.vars
@@ -99,46 +109,3 @@ type Env struct {
 	Item  any                       // of foreach
 	Run   map[string]any            // id, playbook, check, attempt
 }
-
-// Absent tells whether the playbook gave no such expression.
-func (e Expr) Absent() bool { return e.Text == "" }
-
-// Bool evaluates a condition. Errors carry file:line:col.
-func (e Expr) Bool(env Env) (bool, error) { return true, nil }
-
-// List evaluates a foreach.
-func (e Expr) List(env Env) ([]any, error) { return nil, nil }
-
-// JSON evaluates every ${{ }} and returns the params as JSON. A string that is one
-// ${{ }} as a whole keeps the type of its value.
-func (p Params) JSON(env Env) (json.RawMessage, error) { return nil, nil }
-
-// Load reads files and folders (their *.yaml and *.yml, recursively), all of
-// them, and returns every playbook, or a Diagnostics error with everything found.
-func Load(paths []string, o Options) ([]*Playbook, error) { return nil, nil }
-
-// Parse reads one file's bytes.
-func Parse(file string, src []byte, o Options) (*Playbook, error) { return nil, nil }
-
-// CompileSelector compiles an expression over host, as targets: and --select have it.
-func CompileSelector(text string) (Expr, error) { return Expr{}, nil }
-
-// Schema is the JSON Schema of a playbook file, with the params of all types given.
-func Schema(types []Type) ([]byte, error) { return nil, nil }
-
-// Diagnostics is everything that is wrong in all files, sorted by place. Its Error is one
-// paragraph per problem: file:line:col, message, snippet with a caret, expected, hint.
-type Diagnostics []Diagnostic
-
-// Diagnostic is one problem.
-type Diagnostic struct {
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-	Col      int    `json:"col"`
-	Message  string `json:"message"`
-	Snippet  string `json:"snippet,omitempty"`
-	Expected string `json:"expected,omitempty"`
-	Hint     string `json:"hint,omitempty"`
-}
-
-func (d Diagnostics) Error() string { return "" }

@@ -2,34 +2,103 @@
 // inventories, ranges, precedence of vars, groups, and --limit patterns.
 //
 // It must not know playbooks, expressions, queues or SSH connections.
+//
+// Vars, labels and settings come from these layers; a later one replaces a value
+// of an earlier one as a whole, key by key:
+//
+//	defaults < customer < site < group all < other groups < host
+//
+// Among groups the outer come before the inner (by the longest way from the
+// outside), then the lower priority, then the name. An Ansible inventory's
+// group_vars files come after what all inventories say about groups, its
+// host_vars files after what they say about the host, as with Ansible.
+// docs/inventory.md describes the format.
 package inventory
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 )
 
 // Inventory is the hosts of one or more sources, read once and not changed after.
+// Safe for concurrent use. Hosts share maps and slices: callers must not change
+// what an entry points to.
 type Inventory struct {
 	Hosts    []core.Host // in the order of the sources
 	Sources  []string
 	Warnings []string // things read but not used, each with its place
+
+	index     map[string]int   // host name to its place in Hosts
+	members   map[string][]int // group, customer or site to the places of its hosts
+	passwords map[string]string
 }
 
 // Load reads each path: Turnus YAML, Ansible INI or YAML, an executable that prints
 // Ansible's JSON, a folder of these, or "a,b,c," (a list of names). Later sources win.
-// Errors carry file:line:col; all of one file's are reported together.
-func Load(ctx context.Context, paths []string) (*Inventory, error) { return nil, nil }
+// Errors carry file:line:col; all of one file's are reported together, as Errors,
+// which are core.ErrInvalid.
+func Load(ctx context.Context, paths []string) (*Inventory, error) {
+	b := newBuilder()
+	for _, p := range paths {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("load inventory: %w", err)
+		}
+		if strings.Contains(p, ",") {
+			if _, err := os.Lstat(p); err != nil {
+				b.nameList(p)
+				continue
+			}
+		}
+		if err := b.source(ctx, p, 0); err != nil {
+			return nil, err
+		}
+	}
+	inv := b.build()
+	if len(b.errs) > 0 {
+		return nil, b.errs.sorted()
+	}
+	inv.Sources = append([]string(nil), paths...)
+	return inv, nil
+}
 
 // Host finds a host by name.
-func (inv *Inventory) Host(name string) (core.Host, bool) { return core.Host{}, false }
-
-// Limit selects hosts as ansible --limit does: names, groups, globs, ranges, ~regex,
-// joined by "," or ":", with ! to take out and & to intersect, @FILE for a list.
-// A part that matches nothing is an error that suggests near names.
-func (inv *Inventory) Limit(pattern string) ([]core.Host, error) { return nil, nil }
+func (inv *Inventory) Host(name string) (core.Host, bool) {
+	i, ok := inv.index[name]
+	if !ok {
+		return core.Host{}, false
+	}
+	return inv.Hosts[i], true
+}
 
 // Password returns a literal password that an Ansible inventory held (ansible_password),
 // which never enters a core.Host; "" when there is none.
-func (inv *Inventory) Password(host string) string { return "" }
+func (inv *Inventory) Password(host string) string { return inv.passwords[host] }
+
+// nameList reads "a,b,c,".
+func (b *builder) nameList(list string) {
+	src := &file{name: "-i " + list, b: b}
+	for _, part := range strings.Split(list, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		names, port, err := expandHost(part)
+		if err != nil {
+			src.fail(1, 1, "%v", err)
+			continue
+		}
+		for _, n := range names {
+			e := b.host(n, src.at(1, 1))
+			if port > 0 {
+				e.own.ssh.Port = port
+			}
+		}
+	}
+}
+
+// besides returns the folder in which group_vars and host_vars of a source are.
+func besides(path string) string { return filepath.Dir(path) }

@@ -4,3 +4,206 @@
 //
 // It must not know how hosts are reached, how plugins run, or how things are shown.
 package launch
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// Options say how a playbook is launched.
+type Options struct {
+	RunID       string    // NewRunID by default; the key under which a launch happens once
+	Now         time.Time // time.Now by default; goes into the run id and the snapshot
+	Vars        map[string]any
+	Tags        []string // run only steps with one of these; none: all
+	SkipTags    []string // and none with one of these
+	Check       bool
+	Diff        bool
+	MaxInFlight int // -f: overrides the strategy's when greater than 0
+	Revision    string
+	LaunchedBy  string
+	Files       string // where workers find the playbook's files; they resolve it
+	// Types finds a job type, for what losing a worker means and which steps are
+	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
+	Types func(name string) (playbooks.Type, bool)
+}
+
+// Launch is a playbook made ready for its hosts. It is not changed after Prepare.
+type Launch struct {
+	Playbook *playbooks.Playbook
+	Run      queue.Run
+	Hosts    []core.Host // in the order of Run.Targets
+	Limits   []int       // cumulative waves, see rollout.Limits
+	Snapshot Snapshot
+}
+
+// Prepare selects the playbook's hosts among hosts, orders them, cuts them into
+// waves, and builds the run. No host selected is core.ErrNotFound.
+func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, error) {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	if o.RunID == "" {
+		o.RunID = NewRunID(o.Now)
+	}
+	selected, err := selectHosts(p, hosts, o)
+	if err != nil {
+		return nil, err
+	}
+	limits := rollout.Limits(p.Strategy.Waves, len(selected))
+	l := &Launch{
+		Playbook: p,
+		Hosts:    rollout.Order(selected, limits),
+		Limits:   limits,
+		Snapshot: newSnapshot(p, o),
+	}
+	payload, err := l.Snapshot.Encode()
+	if err != nil {
+		return nil, err
+	}
+	l.Run = newRun(p, o, l.Limits)
+	l.Run.Payload = payload
+	if err := setLocks(&l.Run, p, o); err != nil {
+		return nil, err
+	}
+	if l.Run.Targets, err = targets(l.Hosts, groupKey(p.Strategy)); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// NewRunID makes an id that sorts by time: 20260102-030405-ab12cd.
+func NewRunID(now time.Time) string {
+	var random [3]byte
+	rand.Read(random[:]) // never fails, see crypto/rand
+	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(random[:])
+}
+
+// selectHosts evaluates targets: for every host. A playbook without it takes all.
+func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Host, error) {
+	var selected []core.Host
+	seen := make(map[string]bool, len(hosts))
+	vars := mergedVars(p, o)
+	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
+	for _, h := range hosts {
+		if !p.Targets.Absent() {
+			ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: vars, Run: run})
+			if err != nil {
+				return nil, fmt.Errorf("select hosts: host %s: %w", h.Name, err)
+			}
+			if !ok {
+				continue
+			}
+		}
+		if seen[h.Name] {
+			return nil, fmt.Errorf("select hosts: host %s is there twice; names must be unique: %w", h.Name, core.ErrInvalid)
+		}
+		seen[h.Name] = true
+		selected = append(selected, h)
+	}
+	if len(selected) == 0 {
+		return nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
+	}
+	return selected, nil
+}
+
+func quoteTargets(p *playbooks.Playbook) string {
+	if p.Targets.Absent() {
+		return "(all)"
+	}
+	return fmt.Sprintf("%q", p.Targets.Text)
+}
+
+func newRun(p *playbooks.Playbook, o Options, limits []int) queue.Run {
+	total := limits[len(limits)-1]
+	s := p.Strategy
+	r := queue.Run{
+		ID:              o.RunID,
+		Tenant:          p.Tenant,
+		Weight:          p.Weight,
+		Priority:        p.Priority,
+		MaxInFlight:     s.MaxInFlight.Of(total),
+		StopAfter:       s.StopAfter.Of(total),
+		StopUnreachable: s.StopUnreachable.Of(total),
+	}
+	if o.MaxInFlight > 0 {
+		r.MaxInFlight = o.MaxInFlight
+	}
+	if len(limits) > 1 {
+		r.Limit = limits[0]
+	}
+	return r
+}
+
+// setLocks takes what the job types of the steps say of losing a worker and of
+// disruption. In check mode nothing is changed, so everything may be repeated.
+func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
+	r.OnLost = queue.LostRetry
+	if !o.Check {
+		for _, s := range p.Steps {
+			t, known := playbooks.Type{}, false
+			if o.Types != nil {
+				t, known = o.Types(s.Uses)
+			}
+			r.Disruptive = r.Disruptive || !known || t.Disruptive
+			if !known || t.OnLost != string(queue.LostRetry) {
+				r.OnLost = queue.LostHold
+			}
+		}
+	}
+	keys := p.Strategy.PerGroup
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if err := rollout.CheckGroupKey(key); err != nil {
+			return fmt.Errorf("playbook %s: strategy: %w", p.Name, err)
+		}
+	}
+	if len(keys) > 1 && keys[haGroup] == 1 {
+		r.Disruptive = true // the HA group's lock says the same, and frees per_group for the other key
+	}
+	key := groupKey(p.Strategy)
+	if left := len(keys) - 1; left > 0 && (left > 1 || keys[haGroup] != 1) {
+		return fmt.Errorf("playbook %s: strategy: per_group has %s: expected one key, or ha_group: 1 and one more: %w",
+			p.Name, strings.Join(slices.Sorted(maps.Keys(keys)), ", "), core.ErrInvalid)
+	}
+	r.PerGroup = keys[key]
+	return nil
+}
+
+const haGroup = "ha_group"
+
+// groupKey is the key of per_group that the queue's PerGroup enforces.
+func groupKey(s rollout.Strategy) string {
+	keys := slices.Sorted(maps.Keys(s.PerGroup))
+	if len(keys) == 2 && s.PerGroup[haGroup] == 1 {
+		keys = slices.DeleteFunc(keys, func(k string) bool { return k == haGroup })
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[0]
+}
+
+func targets(hosts []core.Host, key string) ([]queue.Target, error) {
+	out := make([]queue.Target, len(hosts))
+	for i, h := range hosts {
+		data, err := EncodeHost(h)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = queue.Target{Host: h.Name, HAGroup: h.HAGroup, Data: data}
+		if key != "" {
+			out[i].Group = rollout.GroupOf(key, h)
+		}
+	}
+	return out, nil
+}

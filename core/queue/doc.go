@@ -36,4 +36,54 @@
 //     that tenant's ready flow with the lowest Rank, then its lowest index that is
 //     ready (retries, resumed and unblocked jobs before fresh ones). See Rank.
 //  10. A session leases at most what it wants; Turn does bounded work whatever is pending.
+//
+// # Where the rules leave room, this is meant
+//
+// Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is
+// gone for its node at once, reaped or not: Turn, Beat, Adopt and Close return ErrSessionGone
+// and change nothing. Wait does not look at the session. An id that was never opened is gone too.
+//
+// Turn. It is validated as a whole before anything is changed: more than MaxAcksPerTurn acks,
+// Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail or
+// State over MaxDetail are core.ErrInvalid. Order within it: reap, acks one by one as listed (a second
+// ack of the same job is stale), activate what is due, lease. A negative After is 0.
+//
+// Acks. Retry replaces the job's State and counts the attempt; Suspend replaces it and counts none;
+// Return keeps it. Suspend with an Event and After 0 waits for the event only; without an Event,
+// After 0 is due at once. All of them, and reaping, add the time since the lease to Served.
+//
+// Crashes. A job whose session is reaped is made due after Backoff.Delay(crashes so far, from 0, …);
+// at the MaxCrashes-th crash it ends as lost and dead. In a run that is stopped or cancelled it
+// ends as lost instead of being tried again, and is not dead. A crash keeps the job's State.
+//
+// Locks. They are taken in the order host, HA group, group; a job blocks on the first that is held,
+// and holds nothing while it is blocked. PerGroup is a lock with PerGroup places, within the run.
+// KeepLocks keeps all of them, the group's place too. When a place comes free, the job that blocked on it first, among
+// those whose run could lease now (active, below MaxInFlight), becomes pending and the place is kept
+// for it until it is leased, blocks on another lock, ends, or its run cannot lease any more; then the next has it. A job keeps
+// its place in that order until it is leased. Waiters whose run cannot lease now do not bar others.
+//
+// Phases. Cancel of a stopped run that is not complete makes it cancelled; of a complete or cancelled run it
+// has no effect. Stop never undoes cancel. A run whose last ack spends the budget is stopped, and complete.
+// Adjust on a run that is stopped, cancelled or complete has no effect; a Limit lower than the
+// present one has none either; a Weight outside 1 … MaxWeight or a negative Limit is core.ErrInvalid.
+//
+// Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no longer counts, in
+// Outcomes and in the budget, but its Record stays. In a cancelled run it is core.ErrConflict; jobs that
+// are not dead are passed over; an index outside the run is core.ErrInvalid. Attempts, crashes and State start anew.
+//
+// Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a cancelled
+// job is that of Cancel or of the stop. A cursor that Records did not give out, and max below 1, are core.ErrInvalid.
+//
+// Order. Ranks take tags in units of TagUnit, but tags add up in finer steps, so that short jobs count.
+// A flow is ready while a job of it could be leased: paused, at MaxInFlight or with nothing but blocked jobs
+// it is not, and when it is again its tag is max(tag, V). Tenants have tags and V of their own, and no head start;
+// equal ranks go by when the tenant's first run was submitted. A tenant whose runs are all complete may be forgotten.
+//
+// Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength; Segments that are
+// negative, empty or do not add up to the targets; negative numbers; weights over MaxWeight (0 is 1); a
+// Priority out of bounds; an unknown OnLost; Backoff.Jitter outside 0 … 1. The caller must not change a run's slices afterwards.
+//
+// A complete run is kept for a retention that the implementation's options say (a day or more),
+// then forgotten: its id is then unknown, and free.
 package queue

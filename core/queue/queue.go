@@ -132,7 +132,7 @@ type Ack struct {
 	After     time.Duration
 	State     []byte // of Suspend and Retry: handed out with the next lease
 	Event     string // of Suspend: Wake's word for it; "" means time only
-	KeepLocks bool   // of Suspend: host and HA group stay locked
+	KeepLocks bool   // of Suspend: host, HA group and the place in the group stay taken
 }
 
 // Record is one recorded outcome, or a range of jobs cancelled together.

@@ -5,24 +5,50 @@ package rollout
 
 import "time"
 
-// Size is a count of hosts or a share of all: "5", "5%".
-type Size struct {
-	Count   int
-	Percent float64 // used when Count is 0
-}
-
 // Strategy is how carefully a run goes.
 type Strategy struct {
-	Waves           []Size
-	MaxInFlight     Size
-	StopAfter       Size
-	StopUnreachable Size
-	PauseBetween    Pause
-	PerGroup        map[string]int // "ha_group", "site", "customer", or "label:NAME": hosts of one group at once
+	Waves           []Size         `json:"waves,omitempty"`
+	MaxInFlight     Size           `json:"max_in_flight,omitzero"`
+	StopAfter       Size           `json:"stop_after,omitzero"`
+	StopUnreachable Size           `json:"stop_unreachable,omitzero"`
+	PauseBetween    Pause          `json:"pause_between,omitzero"`
+	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at once
 }
 
 // Pause is what happens between waves.
 type Pause struct {
-	Approve bool          // an operator must say go
-	For     time.Duration // or wait so long
+	Approve bool          `json:"approve,omitempty"` // an operator must say go
+	For     time.Duration `json:"for_ns,omitempty"`  // or wait so long
+}
+
+// Limits resolves waves to cumulative counts of hosts: "[1, 5%, 100%]" over 200
+// hosts is 1, 10, 200. The last is always the total, no limit is below the one
+// before it, and a wave that would add no host is left out. Without hosts there
+// are no waves.
+func Limits(waves []Size, total int) []int {
+	if total <= 0 {
+		return nil
+	}
+	var limits []int
+	last := 0
+	for _, w := range waves {
+		if n := w.Of(total); n > last {
+			limits = append(limits, n)
+			last = n
+		}
+	}
+	if last < total {
+		limits = append(limits, total)
+	}
+	return limits
+}
+
+// Wave is the wave, from 0, that holds the host at index.
+func Wave(limits []int, index int) int {
+	for k, limit := range limits {
+		if index < limit {
+			return k
+		}
+	}
+	return max(len(limits)-1, 0)
 }

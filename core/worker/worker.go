@@ -4,3 +4,211 @@
 // It must not know where the queue lives, how a plugin process is kept, or how
 // SSH works; it asks those rooms.
 package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// Plugins is how the worker calls job types; *host.Supervisor is the real one.
+type Plugins interface {
+	// Type finds a job type by name.
+	Type(name string) (host.Type, bool)
+	// Run calls a job type. It returns within 2·Grace after ctx ended.
+	Run(ctx context.Context, c host.Call) (host.Outcome, error)
+}
+
+// Config says what a worker works on and with. Queue, Payload and Plugins must be set.
+type Config struct {
+	Queue   queue.Node
+	Payload func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
+	Plugins Plugins
+	Name    string // of the node, in results and sessions; "worker" when empty
+	Slots   int    // jobs at once; 64 when zero
+
+	// Load measures the node, each from 0 to 1. While it is over Limits no new job is
+	// taken. Nil means that the node's load does not matter; NodeLoad is the real one.
+	Load   func() (cpu, memory float64)
+	Limits Limits
+
+	// FilesDir is the folder that a run's artifacts are read from; files is what the
+	// snapshot says of it. Nil, or "", refuses artifacts.
+	FilesDir func(run, files string) string
+	FetchDir string // folder that fetched files are written under; "" refuses
+	// Secret resolves a secret by name for a host's job; nil refuses.
+	Secret func(ctx context.Context, h core.Host, name string) ([]byte, error)
+	// Gate says whether a step may start now on a host; nil is always open.
+	Gate Gate
+
+	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
+	StepTimeout time.Duration
+	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
+	Grace time.Duration
+	// DrainTimeout is how long running jobs may go on after Run's context ended, before
+	// they are stopped as by Kill; 0 means as long as they take.
+	DrainTimeout time.Duration
+
+	// Events gets what happens, as it happens. It is called by many goroutines at once
+	// and must not block for long.
+	Events func(Event)
+	Log    *slog.Logger // discarded when nil
+}
+
+// Limits are shares of the node's CPU and memory over which no new job is taken,
+// 0.9 each when zero. A node that runs nothing takes one job all the same: its load is
+// then not its own doing, and a busy neighbour must not stop maintenance for good.
+type Limits struct{ CPU, Memory float64 }
+
+// Gate decides whether a step may start now. When it may not, next is the earliest time
+// to ask again and reason a sentence. An error sends the job back for a while.
+type Gate func(ctx context.Context, h core.Host, s GateStep) (ok bool, next time.Time, reason string, err error)
+
+// GateStep is what a gate may look at.
+type GateStep struct {
+	Job        core.JobID
+	Playbook   string
+	Step       string
+	Window     string        // the step's, else the playbook's
+	Needs      time.Duration // time that must fit, rollback included; 0 is unknown
+	Disruptive bool
+	Check      bool
+}
+
+// New checks the configuration. Errors wrap core.ErrInvalid.
+func New(c Config) (*Worker, error) {
+	switch {
+	case c.Queue == nil, c.Payload == nil, c.Plugins == nil:
+		return nil, fmt.Errorf("worker: Queue, Payload and Plugins must be set: %w", core.ErrInvalid)
+	case c.Slots < 0:
+		return nil, fmt.Errorf("worker: %d slots: expected 1 or more: %w", c.Slots, core.ErrInvalid)
+	}
+	if c.Name == "" {
+		c.Name = "worker"
+	}
+	if c.Slots == 0 {
+		c.Slots = 64
+	}
+	if c.Grace <= 0 {
+		c.Grace = 5 * time.Second
+	}
+	if c.Limits.CPU <= 0 {
+		c.Limits.CPU = 0.9
+	}
+	if c.Limits.Memory <= 0 {
+		c.Limits.Memory = 0.9
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Events == nil {
+		c.Events = func(Event) {}
+	}
+	return &Worker{
+		cfg:      c,
+		kill:     make(chan struct{}),
+		drain:    make(chan struct{}),
+		programs: newPrograms(c.Payload),
+		running:  map[uint64]*job{},
+	}, nil
+}
+
+// Worker is one node.
+type Worker struct {
+	cfg      Config
+	kill     chan struct{} // closed by Kill
+	killOnce sync.Once
+	drain    chan struct{} // closed when Run's context ends: jobs park between steps
+	programs *programs
+
+	mu      sync.Mutex
+	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended
+	away    bool            // the queue does not answer
+}
+
+// Run takes jobs until ctx ends, then drains: nothing new is taken, steps that
+// run may end, jobs with steps left are parked for others, and the session is closed.
+// It returns nil after a clean drain, also one that Kill cut short. It may be called once.
+func (w *Worker) Run(ctx context.Context) error {
+	return newPoller(w).run(ctx)
+}
+
+// Kill stops all running jobs at once and ends Run. It is safe to call many times, from any
+// goroutine, also before Run.
+func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.kill) }) }
+
+// Running is a job that runs now.
+type Running struct {
+	Job     core.JobID
+	Host    string
+	Step    string // "" before the first
+	Started time.Time
+}
+
+// Running lists the jobs that run now, longest first. Safe for concurrent use.
+func (w *Worker) Running() []Running {
+	w.mu.Lock()
+	jobs := make([]*job, 0, len(w.running))
+	for _, j := range w.running {
+		jobs = append(jobs, j)
+	}
+	w.mu.Unlock()
+	out := make([]Running, len(jobs))
+	for i, j := range jobs {
+		out[i] = j.snapshot()
+	}
+	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
+	return out
+}
+
+// stopJobs cancels the running jobs that match.
+func (w *Worker) stopJobs(cause error, match func(*job) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.running {
+		if match(j) {
+			j.stop(cause, w.patience())
+		}
+	}
+}
+
+// patience is how long a job may go on after it was told to end. Plugins.Run
+// promises 2·Grace; a job over it is given up.
+func (w *Worker) patience() time.Duration { return 2*w.cfg.Grace + 2*time.Second }
+
+// queueAway and queueBack say once that the queue went away, and that it is back.
+func (w *Worker) queueAway(err error) {
+	w.mu.Lock()
+	said := w.away
+	w.away = true
+	w.mu.Unlock()
+	if said {
+		return
+	}
+	w.cfg.Log.Warn("queue does not answer; running jobs go on while their leases are safe", "err", err)
+	w.say(Event{Kind: QueueAway, Text: err.Error()})
+}
+
+func (w *Worker) queueBack() {
+	w.mu.Lock()
+	said := w.away
+	w.away = false
+	w.mu.Unlock()
+	if !said {
+		return
+	}
+	w.cfg.Log.Info("queue answers again")
+	w.say(Event{Kind: QueueBack})
+}
+
+func (w *Worker) say(e Event) {
+	e.Time = time.Now()
+	w.cfg.Events(e)
+}

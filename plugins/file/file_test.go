@@ -18,7 +18,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // names that a careless command line gets wrong.
-var names = []string{"plain", "with space", "it's", `"q"`, "new\nline", "-rf", "$(touch pwned)", "*", "ends with space ", "ümlaut"}
+var names = []string{"with space", "it's", `"q"`, "new\nline", "-rf", "$(touch pwned)", "*", "ends with space ", "ümlaut"}
+
+// worst is all of them in one.
+const worst = "-a it's \"q\" $(touch pwned) *\nnew ümlaut "
 
 // step is one call, and what the path is afterwards: "absent", "link TARGET",
 // "directory MODE" or "file MODE CONTENT".
@@ -55,11 +58,20 @@ func state(t *testing.T, path string) string {
 func TestFileUnderEveryName(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, name)
-			kit := plugintest.New(t, file.Def())
-			kit.Artifact("image", "bits").Host("r1").Local()
-			for i, s := range []step{
+			walk(t, name, []step{
+				{sdk.With{"content": "one\n"}, "changed", "file 0644 one\n"},
+				{sdk.With{"content": "one\n", "mode": "0600"}, "changed", "file 0600 one\n"},
+				{sdk.With{"content": "one\n"}, "unchanged", "file 0600 one\n"},
+				{sdk.With{"state": "absent"}, "changed", "absent"},
+			})
+		})
+	}
+}
+
+func TestPathThroughAllItsStates(t *testing.T) {
+	for _, name := range []string{"plain", worst} {
+		t.Run(name, func(t *testing.T) {
+			walk(t, name, []step{
 				{sdk.With{"state": "absent"}, "unchanged", "absent"},
 				{sdk.With{"content": "one\n"}, "changed", "file 0644 one\n"},
 				{sdk.With{"content": "one\n"}, "unchanged", "file 0644 one\n"},
@@ -85,20 +97,29 @@ func TestFileUnderEveryName(t *testing.T) {
 				{sdk.With{"content": "x"}, "failed", "directory 0750"},
 				{sdk.With{"state": "absent"}, "changed", "absent"},
 				{sdk.With{"mode": "0600"}, "failed", "absent"},
-			} {
-				s.with["path"] = path
-				got := kit.Run(s.with)
-				if got.Outcome != s.outcome {
-					t.Errorf("step %d, %v: got %s (%s), want %s", i, s.with, got.Outcome, got.Reason, s.outcome)
-				}
-				if after := state(t, path); after != s.after {
-					t.Errorf("step %d, %v: the path is %q, want %q", i, s.with, after, s.after)
-				}
-			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			})
 		})
+	}
+}
+
+func walk(t *testing.T, name string, steps []step) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	kit := plugintest.New(t, file.Def())
+	kit.Artifact("image", "bits").Host("r1").Local()
+	for i, s := range steps {
+		s.with["path"] = path
+		got := kit.Run(s.with)
+		if got.Outcome != s.outcome {
+			t.Errorf("step %d, %v: got %s (%s), want %s", i, s.with, got.Outcome, got.Reason, s.outcome)
+		}
+		if after := state(t, path); after != s.after {
+			t.Errorf("step %d, %v: the path is %q, want %q", i, s.with, after, s.after)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

@@ -27,8 +27,10 @@ if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" 
 echo "kind $k"
 echo "self $(id -u):$(id -g)"
 [ $k = absent ] && exit 0
-echo "long $(ls -ld "$p" | sed -n 1p)"
-echo "numbers $(ls -lnd "$p" | sed -n 1p)"
+l=$(ls -ld "$p"); n=$(ls -lnd "$p"); end='
+'
+echo "long ${l%%"$end"*}"
+echo "numbers ${n%%"$end"*}"
 if [ $k = file ]; then
   if command -v sha256sum >/dev/null 2>&1; then s=$(sha256sum <"$p"); elif command -v shasum >/dev/null 2>&1; then s=$(shasum -a 256 <"$p"); else s=$(openssl dgst -sha256 -r <"$p"); fi
   echo "sha256 $s"

@@ -158,6 +158,12 @@ func (h *Host) Calls() []Call {
 	return slices.Clone(h.calls)
 }
 
+func (h *Host) reachable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.down
+}
+
 func (h *Host) handlerOf(c Call) (Handler, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -152,6 +152,13 @@ func (s *services) Exec(stream wire.Hosts_ExecServer) error {
 		return err
 	}
 	start := first.GetStart()
+	h, err := s.enter(stream.Context(), start.GetHost(), "command "+start.GetCommand(), start.GetReadOnly())
+	if err == nil {
+		err = h.reachable() // a host that is down takes no input
+	}
+	if err != nil {
+		return err
+	}
 	var stdin strings.Builder
 	for start.GetStdin() {
 		msg, err := stream.Recv()

@@ -88,11 +88,11 @@ func TestReboot(t *testing.T) {
 			outcome: "failed", asked: 1, reason: "must be root",
 		},
 		"never goes down": {
-			device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "30ms"},
+			device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "still in its old boot",
 		},
 		"never comes back": {
-			device: &device{looks: []string{"old", "down"}}, with: sdk.With{"timeout": "30ms"},
+			device: &device{looks: []string{"old", "down"}}, with: sdk.With{"timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "connection refused",
 		},
 		"is down before": {device: &device{looks: []string{"down"}}, outcome: "unreachable", reason: "reading the boot id"},
@@ -102,7 +102,7 @@ func TestReboot(t *testing.T) {
 			outcome: "changed", asked: 1,
 		},
 		"boots sick": {
-			device: &device{looks: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "30ms"},
+			device: &device{looks: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "test_command: exit status 1",
 		},
 		"resumed: it has rebooted":     {device: &device{looks: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
@@ -112,6 +112,7 @@ func TestReboot(t *testing.T) {
 		"a negative one is none, also": {device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "-1s"}, outcome: "failed", reason: "expected a duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			with := sdk.With{"interval": "1ms"}
 			for k, v := range tc.with {
 				with[k] = v

@@ -68,9 +68,9 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	streamCtx, cancel := context.WithCancel(ctx) // errors are judged by ctx, which we do not cancel
 	defer cancel()
-	stream, err := hosts.Exec(h.s.withLease(ctx))
+	stream, err := hosts.Exec(h.s.withLease(streamCtx))
 	if err != nil {
 		return Exit{}, h.failed(ctx, "exec", err)
 	}

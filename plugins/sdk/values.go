@@ -48,7 +48,7 @@ func (s *Size) UnmarshalJSON(raw []byte) error {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	unit := strings.TrimSuffix(strings.TrimSpace(text[len(digits):]), "B")
 	factor, known := sizeUnits[strings.ToUpper(unit)]
-	if err != nil || !known || n > math.MaxInt64/factor {
+	if err != nil || !known || n < 0 || n > math.MaxInt64/factor {
 		return fmt.Errorf("size %s: expected a number of bytes, or such as 10MiB", raw)
 	}
 	*s = Size(n * factor)

@@ -93,7 +93,7 @@ func run(ctx context.Context, r *runOf) error {
 		if err != nil {
 			return false, err
 		}
-		if waiting.Err() == nil || last == nil { // the end of the waiting is no news of the host
+		if waiting.Err() == nil || attempts == 1 { // the end of the waiting is no news of the host
 			last = why
 		}
 		if p.State == "present" {

@@ -44,17 +44,17 @@ func TestWait(t *testing.T) {
 	}{
 		"command at once":      {sdk.With{"command": "health"}, []plugintest.Reply{yes}, "unchanged", "", 1},
 		"command, third try":   {sdk.With{"command": "health"}, []plugintest.Reply{no, no, yes}, "unchanged", "", 3},
-		"command, never":       {sdk.With{"command": "health", "timeout": "20ms"}, []plugintest.Reply{no}, "failed", "waited 20ms for command health to be present: exit status 1: not yet", 0},
+		"command, never":       {sdk.With{"command": "health", "timeout": "1s"}, []plugintest.Reply{no}, "failed", "waited 1s for command health to be present: exit status 1: not yet", 0},
 		"command to fail":      {sdk.With{"command": "busy", "state": "absent"}, []plugintest.Reply{yes, no}, "unchanged", "", 2},
 		"through an outage":    {sdk.With{"command": "health"}, []plugintest.Reply{away, away, yes}, "unchanged", "", 3},
-		"an outage is no no":   {sdk.With{"command": "busy", "state": "absent", "timeout": "20ms"}, []plugintest.Reply{away}, "unreachable", "connection refused", 0},
-		"a hang is no no":      {sdk.With{"command": "hang", "state": "absent", "timeout": "20ms"}, []plugintest.Reply{yes}, "failed", "waited 20ms", 0},
+		"an outage is no no":   {sdk.With{"command": "busy", "state": "absent", "timeout": "1s"}, []plugintest.Reply{away}, "unreachable", "connection refused", 0},
+		"a hang is no no":      {sdk.With{"command": "hang", "state": "absent", "timeout": "1s"}, []plugintest.Reply{yes}, "failed", "waited 1s", 0},
 		"file":                 {sdk.With{"file": "/run/x"}, []plugintest.Reply{gone, there}, "unchanged", "", 2},
 		"file gone":            {sdk.With{"file": "/run/x", "state": "absent"}, []plugintest.Reply{there, gone}, "unchanged", "", 2},
-		"file, never gone":     {sdk.With{"file": "/run/x", "state": "absent", "timeout": "20ms"}, []plugintest.Reply{there}, "failed", "it is still there", 0},
+		"file, never gone":     {sdk.With{"file": "/run/x", "state": "absent", "timeout": "1s"}, []plugintest.Reply{there}, "failed", "it is still there", 0},
 		"port open":            {sdk.With{"port": 80}, []plugintest.Reply{yes}, "unchanged", "", 1},
 		"port closed":          {sdk.With{"port": 81, "state": "absent"}, []plugintest.Reply{yes}, "unchanged", "", 1},
-		"port, never":          {sdk.With{"port": 81, "timeout": "20ms"}, []plugintest.Reply{yes}, "failed", "port 127.0.0.1:81", 0},
+		"port, never":          {sdk.With{"port": 81, "timeout": "1s"}, []plugintest.Reply{yes}, "failed", "port 127.0.0.1:81", 0},
 		"address":              {sdk.With{"address": "[2001:db8::1]:443"}, []plugintest.Reply{yes}, "unchanged", "", 1},
 		"nothing to wait for":  {sdk.With{}, []plugintest.Reply{yes}, "failed", "expected one of address, port, command and file", 0},
 		"two things":           {sdk.With{"port": 1, "file": "/a"}, []plugintest.Reply{yes}, "failed", "found 2", 0},
@@ -62,6 +62,7 @@ func TestWait(t *testing.T) {
 		"an address like this": {sdk.With{"address": "host"}, []plugintest.Reply{yes}, "failed", "expected host:port", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tc.with["interval"] = "1ms"
 			kit := plugintest.New(t, wait.Def())
 			kit.Host("r1").

@@ -1,7 +1,154 @@
-// Package cli owns the command line: one file a verb, and the wiring of all rooms.
+// Package cli owns the command line: one file a verb, exit codes, what is printed
+// and where, and the wiring of all rooms. Results go to stdout, progress and
+// messages to stderr.
+//
+// It must not decide anything that a run, a queue or a plugin decides.
 package cli
 
-import "io"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// Exit codes. They are API: documented in docs/commands.md and tested.
+const (
+	exitOK          = 0
+	exitInternal    = 1 // a fault of Turnus or its surroundings
+	exitFailed      = 2 // some job failed, was rolled back or lost
+	exitCancelled   = 3 // cancelled or timed out
+	exitUnreachable = 4 // some host was unreachable, none failed
+	exitInvalid     = 5 // invalid input or usage
+)
+
+// exit carries an exit code; err may be nil when all was said already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+func invalid(format string, args ...any) error {
+	return &exit{exitInvalid, fmt.Errorf(format, args...)}
+}
+
+// app is what every verb shares: where to read and write, and how.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	terminal bool // err is a terminal
+	color    bool // colour is wanted on err
+	output   string
+
+	mu   sync.Mutex // guards err while things move
+	view *progressView
+}
 
 // Main runs the command line and returns the exit code.
-func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int { return 0 }
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 2 && args[0] == serveVerb {
+		return servePlugin(args[1], stderr)
+	}
+	a := &app{in: stdin, out: stdout, err: stderr}
+	if f, ok := stderr.(*os.File); ok {
+		a.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	a.color = a.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(context.Background())
+	code := exitCode(err)
+	var e *exit
+	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+		fmt.Fprintln(stderr, a.paint(red, "error: ")+err.Error())
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	var e *exit
+	var d playbooks.Diagnostics
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &e):
+		return e.code
+	case errors.As(err, &d), errors.Is(err, core.ErrInvalid):
+		return exitInvalid
+	case errors.Is(err, context.Canceled):
+		return exitCancelled
+	}
+	return exitInternal
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "turnus",
+		Short: "Run playbooks on thousands of managed hosts: now, on a schedule, or inside a service window",
+		Long: `Turnus runs YAML playbooks on managed hosts over SSH, fairly and carefully:
+in waves, with a failure budget, one job at a time on a host.
+
+Start with:
+  turnus demo                          a simulated fleet, nothing to install
+  turnus run PLAYBOOK -i INVENTORY     run a playbook now
+  turnus validate PATH...              every mistake, with file:line:col`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "text" && a.output != "json" {
+				return invalid("-o %s: expected text or json", a.output)
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return invalid("%w\nhint: %s --help shows what there is", err, cmd.CommandPath())
+	})
+	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
+		a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+	for _, c := range root.Commands() {
+		usageErrors(c)
+	}
+	return root
+}
+
+// usageErrors makes wrong arguments exit 5, like every invalid input.
+func usageErrors(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return invalid("%w\nusage: %s", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		usageErrors(sub)
+	}
+}

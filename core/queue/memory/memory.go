@@ -1,3 +1,235 @@
 // Package memory implements the queue contract in plain Go: the embedded
 // default, and the reference model that the Redis implementation is compared with.
+//
+// It owns its state behind one mutex, and every operation is O(log n) in the
+// number of ready runs and of timed or retried jobs. It keeps the target slices
+// that it was given and makes no per-job state before a job is leased or blocked.
+// It must not know what a job's bytes mean, and starts no goroutine of its own:
+// a timer, stopped by Shutdown, wakes waiters when something becomes due.
 package memory
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Options of a queue. The zero value is right for production.
+type Options struct {
+	SessionTTL time.Duration    // queue.SessionTTL when zero
+	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
+	Now        func() time.Time // clock of a simulation: Wait then does not fire timers; nil is the real one
+}
+
+// Bounds of the work that one call does beside its acks and leases.
+const (
+	reapBatch     = 256
+	activateBatch = 4096
+	blockBatch    = 1024
+	sweepBatch    = 4096
+	forgetBatch   = 8
+)
+
+// Queue is the queue in memory. All methods are safe for concurrent use.
+type Queue struct {
+	opt Options
+
+	mu       sync.Mutex
+	last     time.Time // the clock, held monotone
+	runs     map[string]*run
+	tenants  map[string]*tenant
+	ready    heap[*tenant] // tenants with a ready flow
+	v        time.Duration // tag of the last dispatched tenant
+	timed    heap[*run]    // runs with something timed, by when it is due
+	hosts    locks
+	haGroups locks
+	sweeping []*run // stopped or cancelled, with jobs still to end
+	complete []*run // in order of completion, for the retention
+	sessions map[string]*session
+	expiry   heap[*session]
+	token    uint64
+	seq      uint64 // of runs, tenants, blocks and sessions
+	inFlight int
+	stats    queue.Stats // counters only
+	faults   []queue.Finding
+
+	waiters []*waiter
+	timer   *time.Timer
+	armed   time.Time
+	closed  bool
+
+	freeJobs  []*job
+	freeLocks []*lock
+}
+
+var _ queue.Queue = (*Queue)(nil)
+
+// New returns an empty queue.
+func New(opt Options) *Queue {
+	if opt.SessionTTL <= 0 {
+		opt.SessionTTL = queue.SessionTTL
+	}
+	if opt.Retain <= 0 {
+		opt.Retain = 7 * 24 * time.Hour
+	}
+	return &Queue{
+		opt:      opt,
+		runs:     map[string]*run{},
+		tenants:  map[string]*tenant{},
+		hosts:    locks{},
+		haGroups: locks{},
+		sessions: map[string]*session{},
+		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
+		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
+		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
+	}
+}
+
+// Shutdown stops the timer and lets every Wait return. The queue stays readable.
+func (q *Queue) Shutdown() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	for len(q.waiters) > 0 {
+		q.wakeOne()
+	}
+}
+
+// now is the queue's clock: it never goes back.
+func (q *Queue) now() time.Time {
+	read := q.opt.Now
+	if read == nil {
+		read = time.Now
+	}
+	if t := read(); t.After(q.last) {
+		q.last = t
+	}
+	return q.last
+}
+
+func (q *Queue) next() uint64 {
+	q.seq++
+	return q.seq
+}
+
+// find returns a run, or an error that wraps core.ErrNotFound.
+func (q *Queue) find(id string) (*run, error) {
+	if r := q.runs[id]; r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("run %q: %w in the queue", id, core.ErrNotFound)
+}
+
+// Submit accepts a run. It keeps the run's slices, which must not be changed afterwards.
+func (q *Queue) Submit(ctx context.Context, spec queue.Run) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if err := spec.Validate(); err != nil {
+		return false, err
+	}
+	defaults(&spec)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	q.forget(now)
+	if old := q.runs[spec.ID]; old != nil {
+		if !sameContent(&old.submitted, &spec) {
+			return false, fmt.Errorf("run %q was submitted before with other content: %w", spec.ID, core.ErrConflict)
+		}
+		return false, nil
+	}
+	t := q.tenant(spec.Tenant)
+	t.weight = spec.TenantWeight
+	t.open++
+	r := newRun(spec, t, q.next())
+	q.runs[spec.ID] = r
+	r.plan(now)
+	q.retime(r)
+	q.sync(r)
+	q.syncTenant(t)
+	q.arm()
+	return true, nil
+}
+
+func defaults(r *queue.Run) {
+	if r.TenantWeight == 0 {
+		r.TenantWeight = 1
+	}
+	if r.Weight == 0 {
+		r.Weight = 1
+	}
+	if r.OnLost == "" {
+		r.OnLost = queue.LostRetry
+	}
+	if r.MaxCrashes == 0 {
+		r.MaxCrashes = 3
+	}
+}
+
+// sameContent compares by value, times as instants.
+func sameContent(a, b *queue.Run) bool {
+	if len(a.Segments) != len(b.Segments) || len(a.Targets) != len(b.Targets) {
+		return false
+	}
+	for i := range a.Segments {
+		if a.Segments[i].Count != b.Segments[i].Count || !a.Segments[i].Due.Equal(b.Segments[i].Due) {
+			return false
+		}
+	}
+	for i := range a.Targets {
+		x, y := &a.Targets[i], &b.Targets[i]
+		if x.Host != y.Host || x.HAGroup != y.HAGroup || x.Group != y.Group || string(x.Data) != string(y.Data) {
+			return false
+		}
+	}
+	x, y := *a, *b
+	x.Targets, y.Targets, x.Segments, y.Segments = nil, nil, nil, nil
+	if string(x.Payload) != string(y.Payload) {
+		return false
+	}
+	x.Payload, y.Payload = nil, nil
+	return reflect.DeepEqual(x, y)
+}
+
+// tenant returns the tenant of that name, made where it is new.
+func (q *Queue) tenant(name string) *tenant {
+	t := q.tenants[name]
+	if t == nil {
+		t = newTenant(name, q.next())
+		q.tenants[name] = t
+	}
+	return t
+}
+
+// forget drops runs that were complete for the retention.
+func (q *Queue) forget(now time.Time) {
+	for range forgetBatch {
+		if len(q.complete) == 0 {
+			return
+		}
+		r := q.complete[0]
+		if r.complete && now.Sub(r.doneAt) < q.opt.Retain {
+			return
+		}
+		q.complete = q.complete[1:]
+		r.retained = false
+		if r.complete {
+			delete(q.runs, r.id)
+			if r.tenant.open == 0 && q.tenants[r.tenant.name] == r.tenant {
+				delete(q.tenants, r.tenant.name)
+			}
+		}
+	}
+}
+
+func random() float64 { return rand.Float64() }

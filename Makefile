@@ -1,0 +1,66 @@
+# Turnus. "make" alone lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/cli.version=$(VERSION)
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+LINT := $(GO) tool -modfile=.tools/go.mod golangci-lint
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/turnus
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
+
+demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
+	bin/turnus demo
+
+deps: ## install the real components that tests start (apt; root or sudo)
+	@.ci/deps
+
+test: deps ## install what tests need, then run all tests
+	$(GO) test -shuffle=on ./...
+
+race: ## all tests under the race detector
+	$(GO) test -race -shuffle=on -timeout 15m ./...
+
+fuzz: ## each fuzz target for 30 s
+	@.ci/fuzz 30s
+
+lint: ## format, vet and lint, for Linux and macOS
+	@test -z "$$(gofmt -l cmd core plugins playbooks windows)" || { echo "not gofmt-ed:"; gofmt -l cmd core plugins playbooks windows; exit 1; }
+	$(GO) vet ./...
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+	$(LINT) run ./...
+
+generate: ## regenerate the wire code
+	$(GO) generate ./...
+
+verify: generate ## fail when generated files are not what generate makes
+	@git diff --exit-code -- '*.pb.go' || { echo "generated files differ: commit the result of make generate"; exit 1; }
+
+vuln: ## known vulnerabilities in what is used
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+bench: build ## every figure of docs/benchmarks.md
+	bin/turnus bench fair
+	bin/turnus bench fanout
+	bin/turnus bench queue
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/... ./plugins/... ./playbooks/...
+
+readme: build ## run the commands that README shows
+	@.ci/readme
+
+check: deps lint verify race readme ## what CI runs
+
+release: ## static binaries for Linux and macOS in dist/
+	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/}; \
+	  echo "dist/turnus-$$os-$$arch"; \
+	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/turnus-$$os-$$arch ./cmd/turnus; done
+	@cd dist && sha256sum turnus-* > SHA256SUMS
+
+clean: ## remove what was built
+	rm -rf bin dist
+
+.PHONY: help build demo deps test race fuzz lint generate verify vuln bench readme check release clean

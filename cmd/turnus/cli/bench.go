@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/playbooks"
+)
+
+func (a *app) benchCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine: fan-out over SSH, the queue, fairness",
+		Long:  "Measure this machine. docs/benchmarks.md holds figures, with the command beside each.",
+	}
+	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchFairCmd())
+	return c
+}
+
+// fanoutReport is the -o json document of bench fanout.
+type fanoutReport struct {
+	Hosts      int         `json:"hosts"`
+	Slots      int         `json:"slots"`
+	Rounds     []fanoutRow `json:"rounds"` // the first over new connections, the others over pooled ones
+	WrongHost  int         `json:"wrong_host"`
+	PeakMB     float64     `json:"peak_mb"` // of this process, fleet included, and its plugin processes
+	Goroutines int         `json:"goroutines_left"`
+}
+
+type fanoutRow struct {
+	Round      int           `json:"round"`
+	Took       time.Duration `json:"took_ns"`
+	HostsPerS  float64       `json:"hosts_per_s"`
+	ClientCPU  time.Duration `json:"cpu_ns"` // of this process, simulated hosts included, per round
+	NotChanged int           `json:"not_done"`
+}
+
+const fanoutPlaybook = `playbook: fanout
+targets: "true"
+steps:
+  - {name: name, uses: command, with: {run: hostname}}
+`
+
+func (a *app) benchFanoutCmd() *cobra.Command {
+	var hosts, slots, rounds int
+	var real realBench
+	c := &cobra.Command{
+		Use:   "fanout",
+		Short: "One command on many hosts: simulated ones, or a real OpenSSH beside Ansible",
+		Example: `  turnus bench fanout
+  turnus bench fanout --hosts 10000 -f 512 -o json
+  turnus bench fanout --openssh          # 500 addresses of one sshd; bare SSH loop and Ansible beside it`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hosts < 1 || hosts > 20_000 || rounds < 1 || rounds > 20 || slots < 1 {
+				return invalid("expected --hosts 1 to 20000, --rounds 1 to 20, --forks from 1")
+			}
+			if real.on {
+				return a.benchOpenSSH(cmd.Context(), real, slots)
+			}
+			return a.benchFanout(cmd.Context(), hosts, slots, rounds)
+		},
+	}
+	c.Flags().IntVar(&hosts, "hosts", 3000, "simulated hosts")
+	c.Flags().IntVarP(&slots, "forks", "f", 256, "jobs at once")
+	c.Flags().IntVar(&rounds, "rounds", 2, "how often; the first round dials, later ones use pooled connections")
+	real.add(c)
+	return c
+}
+
+func (a *app) benchFanout(ctx context.Context, hosts, slots, rounds int) (err error) {
+	before := runtime.NumGoroutine()
+	out := fanoutReport{Hosts: hosts, Slots: slots}
+	if err := a.fanoutRounds(ctx, &out, rounds); err != nil {
+		return err
+	}
+	// Goroutines that are ending are given a moment; what is left after it is a leak.
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		if out.Goroutines = runtime.NumGoroutine() - before; out.Goroutines <= 0 {
+			break
+		}
+	}
+	out.Goroutines = max(out.Goroutines, 0)
+	if a.output == "json" {
+		return printJSON(a.out, out)
+	}
+	rows := [][]string{{"ROUND", "HOSTS", "SECONDS", "HOSTS/S", "CPU S"}}
+	for _, r := range out.Rounds {
+		rows = append(rows, []string{fmt.Sprint(r.Round), fmt.Sprint(hosts), fmt.Sprintf("%.2f", r.Took.Seconds()), fmt.Sprintf("%.0f", r.HostsPerS), fmt.Sprintf("%.2f", r.ClientCPU.Seconds())})
+	}
+	table(a.out, rows)
+	fmt.Fprintf(a.out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
+	return nil
+}
+
+func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (err error) {
+	fl, err := fleet.Start(ctx, fleet.Config{Hosts: out.Hosts, Seed: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fl.Close()) }()
+	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, ssh: sshFlags{keys: []string{fl.IdentityFile()}, agent: "none", connectTimeout: 30 * time.Second}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.stop()) }()
+	for round := range rounds {
+		row, results, err := bench.round(ctx)
+		if err != nil {
+			return err
+		}
+		row.Round = round + 1
+		out.Rounds = append(out.Rounds, row)
+		for _, r := range results {
+			if len(r.Steps) == 1 && strings.TrimSpace(r.Steps[0].Stdout) != r.Host {
+				out.WrongHost++
+			}
+		}
+	}
+	out.PeakMB = peakMB()
+	return nil
+}
+
+// fanout is a node and a queue that run one playbook on all hosts again and again.
+type fanout struct {
+	a     *app
+	hosts []core.Host
+	node  *node
+	queue *memory.Queue
+	c     *conductor
+	stop  func() error
+}
+
+func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (*fanout, error) {
+	n, err := f.reach(ctx, &inventory.Inventory{Hosts: hosts}, a.logger(false))
+	if err != nil {
+		return nil, err
+	}
+	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
+	quiet := &app{in: a.in, out: a.out, err: discard{}, output: a.output}
+	b.c = newConductor(quiet, b.queue)
+	if err := n.work(&f, b.queue, nil, nil, a.logger(false)); err != nil {
+		return nil, errors.Join(err, n.stop())
+	}
+	b.stop = sync.OnceValue(func() error {
+		err := n.stop()
+		b.queue.Shutdown()
+		return err
+	})
+	return b, nil
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
+	opts := playbookOptions(b.node.plugins, nil)
+	p, err := playbooks.Parse("fanout.yaml", []byte(fanoutPlaybook), opts)
+	if err != nil {
+		return fanoutRow{}, nil, err
+	}
+	cpu, start := processCPU(), time.Now()
+	l, err := launch.Prepare(p, b.hosts, launch.Options{Types: opts.Types})
+	if err != nil {
+		return fanoutRow{}, nil, err
+	}
+	r, err := b.c.drive(ctx, b.c.add(l))
+	if err != nil {
+		return fanoutRow{}, nil, err
+	}
+	took := time.Since(start)
+	row := fanoutRow{Took: took, HostsPerS: float64(len(b.hosts)) / took.Seconds(), ClientCPU: processCPU() - cpu, NotChanged: len(b.hosts) - r.Outcomes[core.Changed]}
+	if row.NotChanged > 0 {
+		for _, res := range r.Results {
+			if res.Outcome != core.Changed {
+				return row, r.Results, fmt.Errorf("%d of %d hosts did not answer; %s: %s", row.NotChanged, len(b.hosts), res.Host, reasonText(res))
+			}
+		}
+		return row, r.Results, fmt.Errorf("%d of %d hosts have no outcome: %s", row.NotChanged, len(b.hosts), r.Reason)
+	}
+	return row, r.Results, nil
+}

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// inOwnNetwork runs this very command again in a network namespace of its own.
+func (a *app) inOwnNetwork(ctx context.Context) error {
+	if os.Getuid() != 0 {
+		return invalid("--openssh gives sshd a network namespace of its own and needs root for it")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, os.Args[1:]...) //nolint:gosec // ourselves
+	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
+	cmd.Stdout, cmd.Stderr = a.out, a.err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Run()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return &exit{code: failed.ExitCode()}
+	}
+	return err
+}

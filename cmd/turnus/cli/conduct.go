@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/worker"
+)
+
+// conductor drives launches at the same time and gathers what becomes of them.
+type conductor struct {
+	a       *app
+	q       queue.Queue
+	approve func(ctx context.Context, l *launch.Launch, wave int) error
+	now     <-chan struct{} // closed by a second signal: cancel what runs, too
+	events  *eventWriter    // nil: none are wanted
+
+	mu    sync.Mutex
+	parts map[string]*part // by run id
+}
+
+// part is one launch under way.
+type part struct {
+	l       *launch.Launch
+	tally   *tally
+	results map[string]core.Result // by host; a later life replaces an earlier one
+	started time.Time
+}
+
+func newConductor(a *app, q queue.Queue) *conductor {
+	return &conductor{a: a, q: q, parts: map[string]*part{}}
+}
+
+// add registers a launch, so that worker events find it.
+func (c *conductor) add(l *launch.Launch) *part {
+	p := &part{l: l, tally: newTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}, started: time.Now()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts[l.Run.ID] = p
+	return p
+}
+
+func (c *conductor) part(run string) *part {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts[run]
+}
+
+// workerEvent feeds the live view from the worker in this process.
+func (c *conductor) workerEvent(e worker.Event) {
+	if c.events != nil {
+		c.events.worker(e)
+	}
+	p := c.part(e.Job.Run)
+	switch e.Kind {
+	case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.Overloaded, worker.Eased:
+		c.a.message(string(e.Kind) + ": " + e.Text)
+	}
+	if p == nil {
+		return
+	}
+	switch e.Kind {
+	case worker.JobStarted:
+		p.tally.jobStarted(e.Host)
+	case worker.StepStarted:
+		p.tally.stepStarted(e.Host, e.Step)
+	case worker.JobParked, worker.JobDone:
+		p.tally.jobLeft(e.Host)
+	}
+}
+
+// drive submits the part's run and follows it to its end.
+func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
+	opts := launch.DriveOptions{
+		Now: c.now,
+		OnRecord: func(r core.Result) {
+			c.mu.Lock()
+			p.results[r.Host] = r
+			c.mu.Unlock()
+			p.tally.recorded(r)
+			if c.events != nil {
+				c.events.result(r)
+			}
+			if !r.Outcome.Good() && r.Outcome != core.Cancelled {
+				c.a.message(fmt.Sprintf("%s %s: %s", c.a.paint(outcomeColor(r.Outcome), string(r.Outcome)), r.Host, cutText(printable(firstLine(reasonText(r))), 200)))
+			}
+		},
+		OnEvent: func(e launch.Event) { c.driveEvent(p, e) },
+	}
+	if c.approve != nil {
+		opts.Approve = func(ctx context.Context, wave int) error { return c.approve(ctx, p.l, wave) }
+	}
+	status, err := launch.Drive(ctx, c.q, p.l, opts)
+	p.tally.end()
+	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
+		return report{}, fmt.Errorf("run %s: %w", p.l.Run.ID, err)
+	}
+	return c.report(p, status), nil
+}
+
+func (c *conductor) driveEvent(p *part, e launch.Event) {
+	if c.events != nil {
+		c.events.drive(e)
+	}
+	waves := len(p.l.Limits)
+	switch e.Kind {
+	case launch.EventReleased:
+		p.tally.say(fmt.Sprintf("wave %d of %d", e.Wave+1, waves))
+	case launch.EventAsk:
+		p.tally.say(fmt.Sprintf("wave %d of %d waits for an approval", e.Wave+1, waves))
+	case launch.EventPause:
+		p.tally.say(fmt.Sprintf("wave %d of %d starts at %s", e.Wave+1, waves, e.Until.Local().Format(time.TimeOnly)))
+	case launch.EventAway:
+		c.a.message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
+	case launch.EventBack:
+		c.a.message(p.l.Playbook.Name + ": the queue answers again")
+	case launch.EventStopped, launch.EventCancelled:
+		c.a.message(fmt.Sprintf("%s: %s: %s", p.l.Playbook.Name, e.Kind, e.Reason))
+	}
+}
+
+func (c *conductor) report(p *part, s queue.Status) report {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := report{
+		Run: p.l.Run.ID, Playbook: p.l.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.l.Hosts),
+		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
+		file: p.l.Playbook.File, check: p.l.Snapshot.Check,
+	}
+	for _, h := range p.l.Hosts {
+		res, ok := p.results[h.Name]
+		if !ok {
+			continue
+		}
+		r.Outcomes[res.Outcome]++
+		r.Results = append(r.Results, res)
+	}
+	r.Exit = exitFor(r.Outcomes)
+	if s.Phase == queue.Cancelled || !s.Complete {
+		r.Exit = exitCancelled
+	}
+	return r
+}
+
+// driveAll drives all parts at once and returns their reports in the order given.
+func (c *conductor) driveAll(ctx context.Context, parts []*part) ([]report, error) {
+	reports := make([]report, len(parts))
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, p := range parts {
+		wg.Go(func() { reports[i], errs[i] = c.drive(ctx, p) })
+	}
+	wg.Wait()
+	return slices.DeleteFunc(reports, func(r report) bool { return r.Run == "" }), errors.Join(errs...)
+}
+
+func reasonText(r core.Result) string {
+	if r.Step != "" {
+		return r.Step + ": " + r.Reason
+	}
+	return r.Reason
+}
+
+func firstLine(s string) string {
+	for i, r := range s {
+		if r == '\n' {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/playbooks"
+)
+
+//go:embed demo/*.yaml
+var demoFiles embed.FS
+
+const (
+	urgentHosts = 4
+	demoLimit   = 5 * time.Minute // a demo that takes longer is broken
+)
+
+func (a *app) demoCmd() *cobra.Command {
+	var hosts int
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run two playbooks on a fleet of simulated SSH hosts; nothing to install",
+		Long: `Run two playbooks on a fleet of simulated SSH hosts on loopback: a big task in waves,
+and a small urgent one that starts while the big one is under way. Each host is a real SSH server
+with its own key and name; a few fail, hang, are slow, or have changed their key.
+Exits 0 when every host ended as planned, the failing ones included.`,
+		Example: "  turnus demo\n  turnus demo --hosts 200",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hosts < 40 || hosts > 20_000 {
+				return invalid("--hosts %d: expected 40 to 20000", hosts)
+			}
+			return a.demo(cmd.Context(), hosts, seed)
+		},
+	}
+	c.Flags().IntVar(&hosts, "hosts", 3000, "size of the fleet")
+	c.Flags().Uint64Var(&seed, "seed", 1, "another seed is another fleet")
+	return c
+}
+
+// demoReport is the -o json document of demo.
+type demoReport struct {
+	Hosts         int           `json:"hosts"`
+	AsPlanned     int           `json:"as_planned"`
+	Surprises     []string      `json:"surprises"`
+	UrgentDone    time.Duration `json:"urgent_done_ns"`        // from its launch to its end
+	UrgentPending int           `json:"pending_before_urgent"` // hosts of the big task that waited when the urgent one was launched
+	Took          time.Duration `json:"took_ns"`
+	Runs          []report      `json:"runs"`
+}
+
+func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, demoLimit)
+	defer cancel()
+	fl, err := fleet.Start(ctx, fleet.Config{Hosts: hosts + urgentHosts, Seed: seed, Profile: demoProfile(hosts, seed)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fl.Close()) }()
+	list := demoInventory(fl.Hosts(), hosts)
+	f := nodeFlags{slots: 256, ssh: sshFlags{keys: []string{fl.IdentityFile()}, agent: "none", connectTimeout: 8 * time.Second}}
+	n, err := f.reach(ctx, &inventory.Inventory{Hosts: list}, a.logger(false))
+	if err != nil {
+		return err
+	}
+	stop := sync.OnceValue(n.stop)
+	defer func() { err = errors.Join(err, stop()) }()
+	big, err := demoLaunch("demo/rollout.yaml", list, n)
+	if err != nil {
+		return err
+	}
+	urgent, err := demoLaunch("demo/urgent.yaml", list, n)
+	if err != nil {
+		return err
+	}
+	q := memory.New(memory.Options{})
+	defer q.Shutdown()
+	c := newConductor(a, q)
+	bigPart, urgentPart := c.add(big), c.add(urgent)
+	a.message(fmt.Sprintf("%s on loopback, %s of the big task to change; Ctrl-C stops", plural(hosts+urgentHosts, "simulated SSH host"), plural(hosts, "host")))
+	stopView := a.showProgress(bigPart.tally, urgentPart.tally)
+	defer stopView()
+	if err := n.work(&f, q, nil, c.workerEvent, a.logger(false)); err != nil {
+		return err
+	}
+	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	defer release()
+	c.now = now
+	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
+	started := time.Now()
+	out.Runs, err = c.demoRuns(ctx, bigPart, urgentPart, &out)
+	out.Took = time.Since(started)
+	stopView()
+	if err != nil {
+		return err
+	}
+	for _, r := range out.Runs {
+		out.compare(r, fl)
+	}
+	return a.finishDemo(out)
+}
+
+// demoRuns starts the urgent run when the last wave of the big one is under way.
+func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoReport) ([]report, error) {
+	var reports [2]report
+	var errs [2]error
+	var wg sync.WaitGroup
+	bigDone := make(chan struct{})
+	wg.Go(func() {
+		defer close(bigDone)
+		reports[0], errs[0] = c.drive(ctx, big)
+	})
+	wg.Go(func() {
+		c.untilLastWave(ctx, big, bigDone)
+		if s, err := c.q.Status(ctx, big.l.Run.ID); err == nil {
+			out.UrgentPending = s.Pending
+		}
+		urgent.started = time.Now()
+		launched := time.Now()
+		reports[1], errs[1] = c.drive(ctx, urgent)
+		out.UrgentDone = time.Since(launched)
+	})
+	wg.Wait()
+	return reports[:], errors.Join(errs[:]...)
+}
+
+// untilLastWave returns when a tenth of the big run's last wave is done, or ctx or the run ends.
+func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan struct{}) {
+	limits := big.l.Limits
+	from := 0
+	if len(limits) > 1 {
+		from = limits[len(limits)-2]
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-done:
+			return
+		case <-tick.C:
+			if big.tally.snapshot(0).done >= from+(big.tally.total-from)/10 {
+				return
+			}
+		}
+	}
+}
+
+// demoProfile gives the big task's hosts their faults; the urgent ones are well.
+func demoProfile(hosts int, seed uint64) func(int) fleet.Profile {
+	faults := fleet.DemoProfile(seed)
+	return func(n int) fleet.Profile {
+		if n >= hosts {
+			return fleet.OK()
+		}
+		return faults(n)
+	}
+}
+
+func demoInventory(list []core.Host, hosts int) []core.Host {
+	for i := range list {
+		list[i].Groups = []string{"edge"}
+		if i >= hosts {
+			list[i].Groups = []string{"urgent"}
+		}
+	}
+	return list
+}
+
+func demoLaunch(file string, hosts []core.Host, n *node) (*launch.Launch, error) {
+	src, err := demoFiles.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	opts := playbookOptions(n.plugins, nil)
+	p, err := playbooks.Parse(file, src, opts)
+	if err != nil {
+		return nil, err
+	}
+	return launch.Prepare(p, hosts, launch.Options{Types: opts.Types, LaunchedBy: "demo"})
+}
+
+// planned is how a host with these faults must end.
+func planned(kind string) core.Outcome {
+	switch kind {
+	case "fail", "hang":
+		return core.Failed
+	case "refuse-auth", "changed-key", "reset", "cut", "silent":
+		return core.Unreachable
+	}
+	return core.Changed
+}
+
+func (d *demoReport) compare(r report, fl *fleet.Fleet) {
+	urgent := r.Total == urgentHosts
+	seen := map[string]bool{}
+	for _, res := range r.Results {
+		profile, _ := fl.Profile(res.Host)
+		want := planned(profile.Kind)
+		if urgent {
+			want = core.Unchanged
+		}
+		seen[res.Host] = true
+		if res.Outcome == want {
+			d.AsPlanned++
+			continue
+		}
+		d.Surprises = append(d.Surprises, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, reasonText(res)))
+	}
+	if len(seen) != r.Total {
+		d.Surprises = append(d.Surprises, fmt.Sprintf("%s: %d of %d hosts have an outcome", r.Playbook, len(seen), r.Total))
+	}
+}
+
+func (a *app) finishDemo(d demoReport) error {
+	ok := len(d.Surprises) == 0 && d.AsPlanned == d.Hosts
+	if a.output == "json" {
+		for i := range d.Runs {
+			d.Runs[i].Results = nil
+		}
+		if err := printJSON(a.out, d); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range d.Runs {
+			a.writeRecap(a.out, r)
+		}
+		fmt.Fprintf(a.out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, short(d.UrgentDone))
+		fmt.Fprintf(a.out, "%s of %d hosts ended as planned, in %s\n", a.paint(green, fmt.Sprint(d.AsPlanned)), d.Hosts, short(d.Took))
+		for i, s := range d.Surprises {
+			if i == maxGroups {
+				fmt.Fprintf(a.out, "  … and %d more\n", len(d.Surprises)-i)
+				break
+			}
+			fmt.Fprintln(a.out, "  surprise: "+printable(s))
+		}
+	}
+	for _, r := range d.Runs {
+		if r.Phase == string(queue.Cancelled) {
+			return &exit{code: exitCancelled}
+		}
+	}
+	if !ok {
+		return &exit{code: exitFailed}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/worker"
+)
+
+// eventLine is one line of run --events. Fields that do not apply are left out.
+type eventLine struct {
+	Time    time.Time        `json:"time"`
+	Event   string           `json:"event"`
+	Run     string           `json:"run,omitempty"`
+	Job     string           `json:"job,omitempty"`
+	Host    string           `json:"host,omitempty"`
+	Step    string           `json:"step,omitempty"`
+	Uses    string           `json:"uses,omitempty"`
+	Attempt int              `json:"attempt,omitempty"`
+	Stdout  string           `json:"stdout,omitempty"`
+	Stderr  string           `json:"stderr,omitempty"`
+	Text    string           `json:"text,omitempty"`
+	Wave    int              `json:"wave,omitempty"` // from 1
+	After   time.Duration    `json:"after_ns,omitempty"`
+	Result  *core.Result     `json:"result,omitempty"`
+	Detail  *core.StepResult `json:"step_result,omitempty"`
+	Report  *report          `json:"report,omitempty"`
+}
+
+// eventWriter writes NDJSON, a line an event. Safe for concurrent use.
+type eventWriter struct {
+	mu  sync.Mutex
+	enc *json.Encoder
+}
+
+func newEventWriter(w io.Writer) *eventWriter {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return &eventWriter{enc: enc}
+}
+
+func (w *eventWriter) write(e eventLine) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	e.Time = e.Time.UTC()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.enc.Encode(e) // a reader that went away ends the run by SIGPIPE, not here
+}
+
+func (w *eventWriter) worker(e worker.Event) {
+	if e.Kind == worker.JobDone {
+		return // the record of the queue is the truth; see result
+	}
+	line := eventLine{
+		Time: e.Time, Event: string(e.Kind), Run: e.Job.Run, Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,
+		Stdout: validText(e.Stdout), Stderr: validText(e.Stderr), Text: e.Text, After: e.After, Detail: e.StepResult,
+	}
+	if e.Job.Run != "" {
+		line.Job = e.Job.String()
+	}
+	w.write(line)
+}
+
+func (w *eventWriter) result(r core.Result) {
+	w.write(eventLine{Event: "job_done", Run: r.Job.Run, Job: r.Job.String(), Host: r.Host, Result: &r})
+}
+
+func (w *eventWriter) drive(e launch.Event) {
+	line := eventLine{Event: "run_" + string(e.Kind), Run: e.Run, Text: e.Reason}
+	switch e.Kind {
+	case launch.EventReleased, launch.EventAsk, launch.EventPause:
+		line.Wave = e.Wave + 1
+	}
+	if e.Err != nil {
+		line.Text = e.Err.Error()
+	}
+	w.write(line)
+}
+
+func (w *eventWriter) report(r report) {
+	r.Results = nil // each was an event of its own
+	w.write(eventLine{Event: "run_done", Run: r.Run, Report: &r})
+}
+
+func validText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

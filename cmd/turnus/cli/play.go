@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// playFlags say what is launched on which hosts, and how.
+type playFlags struct {
+	inv         inventoryFlags
+	vars        varFlags
+	tags, skip  []string
+	check, diff bool
+	maxInFlight int
+	retryFailed bool
+}
+
+func (f *playFlags) add(c *cobra.Command) {
+	f.inv.add(c)
+	f.vars.add(c)
+	c.Flags().StringSliceVarP(&f.tags, "tags", "t", nil, "only steps with one of these tags")
+	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
+	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
+	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
+	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
+	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once, instead of the playbook's max_in_flight")
+}
+
+// prepare loads the playbooks and makes a launch of each.
+func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
+	vars, err := f.vars.values()
+	if err != nil {
+		return nil, err
+	}
+	opts := playbookOptions(sup, vars)
+	books, err := playbooks.Load(paths, opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(books) == 0 {
+		return nil, invalid("no playbook in %v", paths)
+	}
+	var launches []*launch.Launch
+	for _, p := range books {
+		chosen := hosts
+		if f.retryFailed {
+			if chosen, err = onlyFailed(p.Name, hosts); err != nil {
+				return nil, err
+			}
+		}
+		files, err := filepath.Abs(filepath.Dir(p.File))
+		if err != nil {
+			return nil, err
+		}
+		l, err := launch.Prepare(p, chosen, launch.Options{
+			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types,
+		})
+		if errors.Is(err, core.ErrNotFound) {
+			return nil, &exit{exitInvalid, err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		launches = append(launches, l)
+	}
+	return launches, nil
+}
+
+func onlyFailed(playbook string, hosts []core.Host) ([]core.Host, error) {
+	retry, err := hostsToRetry(playbook)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []core.Host
+	for _, h := range hosts {
+		if retry[h.Name] {
+			chosen = append(chosen, h)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, invalid("--retry-failed: every host of the last run of %q that the inventory has was done well", playbook)
+	}
+	return chosen, nil
+}
+
+func whoami() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", u.Username, u.Uid)
+}

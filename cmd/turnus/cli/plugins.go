@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// pluginFlags say where job types come from.
+type pluginFlags struct{ dirs []string }
+
+func (f *pluginFlags) add(c *cobra.Command) {
+	var dirs []string
+	if env := os.Getenv("TURNUS_PLUGINS"); env != "" {
+		dirs = filepath.SplitList(env)
+	}
+	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
+}
+
+// supervisor knows the built-in job types and those of the plugin folders. It
+// starts no process before the first call; reach may be nil where nothing is called.
+func (f *pluginFlags) supervisor(reach *transport.Pool, log *slog.Logger) (*host.Supervisor, error) {
+	builtins, err := builtinPlugins()
+	if err != nil {
+		return nil, err
+	}
+	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Reach: reach, Log: log})
+}
+
+// playbookOptions let validation see the job types and the -e vars.
+func playbookOptions(sup *host.Supervisor, vars map[string]any) playbooks.Options {
+	o := playbooks.Options{Vars: vars, Types: func(name string) (playbooks.Type, bool) {
+		t, ok := sup.Type(name)
+		return playbookType(t), ok
+	}}
+	for _, t := range jobTypes(sup) {
+		o.TypeNames = append(o.TypeNames, t.Name)
+	}
+	return o
+}
+
+func playbookType(t host.Type) playbooks.Type {
+	return playbooks.Type{Name: t.Name, Params: t.Params, Outputs: t.Outputs, Check: t.Check,
+		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}
+}
+
+func jobTypes(sup *host.Supervisor) []playbooks.Type {
+	var types []playbooks.Type
+	for _, p := range sup.Plugins() {
+		for _, t := range p.Manifest.Types {
+			types = append(types, playbookType(t))
+		}
+	}
+	return types
+}
+
+func (a *app) pluginsCmd() *cobra.Command {
+	c := &cobra.Command{Use: "plugins", Short: "List job types and show their documentation"}
+	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd())
+	return c
+}
+
+// jobTypeRow is one element of plugins ls -o json.
+type jobTypeRow struct {
+	Type       string `json:"type"`
+	Plugin     string `json:"plugin"`
+	Version    string `json:"version"`
+	Summary    string `json:"summary"`
+	Check      bool   `json:"check"`
+	Idempotent bool   `json:"idempotent"`
+	Disruptive bool   `json:"disruptive"`
+}
+
+func (a *app) pluginsLsCmd() *cobra.Command {
+	var plugins pluginFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List the job types that playbooks can use", Args: cobra.NoArgs,
+		Example: "  turnus plugins ls\n  turnus plugins ls --plugins ./my-plugins -o json",
+		RunE: func(*cobra.Command, []string) error {
+			sup, err := plugins.supervisor(nil, nil)
+			if err != nil {
+				return err
+			}
+			rows := []jobTypeRow{}
+			cells := [][]string{{"TYPE", "PLUGIN", "VERSION", "CHECK", "SUMMARY"}}
+			for _, p := range sup.Plugins() {
+				for _, t := range p.Manifest.Types {
+					rows = append(rows, jobTypeRow{t.Name, p.Name, p.Version, t.Summary, t.Check, t.Idempotent, t.Disruptive})
+					cells = append(cells, []string{t.Name, p.Name, p.Version, yesNo(t.Check), t.Summary})
+				}
+			}
+			if a.output == "json" {
+				return printJSON(a.out, rows)
+			}
+			table(a.out, cells)
+			return nil
+		},
+	}
+	plugins.add(c)
+	return c
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func (a *app) pluginsDocsCmd() *cobra.Command {
+	var plugins pluginFlags
+	c := &cobra.Command{
+		Use: "docs [TYPE]", Short: "Show what a job type does, its params and examples", Args: cobra.MaximumNArgs(1),
+		Example: "  turnus plugins docs file\n  turnus plugins docs > job-types.md",
+		RunE: func(_ *cobra.Command, args []string) error {
+			sup, err := plugins.supervisor(nil, nil)
+			if err != nil {
+				return err
+			}
+			var types []host.Type
+			for _, p := range sup.Plugins() {
+				for _, t := range p.Manifest.Types {
+					if len(args) == 0 || t.Name == args[0] {
+						types = append(types, t)
+					}
+				}
+			}
+			if len(types) == 0 {
+				return invalid("job type %q is not known\nhint: turnus plugins ls lists them", args[0])
+			}
+			if a.output == "json" {
+				return printJSON(a.out, types)
+			}
+			for _, t := range types {
+				if err := writeTypeDocs(a.out, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	plugins.add(c)
+	return c
+}
+
+// schemaNode is the part of a JSON Schema that documentation shows.
+type schemaNode struct {
+	Type        any                   `json:"type"`
+	Types       []string              `json:"types"`
+	Description string                `json:"description"`
+	Default     json.RawMessage       `json:"default"`
+	Enum        []any                 `json:"enum"`
+	Required    []string              `json:"required"`
+	Properties  map[string]schemaNode `json:"properties"`
+}
+
+func (n schemaNode) kind() string {
+	if len(n.Enum) > 0 {
+		words := make([]string, len(n.Enum))
+		for i, e := range n.Enum {
+			words[i] = fmt.Sprint(e)
+		}
+		return strings.Join(words, " or ")
+	}
+	switch t := n.Type.(type) {
+	case string:
+		return t
+	case []any:
+		var words []string
+		for _, one := range t {
+			if one != "null" {
+				words = append(words, fmt.Sprint(one))
+			}
+		}
+		return strings.Join(words, " or ")
+	}
+	return "any"
+}
+
+// writeTypeDocs writes a job type's page as Markdown.
+func writeTypeDocs(w io.Writer, t host.Type) error {
+	fmt.Fprintf(w, "## %s\n\n%s\n\n", t.Name, t.Summary)
+	if d := strings.TrimSpace(t.Description); d != "" {
+		fmt.Fprintf(w, "%s\n\n", d)
+	}
+	fmt.Fprintf(w, "Check mode: %s. Idempotent: %s. Disruptive: %s. When its worker dies: %s.\n\n", yesNo(t.Check), yesNo(t.Idempotent), yesNo(t.Disruptive), t.OnLost)
+	if err := writeFields(w, "param", t.Params); err != nil {
+		return fmt.Errorf("params of %s: %w", t.Name, err)
+	}
+	if len(t.Outputs) > 0 {
+		if err := writeFields(w, "output", t.Outputs); err != nil {
+			return fmt.Errorf("outputs of %s: %w", t.Name, err)
+		}
+	}
+	for _, e := range t.Examples {
+		var params any
+		if err := json.Unmarshal(e.Params, &params); err != nil {
+			return fmt.Errorf("example %q of %s: %w", e.Title, t.Name, err)
+		}
+		text, err := yamlText(map[string]any{"uses": t.Name, "with": params})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s:\n\n```yaml\n%s```\n\n", e.Title, text)
+	}
+	return nil
+}
+
+func writeFields(w io.Writer, head string, schema json.RawMessage) error {
+	var n schemaNode
+	if err := json.Unmarshal(schema, &n); err != nil {
+		return err
+	}
+	if len(n.Properties) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "| %s | type | default | meaning |\n| --- | --- | --- | --- |\n", head)
+	for _, name := range sortedKeys(n.Properties) {
+		p := n.Properties[name]
+		def := string(p.Default)
+		for _, r := range n.Required {
+			if r == name && head == "param" {
+				def = "(required)"
+			}
+		}
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", name, p.kind(), strings.Trim(def, `"`), strings.ReplaceAll(p.Description, "|", `\|`))
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/turnus/turnus/core"
+)
+
+const (
+	redrawEvery = 100 * time.Millisecond
+	plainEvery  = 10 * time.Second
+	slowRows    = 3
+	slowAfter   = 2 * time.Second // a job that runs longer is worth a line
+)
+
+// progressView shows tallies while they change: redrawn in place on a terminal,
+// a line now and then elsewhere. The app's lock guards what it draws.
+type progressView struct {
+	a       *app
+	tallies []*tally
+	drawn   int // lines on the screen that belong to the view
+	done    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// showProgress starts the view; the function returned ends it, joins it and may be called twice.
+func (a *app) showProgress(tallies ...*tally) (stop func()) {
+	v := &progressView{a: a, tallies: tallies, done: make(chan struct{})}
+	every := plainEvery
+	if a.terminal {
+		every = redrawEvery
+	}
+	a.mu.Lock()
+	a.view = v
+	a.mu.Unlock()
+	v.wg.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-v.done:
+				return
+			case <-tick.C:
+				v.show()
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(v.done)
+		v.wg.Wait()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		v.erase()
+		a.view = nil
+	})
+}
+
+// message prints a line on stderr, above the moving part where there is one.
+func (a *app) message(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.view != nil {
+		a.view.erase()
+	}
+	fmt.Fprintln(a.err, text)
+}
+
+func (v *progressView) erase() {
+	if v.drawn > 0 {
+		fmt.Fprintf(v.a.err, "\x1b[%dA\x1b[J", v.drawn)
+		v.drawn = 0
+	}
+}
+
+func (v *progressView) show() {
+	v.a.mu.Lock()
+	defer v.a.mu.Unlock()
+	if !v.a.terminal {
+		for _, t := range v.tallies {
+			if p := t.snapshot(1); p.done < p.total {
+				fmt.Fprintln(v.a.err, plainLine(p))
+			}
+		}
+		return
+	}
+	var lines []string
+	for _, t := range v.tallies {
+		lines = append(lines, v.a.liveLines(t.snapshot(slowRows))...)
+	}
+	var b strings.Builder
+	width := terminalWidth(v.a.err)
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	}
+	for _, line := range lines {
+		b.WriteString("\r\x1b[K" + cutVisible(line, width) + "\n")
+	}
+	b.WriteString("\x1b[J")
+	v.drawn = len(lines)
+	fmt.Fprint(v.a.err, b.String())
+}
+
+func plainLine(p progress) string {
+	s := fmt.Sprintf("%s: %d/%d hosts done, %d running, %d failed, %d unreachable, %.0f/s", p.name, p.done, p.total, p.running,
+		badCount(p.outcomes), p.outcomes[core.Unreachable], p.rate)
+	if p.eta > 0 {
+		s += ", about " + short(p.eta.Round(time.Second)) + " left"
+	}
+	if len(p.slowest) > 0 && time.Since(p.slowest[0].since) > slowAfter {
+		s += fmt.Sprintf(", slowest %s (%s)", p.slowest[0].host, short(time.Since(p.slowest[0].since)))
+	}
+	if p.note != "" {
+		s += " - " + p.note
+	}
+	return s
+}
+
+func badCount(outcomes map[core.Outcome]int) int {
+	return outcomes[core.Failed] + outcomes[core.RolledBack] + outcomes[core.Lost]
+}
+
+const barWidth = 24
+
+// liveLines draws one run: a bar, what was and is, and its slowest hosts.
+func (a *app) liveLines(p progress) []string {
+	full := 0
+	if p.total > 0 {
+		full = barWidth * p.done / p.total
+	}
+	bar := a.paint(green, strings.Repeat("━", full)) + a.paint(faint, strings.Repeat("─", barWidth-full))
+	line := fmt.Sprintf("%s %s %d/%d", a.paint(bold, p.name), bar, p.done, p.total)
+	if p.running > 0 {
+		line += fmt.Sprintf("  %d running", p.running)
+	}
+	if n := badCount(p.outcomes); n > 0 {
+		line += "  " + a.paint(red, fmt.Sprintf("%d failed", n))
+	}
+	if n := p.outcomes[core.Unreachable]; n > 0 {
+		line += "  " + a.paint(red, fmt.Sprintf("%d unreachable", n))
+	}
+	if p.done < p.total {
+		line += fmt.Sprintf("  %.0f/s", p.rate)
+		if p.eta > 0 {
+			line += "  ETA " + short(p.eta.Round(time.Second))
+		}
+	} else {
+		line += "  " + short(p.elapsed)
+	}
+	lines := []string{line}
+	if p.note != "" {
+		lines = append(lines, "  "+a.paint(cyan, p.note))
+	}
+	for _, j := range p.slowest {
+		if took := time.Since(j.since); took > slowAfter {
+			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, j.step)))
+		}
+	}
+	return lines
+}
+
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 80
+}
+
+// cutVisible cuts a line to width columns; escape sequences take none.
+func cutVisible(s string, width int) string {
+	seen, escape := 0, false
+	for i, r := range s {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r != 'm'
+		case seen == width:
+			return s[:i] + "\x1b[0m"
+		default:
+			seen++
+		}
+	}
+	return s
+}

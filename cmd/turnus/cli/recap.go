@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// maxGroups is how many different outputs of a step, and reasons of an outcome, a recap shows.
+const maxGroups = 12
+
+// maxShownLines is how much of one output a recap shows; -o json has all of it.
+const maxShownLines = 40
+
+// report is what is known of a run when it is over, and the -o json document of run.
+type report struct {
+	Run      string               `json:"run"`
+	Playbook string               `json:"playbook"`
+	Phase    string               `json:"phase"` // finished, stopped, cancelled
+	Reason   string               `json:"reason,omitempty"`
+	Exit     int                  `json:"exit_code"`
+	Total    int                  `json:"total"`
+	Outcomes map[core.Outcome]int `json:"outcomes"`
+	Started  time.Time            `json:"started"`
+	Took     time.Duration        `json:"took_ns"`
+	Results  []core.Result        `json:"results"`
+
+	file  string // of the playbook
+	check bool
+}
+
+// exitFor is the exit code that outcomes ask for.
+func exitFor(outcomes map[core.Outcome]int) int {
+	switch {
+	case badCount(outcomes) > 0:
+		return exitFailed
+	case outcomes[core.Unreachable] > 0:
+		return exitUnreachable
+	case outcomes[core.Cancelled] > 0:
+		return exitCancelled
+	}
+	return exitOK
+}
+
+// writeRecap prints grouped outputs, then reasons, then the counts.
+func (a *app) writeRecap(w io.Writer, r report) {
+	a.writeOutputs(w, r.Results)
+	a.writeReasons(w, r.Results)
+	counts := make([]string, 0, len(r.Outcomes))
+	for _, o := range core.Outcomes() {
+		if n := r.Outcomes[o]; n > 0 {
+			counts = append(counts, a.paint(outcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
+		}
+	}
+	line := fmt.Sprintf("%s: %s in %s", a.paint(bold, r.Playbook), plural(r.Total, "host"), short(r.Took))
+	if len(counts) > 0 {
+		line += ": " + strings.Join(counts, ", ")
+	}
+	fmt.Fprintln(w, line)
+	if r.Reason != "" {
+		fmt.Fprintf(w, "%s: %s\n", r.Phase, r.Reason)
+	}
+}
+
+// outputGroup is hosts whose step printed the same.
+type outputGroup struct {
+	text  string
+	hosts []string
+}
+
+func (a *app) writeOutputs(w io.Writer, results []core.Result) {
+	order, steps := []string{}, map[string]map[string]*outputGroup{}
+	for _, r := range results {
+		for _, s := range r.Steps {
+			text := stepText(s)
+			if text == "" {
+				continue
+			}
+			title := fmt.Sprintf("%s (%s)", s.Name, s.Uses)
+			if steps[title] == nil {
+				steps[title] = map[string]*outputGroup{}
+				order = append(order, title)
+			}
+			g := steps[title][text]
+			if g == nil {
+				g = &outputGroup{text: text}
+				steps[title][text] = g
+			}
+			g.hosts = append(g.hosts, r.Host)
+		}
+	}
+	for _, title := range order {
+		groups := biggestFirst(steps[title])
+		fmt.Fprintln(w, a.paint(bold, "── "+title))
+		for i, g := range groups {
+			if i == maxGroups {
+				fmt.Fprintf(w, "  … and %s more; -o json has them all\n", plural(len(groups)-i, "different output"))
+				break
+			}
+			fmt.Fprintln(w, a.paint(cyan, fmt.Sprintf("  %s: %s", plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))))
+			for _, line := range shownLines(g.text) {
+				fmt.Fprintln(w, "    "+line)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func biggestFirst(groups map[string]*outputGroup) []*outputGroup {
+	list := make([]*outputGroup, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(x, y *outputGroup) int {
+		return cmp.Or(cmp.Compare(len(y.hosts), len(x.hosts)), cmp.Compare(x.hosts[0], y.hosts[0]), cmp.Compare(x.text, y.text))
+	})
+	return list
+}
+
+// stepText is what a step showed: its output, its errors, its diff.
+func stepText(s core.StepResult) string {
+	var parts []string
+	for _, text := range []string{s.Stdout, s.Stderr, s.Diff} {
+		if text = strings.TrimRight(text, "\n"); text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+func shownLines(text string) []string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = cutText(printable(line), 200)
+	}
+	if len(lines) > maxShownLines {
+		more := len(lines) - maxShownLines
+		lines = append(lines[:maxShownLines:maxShownLines], fmt.Sprintf("… %s more", plural(more, "line")))
+	}
+	return lines
+}
+
+// printable takes control characters out, so that no host can drive the operator's terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+func cutText(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// writeReasons lists the hosts that are not as they should be, identical reasons grouped.
+func (a *app) writeReasons(w io.Writer, results []core.Result) {
+	said := false
+	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
+		groups := map[string]*outputGroup{}
+		for _, r := range results {
+			if r.Outcome != o {
+				continue
+			}
+			why := reasonOf(r)
+			if groups[why] == nil {
+				groups[why] = &outputGroup{text: why}
+			}
+			groups[why].hosts = append(groups[why].hosts, r.Host)
+		}
+		for i, g := range biggestFirst(groups) {
+			if i == maxGroups {
+				fmt.Fprintf(w, "%s  … and %s more\n", a.paint(outcomeColor(o), string(o)), plural(len(groups)-i, "reason"))
+				break
+			}
+			said = true
+			fmt.Fprintf(w, "%s %s\n", a.paint(outcomeColor(o), fmt.Sprintf("%-11s", o)), cutText(foldHosts(g.hosts), 160))
+			for _, line := range shownLines(g.text) {
+				fmt.Fprintln(w, "            "+line)
+			}
+		}
+	}
+	if said {
+		fmt.Fprintln(w)
+	}
+}
+
+// reasonOf is a result's reason without its host's own name and address, so that equal reasons group.
+func reasonOf(r core.Result) string {
+	why := r.Reason
+	if why == "" {
+		why = "no reason was recorded"
+	}
+	if r.Step != "" && !strings.Contains(why, r.Step) {
+		why = r.Step + ": " + why
+	}
+	return strings.ReplaceAll(why, r.Host, "HOST")
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/launch"
+)
+
+// runFlags are the flags of run beyond what it shares.
+type runFlags struct {
+	play      playFlags
+	node      nodeFlags
+	queue     queueFlags
+	events    bool
+	yes       bool
+	listHosts bool
+	noWorker  bool
+}
+
+func (a *app) runCmd() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run PLAYBOOK... -i INVENTORY",
+		Short: "Run playbooks on hosts now, and follow them to the end",
+		Long: `Run playbooks on hosts now, and follow them to the end. Several playbooks run at
+the same time and share the workers fairly.
+
+Ctrl-C lets running jobs finish and starts no more; a second one cancels them.
+Exit codes: 0 all well, 2 some job failed, 3 cancelled, 4 some host unreachable, 5 invalid input.`,
+		Example: `  turnus run site.yaml -i hosts.yaml
+  turnus run site.yaml -i hosts.ini --limit 'web*' --check --diff
+  turnus run site.yaml -i hosts.yaml -e version=1.4 -f 50 -o json > result.json
+  turnus run site.yaml -i hosts.yaml --retry-failed
+  turnus run site.yaml -i hosts.yaml --redis redis://queue:6379/0   # other nodes take part`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, &f) },
+	}
+	f.play.add(c)
+	f.node.add(c)
+	f.queue.add(c)
+	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
+	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
+	c.Flags().BoolVar(&f.noWorker, "no-worker", false, "with --redis: leave all work to other nodes")
+	return c
+}
+
+func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
+	if f.noWorker && f.queue.url == "" {
+		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
+	}
+	inv, hosts, err := f.play.inv.load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range inv.Warnings {
+		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
+	}
+	log := a.logger(f.node.verbose)
+	n, err := f.node.reach(ctx, inv, log)
+	if err != nil {
+		return err
+	}
+	stop := sync.OnceValue(n.stop)
+	defer func() { err = errors.Join(err, stop()) }()
+	launches, err := f.play.prepare(paths, hosts, n.plugins)
+	if err != nil {
+		return err
+	}
+	if f.listHosts {
+		return a.listLaunches(launches)
+	}
+	q, closeQueue, err := f.queue.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
+
+	c := newConductor(a, q)
+	c.approve = a.approver(f.yes)
+	if f.events {
+		c.events = newEventWriter(a.out)
+	}
+	var parts []*part
+	var tallies []*tally
+	for _, l := range launches {
+		p := c.add(l)
+		parts, tallies = append(parts, p), append(tallies, p.tally)
+	}
+	stopView := a.showProgress(tallies...)
+	defer stopView()
+	if !f.noWorker {
+		if err := n.work(&f.node, q, func(_, files string) string { return files }, c.workerEvent, log); err != nil {
+			return err
+		}
+	}
+	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	defer release()
+	c.now = now
+	reports, err := c.driveAll(ctx, parts)
+	stopView()
+	return errors.Join(err, a.finish(reports, f.events))
+}
+
+// kill ends what runs on the node at once.
+func (n *node) kill() {
+	if n.worker != nil {
+		n.worker.Kill()
+	}
+}
+
+// finish prints what became of the runs, keeps their record, and chooses the exit code.
+func (a *app) finish(reports []report, events bool) error {
+	code := exitOK
+	for _, r := range reports {
+		switch {
+		case events:
+			newEventWriter(a.out).report(r)
+		case a.output == "json":
+			if err := printJSON(a.out, r); err != nil {
+				return err
+			}
+		default:
+			a.writeRecap(a.out, r)
+		}
+		if !r.check {
+			if err := saveLastRun(r); err != nil {
+				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
+			}
+		}
+		code = worse(code, r.Exit)
+	}
+	if code != exitOK {
+		return &exit{code: code}
+	}
+	return nil
+}
+
+// worse is the exit code that says more of two.
+func worse(a, b int) int {
+	rank := map[int]int{exitOK: 0, exitUnreachable: 1, exitFailed: 2, exitCancelled: 3}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+func (a *app) listLaunches(launches []*launch.Launch) error {
+	for _, l := range launches {
+		if a.output == "json" {
+			if err := printJSON(a.out, l.Plan()); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(a.out, "%s: %s\n", l.Playbook.Name, plural(len(l.Hosts), "host"))
+		for _, h := range l.Hosts {
+			fmt.Fprintln(a.out, "  "+h.Name)
+		}
+	}
+	return nil
+}
+
+// signals makes the first SIGINT or SIGTERM end ctx and the second close now and
+// call kill. release stops listening and joins.
+func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
+	ctx, cancel := context.WithCancel(parent)
+	got := make(chan os.Signal, 2)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
+	atOnce, end := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-got:
+			say("stopping: running jobs finish, no more start; once more cancels them")
+			cancel()
+		case <-end:
+			return
+		}
+		select {
+		case <-got:
+			say("cancelling what runs")
+			close(atOnce)
+			kill()
+		case <-end:
+		}
+	})
+	return ctx, atOnce, func() {
+		signal.Stop(got)
+		close(end)
+		wg.Wait()
+		cancel()
+	}
+}
+
+// approver asks on the terminal whether the next wave may start.
+func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) error {
+	var one sync.Mutex
+	return func(ctx context.Context, l *launch.Launch, wave int) error {
+		if yes {
+			return nil
+		}
+		if !a.terminal {
+			return errors.New("a wave waits for an approval, and nobody can be asked here\nhint: --yes approves every wave")
+		}
+		one.Lock()
+		defer one.Unlock()
+		fmt.Fprintf(a.err, "%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host"))
+		line := make(chan string, 1)
+		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
+			text, _ := bufio.NewReader(a.in).ReadString('\n')
+			line <- text
+		}()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case text := <-line:
+			if t := strings.ToLower(strings.TrimSpace(text)); t == "y" || t == "yes" {
+				return nil
+			}
+			return fmt.Errorf("wave %d was not approved", wave+1)
+		}
+	}
+}

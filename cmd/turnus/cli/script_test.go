@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
+		os.Exit(servePlugin(os.Args[2], os.Stderr))
+	}
+	testscript.Main(m, map[string]func(){
+		"turnus": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// TestScripts runs testdata/script/*.txtar: what people type, what they see, and the exit code.
+//
+// Beside the commands of testscript there is
+//
+//	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml; HOST counts from 0
+//	code N COMMAND...          runs a command that must exit with N
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode},
+	})
+}
+
+func startFleet(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	faults := map[int]fleet.Profile{}
+	kinds := map[string]fleet.Profile{
+		"fail": fleet.Fail(3, "no such rule\n"), "hang": fleet.Hang(), "refuse": fleet.RefuseAuth(), "changed": fleet.ChangedKey(),
+		"reset": fleet.Reset(), "silent": fleet.Silent(), "binary": fleet.Binary(), "flood": fleet.Flood(8 << 20),
+	}
+	for _, arg := range args[1:] {
+		host, kind, _ := strings.Cut(arg, "=")
+		i, err := strconv.Atoi(host)
+		ts.Check(err)
+		p, ok := kinds[kind]
+		if !ok {
+			ts.Fatalf("fleet: no fault %q", kind)
+		}
+		faults[i] = p
+	}
+	f, err := fleet.Start(context.Background(), fleet.Config{Hosts: n, Seed: 7, Profile: fleet.Only(faults)})
+	ts.Check(err)
+	ts.Defer(func() { _ = f.Close() })
+	var b strings.Builder
+	b.WriteString("hosts:\n")
+	for _, h := range f.Hosts() {
+		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_keys: [%q]}\n",
+			h.Name, h.Address, h.SSH.Port, h.SSH.User, f.IdentityFile(), h.SSH.HostKeys[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("hosts.yaml"), []byte(b.String()), 0o600))
+}
+
+func wantCode(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if err != nil {
+		text := err.Error()
+		if _, err := fmt.Sscanf(text, "exit status %d", &got); err != nil {
+			ts.Fatalf("%v: %s", args[1:], text)
+		}
+	}
+	if got != want {
+		ts.Fatalf("%v: exit code %d, want %d", args[1:], got, want)
+	}
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// tally counts one run as it goes. Safe for concurrent use.
+type tally struct {
+	name    string
+	total   int
+	started time.Time
+
+	mu       sync.Mutex
+	outcomes map[core.Outcome]int
+	done     int
+	running  map[string]runningJob // by host
+	recent   [rateSpan]finished    // ring, by second
+	note     string
+	ended    time.Time
+}
+
+// rateSpan is how many seconds the rate looks back.
+const rateSpan = 10
+
+type finished struct {
+	second int64
+	jobs   int
+}
+
+type runningJob struct {
+	host, step string
+	since      time.Time
+}
+
+func newTally(name string, total int) *tally {
+	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}}
+}
+
+func (t *tally) jobStarted(host string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running[host] = runningJob{host: host, since: time.Now()}
+}
+
+func (t *tally) stepStarted(host, step string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j, ok := t.running[host]; ok {
+		j.step = step
+		t.running[host] = j
+	}
+}
+
+// jobLeft takes a job off the running ones: done, parked, or given back.
+func (t *tally) jobLeft(host string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, host)
+}
+
+// recorded counts an outcome.
+func (t *tally) recorded(r core.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, r.Host)
+	t.outcomes[r.Outcome]++
+	t.done++
+	now := time.Now().Unix()
+	slot := &t.recent[now%rateSpan]
+	if slot.second != now {
+		*slot = finished{second: now}
+	}
+	slot.jobs++
+}
+
+func (t *tally) say(note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note = note
+}
+
+func (t *tally) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = time.Now()
+}
+
+// progress is a tally at one moment.
+type progress struct {
+	name        string
+	total, done int
+	outcomes    map[core.Outcome]int
+	running     int
+	slowest     []runningJob  // longest first
+	rate        float64       // jobs a second over the last seconds
+	eta         time.Duration // 0: unknown
+	elapsed     time.Duration
+	note        string
+}
+
+func (t *tally) snapshot(slowest int) progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if !t.ended.IsZero() {
+		now = t.ended
+	}
+	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note}
+	for o, n := range t.outcomes {
+		p.outcomes[o] = n
+	}
+	jobs := make([]runningJob, 0, len(t.running))
+	for _, j := range t.running {
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b runningJob) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.host, b.host))
+	})
+	p.slowest = jobs[:min(slowest, len(jobs))]
+	sum := 0
+	for _, f := range t.recent {
+		if now.Unix()-f.second < rateSpan {
+			sum += f.jobs
+		}
+	}
+	p.rate = float64(sum) / max(min(p.elapsed.Seconds(), rateSpan), 0.1)
+	if left := p.total - p.done; p.rate > 0 && left > 0 && p.elapsed > time.Second {
+		p.eta = time.Duration(float64(left) / p.rate * float64(time.Second))
+	}
+	return p
+}

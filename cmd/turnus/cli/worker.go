@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/worker"
+)
+
+func (a *app) workerCmd() *cobra.Command {
+	var f nodeFlags
+	var q queueFlags
+	var files string
+	c := &cobra.Command{
+		Use:   "worker --redis URL",
+		Short: "Work on the runs of a Redis queue until told to stop",
+		Long: `Work on the runs of a Redis queue until told to stop. Any number of workers share
+a queue. SIGTERM or Ctrl-C drains: nothing new is taken, what runs finishes; a second
+signal cancels it.`,
+		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
+  turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.url == "" {
+				return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
+			}
+			return a.work(cmd.Context(), &f, &q, files)
+		},
+	}
+	f.add(c)
+	q.add(c)
+	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
+	return c
+}
+
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files string) (err error) {
+	log := a.logger(f.verbose)
+	q, closeQueue, err := qf.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	n, err := f.reach(ctx, nil, log)
+	if err != nil {
+		return errors.Join(err, closeQueue())
+	}
+	stop := sync.OnceValue(n.stop)
+	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
+	if files != "" {
+		if files, err = filepath.Abs(files); err != nil {
+			return err
+		}
+	}
+	events := func(e worker.Event) {
+		switch e.Kind {
+		case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.Overloaded, worker.Eased, worker.Draining:
+			a.message(string(e.Kind) + ": " + e.Text)
+		}
+	}
+	if err := n.work(f, q, func(string, string) string { return files }, events, log); err != nil {
+		return err
+	}
+	a.message(fmt.Sprintf("working with %d slots on pool %s", f.slots, qf.pool))
+	ctx, _, release := a.signals(ctx, a.message, n.kill)
+	defer release()
+	select {
+	case <-ctx.Done():
+		return stop()
+	case err := <-n.done:
+		n.done <- err // for stop
+		return err
+	}
+}

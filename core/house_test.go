@@ -1,0 +1,197 @@
+package core_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/turnus/turnus"
+
+// borders says what a room may import of Turnus (its own sub-folders are always
+// allowed), and why. A path stands for itself and what is below it.
+var borders = []struct {
+	room, why string
+	may       []string
+}{
+	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
+	{"core/testparts", "tests everywhere use it", nil},
+	{"windows", "a pure value calculus", nil},
+	{"plugins/sdk", "a plugin author's module must not drag the runner in", []string{"plugins/internal/wire"}},
+	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
+	{"plugins/internal/wire", "generated messages", nil},
+	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
+	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/testparts", "windows"}},
+	{"core/rollout", "pure decisions", []string{"core", "windows"}},
+	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/testparts"}},
+	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
+	{"playbooks", "job types reach it as a function, hosts as values", []string{"core", "core/rollout"}},
+	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/inventory", "playbooks", "windows"}},
+	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/testparts", "plugins/host", "playbooks", "windows"}},
+	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
+}
+
+// builtins are the job types of the binary: like anybody's plugin they import the sdk only.
+var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http"}
+
+type listed struct {
+	ImportPath                         string
+	Doc                                string
+	Dir                                string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports, TestImports, XTestImports []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func within(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
+
+// border finds the rule of a package: the most specific room that holds it.
+func border(path string) (may []string, why string, ok bool) {
+	for _, b := range builtins {
+		if path == "plugins/"+b {
+			return []string{"plugins/sdk", "plugins/plugintest"}, "built-ins take the same path as anybody's plugin", true
+		}
+	}
+	best := ""
+	for _, b := range borders {
+		if within(path, b.room) && len(b.room) > len(best) {
+			best, may, why, ok = b.room, append([]string{b.room}, b.may...), b.why, true
+		}
+	}
+	if best == "core" && path != "core" {
+		return nil, "", false // a new room needs a line of its own
+	}
+	return may, why, ok
+}
+
+func mayImport(may []string, dep string) bool {
+	return slices.ContainsFunc(may, func(room string) bool {
+		if room == "core" { // the leaf, not every room below it
+			return dep == "core" || slices.Contains(may, "plugins") && within(dep, "core")
+		}
+		return within(dep, room)
+	})
+}
+
+func TestImportsFollowTheHouse(t *testing.T) {
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module+"/")
+		may, why, ok := border(path)
+		if !ok {
+			t.Errorf("%s stands in no room: add it to borders with its reason", path)
+			continue
+		}
+		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
+			for _, dep := range imports {
+				dep, ours := strings.CutPrefix(dep, module+"/")
+				if ours && dep != path && !mayImport(may, dep) {
+					t.Errorf("%s imports %s; it may import %v: %s", path, dep, may, why)
+				}
+			}
+		}
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment that says what it owns", path)
+		}
+	}
+}
+
+// The negative control: the rule itself notices a wrong import.
+func TestImportRuleNoticesAWrongImport(t *testing.T) {
+	for _, wrong := range [][2]string{{"core", "core/queue"}, {"plugins/sdk", "core"}, {"plugins/command", "core"}, {"core/queue/redis", "core/worker"}, {"playbooks", "core/inventory"}} {
+		if may, _, ok := border(wrong[0]); !ok || mayImport(may, wrong[1]) {
+			t.Errorf("%s may import %s", wrong[0], wrong[1])
+		}
+	}
+	if _, _, ok := border("core/misc"); ok {
+		t.Error("a room that nobody named is accepted")
+	}
+}
+
+// root is the top of the checkout.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func goFiles(t *testing.T, each func(path string, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root(t) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".pb.go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err == nil {
+			each(strings.TrimPrefix(path, root(t)+"/"), src)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesStayReadable(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		if n := bytes.Count(src, []byte("\n")); n > 600 {
+			t.Errorf("%s has %d lines; split it by concern (600 at most)", path, n)
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if i, ok := n.(*ast.InterfaceType); ok && i.Methods.NumFields() > 6 {
+				t.Errorf("%s has an interface of %d methods; six at most", path, i.Methods.NumFields())
+			}
+			return true
+		})
+	})
+}
+
+func TestNoTestSleeps(t *testing.T) {
+	sleep := []byte("time." + "Sleep(")
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") && bytes.Contains(src, sleep) {
+			t.Errorf("%s sleeps: wait on a condition, or use testing/synctest", path)
+		}
+	})
+}

@@ -1,0 +1,290 @@
+package inventory
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// maxListed bounds how often @FILE may name further files.
+const maxListed = 8
+
+// Limit selects hosts as ansible --limit does: names, groups, globs, ranges, ~regex,
+// joined by "," or ":", with ! to take out and & to intersect, @FILE for a list.
+// Customers and sites count as groups. GROUP[0], GROUP[-1] and GROUP[0:9] select
+// by place. The result is in the order of Hosts; "" selects all.
+// A part that matches nothing is an error that suggests near names.
+func (inv *Inventory) Limit(pattern string) ([]core.Host, error) {
+	parts, err := limitParts(pattern, 0)
+	if err != nil {
+		return nil, err
+	}
+	// As with Ansible: first what is added, then what is intersected, then what is taken out.
+	slices.SortStableFunc(parts, func(a, b string) int { return partRank(a) - partRank(b) })
+	in := make([]bool, len(inv.Hosts))
+	if len(parts) == 0 || partRank(parts[0]) > 0 {
+		for i := range in {
+			in[i] = true
+		}
+	}
+	for _, part := range parts {
+		hits, err := inv.match(strings.TrimLeft(part, "!&"))
+		if err != nil {
+			return nil, fmt.Errorf("limit %q: %w", pattern, err)
+		}
+		switch part[0] {
+		case '!':
+			for _, i := range hits {
+				in[i] = false
+			}
+		case '&':
+			keep := make([]bool, len(in))
+			for _, i := range hits {
+				keep[i] = in[i]
+			}
+			in = keep
+		default:
+			for _, i := range hits {
+				in[i] = true
+			}
+		}
+	}
+	var out []core.Host
+	for i, yes := range in {
+		if yes {
+			out = append(out, inv.Hosts[i])
+		}
+	}
+	return out, nil
+}
+
+func partRank(part string) int {
+	switch part[0] {
+	case '&':
+		return 1
+	case '!':
+		return 2
+	}
+	return 0
+}
+
+// limitParts splits at "," or ":", outside of brackets, and reads @FILE.
+func limitParts(pattern string, depth int) ([]string, error) {
+	var raw []string
+	if strings.Contains(pattern, ",") {
+		raw = splitOutside(pattern, ',')
+	} else if looksLikeIPv6(pattern) {
+		raw = []string{pattern}
+	} else {
+		raw = splitOutside(pattern, ':')
+	}
+	var out []string
+	for _, part := range raw {
+		if part = strings.TrimSpace(part); strings.Trim(part, "!&") == "" {
+			if part != "" {
+				return nil, fmt.Errorf("limit %q: %w: %q without a name", pattern, core.ErrInvalid, part)
+			}
+			continue
+		}
+		if part[0] != '@' {
+			out = append(out, part)
+			continue
+		}
+		more, err := limitFile(part[1:], depth)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+func limitFile(path string, depth int) ([]string, error) {
+	if depth >= maxListed {
+		return nil, fmt.Errorf("limit @%s: %w: lists that name each other", path, core.ErrInvalid)
+	}
+	data, err := newBuilder().read(path)
+	if err != nil {
+		if os.IsNotExist(err) {
+			return nil, fmt.Errorf("limit @%s: %w: no such file", path, core.ErrInvalid)
+		}
+		return nil, fmt.Errorf("limit @%s: %w", path, err)
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		more, err := limitParts(line, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+func splitOutside(s string, sep byte) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case sep:
+			if depth == 0 {
+				out = append(out, s[start:i])
+				start = i + 1
+			}
+		}
+	}
+	return append(out, s[start:])
+}
+
+func looksLikeIPv6(s string) bool {
+	return strings.Count(s, ":") > 1 && strings.Trim(s, "0123456789abcdefABCDEF:.") == ""
+}
+
+// subscript is GROUP[n], GROUP[n:m] or GROUP[n-m].
+var subscript = regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`)
+
+// match returns the places of the hosts that one part selects.
+func (inv *Inventory) match(part string) ([]int, error) {
+	if re, ok := strings.CutPrefix(part, "~"); ok {
+		return inv.matchRegex(re)
+	}
+	if i, ok := inv.index[part]; ok {
+		return append([]int{i}, inv.members[part]...), nil
+	}
+	if hits, ok := inv.members[part]; ok {
+		return hits, nil
+	}
+	if part == "all" || part == "*" {
+		return inv.everything(), nil
+	}
+	if m := subscript.FindStringSubmatch(part); m != nil {
+		hits, err := inv.match(m[1])
+		if err == nil {
+			return cut(hits, m)
+		}
+		if !hasRange(part) {
+			return nil, err
+		}
+	}
+	if hasRange(part) {
+		return inv.matchRange(part)
+	}
+	var hits []int
+	if strings.ContainsAny(part, "*?[") {
+		hits = inv.matchFunc(func(name string) bool { return glob(part, name) })
+	}
+	if len(hits) == 0 {
+		return nil, inv.nothing(part)
+	}
+	return hits, nil
+}
+
+func (inv *Inventory) everything() []int {
+	hits := make([]int, len(inv.Hosts))
+	for i := range hits {
+		hits[i] = i
+	}
+	return hits
+}
+
+func (inv *Inventory) matchRegex(re string) ([]int, error) {
+	r, err := regexp.Compile("^(?:" + re + ")")
+	if err != nil {
+		return nil, fmt.Errorf("%w: ~%s: %w", core.ErrInvalid, re, err)
+	}
+	hits := inv.matchFunc(r.MatchString)
+	if len(hits) == 0 {
+		return nil, fmt.Errorf("%w: ~%s matches no host and no group", core.ErrInvalid, re)
+	}
+	return hits, nil
+}
+
+// matchFunc collects hosts and members of groups whose names fit, in order.
+func (inv *Inventory) matchFunc(fits func(string) bool) []int {
+	in := make([]bool, len(inv.Hosts))
+	for name, m := range inv.members {
+		if fits(name) {
+			for _, i := range m {
+				in[i] = true
+			}
+		}
+	}
+	var hits []int
+	for i := range inv.Hosts {
+		if in[i] || fits(inv.Hosts[i].Name) {
+			hits = append(hits, i)
+		}
+	}
+	return hits
+}
+
+// matchRange selects the hosts that a range writes out, all of which must exist.
+func (inv *Inventory) matchRange(part string) ([]int, error) {
+	names, err := expand(part)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	var hits []int
+	for _, n := range names {
+		more, err := inv.match(n)
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, more...)
+	}
+	return hits, nil
+}
+
+// cut takes the places that a subscript names; both ends count.
+func cut(hits []int, m []string) ([]int, error) {
+	n := len(hits)
+	if m[2] != "" {
+		i, err := strconv.Atoi(m[2])
+		if i < 0 {
+			i += n
+		}
+		if err != nil || i < 0 || i >= n {
+			return nil, fmt.Errorf("%w: %s has %d hosts, so [%s] is none of them", core.ErrInvalid, m[1], n, m[2])
+		}
+		return hits[i : i+1], nil
+	}
+	from, err1 := strconv.Atoi(m[3])
+	to, err2 := n-1, error(nil)
+	if m[4] != "" {
+		to, err2 = strconv.Atoi(m[4])
+	}
+	if err1 != nil || err2 != nil || from >= n || from > to {
+		return nil, fmt.Errorf("%w: %s has %d hosts, so [%s:%s] is none of them", core.ErrInvalid, m[1], n, m[3], m[4])
+	}
+	return hits[from:min(to+1, n)], nil
+}
+
+// nothing is the error for a part that matches nothing.
+func (inv *Inventory) nothing(part string) error {
+	names := make([]string, 0, len(inv.Hosts)+len(inv.members))
+	for name := range inv.members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i := range inv.Hosts {
+		names = append(names, inv.Hosts[i].Name)
+	}
+	err := fmt.Errorf("%w: %q matches no host and no group", core.ErrInvalid, part)
+	if hint := suggest(part, names); hint != "" {
+		err = fmt.Errorf("%w\n    hint: %s", err, hint)
+	}
+	return err
+}

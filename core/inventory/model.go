@@ -1,0 +1,415 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// settings is what one layer says about hosts. Empty means that it says nothing.
+type settings struct {
+	ssh       core.SSH
+	windowSet string
+	pool      string
+	address   string
+	haGroup   string
+	customer  string
+	site      string
+	password  string
+	labels    map[string]string
+	vars      map[string]any
+}
+
+func (s *settings) setVar(k string, v any) {
+	if s.vars == nil {
+		s.vars = make(map[string]any)
+	}
+	s.vars[k] = v
+}
+
+func (s *settings) setLabel(k, v string) {
+	if s.labels == nil {
+		s.labels = make(map[string]string)
+	}
+	s.labels[k] = v
+}
+
+// over lays a later layer over s. Maps are replaced by merged copies, never
+// changed, so that layers can share them.
+func (s *settings) over(top *settings) {
+	override(&s.windowSet, top.windowSet)
+	override(&s.pool, top.pool)
+	override(&s.address, top.address)
+	override(&s.haGroup, top.haGroup)
+	override(&s.customer, top.customer)
+	override(&s.site, top.site)
+	override(&s.password, top.password)
+	a, b := &s.ssh, &top.ssh
+	override(&a.User, b.User)
+	override(&a.Port, b.Port)
+	override(&a.CertificateFile, b.CertificateFile)
+	override(&a.HostKeyAlias, b.HostKeyAlias)
+	override(&a.ConnectTimeout, b.ConnectTimeout)
+	if b.PasswordEnv != "" || b.PasswordCommand != nil { // one way to a password replaces the other
+		a.PasswordEnv, a.PasswordCommand = b.PasswordEnv, b.PasswordCommand
+	}
+	overrideList(&a.IdentityFiles, b.IdentityFiles)
+	overrideList(&a.ProxyJump, b.ProxyJump)
+	overrideList(&a.HostKeys, b.HostKeys)
+	s.labels = merged(s.labels, top.labels)
+	s.vars = merged(s.vars, top.vars)
+}
+
+func override[T comparable](dst *T, v T) {
+	var zero T
+	if v != zero {
+		*dst = v
+	}
+}
+
+func overrideList(dst *[]string, v []string) {
+	if v != nil {
+		*dst = v
+	}
+}
+
+func merged[V any](under, over map[string]V) map[string]V {
+	if len(over) == 0 {
+		return under
+	}
+	if len(under) == 0 {
+		return over
+	}
+	m := make(map[string]V, len(under)+len(over))
+	maps.Copy(m, under)
+	maps.Copy(m, over)
+	return m
+}
+
+type (
+	group struct {
+		name     string
+		at       place
+		inline   settings // said by inventories
+		files    settings // said by group_vars files
+		priority int
+		children []*group
+		hosts    []*entry
+		match    []selector // of hosts, resolved when all are known
+		childRef []selector // the same for groups
+
+		id      int
+		depth   int
+		parents []*group
+		up      []*group // itself and every group above, without all
+		state   int      // of the walk that looks for cycles
+	}
+
+	// entry is one host.
+	entry struct {
+		name   string
+		at     place
+		own    settings
+		files  settings // said by host_vars files
+		groups []*group // direct ones
+	}
+
+	customer struct {
+		settings settings
+		sites    map[string]*settings
+		at       place
+	}
+
+	pool struct {
+		name                           string
+		at                             place
+		customers, sites, groups, host []selector
+	}
+
+	// selector is a name or pattern with the place where it stands.
+	selector struct {
+		text string
+		at   place
+	}
+)
+
+// builder collects what the sources say; build makes hosts of it.
+type builder struct {
+	defaults  settings
+	customers map[string]*customer
+	groups    map[string]*group
+	order     []*group
+	hosts     map[string]*entry
+	list      []*entry
+	pools     []*pool
+	varDirs   map[string]bool // folders whose group_vars and host_vars were looked at
+	files     int
+	errs      Errors
+	warnings  []string
+	warned    map[string]bool
+	full      bool
+}
+
+func newBuilder() *builder {
+	return &builder{
+		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
+		varDirs: map[string]bool{}, warned: map[string]bool{},
+	}
+}
+
+// host finds or adds a host.
+func (b *builder) host(name string, at place) *entry {
+	if e := b.hosts[name]; e != nil {
+		return e
+	}
+	e := &entry{name: name, at: at}
+	if len(b.list) >= maxHosts {
+		if !b.full {
+			b.full = true
+			b.fail(at, "more than %d hosts", maxHosts)
+		}
+		return e
+	}
+	b.hosts[name] = e
+	b.list = append(b.list, e)
+	return e
+}
+
+// group finds or adds a group.
+func (b *builder) group(name string, at place) *group {
+	if g := b.groups[name]; g != nil {
+		return g
+	}
+	g := &group{name: name, at: at, priority: 1, id: len(b.order)}
+	b.groups[name] = g
+	b.order = append(b.order, g)
+	return g
+}
+
+func (b *builder) customer(name string, at place) *customer {
+	c := b.customers[name]
+	if c == nil {
+		c = &customer{sites: map[string]*settings{}, at: at}
+		b.customers[name] = c
+	}
+	return c
+}
+
+func (g *group) addChild(c *group) {
+	if !slices.Contains(g.children, c) {
+		g.children = append(g.children, c)
+	}
+}
+
+// addHost puts a host into a group; calls for one host come together.
+func (g *group) addHost(e *entry) {
+	if slices.Contains(e.groups, g) {
+		return
+	}
+	e.groups = append(e.groups, g)
+	g.hosts = append(g.hosts, e)
+}
+
+// build resolves groups and layers. Mistakes go to b.errs.
+func (b *builder) build() *Inventory {
+	b.resolveChildren()
+	b.resolveMembers()
+	if g := b.groups["ungrouped"]; g != nil {
+		for _, e := range b.list {
+			if len(e.groups) == 0 {
+				g.addHost(e)
+			}
+		}
+	}
+	if !b.orderGroups() {
+		return nil
+	}
+	inv := &Inventory{
+		Hosts: make([]core.Host, 0, len(b.list)), Warnings: b.warnings,
+		index: make(map[string]int, len(b.list)), members: map[string][]int{}, passwords: map[string]string{},
+	}
+	bases := map[string]*base{}
+	var key []byte
+	for _, e := range b.list {
+		who, where := b.belongs(e)
+		key = append(append(append(append(key[:0], who...), 0), where...), 0)
+		for _, g := range e.groups {
+			key = append(key, byte(g.id), byte(g.id>>8), byte(g.id>>16))
+		}
+		under := bases[string(key)]
+		if under == nil {
+			under = b.base(e, who, where)
+			bases[string(key)] = under
+		}
+		s := under.settings
+		s.over(&e.own)
+		s.over(&e.files)
+		s.customer, s.site = who, where
+		b.finish(inv, e, &s, under)
+	}
+	return inv
+}
+
+// base is what all layers below the host say; hosts alike share it.
+type base struct {
+	settings settings
+	groups   []string
+}
+
+func (b *builder) base(e *entry, who, where string) *base {
+	s := b.defaults
+	if c := b.customers[who]; c != nil {
+		s.over(&c.settings)
+		if site := c.sites[where]; site != nil {
+			s.over(site)
+		}
+	}
+	if all := b.groups["all"]; all != nil {
+		s.over(&all.inline)
+		s.over(&all.files)
+	}
+	gs := e.allGroups()
+	for _, g := range gs {
+		s.over(&g.inline)
+	}
+	for _, g := range gs {
+		s.over(&g.files)
+	}
+	out := &base{settings: s}
+	for _, g := range gs {
+		if g.name != "ungrouped" {
+			out.groups = append(out.groups, g.name)
+		}
+	}
+	slices.Sort(out.groups)
+	return out
+}
+
+// belongs finds a host's customer and site: its own word, else its groups'.
+func (b *builder) belongs(e *entry) (who, where string) {
+	who, where = e.own.customer, e.own.site
+	if e.files.customer != "" {
+		who = e.files.customer
+	}
+	if e.files.site != "" {
+		where = e.files.site
+	}
+	if who != "" && where != "" || len(e.groups) == 0 && b.groups["all"] == nil {
+		return who, where
+	}
+	var s settings
+	if all := b.groups["all"]; all != nil {
+		s.customer, s.site = all.inline.customer, all.inline.site
+		override(&s.customer, all.files.customer)
+		override(&s.site, all.files.site)
+	}
+	if b.groupsBelong() {
+		for _, g := range e.allGroups() {
+			override(&s.customer, g.inline.customer)
+			override(&s.site, g.inline.site)
+			override(&s.customer, g.files.customer)
+			override(&s.site, g.files.site)
+		}
+	}
+	if who == "" {
+		who = s.customer
+	}
+	if where == "" {
+		where = s.site
+	}
+	return who, where
+}
+
+// groupsBelong tells whether any group names a customer or site.
+func (b *builder) groupsBelong() bool {
+	return slices.ContainsFunc(b.order, func(g *group) bool {
+		return g.inline.customer != "" || g.files.customer != "" || g.inline.site != "" || g.files.site != ""
+	})
+}
+
+// finish makes the host and files it under its name, groups, customer and site.
+func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
+	h := core.Host{
+		Name: e.name, Address: s.address, Customer: s.customer, Site: s.site, Pool: s.pool, HAGroup: s.haGroup,
+		WindowSet: s.windowSet, Groups: under.groups, Labels: s.labels, Vars: s.vars, SSH: s.ssh,
+	}
+	if slices.Equal(h.SSH.ProxyJump, []string{"none"}) {
+		h.SSH.ProxyJump = nil
+	}
+	if h.Pool == "" {
+		h.Pool = b.poolOf(e, &h)
+	}
+	i := len(inv.Hosts)
+	inv.Hosts = append(inv.Hosts, h)
+	inv.index[h.Name] = i
+	for _, g := range h.Groups {
+		inv.members[g] = append(inv.members[g], i)
+	}
+	if len(h.Groups) == 0 {
+		inv.members["ungrouped"] = append(inv.members["ungrouped"], i)
+	}
+	for _, name := range []string{h.Customer, h.Site} {
+		if m := inv.members[name]; name != "" && (len(m) == 0 || m[len(m)-1] != i) {
+			inv.members[name] = append(m, i)
+		}
+	}
+	if s.password != "" {
+		inv.passwords[h.Name] = s.password
+	}
+}
+
+// poolOf finds the pool that claims a host. Two that do are a mistake.
+func (b *builder) poolOf(e *entry, h *core.Host) string {
+	var found *pool
+	for _, p := range b.pools {
+		if !p.claims(h) {
+			continue
+		}
+		if found != nil && found.name != p.name {
+			b.fail(e.at, "host %q is claimed by the pools %q (%s) and %q (%s)", h.Name, found.name, found.at, p.name, p.at).
+				Hint = "say pool: on the host, its site or its customer, which beats pools:"
+			return found.name
+		}
+		found = p
+	}
+	if found == nil {
+		return ""
+	}
+	return found.name
+}
+
+func (p *pool) claims(h *core.Host) bool {
+	return anyMatch(p.customers, h.Customer) || anyMatch(p.sites, h.Site) || h.Customer != "" && anyMatch(p.sites, h.Customer+"/"+h.Site) ||
+		slices.ContainsFunc(h.Groups, func(g string) bool { return anyMatch(p.groups, g) }) || anyMatch(p.host, h.Name)
+}
+
+func anyMatch(ss []selector, name string) bool {
+	return slices.ContainsFunc(ss, func(s selector) bool { return name != "" && glob(s.text, name) })
+}
+
+// allGroups is every group of a host except all, in the order of layers.
+func (e *entry) allGroups() []*group {
+	var gs []*group
+	for _, g := range e.groups {
+		for _, u := range g.up {
+			if u.name == "ungrouped" && len(e.groups) > 1 {
+				continue // it is in another group after all
+			}
+			if !slices.Contains(gs, u) {
+				gs = append(gs, u)
+			}
+		}
+	}
+	slices.SortFunc(gs, func(a, b *group) int {
+		if a.depth != b.depth {
+			return a.depth - b.depth
+		}
+		if a.priority != b.priority {
+			return a.priority - b.priority
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return gs
+}

@@ -1,0 +1,154 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Error is one mistake in a file that a person wrote.
+type Error struct {
+	File      string
+	Line, Col int // from 1
+	Msg       string
+	Hint      string // what to do next; may be empty
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
+	if e.Hint != "" {
+		s += "\n    hint: " + e.Hint
+	}
+	return s
+}
+
+// Unwrap says that the caller's input is wrong.
+func (e *Error) Unwrap() error { return core.ErrInvalid }
+
+// Errors is every mistake that was found, in the order of files and lines.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	lines := make([]string, 0, len(e)+1)
+	for i, one := range e {
+		if i == maxShown {
+			lines = append(lines, fmt.Sprintf("and %d more", len(e)-maxShown))
+			break
+		}
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives errors.Is and errors.As every mistake.
+func (e Errors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, one := range e {
+		out[i] = one
+	}
+	return out
+}
+
+func (e Errors) sorted() Errors {
+	slices.SortStableFunc(e, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	return e
+}
+
+const (
+	maxErrors = 1000 // collected over all files
+	maxShown  = 50   // in one message
+)
+
+// place is where something was written.
+type place struct {
+	file      string
+	line, col int
+}
+
+func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.col) }
+
+// file is one file being read.
+type file struct {
+	name string
+	b    *builder
+}
+
+func (f *file) at(line, col int) place { return place{f.name, max(line, 1), max(col, 1)} }
+
+func (f *file) fail(line, col int, format string, args ...any) *Error {
+	return f.b.fail(f.at(line, col), format, args...)
+}
+
+func (f *file) warn(line, col int, format string, args ...any) {
+	f.b.warn(f.at(line, col), format, args...)
+}
+
+func (b *builder) fail(at place, format string, args ...any) *Error {
+	e := &Error{File: at.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
+	if len(b.errs) < maxErrors {
+		b.errs = append(b.errs, e)
+	}
+	return e
+}
+
+func (b *builder) warn(at place, format string, args ...any) {
+	w := at.String() + ": " + fmt.Sprintf(format, args...)
+	if len(b.warnings) < maxErrors && !b.warned[w] {
+		b.warned[w] = true
+		b.warnings = append(b.warnings, w)
+	}
+}
+
+// suggest returns `did you mean "x"?` when a known word is near; "" otherwise.
+func suggest(word string, known []string) string {
+	best, bestDist := "", max(len(word)/3, 1)+1
+	for _, k := range known {
+		if len(k)-len(word) >= bestDist || len(word)-len(k) >= bestDist {
+			continue
+		}
+		if d := distance(word, k, bestDist); d < bestDist {
+			best, bestDist = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
+}
+
+// distance counts the edits between two words (insert, delete, replace, swap of
+// neighbours); it stops counting at limit.
+func distance(a, b string, limit int) int {
+	if len(a) > 128 || len(b) > 128 {
+		return limit
+	}
+	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		low := i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+			low = min(low, cur[j])
+		}
+		if low >= limit {
+			return limit
+		}
+		before, prev, cur = prev, cur, before
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,262 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+)
+
+const (
+	scriptTime   = 30 * time.Second // for one call
+	maxStderr    = 4096             // shown of a failed one
+	maxHostCalls = 1000             // of --host, for executables without _meta
+)
+
+// execute runs an inventory program and reads what it prints.
+func (f *file) execute(ctx context.Context, path string) error {
+	if !strings.ContainsRune(path, filepath.Separator) {
+		path = "." + string(filepath.Separator) + path // never looked up in PATH
+	}
+	out, err := runScript(ctx, path, "--list")
+	if err != nil {
+		return err
+	}
+	root := f.parseJSON(out)
+	if root == nil {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		f.fail(1, 1, "%s --list printed no JSON object", path)
+		return nil
+	}
+	calls := 0
+	var failed error
+	f.listing(root, func(e *entry) {
+		if calls++; failed != nil || calls > maxHostCalls {
+			return
+		}
+		var one []byte
+		if one, failed = runScript(ctx, path, "--host", e.name); failed != nil {
+			return
+		}
+		if vars := f.parseJSON(one); vars != nil {
+			f.ansibleVars(vars, &e.own, nil)
+		}
+	})
+	if calls > maxHostCalls {
+		f.fail(1, 1, "the program prints no _meta.hostvars, and %d hosts are too many to ask for one by one", calls).
+			Hint = "let --list print _meta: {hostvars: {…}}"
+	}
+	return failed
+}
+
+// runScript runs a program with bounded time and output.
+func runScript(ctx context.Context, path string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, scriptTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what it started, too
+	cmd.WaitDelay = time.Second
+	out, errs := &bounded{max: maxFile, stop: cancel}, &bounded{max: maxStderr}
+	cmd.Stdout, cmd.Stderr = out, errs
+	err := cmd.Run()
+	call := path + " " + strings.Join(args, " ")
+	switch {
+	case out.over:
+		return nil, fmt.Errorf("inventory %s: %w: it printed more than %d MB", call, core.ErrInvalid, maxFile>>20)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, fmt.Errorf("inventory %s: %w: not done within %v", call, core.ErrTimeout, scriptTime)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("inventory %s: %w", call, ctx.Err())
+	case err != nil:
+		said := strings.TrimSpace(strings.ToValidUTF8(errs.buf.String(), "?"))
+		return nil, fmt.Errorf("inventory %s: %w: %w\n%s", call, core.ErrInvalid, err, said)
+	}
+	return out.buf.Bytes(), nil
+}
+
+// bounded keeps the first bytes; with stop it ends the writer when there are more.
+type bounded struct {
+	buf  bytes.Buffer
+	max  int
+	over bool
+	stop func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > b.max {
+		b.over = true
+		b.buf.Write(p[:b.max-b.buf.Len()])
+		if b.stop != nil {
+			b.stop()
+		}
+		return len(p), nil
+	}
+	return b.buf.Write(p)
+}
+
+// listing reads what Ansible's --list prints. ask gets the vars of a host when
+// there is no _meta; it may be nil.
+func (f *file) listing(root *yaml.Node, ask func(*entry)) {
+	r := &reading{f: f, left: maxNodes, ansible: true}
+	var meta *yaml.Node
+	before := len(f.b.list)
+	f.each(root, "the inventory", func(k, v *yaml.Node) {
+		if k.Value == "_meta" {
+			meta = v
+			return
+		}
+		f.listed(r, k, v)
+	})
+	if meta == nil {
+		if ask != nil {
+			for _, e := range f.b.list[before:] {
+				ask(e)
+			}
+		}
+		return
+	}
+	f.each(meta, "_meta", func(k, v *yaml.Node) {
+		if k.Value != "hostvars" {
+			return
+		}
+		f.each(v, "_meta.hostvars", func(k, v *yaml.Node) {
+			if err := checkName(k.Value); err != nil {
+				f.fail(k.Line, k.Column, "host %v", err)
+				return
+			}
+			f.varsInto(r, v, &f.b.host(k.Value, f.at(k.Line, k.Column)).own, nil)
+		})
+	})
+}
+
+// listed reads one group of --list: a list of hosts, or hosts, vars and children.
+func (f *file) listed(r *reading, k, v *yaml.Node) {
+	g := f.b.group(k.Value, f.at(k.Line, k.Column))
+	what := "group " + strconv.Quote(k.Value)
+	if n := follow(v); n.Kind == yaml.SequenceNode {
+		f.listedHosts(g, n, what)
+		return
+	}
+	f.each(v, what, func(k, v *yaml.Node) {
+		switch k.Value {
+		case "hosts":
+			f.listedHosts(g, v, what)
+		case "vars":
+			f.varsInto(r, v, &g.inline, g)
+		case "children":
+			for _, c := range f.texts(v, "children of "+what) {
+				g.addChild(f.b.group(c.text, c.at))
+			}
+		default:
+			f.warn(k.Line, k.Column, "%s: unknown key %q is left out", what, k.Value)
+		}
+	})
+}
+
+func (f *file) listedHosts(g *group, n *yaml.Node, what string) {
+	for _, s := range f.texts(n, "hosts of "+what) {
+		if err := checkName(s.text); err != nil {
+			f.fail(s.at.line, s.at.col, "host %v", err)
+			continue
+		}
+		if e := f.b.host(s.text, s.at); g.name != "all" {
+			g.addHost(e)
+		}
+	}
+}
+
+// parseJSON reads JSON into the form of YAML, which keeps places. JSON is not
+// quite YAML: escapes beyond the basic plane differ.
+func (f *file) parseJSON(data []byte) *yaml.Node {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil
+	}
+	j := &jsonReader{f: f, data: data, line: 1, dec: json.NewDecoder(bytes.NewReader(data))}
+	j.dec.UseNumber()
+	n, err := j.value(0)
+	if err == nil {
+		if _, more := j.dec.Token(); more == nil {
+			err = errors.New("something follows the first value")
+		}
+	}
+	if err != nil {
+		line, col := j.place()
+		f.fail(line, col, "not JSON: %v", err)
+		return nil
+	}
+	return n
+}
+
+type jsonReader struct {
+	f         *file
+	data      []byte
+	dec       *json.Decoder
+	at, line  int // place is known up to at
+	lineStart int
+}
+
+// place is where the last token ended.
+func (j *jsonReader) place() (line, col int) {
+	to := min(int(j.dec.InputOffset()), len(j.data))
+	for ; j.at < to; j.at++ {
+		if j.data[j.at] == '\n' {
+			j.line++
+			j.lineStart = j.at + 1
+		}
+	}
+	return j.line, j.at - j.lineStart + 1
+}
+
+func (j *jsonReader) value(depth int) (*yaml.Node, error) {
+	if depth > maxDepth {
+		return nil, errBudget
+	}
+	tok, err := j.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle}
+	n.Line, n.Column = j.place()
+	switch v := tok.(type) {
+	case json.Delim:
+		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		if v == '{' {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		for j.dec.More() {
+			c, err := j.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, c)
+		}
+		_, err := j.dec.Token() // the end
+		return n, err
+	case string:
+		n.Tag, n.Value = "!!str", v
+	case json.Number:
+		n.Tag, n.Value = "!!int", v.String()
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Tag, n.Value = "!!bool", strconv.FormatBool(v)
+	case nil:
+		n.Tag, n.Value = "!!null", "null"
+	}
+	return n, nil
+}

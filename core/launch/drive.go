@@ -1,0 +1,423 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+)
+
+// Driver is the part of a queue that Drive needs.
+type Driver interface {
+	queue.Control
+	queue.Inspect
+}
+
+// DriveOptions guide Drive. All functions are called by one goroutine at a time,
+// except Approve, which has its own.
+type DriveOptions struct {
+	// OnRecord gets the result of each job exactly once for each of its lives, in the
+	// order of the queue. Jobs cancelled in bulk come one by one, with their reason.
+	OnRecord func(core.Result)
+	// OnStatus gets the run's progress after it has changed, a few times a second at most.
+	OnStatus func(queue.Status)
+	// OnEvent gets what an operator should be told.
+	OnEvent func(Event)
+	// Approve returns nil when the wave (from 0) may start; an error cancels the run.
+	// Nil leaves it to others: Drive waits until somebody else raises the run's limit.
+	Approve func(ctx context.Context, wave int) error
+	// Now, when closed, cancels the run at once, those jobs included that run. Without
+	// it, or before, a cancelled context lets them finish.
+	Now <-chan struct{}
+	// Patience is how long Drive follows a run after Now was closed, before it gives up
+	// on jobs that do not end; 30 s when zero.
+	Patience time.Duration
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventSubmitted EventKind = "submitted"
+	EventReleased  EventKind = "released" // wave Wave
+	EventAsk       EventKind = "ask"      // wave Wave waits for an approval
+	EventPause     EventKind = "pause"    // wave Wave waits until Until
+	EventAway      EventKind = "away"     // the queue does not answer; Err says why
+	EventBack      EventKind = "back"     // it answers again
+	EventEnding    EventKind = "ending"   // cancelled: no new job starts, running ones finish
+	EventCancelled EventKind = "cancelled"
+	EventStopped   EventKind = "stopped" // the budget is spent or a job was lost; Reason says it
+)
+
+// Event is something that an operator should be told of a run.
+type Event struct {
+	Kind   EventKind
+	Run    string
+	Wave   int // from 0
+	Until  time.Time
+	Reason string
+	Err    error
+}
+
+// Drive submits the run and follows it until every job has its outcome: it
+// releases waves, hands on each record, and waits while the queue is away.
+//
+// When ctx ends, no new job starts, running ones finish, the rest is cancelled, and
+// Drive returns when that is done, with the context's cause. Closing o.Now also
+// stops the jobs that run. Other errors mean that the run was not accepted, that
+// it is gone, or that a wave was refused; the status is what was last known.
+func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Status, error) {
+	if o.Patience <= 0 {
+		o.Patience = 30 * time.Second
+	}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1)}
+	if err := d.submit(ctx); err != nil {
+		return queue.Status{}, err
+	}
+	// The run outlives ctx: what runs must finish, and the rest be cancelled.
+	follow, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer stop(nil)
+	d.helpers = &helpers
+	helpers.Go(func() { d.watchNow(follow, stop) })
+	defer context.AfterFunc(ctx, d.wake)()
+
+	err := d.follow(ctx, follow)
+	return d.status, err
+}
+
+// drive is one Drive. Its fields belong to the goroutine of Drive, but those below mu.
+type drive struct {
+	q       Driver
+	l       *Launch
+	o       DriveOptions
+	helpers *sync.WaitGroup
+	answers chan answer // of Approve, at most one in flight
+
+	cursor   string
+	settled  int // records seen
+	status   queue.Status
+	statusAt time.Time
+	doneAt   time.Time // when the released waves were seen settled
+	asked    int       // last wave that somebody was asked about
+	approved int
+	paused   int // last wave that was said to be paused before
+	stopSaid bool
+	ending   bool  // the run was paused to let running jobs finish
+	ended    error // the run was cancelled by us: what Drive returns
+	failures int   // calls in a row that the queue did not answer
+
+	mu        sync.Mutex
+	interrupt context.CancelFunc // ends the present wait for records
+	pending   bool               // wake was called while nothing waited
+	now       bool               // o.Now was closed
+}
+
+type answer struct {
+	wave int
+	err  error
+}
+
+// statusEvery is how often the status is read while records keep coming.
+const (
+	statusEvery = 200 * time.Millisecond
+	recordsWait = 500 * time.Millisecond
+	recordsMax  = 1000
+)
+
+func (d *drive) submit(ctx context.Context) error {
+	err := d.call(ctx, func() error {
+		_, err := d.q.Submit(ctx, d.l.Run)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("submit run %s: %w", d.l.Run.ID, err)
+	}
+	d.say(Event{Kind: EventSubmitted})
+	return nil
+}
+
+// watchNow cancels the run's following some time after o.Now was closed.
+func (d *drive) watchNow(ctx context.Context, stop context.CancelCauseFunc) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.o.Now:
+	}
+	d.mu.Lock()
+	d.now = true
+	d.mu.Unlock()
+	d.wake()
+	select {
+	case <-ctx.Done():
+	case <-time.After(d.o.Patience):
+		stop(fmt.Errorf("run %s was cancelled, but jobs did not end within %v: %w", d.l.Run.ID, d.o.Patience, core.ErrTimeout))
+	}
+}
+
+func (d *drive) follow(ctx, follow context.Context) error {
+	for {
+		if err := d.obey(ctx, follow); err != nil {
+			return err
+		}
+		n, err := d.records(follow, recordsWait)
+		if err != nil {
+			return err
+		}
+		if n > 0 && d.settled < d.status.Limit && d.settled < d.status.Total && time.Since(d.statusAt) < statusEvery {
+			continue
+		}
+		if err := d.readStatus(follow); err != nil {
+			return err
+		}
+		if d.status.Complete {
+			return d.finish(follow)
+		}
+		if err := d.advance(follow); err != nil {
+			return err
+		}
+	}
+}
+
+// finish hands on what was recorded between the last records and completion.
+func (d *drive) finish(ctx context.Context) error {
+	for {
+		n, err := d.records(ctx, 0)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return d.ended
+		}
+	}
+}
+
+// obey does what the caller asked for by ending the context or closing o.Now.
+func (d *drive) obey(ctx, follow context.Context) error {
+	d.mu.Lock()
+	now := d.now
+	d.mu.Unlock()
+	switch {
+	case d.ended != nil:
+		return nil
+	case now:
+		return d.cancel(follow, errStoppedNow)
+	case ctx.Err() == nil:
+		return nil
+	case d.ending:
+		if err := d.readStatus(follow); err != nil || d.status.InFlight > 0 || d.status.Complete {
+			return err
+		}
+		return d.cancel(follow, context.Cause(ctx))
+	}
+	d.ending = true
+	d.say(Event{Kind: EventEnding, Err: context.Cause(ctx)})
+	yes := true
+	return d.adjust(follow, queue.Adjust{Paused: &yes})
+}
+
+var errStoppedNow = errors.New("stopped at once by the operator")
+
+func (d *drive) cancel(ctx context.Context, why error) error {
+	reason := "cancelled by the operator"
+	if !errors.Is(why, context.Canceled) {
+		reason = why.Error()
+	}
+	err := d.call(ctx, func() error { return d.q.Cancel(ctx, d.l.Run.ID, reason) })
+	if err != nil {
+		return fmt.Errorf("cancel run %s: %w", d.l.Run.ID, err)
+	}
+	d.ended = why
+	d.say(Event{Kind: EventCancelled, Reason: reason, Err: why})
+	return nil
+}
+
+// records hands on the next records and returns how many there were.
+func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
+	var records []queue.Record
+	err := d.call(ctx, func() error {
+		waiting, cancel := context.WithCancel(ctx)
+		defer cancel()
+		d.arm(cancel)
+		defer d.arm(nil)
+		got, next, err := d.q.Records(waiting, d.l.Run.ID, d.cursor, recordsMax, wait)
+		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+			return nil // woken to look at something else; nothing was read
+		}
+		if err == nil {
+			records, d.cursor = got, next
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("follow run %s: %w", d.l.Run.ID, err)
+	}
+	for _, r := range records {
+		d.settled += max(r.Count, 1)
+		if d.o.OnRecord != nil {
+			d.l.Results(r, d.o.OnRecord)
+		}
+	}
+	return len(records), nil
+}
+
+func (d *drive) readStatus(ctx context.Context) error {
+	err := d.call(ctx, func() error {
+		s, err := d.q.Status(ctx, d.l.Run.ID)
+		if err == nil {
+			d.status, d.statusAt = s, time.Now()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("status of run %s: %w", d.l.Run.ID, err)
+	}
+	if d.o.OnStatus != nil {
+		d.o.OnStatus(d.status)
+	}
+	if d.status.Phase == queue.Stopped && !d.stopSaid {
+		d.stopSaid = true
+		d.say(Event{Kind: EventStopped, Reason: d.status.Reason})
+	}
+	return nil
+}
+
+// advance takes the answer to an approval, and releases the next wave when it is its turn.
+func (d *drive) advance(ctx context.Context) error {
+	select {
+	case a := <-d.answers:
+		if a.err != nil {
+			return d.cancel(ctx, fmt.Errorf("wave %d was not approved: %w", a.wave+1, a.err))
+		}
+		d.approved = a.wave
+	default:
+	}
+	settled := 0
+	for _, n := range d.status.Outcomes {
+		settled += n
+	}
+	if settled < d.status.Limit {
+		d.doneAt = time.Time{}
+	} else if d.doneAt.IsZero() {
+		d.doneAt = time.Now()
+	}
+	next := rollout.Next(d.l.Limits, d.l.Playbook.Strategy.PauseBetween, rollout.Progress{
+		Released: d.status.Limit, Settled: settled, Complete: d.status.Complete,
+		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
+		Approved: d.approved, Done: d.doneAt, Now: time.Now(),
+	})
+	switch next.Action {
+	case rollout.Release:
+		return d.release(ctx, next)
+	case rollout.Ask:
+		d.ask(ctx, next.Wave)
+	case rollout.Delay:
+		if d.paused < next.Wave {
+			d.paused = next.Wave
+			d.say(Event{Kind: EventPause, Wave: next.Wave, Until: next.Until})
+		}
+	}
+	return nil
+}
+
+func (d *drive) release(ctx context.Context, next rollout.Decision) error {
+	if err := d.adjust(ctx, queue.Adjust{Limit: &next.Limit}); err != nil {
+		return err
+	}
+	d.doneAt = time.Time{}
+	d.status.Limit = next.Limit
+	d.say(Event{Kind: EventReleased, Wave: next.Wave})
+	return nil
+}
+
+// ask asks once for each wave, beside the following of the run.
+func (d *drive) ask(ctx context.Context, wave int) {
+	if d.asked >= wave {
+		return
+	}
+	d.asked = wave
+	d.say(Event{Kind: EventAsk, Wave: wave})
+	if d.o.Approve == nil {
+		return
+	}
+	d.helpers.Go(func() {
+		err := d.o.Approve(ctx, wave)
+		if ctx.Err() == nil {
+			d.answers <- answer{wave, err}
+			d.wake()
+		}
+	})
+}
+
+func (d *drive) adjust(ctx context.Context, a queue.Adjust) error {
+	err := d.call(ctx, func() error { return d.q.Adjust(ctx, d.l.Run.ID, a) })
+	if err != nil {
+		return fmt.Errorf("adjust run %s: %w", d.l.Run.ID, err)
+	}
+	return nil
+}
+
+// call repeats f while the queue is away. Every call of Drive may be repeated:
+// submitting, cancelling and adjusting twice is the same as once.
+func (d *drive) call(ctx context.Context, f func() error) error {
+	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
+	for {
+		err := f()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
+			if d.failures > 0 {
+				d.failures = 0
+				d.say(Event{Kind: EventBack})
+			}
+			return err
+		}
+		if d.failures == 0 {
+			d.say(Event{Kind: EventAway, Err: err})
+		}
+		delay := backoff.Delay(d.failures, 0)
+		d.failures++
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(delay):
+		}
+	}
+}
+
+func (d *drive) say(e Event) {
+	e.Run = d.l.Run.ID
+	if d.o.OnEvent != nil {
+		d.o.OnEvent(e)
+	}
+}
+
+// arm lets wake end the present wait; nil says that nothing waits.
+func (d *drive) arm(cancel context.CancelFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.interrupt = cancel
+	if cancel != nil && d.pending {
+		d.pending = false
+		cancel()
+	}
+}
+
+// wake makes Drive look at what changed outside the queue.
+func (d *drive) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.interrupt == nil {
+		d.pending = true
+		return
+	}
+	d.interrupt()
+}

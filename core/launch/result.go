@@ -1,0 +1,60 @@
+package launch
+
+import (
+	"encoding/json"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Results turns one record of the queue into the results of its jobs, in order.
+// What the queue itself decided (cancelled, lost, dead) has no detail from a worker;
+// such a result names the job, its host and the reason.
+func (l *Launch) Results(r queue.Record, each func(core.Result)) {
+	if r.Count <= 1 {
+		each(l.result(r))
+		return
+	}
+	for i := range r.Count {
+		one := r
+		one.Index, one.Count, one.Detail = r.Index+i, 1, nil
+		each(l.result(one))
+	}
+}
+
+func (l *Launch) result(r queue.Record) core.Result {
+	res, ok := DecodeResult(r.Detail)
+	if !ok || res.Outcome != r.Outcome {
+		// The queue has the last word on the outcome; steps already done stay visible.
+		res.Outcome, res.Reason = r.Outcome, r.Reason
+	}
+	if res.Reason == "" {
+		res.Reason = r.Reason
+	}
+	if res.Attempt == 0 {
+		res.Attempt = r.Attempt
+	}
+	res.Job = core.JobID{Run: l.Run.ID, Index: r.Index}
+	if r.Index >= 0 && r.Index < len(l.Hosts) {
+		h := l.Hosts[r.Index]
+		res.Host, res.Customer = h.Name, h.Customer
+	}
+	if res.Reason == "" && !res.Outcome.Good() {
+		res.Reason = "no reason was recorded"
+	}
+	return res
+}
+
+// DecodeResult reads the record that a worker wrote; ok is false where there is none.
+func DecodeResult(detail []byte) (r core.Result, ok bool) {
+	if len(detail) == 0 || unmarshal(detail, &r) != nil {
+		return core.Result{}, false
+	}
+	for i := range r.Steps {
+		r.Steps[i].Outputs = Exact(r.Steps[i].Outputs)
+	}
+	return r, true
+}
+
+// EncodeResult writes a record.
+func EncodeResult(r core.Result) ([]byte, error) { return json.Marshal(r) }

@@ -1,0 +1,139 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// SnapshotVersion is the version that Encode writes. Decode reads it and all before it.
+const SnapshotVersion = 1
+
+// Snapshot is everything of a run but its hosts: what a worker reads before the
+// run's first job. It is fixed at launch; later edits of the playbook do not reach it.
+type Snapshot struct {
+	Version    int            `json:"version"`
+	Run        string         `json:"run"`
+	Playbook   string         `json:"playbook"`
+	File       string         `json:"file"`
+	Source     string         `json:"source"`
+	Vars       map[string]any `json:"vars,omitempty"` // of -e: they go over the playbook's
+	Tags       []string       `json:"tags,omitempty"`
+	SkipTags   []string       `json:"skip_tags,omitempty"`
+	Check      bool           `json:"check,omitempty"`
+	Diff       bool           `json:"diff,omitempty"`
+	Revision   string         `json:"revision,omitempty"`
+	LaunchedBy string         `json:"launched_by,omitempty"`
+	Launched   time.Time      `json:"launched"`
+	Files      string         `json:"files,omitempty"`
+}
+
+func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
+	return Snapshot{
+		Version: SnapshotVersion, Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
+		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff,
+		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files,
+	}
+}
+
+// Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
+func (s Snapshot) Encode() ([]byte, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write snapshot of %s: %w", s.Playbook, err)
+	}
+	if len(data) > queue.MaxPayload {
+		return nil, fmt.Errorf("playbook %s with its vars has %d bytes: at most %d fit a run: %w", s.Playbook, len(data), queue.MaxPayload, core.ErrInvalid)
+	}
+	return data, nil
+}
+
+// DecodeSnapshot reads what Encode wrote. Errors wrap core.ErrInvalid.
+func DecodeSnapshot(data []byte) (Snapshot, error) {
+	var s Snapshot
+	if err := unmarshal(data, &s); err != nil {
+		return Snapshot{}, fmt.Errorf("read snapshot: %w: %w", core.ErrInvalid, err)
+	}
+	if s.Version < 1 || s.Version > SnapshotVersion {
+		return Snapshot{}, fmt.Errorf("read snapshot of %s: version %d, expected 1 to %d; is this worker older than the launcher? %w", s.Playbook, s.Version, SnapshotVersion, core.ErrInvalid)
+	}
+	s.Vars = Exact(s.Vars)
+	return s, nil
+}
+
+// EncodeHost writes a host as Target.Data.
+func EncodeHost(h core.Host) ([]byte, error) {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("host %s: write its vars: %w: %w", h.Name, core.ErrInvalid, err)
+	}
+	if len(data) > queue.MaxDataLength {
+		return nil, fmt.Errorf("host %s with its vars and labels has %d bytes: at most %d fit a job: %w", h.Name, len(data), queue.MaxDataLength, core.ErrInvalid)
+	}
+	return data, nil
+}
+
+// DecodeHost reads what EncodeHost wrote.
+func DecodeHost(data []byte) (core.Host, error) {
+	var h core.Host
+	if err := unmarshal(data, &h); err != nil {
+		return core.Host{}, fmt.Errorf("read host: %w: %w", core.ErrInvalid, err)
+	}
+	h.Vars = Exact(h.Vars)
+	return h, nil
+}
+
+func unmarshal(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	return d.Decode(v)
+}
+
+// Exact turns each json.Number of a decoded object into an int where it is a whole
+// number written as one, else into a float64. Without it a port would come back
+// from JSON as a float, and print as 1e+06. The map is changed in place and returned.
+func Exact(object map[string]any) map[string]any {
+	for k, v := range object {
+		object[k] = exact(v)
+	}
+	return object
+}
+
+func exact(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if !strings.ContainsAny(v.String(), ".eE") {
+			if n, err := v.Int64(); err == nil {
+				return int(n)
+			}
+		}
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		return Exact(v)
+	case []any:
+		for i := range v {
+			v[i] = exact(v[i])
+		}
+	}
+	return v
+}
+
+func mergedVars(p *playbooks.Playbook, o Options) map[string]any {
+	if len(o.Vars) == 0 {
+		return p.Vars
+	}
+	vars := maps.Clone(p.Vars)
+	if vars == nil {
+		vars = make(map[string]any, len(o.Vars))
+	}
+	maps.Copy(vars, o.Vars)
+	return vars
+}

@@ -1,0 +1,255 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Status returns the run's progress.
+func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return queue.Status{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, err := q.find(id)
+	if err != nil {
+		return queue.Status{}, err
+	}
+	st := queue.Status{
+		Run: r.id, Tenant: r.tenant.name, Phase: r.phase, Reason: r.reason, Complete: r.complete,
+		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + r.ready.len(),
+		Blocked: r.count.blocked, InFlight: r.count.leased, Waiting: r.count.waiting, Suspended: r.count.suspended,
+		Dead: len(r.dead), Outcomes: map[core.Outcome]int{}, Served: r.served,
+	}
+	for code, n := range r.outcomes {
+		if n > 0 {
+			st.Outcomes[outcomeOrder[code]] = n
+		}
+	}
+	return st, nil
+}
+
+// Records returns what was recorded after cursor, which is a position.
+func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait time.Duration) ([]queue.Record, string, error) {
+	from := 0
+	if cursor != "" {
+		var err error
+		if from, err = strconv.Atoi(cursor); err != nil || from < 0 {
+			return nil, cursor, fmt.Errorf("records of run %q: cursor %q was not given out: %w", id, cursor, core.ErrInvalid)
+		}
+	}
+	if limit < 1 {
+		return nil, cursor, fmt.Errorf("records of run %q: max is %d, expected 1 or more: %w", id, limit, core.ErrInvalid)
+	}
+	var timeout <-chan time.Time
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, cursor, err
+		}
+		list, news, err := q.records(id, from, limit)
+		if err != nil {
+			return nil, cursor, err
+		}
+		if len(list) > 0 {
+			return list, strconv.Itoa(from + len(list)), nil
+		}
+		if wait <= 0 {
+			return nil, cursor, nil
+		}
+		if timeout == nil {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-news:
+		case <-timeout:
+			return nil, cursor, nil
+		case <-ctx.Done():
+		}
+	}
+}
+
+// records returns what is there now, or a channel that closes when there is more.
+func (q *Queue) records(id string, from, limit int) ([]queue.Record, <-chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, err := q.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from > len(r.records) {
+		return nil, nil, fmt.Errorf("records of run %q: cursor %d was not given out: %w", id, from, core.ErrInvalid)
+	}
+	packed := r.records[from:min(from+limit, len(r.records))]
+	if len(packed) == 0 {
+		if r.news == nil {
+			r.news = make(chan struct{})
+		}
+		return nil, r.news, nil
+	}
+	list := make([]queue.Record, len(packed))
+	for i, p := range packed {
+		list[i] = queue.Record{
+			Index: int(p.index), Count: int(p.count), Outcome: outcomeOrder[p.outcome],
+			Reason: p.reason, Attempt: int(p.attempt), Detail: p.detail,
+		}
+	}
+	return list, nil, nil
+}
+
+// Payload returns the run's payload.
+func (q *Queue) Payload(ctx context.Context, id string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, err := q.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.submitted.Payload, nil
+}
+
+// Stats returns the state of the whole queue, in O(runs).
+func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
+	if err := ctx.Err(); err != nil {
+		return queue.Stats{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	st := q.stats
+	st.InFlight, st.Sessions = q.inFlight, len(q.sessions)
+	for _, t := range q.tenants {
+		if t.open > 0 {
+			st.Tenants++
+		}
+		st.Ready += t.flows.len()
+	}
+	for _, r := range q.runs {
+		if !r.complete {
+			st.Runs++
+		}
+		st.Timed += r.later.len() + r.timers.len()
+		if r.place >= 0 && r.ready.len() == 0 {
+			st.Oldest = max(st.Oldest, now.Sub(r.fresh.top().due))
+		}
+	}
+	return st, nil
+}
+
+// Explain says in words why a job is where it is.
+func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, error) {
+	if err := ctx.Err(); err != nil {
+		return queue.Explanation{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	r, err := q.find(id.Run)
+	if err != nil {
+		return queue.Explanation{}, err
+	}
+	if id.Index < 0 || id.Index >= len(r.submitted.Targets) {
+		return queue.Explanation{}, fmt.Errorf("job %s: run has %d jobs: %w", id, len(r.submitted.Targets), core.ErrNotFound)
+	}
+	ex := queue.Explanation{Job: id}
+	if j := r.jobs[id.Index]; j != nil {
+		ex.State = j.state
+		ex.Reason, ex.Until = q.explainJob(j, now)
+		return ex, nil
+	}
+	if sp, later, ok := r.spanOf(id.Index); ok {
+		ex.State = core.Pending
+		if later {
+			ex.Reason, ex.Until = "is not due before "+sp.due.UTC().Format(time.RFC3339), sp.due
+		} else {
+			ex.Reason = r.explainReady(id.Index)
+		}
+		return ex, nil
+	}
+	ex.State = core.Done
+	if _, dead := r.dead[id.Index]; dead {
+		ex.State = core.Dead
+	}
+	ex.Reason = r.explainEnd(id.Index)
+	return ex, nil
+}
+
+func (r *run) spanOf(index int) (sp span, later, ok bool) {
+	for _, sp := range r.fresh.items {
+		if index >= sp.lo && index < sp.hi {
+			return sp, false, true
+		}
+	}
+	for _, sp := range r.later.items {
+		if index >= sp.lo && index < sp.hi {
+			return sp, true, true
+		}
+	}
+	return span{}, false, false
+}
+
+func (q *Queue) explainJob(j *job, now time.Time) (string, time.Time) {
+	switch j.state {
+	case core.Leased:
+		return "leased by " + j.session.node + " since " + now.Sub(j.leasedAt).Round(time.Second).String(), j.session.until
+	case core.Blocked:
+		reason := "waits for " + j.on.kind + " " + j.on.name
+		if len(j.on.held) > 0 {
+			reason += ", held by " + j.on.held[0].id().String()
+		} else if len(j.on.offered) > 0 {
+			reason += ", kept for " + j.on.offered[0].id().String()
+		}
+		return reason, time.Time{}
+	case core.Retrying:
+		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due
+	case core.Suspended:
+		reason := "suspended by its job type"
+		if j.event != "" {
+			reason += " until event " + strconv.Quote(j.event)
+		}
+		if j.place >= 0 {
+			return reason, j.due
+		}
+		return reason, time.Time{}
+	}
+	return j.r.explainReady(j.index), time.Time{}
+}
+
+// explainReady says why a due job is not leased yet.
+func (r *run) explainReady(index int) string {
+	switch {
+	case r.over():
+		return "is about to be cancelled: " + r.reason
+	case r.phase == queue.Paused:
+		return "its run is paused"
+	case index >= r.limit:
+		return fmt.Sprintf("is not released: the wave ends before job %d", r.limit)
+	case !r.open():
+		return fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.submitted.MaxInFlight)
+	}
+	return fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", r.count.leased, r.tenant.inFlight)
+}
+
+func (r *run) explainEnd(index int) string {
+	for i := len(r.records) - 1; i >= 0; i-- {
+		p := &r.records[i]
+		if index >= int(p.index) && index < int(p.index+p.count) {
+			reason := "ended as " + string(outcomeOrder[p.outcome])
+			if p.reason != "" {
+				reason += ": " + p.reason
+			}
+			return reason
+		}
+	}
+	return "ended"
+}

@@ -1,0 +1,392 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Turn reaps, acknowledges, activates and leases in one atomic step.
+func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	if err := ctx.Err(); err != nil {
+		return queue.TurnResult{}, err
+	}
+	if err := t.Validate(); err != nil {
+		return queue.TurnResult{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	s, err := q.session(t.Session, now)
+	if err != nil {
+		return queue.TurnResult{}, err
+	}
+	q.keepAlive(s, now)
+	q.forget(now)
+	q.stats.Turns++
+
+	more := !q.reap(now, reapBatch)
+	res := queue.TurnResult{Now: now}
+	for i := range t.Acks {
+		if !q.ack(s, &t.Acks[i], now) {
+			res.Stale = append(res.Stale, t.Acks[i].Job)
+			q.stats.StaleAcks++
+		}
+	}
+	more = !q.activate(now, activateBatch) || more
+	more = !q.sweep(sweepBatch) || more
+	res.Leases = q.lease(s, t.Want, now)
+	res.Stop = s.stopList()
+	if q.timed.len() > 0 {
+		res.Next = q.timed.top().nextDue
+	}
+	if len(res.Leases)+len(t.Acks) == 0 {
+		q.stats.EmptyTurns++
+	}
+	if q.ready.len() > 0 {
+		more = true
+		q.wakeOne() // chain: whoever leased less than all passes the word on
+	}
+	res.More = more
+	q.arm()
+	return res, nil
+}
+
+// lease takes up to want jobs by rank, trying a bounded number that turn out to be blocked.
+func (q *Queue) lease(s *session, want int, now time.Time) []queue.Lease {
+	var leases []queue.Lease
+	for blocked := 0; len(leases) < want && q.ready.len() > 0 && blocked < blockBatch; {
+		t := q.ready.top()
+		r := t.flows.top()
+		j := q.take(r)
+		if l := q.acquire(j); l != nil {
+			q.block(j, l)
+			blocked++
+			q.sync(r)
+			continue
+		}
+		if leases == nil {
+			leases = make([]queue.Lease, 0, min(want, r.ready.len()+r.left+64))
+		}
+		q.v, t.v = t.tag, r.tag
+		q.grant(j, s, now)
+		leases = append(leases, j.lease())
+		q.sync(r)
+	}
+	return leases
+}
+
+// take gives the flow's lowest ready job, those that were tried before first.
+func (q *Queue) take(r *run) *job {
+	if r.ready.len() > 0 {
+		return r.ready.pop()
+	}
+	sp := &r.fresh.items[0]
+	j := q.newJob(r, sp.lo)
+	sp.lo++
+	if sp.lo == sp.hi {
+		r.fresh.pop()
+	}
+	r.left--
+	r.jobs[j.index] = j
+	return j
+}
+
+func (q *Queue) newJob(r *run, index int) *job {
+	var j *job
+	if last := len(q.freeJobs) - 1; last >= 0 {
+		j = q.freeJobs[last]
+		q.freeJobs = q.freeJobs[:last]
+		*j = job{}
+	} else {
+		j = new(job)
+	}
+	j.r, j.index, j.state, j.place = r, index, core.Pending, -1
+	return j
+}
+
+func (q *Queue) grant(j *job, s *session, now time.Time) {
+	q.move(j, core.EvLease)
+	q.token++
+	j.token, j.leasedAt, j.blockSeq = q.token, now, 0
+	j.r.tenant.inFlight++
+	q.inFlight++
+	s.add(j)
+}
+
+func (j *job) lease() queue.Lease {
+	t := j.target()
+	return queue.Lease{Job: j.id(), Host: t.Host, Data: t.Data, Token: j.token, Attempt: j.attempts + 1, State: j.data}
+}
+
+// drop takes the job out of its session and counts the worker time; the caller moves it on.
+func (q *Queue) drop(j *job, now time.Time) {
+	r := j.r
+	j.session.remove(j)
+	took := max(now.Sub(j.leasedAt), 0)
+	r.served += took
+	r.tag += took / time.Duration(r.weight)
+	r.tenant.tag += took / time.Duration(r.tenant.weight)
+	r.tenant.inFlight--
+	q.inFlight--
+}
+
+// ack applies one ack; false means it was stale.
+func (q *Queue) ack(s *session, a *queue.Ack, now time.Time) bool {
+	r := q.runs[a.Job.Run]
+	if r == nil {
+		return false
+	}
+	j := r.jobs[a.Job.Index]
+	if j == nil || j.state != core.Leased || j.session != s || j.token != a.Token {
+		return false
+	}
+	q.drop(j, now)
+	switch a.Kind {
+	case queue.AckDone:
+		j.attempts++
+		q.finish(j, core.EvFinish, a.Outcome, "", a.Detail)
+	case queue.AckRetry:
+		j.attempts++
+		if r.over() {
+			q.finish(j, core.EvFinish, a.Outcome, "", a.Detail)
+			break
+		}
+		j.data = a.State
+		q.put(j, core.EvRetry, a.After, now)
+	case queue.AckReturn:
+		if r.over() {
+			q.finish(j, core.EvCancel, core.Cancelled, r.reason, nil)
+			break
+		}
+		q.put(j, core.EvReturn, a.After, now)
+	case queue.AckSuspend:
+		if r.over() {
+			q.finish(j, core.EvCancel, core.Cancelled, r.reason, nil)
+			break
+		}
+		q.suspend(j, a, now)
+	}
+	q.settle(r)
+	return true
+}
+
+// settle brings the run's places in the heaps up to date and notices its end.
+func (q *Queue) settle(r *run) {
+	q.retime(r)
+	q.sync(r)
+	q.checkComplete(r)
+}
+
+// put parks a job that was leased until after has passed, without its locks.
+func (q *Queue) put(j *job, e core.Event, after time.Duration, now time.Time) {
+	q.move(j, e)
+	q.release(j)
+	q.park(j, after, now)
+}
+
+// park lets the job wait; what is due at once becomes ready at once.
+func (q *Queue) park(j *job, after time.Duration, now time.Time) {
+	if after <= 0 {
+		q.wakeJob(j)
+		return
+	}
+	j.due = now.Add(after)
+	j.r.timers.push(j)
+}
+
+func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
+	q.move(j, core.EvSuspend)
+	j.data = a.State
+	if a.KeepLocks {
+		j.keeps = true
+	} else {
+		q.release(j)
+	}
+	if a.Event == "" {
+		q.park(j, a.After, now)
+		return
+	}
+	r := j.r
+	j.event = a.Event
+	if r.events == nil {
+		r.events = map[string]map[*job]struct{}{}
+	}
+	if r.events[a.Event] == nil {
+		r.events[a.Event] = map[*job]struct{}{}
+	}
+	r.events[a.Event][j] = struct{}{}
+	if a.After > 0 {
+		j.due = now.Add(a.After)
+		r.timers.push(j)
+	}
+}
+
+// crash puts the job of a dead session back, or ends it.
+func (q *Queue) crash(j *job, node string, now time.Time) {
+	r := j.r
+	q.drop(j, now)
+	j.attempts++
+	j.crashes++
+	spec := &r.submitted
+	switch {
+	case spec.OnLost == queue.LostHold:
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" died while it held the job; nobody knows what the host saw", nil)
+	case r.over():
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" died while it held the job, and the run was over: "+r.reason, nil)
+	case j.crashes >= spec.MaxCrashes:
+		if r.dead == nil {
+			r.dead = map[int]struct{}{}
+		}
+		r.dead[j.index] = struct{}{}
+		q.finish(j, core.EvBury, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), nil)
+	default:
+		q.put(j, core.EvRetry, spec.Backoff.Delay(j.crashes-1, random()), now)
+	}
+	q.settle(r)
+}
+
+// finish records the outcome of a job and spends the budget.
+func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, detail []byte) {
+	r := j.r
+	id := j.id()
+	q.move(j, e)
+	q.release(j)
+	delete(r.jobs, j.index)
+	r.record(record{index: int32(j.index), count: 1, attempt: int32(j.attempts), outcome: outcomeCode(o), reason: reason, detail: detail})
+	j.data = nil
+	q.freeJobs = append(q.freeJobs, j)
+	spec := &r.submitted
+	switch {
+	case o == core.Lost:
+		q.stop(r, queue.Stopped, fmt.Sprintf("job %s ended as lost", id))
+	case o.SpendsBudget() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
+		q.stop(r, queue.Stopped, fmt.Sprintf("%d jobs ended badly, stop_after is %d", r.bad(), spec.StopAfter))
+	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
+		q.stop(r, queue.Stopped, fmt.Sprintf("%d hosts were unreachable, the budget is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable))
+	}
+}
+
+func (r *run) record(rec record) {
+	r.records = append(r.records, rec)
+	r.outcomes[rec.outcome] += int(rec.count)
+	r.ended += int(rec.count)
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
+}
+
+// bad counts the outcomes that spend the budget.
+func (r *run) bad() int {
+	n := 0
+	for code, o := range outcomeOrder {
+		if o.SpendsBudget() {
+			n += r.outcomes[code]
+		}
+	}
+	return n
+}
+
+var outcomeOrder = [8]core.Outcome(core.Outcomes())
+
+func outcomeCode(o core.Outcome) uint8 {
+	for i := range outcomeOrder {
+		if outcomeOrder[i] == o {
+			return uint8(i)
+		}
+	}
+	return 0 // not reached: acks are validated
+}
+
+// stop ends a run before its time; sweep then ends its jobs.
+func (q *Queue) stop(r *run, phase queue.Phase, reason string) {
+	if r.complete || r.phase == queue.Cancelled || (r.phase == queue.Stopped && phase == queue.Stopped) {
+		return
+	}
+	r.phase, r.reason = phase, reason
+	if !r.sweeping {
+		r.sweeping = true
+		q.sweeping = append(q.sweeping, r)
+	}
+	q.sync(r)
+}
+
+// sweep ends jobs of runs that are over, at most budget items; false when some are left.
+func (q *Queue) sweep(budget int) bool {
+	for len(q.sweeping) > 0 {
+		r := q.sweeping[0]
+		if budget = q.sweepRun(r, budget); budget <= 0 {
+			return false
+		}
+		r.sweeping = false
+		q.sweeping = q.sweeping[1:]
+	}
+	q.sweeping = nil
+	return true
+}
+
+// sweepRun returns what is left of the budget; 0 means that jobs may be left.
+func (q *Queue) sweepRun(r *run, budget int) int {
+	for ; budget > 0 && r.fresh.len() > 0; budget-- {
+		r.cancelSpan(r.fresh.pop())
+	}
+	for ; budget > 0 && r.later.len() > 0; budget-- {
+		r.cancelSpan(r.later.remove(r.later.len() - 1))
+	}
+	if len(r.jobs) > r.count.leased {
+		for _, j := range r.jobs {
+			if budget <= 0 {
+				break
+			}
+			budget--
+			if j.state != core.Leased {
+				q.end(j)
+			}
+		}
+	}
+	q.settle(r)
+	return budget
+}
+
+// cancelSpan records a range as cancelled, joined to the last one where it follows it.
+func (r *run) cancelSpan(s span) {
+	r.left -= s.hi - s.lo
+	r.record(record{index: int32(s.lo), count: int32(s.hi - s.lo), outcome: outcomeCode(core.Cancelled), reason: r.reason})
+}
+
+// end cancels a job that is not leased, wherever it is parked.
+func (q *Queue) end(j *job) {
+	switch j.state {
+	case core.Pending:
+		j.r.ready.remove(j.place)
+		if l := q.forgo(j); l != nil {
+			defer q.hand(l)
+		}
+	case core.Blocked:
+		l := j.on
+		l.waiters.remove(j.place)
+		j.on = nil
+	case core.Retrying, core.Suspended:
+		q.unpark(j)
+	}
+	q.finish(j, core.EvCancel, core.Cancelled, j.r.reason, nil)
+}
+
+func (q *Queue) checkComplete(r *run) {
+	if r.complete || r.ended < len(r.submitted.Targets) {
+		return
+	}
+	r.complete, r.doneAt = true, q.last
+	r.tenant.open--
+	if !r.over() {
+		r.phase = queue.Finished
+	}
+	if !r.retained {
+		r.retained = true
+		q.complete = append(q.complete, r)
+	}
+}

@@ -1,0 +1,55 @@
+package redis_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pools gives every queue of a test a pool of its own on one server.
+type pools struct {
+	client goredis.UniversalClient
+	n      atomic.Int64
+}
+
+func newPools(t *testing.T) *pools {
+	t.Helper()
+	c := redistest.Start(t).Client()
+	t.Cleanup(func() { _ = c.Close() })
+	return &pools{client: c}
+}
+
+func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
+	t.Helper()
+	q, err := redis.New(p.client, redis.Options{Pool: "pool {" + strconv.FormatInt(p.n.Add(1), 10) + "}:\n", SessionTTL: ttl})
+	if err != nil {
+		t.Fatalf("open a queue: %v", err)
+	}
+	return q
+}
+
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Subject{Open: newPools(t).open})
+}
+
+func TestSequences(t *testing.T) {
+	queuetest.Sequences(t,
+		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+			q := memory.New(memory.Options{SessionTTL: ttl})
+			t.Cleanup(q.Shutdown)
+			return q
+		}},
+		queuetest.Subject{Open: newPools(t).open})
+}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Cancel ends the run. No job of it starts after the first step; the others end what is not leased.
+func (q *Queue) Cancel(ctx context.Context, run, reason string) error {
+	if reason == "" {
+		reason = "cancelled by an operator"
+	}
+	for {
+		left, err := q.number(ctx, q.scripts.cancel, run, reason)
+		if err != nil {
+			return fmt.Errorf("cancel run %q: %w", run, err)
+		}
+		if left == 0 {
+			return nil
+		}
+	}
+}
+
+// Adjust pauses, resumes, reweights, or releases a wave.
+func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
+	if err := a.Validate(); err != nil {
+		return fmt.Errorf("adjust run %q: %w", run, err)
+	}
+	var paused, weight, limit string
+	if a.Paused != nil {
+		paused = strconv.Itoa(int(flag(*a.Paused)))
+	}
+	if a.Weight != nil {
+		weight = strconv.Itoa(*a.Weight)
+	}
+	if a.Limit != nil {
+		limit = strconv.Itoa(*a.Limit)
+	}
+	if _, err := q.number(ctx, q.scripts.adjust, run, paused, weight, limit); err != nil {
+		return fmt.Errorf("adjust run %q: %w", run, err)
+	}
+	return nil
+}
+
+// Wake ends the suspension of the run's jobs that wait for event.
+func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
+	if event == "" || len(event) > queue.MaxIDLength {
+		return 0, fmt.Errorf("wake run %q: event is %d bytes, expected 1 to %d: %w", run, len(event), queue.MaxIDLength, core.ErrInvalid)
+	}
+	for total := 0; ; {
+		n, err := q.number(ctx, q.scripts.event, run, event)
+		if err != nil {
+			return total, fmt.Errorf("wake run %q: %w", run, err)
+		}
+		total += n
+		if n == 0 {
+			return total, nil
+		}
+	}
+}
+
+// Redrive gives dead jobs a new life. It first ends what a stop has left over.
+func (q *Queue) Redrive(ctx context.Context, run string, indexes ...int) (int, error) {
+	args := []any{run}
+	for _, i := range indexes {
+		if i < 0 {
+			return 0, fmt.Errorf("redrive run %q: there is no job %d: %w", run, i, core.ErrInvalid)
+		}
+		args = append(args, i)
+	}
+	total := 0
+	for {
+		page := args[:min(len(args), 1+redrivePage)]
+		v, err := q.eval(ctx, q.scripts.redrive, page...)
+		if err != nil {
+			return total, fmt.Errorf("redrive run %q: %w", run, err)
+		}
+		r := newReply(v)
+		n := r.int()
+		switch {
+		case n == -1:
+			return total, fmt.Errorf("redrive: run %q: %w", run, core.ErrNotFound)
+		case n == -2:
+			return total, fmt.Errorf("redrive: run %q is cancelled, no job of it may start: %w", run, core.ErrConflict)
+		case n == -4:
+			return total, fmt.Errorf("redrive: run %q has no job with such an index: %w", run, core.ErrInvalid)
+		case n == -3:
+			continue // the script has swept a part
+		}
+		total += n
+		more := r.int() == 1
+		if err := r.end("redrive"); err != nil {
+			return total, err
+		}
+		if len(indexes) > 0 {
+			args = append(args[:1], args[len(page):]...)
+			more = len(args) > 1
+		}
+		if !more {
+			return total, nil
+		}
+	}
+}
+
+const redrivePage = 128
+
+// number runs a script about one run that answers a number, negative for an unknown run.
+func (q *Queue) number(ctx context.Context, s *script, args ...any) (int, error) {
+	v, err := q.eval(ctx, s, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := v.(int64)
+	if !ok {
+		return 0, fmt.Errorf("queue: answer of script %s is a %T: %w", s.name, v, core.ErrUnknown)
+	}
+	if n < 0 {
+		return 0, fmt.Errorf("no such run: %w", core.ErrNotFound)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,179 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Dial builds the client that a URL names. It connects at the first use.
+//
+//	redis://[user:password@]host[:6379][/db]          one server
+//	rediss://…                                        one server over TLS
+//	unix://[user:password@]/path/to.sock[?db=N]       one server on this machine
+//	redis-sentinel://[user:password@]host[:26379][,host…]/MASTER[?db=N]   the master that the sentinels name
+//	redis-cluster://[user:password@]host[:6379][,host…]                   a Cluster, from any of its nodes
+//
+// rediss-sentinel:// and rediss-cluster:// are over TLS. ?sentinel_user= and ?sentinel_password= are for the
+// sentinels themselves. Nothing is retried by the client. No error repeats the URL: it may hold a password.
+func Dial(rawURL string) (goredis.UniversalClient, error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	o := &goredis.UniversalOptions{
+		Username: u.user, Password: u.password, DB: u.db,
+		MaxRetries: -1, MaxRedirects: 5,
+		DialTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second, PoolTimeout: 4 * time.Second,
+		Addrs: u.addrs,
+	}
+	if u.tls {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	switch u.kind {
+	case "sentinel":
+		o.MasterName, o.SentinelUsername, o.SentinelPassword = u.master, u.sentinelUser, u.sentinelPassword
+		return goredis.NewFailoverClient(o.Failover()), nil
+	case "cluster":
+		return goredis.NewClusterClient(o.Cluster()), nil
+	case "unix":
+		s := o.Simple()
+		s.Network = "unix"
+		return goredis.NewClient(s), nil
+	}
+	return goredis.NewClient(o.Simple()), nil
+}
+
+type target struct {
+	kind                           string // "", unix, sentinel, cluster
+	tls                            bool
+	addrs                          []string
+	user, password, master         string
+	sentinelUser, sentinelPassword string
+	db                             int
+}
+
+func badURL(format string, args ...any) error {
+	return fmt.Errorf("redis url: "+format+": %w", append(args, core.ErrInvalid)...)
+}
+
+func parseURL(raw string) (target, error) {
+	var t target
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return t, badURL("no scheme, expected one such as redis://127.0.0.1:6379")
+	}
+	port := "6379"
+	switch scheme {
+	case "redis", "rediss":
+	case "unix":
+		t.kind = "unix"
+	case "redis-sentinel", "rediss-sentinel":
+		t.kind, port = "sentinel", "26379"
+	case "redis-cluster", "rediss-cluster":
+		t.kind = "cluster"
+	default:
+		return t, badURL("scheme %q, expected redis, rediss, unix, redis-sentinel or redis-cluster", scheme)
+	}
+	t.tls = strings.HasPrefix(scheme, "rediss")
+	// Several hosts are no valid authority for net/url: they are taken out first.
+	userinfo, rest := cutUser(rest)
+	hosts, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		hosts, tail = rest[:i], rest[i:]
+	}
+	u, err := url.Parse("x://" + userinfo + "h" + tail)
+	if err != nil {
+		var bad *url.Error // its text repeats the URL
+		if errors.As(err, &bad) {
+			err = bad.Err
+		}
+		if userinfo != "" {
+			err = errors.New("cannot be read; special letters of a password are written as %XX")
+		}
+		return t, badURL("%v", err)
+	}
+	t.user = u.User.Username()
+	t.password, _ = u.User.Password()
+	q := u.Query()
+	t.sentinelUser, t.sentinelPassword = q.Get("sentinel_user"), q.Get("sentinel_password")
+	path := strings.Trim(u.Path, "/")
+	if t.kind == "unix" {
+		if hosts != "" || path == "" {
+			return t, badURL("expected unix:///path/to.sock")
+		}
+		t.addrs = []string{u.Path}
+		return t, t.setDB(q.Get("db"))
+	}
+	for _, h := range strings.Split(hosts, ",") {
+		addr, err := withPort(h, port)
+		if err != nil {
+			return t, err
+		}
+		t.addrs = append(t.addrs, addr)
+	}
+	switch t.kind {
+	case "sentinel":
+		if path == "" {
+			return t, badURL("no name of a master, expected redis-sentinel://host:26379/mymaster")
+		}
+		t.master = path
+	case "cluster":
+		if path != "" || q.Get("db") != "" {
+			return t, badURL("a Cluster has one database, expected no /%s after the hosts", path)
+		}
+	default:
+		if len(t.addrs) > 1 {
+			return t, badURL("%d hosts, expected one; several are for redis-sentinel:// and redis-cluster://", len(t.addrs))
+		}
+		if path != "" {
+			return t, t.setDB(path)
+		}
+	}
+	return t, t.setDB(q.Get("db"))
+}
+
+func cutUser(rest string) (userinfo, hosts string) {
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		end = i
+	}
+	if i := strings.LastIndexByte(rest[:end], '@'); i >= 0 {
+		return rest[:i+1], rest[i+1:]
+	}
+	return "", rest
+}
+
+func withPort(h, port string) (string, error) {
+	if h == "" {
+		return "", badURL("a host is empty")
+	}
+	if _, p, err := net.SplitHostPort(h); err == nil {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return "", badURL("port %q of host, expected 1 to 65535", p)
+		}
+		return h, nil
+	}
+	return net.JoinHostPort(strings.Trim(h, "[]"), port), nil
+}
+
+func (t *target) setDB(s string) error {
+	if s == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return badURL("database %q, expected a number", s)
+	}
+	t.db = n
+	return nil
+}

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+)
+
+// notSent marks an error that came before anything was sent.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// translate turns an error of the client into one of core. What was certainly not executed is
+// ErrUnavailable; what may have been is ErrUnknown; a context that ended before sending is itself.
+func translate(ctx context.Context, err error, doing string) error {
+	var early notSent
+	var op *net.OpError
+	var reply goredis.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &early):
+		return fmt.Errorf("queue: %s: %w", doing, early.error)
+	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted),
+		errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("queue: %s: Redis cannot be reached: %w (%v)", doing, core.ErrUnavailable, err)
+	case errors.As(err, &reply):
+		return translateReply(reply, doing)
+	case ctx.Err() != nil:
+		return fmt.Errorf("queue: %s: %w: %w", doing, core.ErrUnknown, ctx.Err())
+	default:
+		return fmt.Errorf("queue: %s: Redis was asked and no answer came: %w (%v)", doing, core.ErrUnknown, err)
+	}
+}
+
+// translateReply is for answers of the server: it has refused, so nothing was done. A script that
+// broke off half-way is the exception, and a defect; Check finds what it left.
+func translateReply(err goredis.Error, doing string) error {
+	for _, prefix := range []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "OOM", "MISCONF",
+		"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "CROSSSLOT", "ERR max number of clients",
+	} {
+		if strings.HasPrefix(err.Error(), prefix) {
+			return fmt.Errorf("queue: %s: Redis refused: %w (%v)", doing, core.ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("queue: %s: %w (%v)", doing, core.ErrUnknown, err)
+}

@@ -1,0 +1,263 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+func phases() []queue.Phase {
+	return []queue.Phase{queue.Active, queue.Paused, queue.Stopped, queue.Cancelled, queue.Finished}
+}
+
+// Status returns the run's progress.
+func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
+	st, _, err := q.status(ctx, run)
+	return st, err
+}
+
+// more is what Stats wants of a run beside its status.
+type more struct {
+	ready bool
+	timed int
+	since time.Duration
+}
+
+func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, error) {
+	v, err := q.eval(ctx, q.scripts.status, run)
+	if err != nil {
+		return queue.Status{}, more{}, err
+	}
+	if n, ok := v.(int64); ok && n < 0 {
+		return queue.Status{}, more{}, fmt.Errorf("status of run %q: %w", run, core.ErrNotFound)
+	}
+	r := newReply(v)
+	st := queue.Status{Run: run, Outcomes: map[core.Outcome]int{}}
+	if p := r.int(); p >= 0 && p < len(phases()) {
+		st.Phase = phases()[p]
+	}
+	st.Complete = r.int() == 1
+	st.Total, st.Limit, st.InFlight, st.Waiting = r.int(), r.int(), r.int(), r.int()
+	st.Suspended, st.Blocked, st.Dead = r.int(), r.int(), r.int()
+	st.Served = time.Duration(r.int64()) * time.Microsecond
+	var m more
+	m.ready = r.int() == 1
+	st.Pending = st.Total - st.InFlight - st.Waiting - st.Suspended - st.Blocked
+	for _, o := range core.Outcomes() {
+		if n := r.int(); n > 0 {
+			st.Outcomes[o] = n
+			st.Pending -= n
+		}
+	}
+	st.Tenant, st.Reason = r.text(), r.text()
+	m.timed = r.int()
+	m.since = time.Duration(r.int64()) * time.Microsecond
+	return st, m, r.end("status")
+}
+
+// Payload returns Run.Payload.
+func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
+	no, err := q.runNumber(ctx, run)
+	if err != nil {
+		return nil, fmt.Errorf("payload of run %q: %w", run, err)
+	}
+	b, err := q.client.Get(ctx, q.keys.run(no, "xPayload")).Bytes()
+	if errors.Is(err, goredis.Nil) {
+		return nil, nil
+	}
+	return b, translate(ctx, err, "payload")
+}
+
+func (q *Queue) runNumber(ctx context.Context, run string) (int64, error) {
+	no, err := q.client.HGet(ctx, q.keys.key("kIDs"), run).Int64()
+	if errors.Is(err, goredis.Nil) {
+		return 0, fmt.Errorf("no such run: %w", core.ErrNotFound)
+	}
+	return no, translate(ctx, err, "look up a run")
+}
+
+// Stats returns the state of the whole queue. It asks once a run, not in one
+// atomic step: sums of a busy queue may be off by what moved meanwhile.
+func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
+	var st queue.Stats
+	meta, err := q.client.HMGet(ctx, q.keys.key("kMeta"), "stale", "reaped", "turns", "empty").Result()
+	if err != nil {
+		return st, translate(ctx, err, "stats")
+	}
+	for i, to := range []*int64{&st.StaleAcks, &st.Reaped, &st.Turns, &st.EmptyTurns} {
+		if s, ok := meta[i].(string); ok {
+			*to, _ = strconv.ParseInt(s, 10, 64)
+		}
+	}
+	n, err := q.client.ZCard(ctx, q.keys.key("kSessions")).Result()
+	if err != nil {
+		return st, translate(ctx, err, "stats")
+	}
+	st.Sessions = int(n)
+	tenants := map[string]bool{}
+	err = q.eachRun(ctx, func(run string, _ int64) error {
+		s, m, err := q.status(ctx, run)
+		if errors.Is(err, core.ErrNotFound) {
+			return nil // forgotten meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if !s.Complete {
+			st.Runs++
+			tenants[s.Tenant] = true
+		}
+		if m.ready {
+			st.Ready++
+			st.Oldest = max(st.Oldest, m.since)
+		}
+		st.InFlight += s.InFlight
+		st.Timed += m.timed + s.Waiting + s.Suspended
+		return nil
+	})
+	st.Tenants = len(tenants)
+	return st, err
+}
+
+// eachRun visits all runs, in no order.
+func (q *Queue) eachRun(ctx context.Context, visit func(run string, no int64) error) error {
+	seen := map[string]bool{}
+	for cursor := uint64(0); ; {
+		page, next, err := q.client.HScan(ctx, q.keys.key("kIDs"), cursor, "", 256).Result()
+		if err != nil {
+			return translate(ctx, err, "list runs")
+		}
+		for i := 0; i+1 < len(page); i += 2 {
+			no, err := strconv.ParseInt(page[i+1], 10, 64)
+			if err != nil || seen[page[i]] {
+				continue
+			}
+			seen[page[i]] = true
+			if err := visit(page[i], no); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// Explain says in words why a job is where it is.
+func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation, error) {
+	ex := queue.Explanation{Job: job}
+	v, err := q.eval(ctx, q.scripts.explain, job.Run, job.Index)
+	if err != nil {
+		return ex, err
+	}
+	r := newReply(v)
+	switch state := r.text(); state {
+	case "NONE":
+		return ex, fmt.Errorf("explain job %s: no such run: %w", job, core.ErrNotFound)
+	case "RANGE":
+		return ex, fmt.Errorf("job %s: run has %d jobs: %w", job, r.int(), core.ErrNotFound)
+	default:
+		ex.State = core.State(state)
+	}
+	a, b, c := r.text(), r.text(), r.text()
+	ex.Until = r.time()
+	if err := r.end("explain"); err != nil {
+		return ex, err
+	}
+	if ex.State == core.Done || ex.State == core.Dead {
+		ex.Reason, err = q.explainEnd(ctx, job)
+		return ex, err
+	}
+	ex.Reason = explain(ex, a, b, c)
+	return ex, nil
+}
+
+// explain puts what explain.lua answered into words.
+func explain(ex queue.Explanation, a, b, c string) string {
+	switch ex.State {
+	case core.Leased:
+		us, _ := strconv.ParseInt(b, 10, 64)
+		return "leased by " + a + " since " + (time.Duration(us) * time.Microsecond).Round(time.Second).String()
+	case core.Blocked:
+		reason := "waits for " + lockKind(a) + " " + a[1:]
+		switch {
+		case b != "" && c == "1":
+			reason += ", kept for " + b
+		case b != "":
+			reason += ", held by " + b
+		}
+		return reason
+	case core.Retrying:
+		return "waits for its next attempt, " + a + " made so far"
+	case core.Suspended:
+		if a != "" {
+			return "suspended by its job type until event " + strconv.Quote(a)
+		}
+		return "suspended by its job type"
+	}
+	switch a {
+	case "due":
+		return "is not due before " + ex.Until.UTC().Format(time.RFC3339)
+	case "over":
+		return "is about to be cancelled: its run is over"
+	case "paused":
+		return "its run is paused"
+	case "limit":
+		return "is not released: the wave ends before job " + c
+	case "full":
+		return "its run has " + b + " jobs in flight, max_in_flight is " + c
+	}
+	return "waits for its turn: its run has " + b + " jobs in flight, its tenant " + c
+}
+
+func lockKind(name string) string {
+	switch name[0] {
+	case 'h':
+		return "host"
+	case 'g':
+		return "HA group"
+	}
+	return "group"
+}
+
+// explainEnd looks the outcome up in the log, from its end.
+func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) {
+	no, err := q.runNumber(ctx, job.Run)
+	if err != nil {
+		return "", err
+	}
+	for before := "+"; ; {
+		page, err := q.client.XRevRangeN(ctx, q.keys.run(no, "xLog"), before, "-", 64).Result()
+		if err != nil {
+			return "", translate(ctx, err, "explain")
+		}
+		for _, m := range page {
+			list, err := unpackRecords(m)
+			if err != nil {
+				return "", err
+			}
+			for i := len(list) - 1; i >= 0; i-- {
+				rec := &list[i]
+				if job.Index < rec.Index || job.Index >= rec.Index+rec.Count {
+					continue
+				}
+				reason := "ended as " + string(rec.Outcome)
+				if rec.Reason != "" {
+					reason += ": " + rec.Reason
+				}
+				return reason, nil
+			}
+			before = "(" + m.ID
+		}
+		if len(page) == 0 {
+			return "ended", nil
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Shard is the only shard of a pool today. It is in the key names, so that a
+// later version can split a pool without renaming anything.
+const shard = "0"
+
+// key is a name that Go and the scripts share. The names are written here and
+// nowhere else: header gives them to the scripts as local variables.
+type key struct{ lua, name string }
+
+// fixedKeys are the keys that a pool has once. They are KEYS[1], KEYS[2] … of every script.
+func fixedKeys() []key {
+	return []key{
+		{"kMeta", "meta"},           // hash: clock, counters that only grow, V of the tenants, timekeeper
+		{"kIDs", "ids"},             // hash: run id -> number
+		{"kTenants", "tenants"},     // hash: tenant -> number
+		{"kReady", "ready"},         // zset: tenants with a ready run, by rank
+		{"kDue", "due"},             // zset: runs with something timed, by its earliest time
+		{"kLocks", "locks"},         // hash: host and HA group locks -> RUN/INDEX
+		{"kWait", "wait"},           // lexical zset: jobs parked on locks, in order
+		{"kSessions", "sessions"},   // zset: sessions by deadline
+		{"kNodes", "nodes"},         // hash: session -> node
+		{"kDone", "done"},           // zset: complete runs by when they are forgotten
+		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
+		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
+		{"kMark", "mark"},           // list: at most one marker that wakes one idle node
+	}
+}
+
+// prefixes start the keys of one run, tenant or session; its number or id follows.
+func prefixes() []key {
+	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}}
+}
+
+// suffixes end the keys of one run, tenant or session.
+func suffixes() []key {
+	return []key{
+		{"xTargets", ":t"},   // run, hash: chunk number -> packed targets
+		{"xData", ":d"},      // run, hash: index -> data too large for a chunk
+		{"xPayload", ":p"},   // run, string
+		{"xSegments", ":g"},  // run, zset: FROM:TO by due time
+		{"xRanges", ":r"},    // run, zset: FROM:TO that are ready, behind the current range
+		{"xQueue", ":q"},     // run, zset: indexes that are ready again
+		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt
+		{"xSuspended", ":s"}, // run, zset: suspended indexes by time, +inf: event only
+		{"xEvents", ":e"},    // run, lexical zset: event, index
+		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event
+		{"xLeases", ":l"},    // run, hash: index -> lease; tenant and session, set: RUN/INDEX
+		{"xBlocked", ":b"},   // run, hash: index -> its member in wait
+		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
+		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
+		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
+		{"xDead", ":x"},      // run, hash: index -> 1
+		{"xLog", ":o"},       // run, stream: packed records
+		{"xReady", ":z"},     // tenant, zset: ready runs by rank
+		{"xRuns", ":u"},      // tenant, set: its runs
+	}
+}
+
+// runSuffixes are those of a run's keys, its record apart.
+func runSuffixes() []string {
+	var out []string
+	for _, k := range suffixes() {
+		if k.lua != "xReady" && k.lua != "xRuns" {
+			out = append(out, k.name)
+		}
+	}
+	return out
+}
+
+// header is the Lua text that names the keys.
+func header() string {
+	var b strings.Builder
+	n := 0
+	for _, k := range append(fixedKeys(), prefixes()...) {
+		n++
+		fmt.Fprintf(&b, "local %s = KEYS[%d]\n", k.lua, n)
+	}
+	for _, k := range suffixes() {
+		fmt.Fprintf(&b, "local %s = '%s'\n", k.lua, k.name)
+	}
+	b.WriteString("local RUNKEYS = {")
+	for _, s := range runSuffixes() {
+		fmt.Fprintf(&b, "'%s',", s)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// keyspace builds the key names of one pool.
+type keyspace struct {
+	prefix string   // {pool/0}:
+	fixed  []string // KEYS of every script
+	byLua  map[string]string
+}
+
+func newKeyspace(pool string) keyspace {
+	ks := keyspace{prefix: "{" + escape(pool) + "/" + shard + "}:", byLua: map[string]string{}}
+	for _, k := range append(fixedKeys(), prefixes()...) {
+		name := ks.prefix + k.name
+		ks.fixed = append(ks.fixed, name)
+		ks.byLua[k.lua] = name
+	}
+	for _, k := range suffixes() {
+		ks.byLua[k.lua] = k.name
+	}
+	return ks
+}
+
+// key is a fixed key by its Lua name.
+func (ks keyspace) key(lua string) string { return ks.byLua[lua] }
+
+// run is a key of run number no; suffix is a Lua name, "" is the record.
+func (ks keyspace) run(no int64, suffix string) string {
+	return ks.byLua["pRun"] + strconv.FormatInt(no, 10) + ks.byLua[suffix]
+}
+
+// escape makes any text safe inside a hash tag and readable in a key: letters,
+// digits, '-', '_' and '.' stay, every other byte is %XX.
+func escape(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+			b.WriteByte(c)
+		default:
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		}
+	}
+	return b.String()
+}

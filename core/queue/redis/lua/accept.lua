@@ -1,0 +1,64 @@
+-- accept.lua: the one atomic step of Submit.
+-- Needs: base, locks, jobs, forget.
+-- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV when NO is 0;
+-- makes its tenant; makes what is due at once ready; forgets at most 2 old runs.
+-- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …),
+-- j chunks, payload, large data flat (index, bytes, …) to the end.
+-- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
+-- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
+
+local id, digest, no = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local old = call('HGET', kIDs, id)
+if old then
+  if call('HGET', pRun .. old, 'd') ~= digest then return { 'CONFLICT' } end
+  return { 0, tonumber(old) }
+end
+if no == 0 then no = call('HINCRBY', kMeta, 'run', 1) end
+local k = pRun .. no
+
+local tno = call('HGET', kTenants, ARGV[4])
+if not tno then
+  tno = call('HINCRBY', kMeta, 'tenant', 1)
+  call('HSET', kTenants, ARGV[4], tno)
+  call('HSET', pTenant .. tno, 'n', ARGV[4])
+end
+tno = tonumber(tno)
+call('HSET', pTenant .. tno, 'w', ARGV[5])
+call('SADD', pTenant .. tno .. xRuns, no)
+
+local weight, prio, total, limit, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
+  chunksize, keep = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7', ARGV[6])
+call('HSET', k, 'd', digest, 'at', now, 'r', '',
+  'c', pack(id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
+    bmax, bjit, chunksize, keep),
+  'o', pack(0, 0, 0, 0, 0, 0, 0, 0),
+  's', pack(ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now))
+call('HSET', kIDs, id, no)
+
+local p = 7
+local function next()
+  p = p + 1
+  return ARGV[p - 1]
+end
+
+expire({ k = k }, nil) -- what was uploaded could have expired until here
+local f = run(no)
+for _ = 1, tonumber(next()) do
+  local a = tonumber(next())
+  addrange(f, a, tonumber(next()))
+end
+for _ = 1, tonumber(next()) do
+  local at, a = tonumber(next()), next()
+  call('ZADD', k .. xSegments, at, a .. ':' .. next())
+end
+for i = 1, tonumber(next()) do call('HSET', k .. xTargets, i - 1, next()) end
+local payload = next()
+if payload and payload ~= '' then call('SET', k .. xPayload, payload) end
+while ARGV[p] do
+  local idx = next()
+  call('HSET', k .. xData, idx, next())
+end
+ripen(f, 64)
+forget(2)
+flush()
+return { 1, no }

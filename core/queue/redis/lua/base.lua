@@ -1,0 +1,358 @@
+-- base.lua: loading and writing back, shared by every script (prepended by scripts.go).
+-- Needs: the locals for key names that keys.go generates. KEYS are the pool's fixed keys and
+-- three prefixes with the same hash tag; keys of runs, tenants and sessions are prefix .. number.
+-- Does: reads the clock once and holds it monotone; caches runs and tenants in tables; flush()
+-- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
+
+local call = redis.call
+local byte, sub, char, floor, min, max = string.byte, string.sub, string.char, math.floor, math.min, math.max
+local pack, unpk, spack, sunpack = cmsgpack.pack, cmsgpack.unpack, struct.pack, struct.unpack
+local concat = table.concat
+
+local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
+local LOST, CANCEL, UNREACHABLE = 7, 8, 6 -- outcome codes: 1 + position in core.Outcomes()
+local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
+local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
+
+local meta = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks')
+local now
+do
+  local t = call('TIME')
+  now = max(t[1] * 1000000 + t[2], tonumber(meta[1] or 0))
+end
+local seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
+local tkat, tks = tonumber(meta[5] or 0), meta[6]
+local waiters = call('ZCARD', kWait) -- jobs parked on locks, in the whole pool
+
+local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' lease sets, locks of this script
+local phaseLease -- set while leasing: a flow that becomes ready then joins the heap
+local onready
+
+local function tenant(no)
+  local t = T[no]
+  if t then return t end
+  local k = pTenant .. no
+  local v = call('HMGET', k, 'w', 's', 'v')
+  t = { no = no, k = k, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0),
+    m = string.format('%014d', no), -- the order of first submission breaks ties
+    inf = call('SCARD', k .. xLeases), nready = call('ZCARD', k .. xReady), add = {}, del = {} }
+  t.wasready = t.nready > 0
+  T[no] = t
+  return t
+end
+
+-- canlease: whether the run's rules let it lease at all, whatever work it has.
+local function canlease(f)
+  return f.phase == ACTIVE and (f.maxif == 0 or f.inf < f.maxif)
+end
+
+local function run(no)
+  local f = R[no]
+  if f ~= nil then return f end
+  local k = pRun .. no
+  local v = call('HMGET', k, 'c', 's', 'o', 'r')
+  if not v[1] or not v[2] then
+    R[no] = false
+    return false
+  end
+  f = { no = no, k = k, outs = v[3], reason = v[4] or '', inf = call('HLEN', k .. xLeases), nq = call('ZCARD', k .. xQueue) }
+  f.id, f.tno, f.prio, f.total, f.maxif, f.pergroup, f.stopafter, f.stopunreach, f.disruptive, f.hold, f.maxcrash,
+    f.bint, f.bmax, f.bjit, f.chunksize, f.keep = unpk(v[1])
+  f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat = unpk(v[2])
+  f.inz, f.can = f.ready, canlease(f)
+  f.m = string.format('%02d%014d', 10 - f.prio, no)
+  f.t = tenant(f.tno)
+  R[no] = f
+  return f
+end
+
+local function outcomes(f)
+  local o = f.o
+  if not o then
+    o = { unpk(f.outs) }
+    f.o = o
+  end
+  return o
+end
+
+-- haswork: a job that is neither leased, blocked nor waiting for a time.
+local function haswork(f)
+  return f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)
+end
+
+local function rank(inf, weight, tag)
+  local share = floor(64 * inf / max(weight, 1))
+  return min(share, MAXSHARE) * SHIFT + min(max(floor(tag / TAGUNIT), 0), SHIFT - 1)
+end
+
+local strip -- in locks.lua
+
+-- touch: keeps readiness, the heirs of locks and the tags right after any change to f.
+local function touch(f)
+  f.dirty = true
+  local can = canlease(f)
+  if can ~= f.can then
+    f.can = can
+    if not can then strip(f) end
+  end
+  local ready = can and haswork(f)
+  if ready == f.ready then return end
+  f.ready = ready
+  local t = f.t
+  if ready then
+    if f.born then f.tag = max(f.tag, t.v) else f.tag = t.v - f.prio * 1000000 end -- queue.HeadStart, in µs
+    f.born, f.readyat = true, now
+    t.nready = t.nready + 1
+    if t.nready == 1 then t.tag = max(t.tag, vt) end
+    if phaseLease then onready(f) end
+  else
+    t.nready = t.nready - 1
+  end
+end
+
+-- advance: the lowest ready range becomes the current one.
+local function advance(f)
+  while f.cur >= f.cend do
+    local m = call('ZRANGE', f.k .. xRanges, 0, 0)[1]
+    if not m then return end
+    call('ZREM', f.k .. xRanges, m)
+    local a, b = string.match(m, '^(%d+):(%d+)$')
+    f.cur, f.cend, f.coff = tonumber(a), tonumber(b), -1
+  end
+end
+
+-- addrange makes the fresh targets from a to b-1 ready.
+local function addrange(f, a, b)
+  if f.cur >= f.cend then
+    f.cur, f.cend, f.coff = a, b, -1
+  elseif a < f.cur then
+    call('ZADD', f.k .. xRanges, f.cur, f.cur .. ':' .. f.cend)
+    f.cur, f.cend, f.coff = a, b, -1
+  elseif a == f.cend then
+    f.cend = b
+  else
+    call('ZADD', f.k .. xRanges, a, a .. ':' .. b)
+  end
+  f.fresh = nil
+end
+
+-- again puts one job among the ready ones; what was taken off before in this script must not go with it.
+local function again(f, idx)
+  if f.qdel then
+    call('ZREM', f.k .. xQueue, unpack(f.qdel))
+    f.qdel = nil
+  end
+  call('ZADD', f.k .. xQueue, idx, idx)
+  f.nq, f.cands = f.nq + 1, nil
+end
+
+-- decode reads the target at byte p of a chunk: host, HA group, group, data, data kept apart, next byte.
+local function decode(s, p)
+  local flags, hl = byte(s, p, p + 1)
+  local q = p + 2 + hl
+  local host = sub(s, p + 2, q - 1)
+  if flags == 0 then return host, '', '', '', false, q end
+  local ha, group, data = '', '', ''
+  if flags % 2 == 1 then
+    local n = byte(s, q)
+    ha = sub(s, q + 1, q + n)
+    q = q + 1 + n
+  end
+  if floor(flags / 2) % 2 == 1 then
+    local n = byte(s, q)
+    group = sub(s, q + 1, q + n)
+    q = q + 1 + n
+  end
+  if floor(flags / 4) % 2 == 1 then
+    local h, l = byte(s, q, q + 1)
+    data = sub(s, q + 2, q + 1 + h * 256 + l)
+    q = q + 2 + h * 256 + l
+  end
+  return host, ha, group, data, flags >= 8, q
+end
+
+local function chunk(f, no)
+  if f.cno ~= no then
+    f.cstr, f.cno = call('HGET', f.k .. xTargets, no) or '', no
+  end
+  return f.cstr
+end
+
+-- offset: where target idx starts in its chunk; reads at most a chunk.
+local function offset(f, idx)
+  local s, p = chunk(f, floor(idx / f.chunksize)), 1
+  for _ = 1, idx % f.chunksize do
+    if p > #s then break end
+    p = select(6, decode(s, p))
+  end
+  return s, p
+end
+
+-- target is decode by index; host is nil where the list is gone from Redis.
+local function target(f, idx)
+  local s, p = offset(f, idx)
+  if p > #s then return nil, '', '', '', false, p end
+  return decode(s, p)
+end
+
+local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks
+  local v = call('HGET', f.k .. xJobs, idx)
+  if v then return unpk(v) end
+  return 0, 0, '', '', false
+end
+
+-- record adds one outcome of count jobs from idx on to the run's log and counts it.
+local function record(f, idx, count, oc, attempt, reason, detail)
+  local o = outcomes(f)
+  o[oc] = o[oc] + count
+  f.odirty = true
+  local r = f.rec
+  if not r then
+    r = {}
+    f.rec = r
+  end
+  r[#r + 1] = spack('>I4I4BI2I2I4', idx, count, oc, attempt, #reason, #detail) .. reason .. detail
+end
+
+-- stop ends what is not leased, later and bounded (sweep); only cancel overrules stop.
+local function stop(f, phase, reason)
+  if f.complete or phase <= f.phase then return end
+  f.phase, f.reason, f.rdirty = phase, reason, true
+  call('ZADD', kSweep, f.no, f.no)
+  call('ZREM', kDue, f.no)
+  if phase == CANCELLED and f.inf > 0 then call('SADD', kCancelled, f.no) end
+  touch(f)
+end
+
+local function ended(f)
+  local o, n = outcomes(f), 0
+  for i = 1, 8 do n = n + o[i] end
+  return n >= f.total
+end
+
+local function budget(f, oc, idx)
+  local o = outcomes(f)
+  if oc == LOST then return stop(f, STOPPED, 'job ' .. f.id .. '/' .. idx .. ' ended as lost') end
+  local bad = o[4] + o[5] + o[7]
+  if f.stopafter > 0 and bad >= f.stopafter and (oc == 4 or oc == 5) then
+    stop(f, STOPPED, bad .. ' jobs ended badly, stop_after is ' .. f.stopafter)
+  elseif f.stopunreach > 0 and oc == UNREACHABLE and o[UNREACHABLE] >= f.stopunreach then
+    stop(f, STOPPED, o[UNREACHABLE] .. ' hosts were unreachable, the budget is ' .. f.stopunreach)
+  end
+end
+
+local function expire(f, ms)
+  for _, x in ipairs(RUNKEYS) do
+    if ms then call('PEXPIRE', f.k .. x, ms) else call('PERSIST', f.k .. x) end
+  end
+end
+
+-- duehead keeps the run's entry in the pool's due set right: its earliest timed thing.
+local function duehead(f)
+  local at
+  for _, x in ipairs({ xSegments, xWaiting, xSuspended }) do
+    local v = call('ZRANGE', f.k .. x, 0, 0, 'WITHSCORES')
+    if v[1] and v[2] ~= 'inf' then
+      local d = tonumber(v[2])
+      if not at or d < at then at = d end
+    end
+  end
+  if at and f.phase < STOPPED then
+    -- What is overdue still goes behind the runs that were due before now: no run's backlog delays another's time.
+    call('ZADD', kDue, f.overdue and max(at, now) or at, f.no)
+  else
+    call('ZREM', kDue, f.no)
+  end
+end
+
+local function flushrun(f)
+  local k, t = f.k, f.t
+  if f.rec then call('XADD', k .. xLog, '*', 'r', concat(f.rec)) end
+  if f.del and #f.del > 0 then call('HDEL', k .. xLeases, unpack(f.del)) end
+  if f.add then call('HSET', k .. xLeases, unpack(f.add)) end
+  if f.jdel then call('HDEL', k .. xJobs, unpack(f.jdel)) end
+  if f.qdel then call('ZREM', k .. xQueue, unpack(f.qdel)) end
+  if f.duedirty then duehead(f) end
+  if f.odirty then
+    call('HSET', k, 'o', pack(unpack(f.o)))
+    if ended(f) and not f.complete then
+      f.complete = true
+      if f.phase < STOPPED then f.phase = 4 end
+      call('ZADD', kDone, now + f.keep * 1000, f.no)
+      call('ZREM', kSweep, f.no)
+      call('ZREM', kDue, f.no)
+      call('SREM', kCancelled, f.no)
+      f.expires = true
+    end
+  end
+  if f.rdirty then call('HSET', k, 'r', f.reason) end
+  if f.dirty or f.odirty then
+    call('HSET', k, 's', pack(f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat))
+    if f.ready then
+      call('ZADD', t.k .. xReady, rank(f.inf, f.weight, f.tag), f.m)
+    elseif f.inz then
+      call('ZREM', t.k .. xReady, f.m)
+    end
+  end
+  if f.expires then expire(f, f.keep) end
+end
+
+local function flushtenant(t)
+  if #t.del > 0 then call('SREM', t.k .. xLeases, unpack(t.del)) end
+  if #t.add > 0 then call('SADD', t.k .. xLeases, unpack(t.add)) end
+  call('HSET', t.k, 's', t.tag, 'v', t.v)
+  if t.nready > 0 then
+    call('ZADD', kReady, rank(t.inf, t.weight, t.tag), t.m)
+  elseif t.wasready then
+    call('ZREM', kReady, t.m)
+  end
+end
+
+local function session(sid)
+  local s = S[sid]
+  if not s then
+    s = { k = pSession .. sid .. xLeases, add = {}, del = {} }
+    S[sid] = s
+  end
+  return s
+end
+
+local function flushlocks()
+  local set, del = {}, {}
+  for name in pairs(lkdirty) do
+    local v = lk[name]
+    if v then
+      set[#set + 1] = name
+      set[#set + 1] = v
+    else
+      del[#del + 1] = name
+    end
+  end
+  for i = 1, #set, 1000 do call('HSET', kLocks, unpack(set, i, min(i + 999, #set))) end
+  for i = 1, #del, 1000 do call('HDEL', kLocks, unpack(del, i, min(i + 999, #del))) end
+end
+
+-- marker: at most one exists; it says "somebody look", never which job.
+local function marker()
+  local wake = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1
+  if not wake then
+    local head = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
+    head = head and tonumber(head)
+    wake = head and head < now + KEEP_WAKE and (tkat <= now or head < tkat)
+  end
+  if wake and call('EXISTS', kMark) == 0 then call('LPUSH', kMark, '1') end
+end
+
+local function flush(...)
+  for _, f in pairs(R) do
+    if f then flushrun(f) end
+  end
+  for _, t in pairs(T) do flushtenant(t) end
+  for _, s in pairs(S) do
+    if #s.del > 0 then call('SREM', s.k, unpack(s.del)) end
+    if #s.add > 0 then call('SADD', s.k, unpack(s.add)) end
+  end
+  flushlocks()
+  call('HSET', kMeta, 'clock', now, 'seq', seq, 'bseq', bseq, 'vt', vt, ...)
+  marker()
+end

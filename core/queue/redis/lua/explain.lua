@@ -1,0 +1,61 @@
+-- explain.lua: where one job is. Changes nothing.
+-- Needs: base, locks. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
+-- {'RANGE', total} without the job. a, b, c depend on the state: see explain.go.
+-- Bounds: reads at most 64 ready ranges and, of a run with timed segments, 10000 of them.
+local no = call('HGET', kIDs, ARGV[1])
+local f = no and run(tonumber(no))
+if not f then return { 'NONE' } end
+local idx = tonumber(ARGV[2])
+if idx < 0 or idx >= f.total then return { 'RANGE', f.total } end
+
+local v = call('HGET', f.k .. xLeases, idx)
+if v then
+  local _, sid, since = unpk(v)
+  local deadline = call('ZSCORE', kSessions, sid)
+  return { 'leased', call('HGET', kNodes, sid) or '?', now - since, 0, tonumber(deadline or -1) }
+end
+v = call('HGET', f.k .. xBlocked, idx)
+if v then
+  local lock = lockof(v)
+  local kind = sub(lock, 1, 1)
+  local holder, kept = getlock(lock), 0
+  if kind == 'p' then
+    local m = call('ZRANGEBYLEX', f.k .. xPlaces, '[' .. lock, '(' .. lock .. '\255\255\255\255\255', 'LIMIT', 0, 1)[1]
+    holder = m and f.no .. '/' .. sunpack('>I4', m, #m - 3)
+  end
+  local name = sub(lock, kind == 'p' and 8 or 3)
+  local by = ''
+  if holder then
+    local hn, hi = string.match(holder, '^(%d+)/(%d+)$')
+    local h = run(tonumber(hn))
+    by = (h and h.id or '?') .. '/' .. hi
+    if h and call('HEXISTS', h.k .. xHeirs, hi) == 1 then kept = 1 end
+  end
+  return { 'blocked', kind .. name, by, kept, -1 }
+end
+local at = call('ZSCORE', f.k .. xWaiting, idx)
+if at then return { 'retrying', (jobstate(f, idx)), 0, 0, tonumber(at) } end
+at = call('ZSCORE', f.k .. xSuspended, idx)
+if at then
+  return { 'suspended', select(4, jobstate(f, idx)), 0, 0, at == 'inf' and -1 or tonumber(at) }
+end
+
+local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)
+if not pending then
+  for _, m in ipairs(call('ZRANGE', f.k .. xRanges, 0, 63)) do
+    local a, b = string.match(m, '^(%d+):(%d+)$')
+    if tonumber(a) <= idx and idx < tonumber(b) then pending = true end
+  end
+end
+if pending then
+  local why = 'turn'
+  if f.phase >= STOPPED then why = 'over' elseif f.phase == PAUSED then why = 'paused'
+  elseif idx >= f.limit then why = 'limit' elseif not canlease(f) then why = 'full' end
+  return { 'pending', why, f.inf, why == 'limit' and f.limit or why == 'full' and f.maxif or f.t.inf, -1 }
+end
+local seg = call('ZRANGE', f.k .. xSegments, 0, 9999, 'WITHSCORES')
+for i = 1, #seg, 2 do
+  local a, b = string.match(seg[i], '^(%d+):(%d+)$')
+  if tonumber(a) <= idx and idx < tonumber(b) then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
+end
+return { call('HEXISTS', f.k .. xDead, idx) == 1 and 'dead' or 'done', 0, 0, 0, -1 }

@@ -1,0 +1,255 @@
+-- jobs.lua: what may happen to a job between its lease and its outcome, and to a run's jobs when it stops.
+-- Each function changes tables of base.lua or writes sets that nothing else caches.
+
+local DONE, RETRY, SUSPEND, RETURN = 1, 2, 3, 4
+
+local function append(f, field, v)
+  local l = f[field]
+  if l then l[#l + 1] = v else f[field] = { v } end
+end
+
+-- lease reads the lease of (f, idx): nil when there is none.
+local function leaseof(v)
+  if not v then return nil end
+  local l = {}
+  l.token, l.sid, l.since, l.attempt, l.crashes, l.hasj, l.host, l.ha, l.group = unpk(v)
+  return l
+end
+
+-- unlease ends a lease and charges the worker time; locks stay.
+local function unlease(f, idx, l)
+  local t, s, key = f.t, session(l.sid), f.no .. '/' .. idx
+  f.inf, t.inf = f.inf - 1, t.inf - 1
+  append(f, 'del', idx)
+  t.del[#t.del + 1] = key
+  s.del[#s.del + 1] = key
+  local d = max(now - l.since, 0)
+  f.served = f.served + d
+  f.tag = f.tag + d / f.weight
+  t.tag = t.tag + d / t.weight
+  f.dirty = true
+end
+
+-- finish records the outcome of a job that is leased no more.
+local function finish(f, idx, l, oc, reason, detail)
+  record(f, idx, 1, oc, l.attempt, reason, detail)
+  if l.hasj then append(f, 'jdel', idx) end
+  release(f, idx, l.host, l.ha, l.group)
+  budget(f, oc, idx)
+  touch(f)
+end
+
+local function wait(f, idx, set, at)
+  call('ZADD', f.k .. set, at, idx)
+  f.duedirty = true
+end
+
+local function setjob(f, idx, ...)
+  call('HSET', f.k .. xJobs, idx, pack(...))
+end
+
+local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
+  unlease(f, idx, l)
+  local n = l.attempt - 1
+  if kind ~= DONE and f.phase >= STOPPED then
+    if kind == RETRY then return finish(f, idx, l, oc, '', detail) end
+    l.attempt = n
+    return finish(f, idx, l, CANCEL, f.reason, '')
+  end
+  if kind == DONE then return finish(f, idx, l, oc, '', detail) end
+  if not keep then release(f, idx, l.host, l.ha, l.group) end
+  if kind == RETRY then
+    setjob(f, idx, n + 1, l.crashes, state, '', false)
+  elseif kind == SUSPEND then
+    setjob(f, idx, n, l.crashes, state, event, keep)
+    if event ~= '' then call('ZADD', f.k .. xEvents, 0, char(#event) .. event .. spack('>I4', idx)) end
+  end
+  if after == 0 and event == '' then
+    again(f, idx)
+  else
+    wait(f, idx, kind == SUSPEND and xSuspended or xWaiting, after == 0 and 'inf' or now + after)
+  end
+  touch(f)
+end
+
+-- crash is what becomes of a job whose session is gone.
+local function crash(f, idx, l, node)
+  unlease(f, idx, l)
+  local crashes = l.crashes + 1
+  if f.hold then
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job; nobody knows what the host saw', '')
+  end
+  if f.phase >= STOPPED then
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job, and the run was over: ' .. f.reason, '')
+  end
+  if crashes >= f.maxcrash then
+    call('HSET', f.k .. xDead, idx, 1)
+    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, '')
+  end
+  local d = f.bint * 2 ^ min(l.crashes, 16)
+  if f.bmax > 0 then d = min(d, f.bmax) end
+  d = floor(d + d * f.bjit * ((l.token * 7919) % 1000) / 1000)
+  local _, _, state = jobstate(f, idx)
+  setjob(f, idx, l.attempt, crashes, state, '', false)
+  if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
+  release(f, idx, l.host, l.ha, l.group)
+  touch(f)
+end
+
+-- reap recovers at most n jobs of expired sessions; returns how many sessions were given up.
+local function reap(n)
+  local gone = 0
+  for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', now, 'LIMIT', 0, 8)) do
+    if n <= 0 then break end
+    local s = session(sid)
+    local keys, node = call('SRANDMEMBER', s.k, n), call('HGET', kNodes, sid) or '?'
+    for _, key in ipairs(keys) do
+      local no, idx = string.match(key, '^(%d+)/(%d+)$')
+      no, idx = tonumber(no), tonumber(idx)
+      local f = run(no)
+      local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
+      if l and l.sid == sid then crash(f, idx, l, node) else s.del[#s.del + 1] = key end
+    end
+    if #keys < n then
+      call('ZREM', kSessions, sid)
+      call('HDEL', kNodes, sid)
+      gone = gone + 1
+    end
+    n = n - #keys
+  end
+  return gone
+end
+
+-- ripen moves at most n due entries of a run to its ready work; returns how many.
+local function ripen(f, n)
+  local had = n
+  local due = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', now, 'LIMIT', 0, n)
+  for _, m in ipairs(due) do
+    local a, b = string.match(m, '^(%d+):(%d+)$')
+    call('ZREM', f.k .. xSegments, m)
+    addrange(f, tonumber(a), tonumber(b))
+  end
+  n = n - #due
+  for _, set in ipairs({ xWaiting, xSuspended }) do
+    local jobs = n > 0 and call('ZRANGEBYSCORE', f.k .. set, '-inf', now, 'LIMIT', 0, n) or {}
+    for _, idx in ipairs(jobs) do
+      call('ZREM', f.k .. set, idx)
+      again(f, tonumber(idx))
+      if set == xSuspended then
+        local event = select(4, jobstate(f, tonumber(idx)))
+        if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
+      end
+    end
+    n = n - #jobs
+  end
+  f.duedirty = true
+  touch(f)
+  return had - n
+end
+
+-- activate moves at most n due entries; a run's share is such that eight due runs get on at once.
+local function activate(n)
+  for _, f in pairs(R) do
+    if f and f.duedirty then
+      duehead(f)
+      f.duedirty = nil
+    end
+  end
+  local heads = call('ZRANGEBYSCORE', kDue, '-inf', now, 'LIMIT', 0, 16)
+  for i, no in ipairs(heads) do
+    if n <= 0 then break end
+    local f = run(tonumber(no))
+    if f then
+      f.overdue = true
+      n = n - ripen(f, max(8, floor(n / (#heads - i + 1))))
+    else
+      call('ZREM', kDue, no)
+    end
+  end
+  return n > 0
+end
+
+local function cancelsingle(f, idx)
+  local made, _, _, event, keep = jobstate(f, idx)
+  if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
+  record(f, idx, 1, CANCEL, made, f.reason, '')
+  append(f, 'jdel', idx)
+  local m = call('HGET', f.k .. xHeirs, idx)
+  if m then
+    call('HDEL', f.k .. xHeirs, idx)
+    drop(f, lockof(m), idx)
+  end
+  if keep then
+    local host, ha, group = target(f, idx)
+    if host then release(f, idx, host, ha, group) end
+  end
+end
+
+local function cancelrange(f, a, b)
+  if a < b then record(f, a, b - a, CANCEL, 0, f.reason, '') end
+end
+
+-- sweep ends at most n entries of a stopped run as cancelled; returns what is left of n.
+local function sweep(f, n)
+  if f.cur < f.cend then
+    cancelrange(f, f.cur, f.cend)
+    f.cur, n = f.cend, n - 1
+  end
+  for _, set in ipairs({ xRanges, xSegments }) do
+    local ms = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
+    for _, m in ipairs(ms) do
+      local a, b = string.match(m, '^(%d+):(%d+)$')
+      cancelrange(f, tonumber(a), tonumber(b))
+    end
+    if #ms > 0 then call('ZREM', f.k .. set, unpack(ms)) end
+    n = n - #ms
+  end
+  for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
+    local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
+    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
+    if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
+    if set == xQueue then f.nq = f.nq - #jobs end
+    n = n - #jobs
+  end
+  local b = n > 0 and call('HRANDFIELD', f.k .. xBlocked, n, 'WITHVALUES') or {}
+  for i = 1, #b, 2 do
+    call('HDEL', f.k .. xBlocked, b[i])
+    waiters = waiters - call('ZREM', kWait, b[i + 1])
+    cancelsingle(f, tonumber(b[i]))
+    n = n - 1
+  end
+  if n > 0 then
+    call('ZREM', kSweep, f.no)
+    call('DEL', f.k .. xOrder)
+  end
+  f.dirty = true
+  return n
+end
+
+-- sweepsome goes on with stopped runs; returns whether nothing is left.
+local function sweepsome(n)
+  for _, no in ipairs(call('ZRANGE', kSweep, 0, 7)) do
+    local f = run(tonumber(no))
+    if f then n = sweep(f, n) else call('ZREM', kSweep, no) end
+    if n <= 0 then return false end
+  end
+  return true
+end
+
+-- stopping lists leased jobs of the session in cancelled runs: run id, index, …; at most 256, out of a
+-- random 512 of its leases, so that a large session hears of all of them in a few calls.
+local function stopping(sid)
+  local out = {}
+  if call('EXISTS', kCancelled) == 0 then return out end
+  for _, key in ipairs(call('SRANDMEMBER', pSession .. sid .. xLeases, 512)) do
+    local no, idx = string.match(key, '^(%d+)/(%d+)$')
+    if call('SISMEMBER', kCancelled, no) == 1 and #out < 512 then
+      local f = run(tonumber(no))
+      if f then
+        out[#out + 1] = f.id
+        out[#out + 1] = tonumber(idx)
+      end
+    end
+  end
+  return out
+end

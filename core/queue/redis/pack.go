@@ -1,0 +1,124 @@
+package redis
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/turnus/turnus/core/queue"
+)
+
+const (
+	chunkTargets = 64  // targets in one chunk: what a look-up by index reads at most
+	maxReady     = 256 // ranges that accept.lua makes ready itself; more go by way of the timed ones
+	smallData    = 256 // data up to this size lies in the chunk, larger apart
+)
+
+// Flags of a packed target.
+const (
+	hasHA    = 1
+	hasGroup = 2
+	hasData  = 4
+	hasLarge = 8
+)
+
+// span is the targets from … to-1, due at µs.
+type span struct {
+	due      int64
+	from, to int
+}
+
+type largeData struct {
+	index int
+	data  []byte
+}
+
+// packed is a run as it is sent to Redis.
+type packed struct {
+	chunks  [][]byte
+	large   []largeData
+	ready   []span // due since ever, whatever the clock says
+	timed   []span
+	payload []byte
+	size    int
+	digest  []byte
+}
+
+// pack lays the targets out in chunks. A target is: flags, length and text of the host; then by
+// flag length and text of the HA group, of the group, and two bytes of length and the data.
+func pack(r *queue.Run) *packed {
+	p := &packed{payload: r.Payload, size: len(r.Payload)}
+	p.chunks = make([][]byte, 0, (len(r.Targets)+chunkTargets-1)/chunkTargets)
+	var scratch []byte
+	for from := 0; from < len(r.Targets); from += chunkTargets {
+		scratch = scratch[:0]
+		for i := from; i < min(from+chunkTargets, len(r.Targets)); i++ {
+			scratch = p.target(scratch, i, &r.Targets[i])
+		}
+		p.chunks = append(p.chunks, append([]byte(nil), scratch...))
+		p.size += len(scratch)
+	}
+	p.segments(r)
+	p.digest = digest(r, p)
+	return p
+}
+
+func (p *packed) target(b []byte, i int, t *queue.Target) []byte {
+	var flags byte
+	if t.HAGroup != "" {
+		flags |= hasHA
+	}
+	if t.Group != "" {
+		flags |= hasGroup
+	}
+	switch {
+	case len(t.Data) > smallData:
+		flags |= hasLarge
+		p.large = append(p.large, largeData{i, t.Data})
+		p.size += len(t.Data)
+	case len(t.Data) > 0:
+		flags |= hasData
+	}
+	b = append(b, flags, byte(len(t.Host)))
+	b = append(b, t.Host...)
+	if flags&hasHA != 0 {
+		b = append(append(b, byte(len(t.HAGroup))), t.HAGroup...)
+	}
+	if flags&hasGroup != 0 {
+		b = append(append(b, byte(len(t.Group))), t.Group...)
+	}
+	if flags&hasData != 0 {
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(t.Data))), t.Data...)
+	}
+	return b
+}
+
+// segments joins neighbours that are due together.
+func (p *packed) segments(r *queue.Run) {
+	if len(r.Segments) == 0 {
+		p.ready = []span{{0, 0, len(r.Targets)}}
+		return
+	}
+	from := 0
+	for _, s := range r.Segments {
+		due := micros(s.Due)
+		list := &p.timed
+		if due <= 0 && len(p.ready) < maxReady {
+			list = &p.ready
+		}
+		if n := len(*list); n > 0 && (*list)[n-1].to == from && (*list)[n-1].due == due {
+			(*list)[n-1].to += s.Count
+		} else {
+			*list = append(*list, span{due, from, from + s.Count})
+		}
+		from += s.Count
+	}
+	p.size += 64 * (len(p.timed) + len(p.ready))
+}
+
+// micros is the queue's form of a time; zero and what lies before 1970 is at once.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMicro(), 0)
+}

@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Preflight looks at the server. The error is for a server that cannot be used or reached; the warnings are for
+// one that may lose accepted runs, each with what to do next. It changes nothing.
+func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
+	c, err := q.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.Info(ctx, "server", "memory", "persistence", "replication").Result()
+	if err != nil {
+		return nil, translate(ctx, err, "preflight")
+	}
+	return preflight(ctx, info, func(name string) (string, error) {
+		m, err := c.ConfigGet(ctx, name).Result()
+		return m[name], err
+	})
+}
+
+func preflight(ctx context.Context, info string, config func(string) (string, error)) ([]string, error) {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[k] = v
+		}
+	}
+	version := fields["redis_version"]
+	name := "Redis"
+	if v := fields["valkey_version"]; v != "" {
+		name, version = "Valkey", v
+	}
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	if err != nil {
+		return nil, fmt.Errorf("queue: the server says version %q, expected 7.0 or newer: %w", version, core.ErrInvalid)
+	}
+	if major < 7 {
+		return nil, fmt.Errorf("queue: the server is %s %s, expected 7.0 or newer: upgrade it: %w", name, version, core.ErrInvalid)
+	}
+	var warnings []string
+	if p := fields["maxmemory_policy"]; p != "noeviction" {
+		warnings = append(warnings, fmt.Sprintf("%s may evict queue data when memory is full (maxmemory-policy is %s): set `maxmemory-policy noeviction`", name, p))
+	}
+	if fields["aof_enabled"] != "1" {
+		save, err := config("save")
+		switch {
+		case err != nil && !isRefusal(err):
+			return warnings, translate(ctx, err, "preflight")
+		case err == nil && save == "":
+			warnings = append(warnings, name+" keeps nothing on disk: after a restart the queue is empty; set `appendonly yes`")
+		default:
+			warnings = append(warnings, name+" saves snapshots only: a crash loses what was accepted since the last one; set `appendonly yes`")
+		}
+	}
+	if fields["role"] == "slave" {
+		warnings = append(warnings, name+" is a replica and refuses writes: connect to the master, or use redis-sentinel://")
+	}
+	return warnings, nil
+}
+
+// isRefusal tells whether the server answered that it does not allow the question, as managed ones do.
+func isRefusal(err error) bool {
+	var reply goredis.Error
+	return errors.As(err, &reply)
+}

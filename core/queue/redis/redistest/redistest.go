@@ -1,0 +1,230 @@
+// Package redistest owns the private Redis servers of tests: one standalone server
+// for a test binary, a Cluster of three, a Sentinel with a replica. They listen on
+// Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test.
+//
+// It must not know what is stored in them.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// Server is one redis-server process.
+type Server struct {
+	Addr   string // host:port, or the path of a Unix socket
+	Socket bool
+	Dir    string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	out    *bytes.Buffer
+	once   sync.Once
+}
+
+// Start runs a server on a Unix socket, with append-only file and without eviction, until the test ends.
+func Start(tb testing.TB, extra ...string) *Server {
+	tb.Helper()
+	dir := tempDir(tb)
+	return start(tb, dir, filepath.Join(dir, "s"), append([]string{"--port", "0", "--unixsocket", filepath.Join(dir, "s")}, extra...))
+}
+
+// StartTCP is Start on a port of 127.0.0.1.
+func StartTCP(tb testing.TB, extra ...string) *Server {
+	tb.Helper()
+	addr := freePort(tb)
+	_, port, _ := net.SplitHostPort(addr)
+	return start(tb, tempDir(tb), addr, append([]string{"--bind", "127.0.0.1", "--port", port}, extra...))
+}
+
+func start(tb testing.TB, dir, addr string, args []string) *Server {
+	tb.Helper()
+	s := &Server{Addr: addr, Socket: addr[0] == '/', Dir: dir, exited: make(chan struct{}), out: &bytes.Buffer{}}
+	base := []string{
+		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
+		"--dir", dir, "--daemonize", "no", "--protected-mode", "no",
+	}
+	s.launch(tb, append(base, args...))
+	tb.Cleanup(s.Kill)
+	s.ready(tb)
+	return s
+}
+
+func (s *Server) launch(tb testing.TB, args []string) {
+	tb.Helper()
+	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx // ended by Kill
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.SysProcAttr = attributes()
+	if err := s.cmd.Start(); err != nil {
+		tb.Fatalf("start redis-server: %v", err)
+	}
+	go func() { _ = s.cmd.Wait(); close(s.exited) }()
+}
+
+func (s *Server) ready(tb testing.TB) {
+	tb.Helper()
+	c := s.Client()
+	defer func() { _ = c.Close() }()
+	Until(tb, "redis-server to answer", func() bool {
+		select {
+		case <-s.exited:
+			tb.Fatalf("redis-server ended: %s", s.out)
+		default:
+		}
+		return c.Ping(context.Background()).Err() == nil
+	})
+}
+
+// Client is a new client of the server, without retries. The caller closes it.
+func (s *Server) Client() *goredis.Client {
+	network := "tcp"
+	if s.Socket {
+		network = "unix"
+	}
+	return goredis.NewClient(&goredis.Options{Network: network, Addr: s.Addr, MaxRetries: -1})
+}
+
+// Kill ends the process and waits for it.
+func (s *Server) Kill() {
+	s.once.Do(func() {
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+	})
+}
+
+// Pause stops the process until Resume, as a stalled machine would.
+func (s *Server) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends Pause.
+func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Cluster starts three masters that share the slots, and returns their addresses.
+func Cluster(tb testing.TB) []string {
+	tb.Helper()
+	var addrs []string
+	var nodes []*goredis.Client
+	for range 3 {
+		s := StartTCP(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)))
+		c := s.Client()
+		tb.Cleanup(func() { _ = c.Close() })
+		addrs, nodes = append(addrs, s.Addr), append(nodes, c)
+	}
+	ctx := context.Background()
+	for i, c := range nodes {
+		lo, hi := i*16384/3, (i+1)*16384/3-1
+		must(tb, c.ClusterAddSlotsRange(ctx, lo, hi).Err())
+		if i > 0 {
+			bus, err := nodes[0].ConfigGet(ctx, "cluster-port").Result()
+			must(tb, err)
+			host, port, _ := net.SplitHostPort(addrs[0])
+			must(tb, c.Do(ctx, "cluster", "meet", host, port, bus["cluster-port"]).Err())
+		}
+	}
+	for _, c := range nodes {
+		Until(tb, "the cluster to form", func() bool {
+			info, err := c.ClusterInfo(ctx).Result()
+			return err == nil && bytes.Contains([]byte(info), []byte("cluster_state:ok")) &&
+				bytes.Contains([]byte(info), []byte("cluster_known_nodes:3")) && bytes.Contains([]byte(info), []byte("cluster_slots_ok:16384"))
+		})
+	}
+	return addrs
+}
+
+// Failover is a master with a replica, watched by one Sentinel under the name "mymaster".
+type Failover struct {
+	Master, Replica *Server
+	Sentinel        string // address
+}
+
+// Sentinel starts a Failover.
+func Sentinel(tb testing.TB) *Failover {
+	tb.Helper()
+	f := &Failover{Master: StartTCP(tb)}
+	host, port, _ := net.SplitHostPort(f.Master.Addr)
+	f.Replica = StartTCP(tb, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+	r := f.Replica.Client()
+	tb.Cleanup(func() { _ = r.Close() })
+	Until(tb, "the replica to be in step", func() bool {
+		info, err := r.Info(context.Background(), "replication").Result()
+		return err == nil && bytes.Contains([]byte(info), []byte("master_link_status:up"))
+	})
+	f.Sentinel = freePort(tb)
+	dir := tempDir(tb)
+	conf := filepath.Join(dir, "sentinel.conf")
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor mymaster %s %s 1\n"+
+		"sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", portOf(f.Sentinel), dir, host, port)
+	must(tb, os.WriteFile(conf, []byte(text), 0o600))
+	s := &Server{Addr: f.Sentinel, Dir: dir, exited: make(chan struct{}), out: &bytes.Buffer{}}
+	s.launch(tb, []string{conf, "--sentinel"})
+	tb.Cleanup(s.Kill)
+	s.ready(tb)
+	sc := goredis.NewSentinelClient(&goredis.Options{Addr: f.Sentinel})
+	tb.Cleanup(func() { _ = sc.Close() })
+	Until(tb, "the sentinel to know the replica", func() bool {
+		list, err := sc.Replicas(context.Background(), "mymaster").Result()
+		return err == nil && len(list) == 1
+	})
+	return f
+}
+
+// Until polls a condition, for a minute at most: machines are loaded.
+func Until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			tb.Fatalf("waited a minute for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// freePort asks the kernel for a port. Somebody else may take it before the server does; then Start fails and says so.
+func freePort(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
+	must(tb, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	if _, err := strconv.Atoi(port); err != nil {
+		return "0"
+	}
+	return port
+}
+
+// tempDir is short: the path of a Unix socket has at most 107 bytes.
+func tempDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "rt")
+	must(tb, err)
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,217 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+const (
+	inlineBytes  = 64 << 10         // a run up to this size is one round trip
+	pieceBytes   = 256 << 10        // of one command of an upload
+	pieceFields  = 512              // of one command of an upload
+	abandonAfter = 10 * time.Minute // an upload whose Submit died is gone after this
+)
+
+// Submit accepts a run: its target list is packed and uploaded in bounded pieces,
+// then one script accepts it. After core.ErrUnknown, Submit again: it is idempotent.
+func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
+	if err := r.Validate(); err != nil {
+		return false, err
+	}
+	p := pack(&r)
+	no := int64(0)
+	if p.size > inlineBytes {
+		var err error
+		if no, err = q.upload(ctx, p); err != nil {
+			return false, fmt.Errorf("submit run %q: %w", r.ID, err)
+		}
+	}
+	v, err := q.eval(ctx, q.scripts.accept, q.acceptArgs(&r, p, no)...)
+	if err != nil {
+		return false, fmt.Errorf("submit run %q: %w", r.ID, err)
+	}
+	answer := newReply(v)
+	conflict := answer.is("CONFLICT")
+	created, accepted := false, int64(0)
+	if !conflict {
+		created, accepted = answer.int() == 1, answer.int64()
+	}
+	if no != 0 && accepted != no {
+		if err := q.unlink(ctx, no); err != nil { // a second submit of the same run: its upload is not needed
+			return created, fmt.Errorf("submit run %q: %w", r.ID, err)
+		}
+	}
+	if conflict {
+		return false, fmt.Errorf("submit run %q: it was submitted before with other content: %w", r.ID, core.ErrConflict)
+	}
+	return created, answer.end("accept")
+}
+
+// unlink drops the keys of an upload that is not accepted.
+func (q *Queue) unlink(ctx context.Context, no int64) error {
+	var keys []string
+	for _, s := range runSuffixes() {
+		keys = append(keys, q.keys.run(no, "")+s)
+	}
+	return translate(ctx, q.client.Unlink(ctx, keys...).Err(), "unlink")
+}
+
+// upload writes the target list under a new run number; it expires unless it is accepted.
+func (q *Queue) upload(ctx context.Context, p *packed) (int64, error) {
+	no, err := q.client.HIncrBy(ctx, q.keys.key("kMeta"), "run", 1).Result()
+	if err != nil {
+		return 0, translate(ctx, err, "number a run")
+	}
+	u := &uploader{ctx: ctx, q: q}
+	for i, c := range p.chunks {
+		u.add("hset", q.keys.run(no, "xTargets"), len(c), i, c)
+	}
+	for _, d := range p.large {
+		u.add("hset", q.keys.run(no, "xData"), len(d.data), d.index, d.data)
+	}
+	for _, s := range p.timed {
+		u.add("zadd", q.keys.run(no, "xSegments"), 32, s.due, fmt.Sprintf("%d:%d", s.from, s.to))
+	}
+	if len(p.payload) > 0 {
+		u.flush()
+		u.key = q.keys.run(no, "xPayload")
+		u.send("set", u.key, p.payload)
+	}
+	u.flush()
+	return no, u.err
+}
+
+// uploader gathers fields of one key into commands of bounded size, the key's time to live with the first.
+type uploader struct {
+	ctx    context.Context //nolint:containedctx // lives as long as the call
+	q      *Queue
+	verb   string
+	key    string
+	fields []any
+	bytes  int
+	fresh  map[string]bool
+	err    error
+}
+
+func (u *uploader) add(verb, key string, size int, pair ...any) {
+	if u.key != key || u.bytes > pieceBytes || len(u.fields) >= 2*pieceFields {
+		u.flush()
+		u.verb, u.key = verb, key
+	}
+	u.fields = append(u.fields, pair...)
+	u.bytes += size
+}
+
+func (u *uploader) flush() {
+	if len(u.fields) > 0 {
+		u.send(u.verb, u.key, u.fields...)
+	}
+	u.fields, u.bytes = nil, 0
+}
+
+func (u *uploader) send(verb, key string, args ...any) {
+	if u.err != nil {
+		return
+	}
+	if u.fresh == nil {
+		u.fresh = map[string]bool{}
+	}
+	_, err := u.q.client.Pipelined(u.ctx, func(p goredis.Pipeliner) error {
+		p.Do(u.ctx, append([]any{verb, key}, args...)...)
+		if !u.fresh[key] {
+			p.PExpire(u.ctx, key, abandonAfter)
+			u.fresh[key] = true
+		}
+		return nil
+	})
+	u.err = translate(u.ctx, err, "upload targets")
+}
+
+func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
+	tenantWeight := r.TenantWeight
+	if tenantWeight == 0 {
+		tenantWeight = 1
+	}
+	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r), len(p.ready)}
+	for _, s := range p.ready {
+		args = append(args, s.from, s.to)
+	}
+	if no != 0 {
+		return append(args, 0, 0)
+	}
+	args = append(args, len(p.timed))
+	for _, s := range p.timed {
+		args = append(args, s.due, s.from, s.to)
+	}
+	args = append(args, len(p.chunks))
+	for _, c := range p.chunks {
+		args = append(args, c)
+	}
+	args = append(args, p.payload)
+	for _, d := range p.large {
+		args = append(args, d.index, d.data)
+	}
+	return args
+}
+
+// config is the layout that accept.lua reads.
+func (q *Queue) config(r *queue.Run) []byte {
+	u32 := binary.BigEndian.AppendUint32
+	limit, total := r.Limit, len(r.Targets)
+	if limit == 0 || limit > total {
+		limit = total
+	}
+	var b []byte
+	b = u32(b, uint32(max(r.Weight, 1)))
+	b = u32(b, uint32(int32(r.Priority)))
+	for _, n := range []int{total, limit, r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable} {
+		b = u32(b, uint32(n))
+	}
+	b = append(b, flag(r.Disruptive), flag(r.OnLost == queue.LostHold))
+	crashes := r.MaxCrashes
+	if crashes == 0 {
+		crashes = 3
+	}
+	b = u32(b, uint32(crashes))
+	b = appendUint56(b, uint64(min(r.Backoff.Interval, maxAfter).Microseconds()))
+	b = appendUint56(b, uint64(min(r.Backoff.Max, maxAfter).Microseconds()))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(r.Backoff.Jitter))
+	b = u32(b, chunkTargets)
+	return appendUint56(b, uint64(q.opt.Keep.Milliseconds()))
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// digest tells two submissions of one id apart. The slices are hashed as they were packed.
+func digest(r *queue.Run, p *packed) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q %d %v %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
+		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, r.MaxCrashes, r.Backoff, len(r.Targets))
+	for _, s := range r.Segments {
+		fmt.Fprintf(h, "%d %d\n", micros(s.Due), s.Count)
+	}
+	for _, c := range p.chunks {
+		h.Write(c)
+	}
+	for _, d := range p.large {
+		fmt.Fprintf(h, "\n%d %d\n", d.index, len(d.data))
+		h.Write(d.data)
+	}
+	fmt.Fprintf(h, "\n%d\n", len(r.Payload))
+	h.Write(r.Payload)
+	return h.Sum(nil)[:20]
+}

@@ -1,0 +1,62 @@
+package rollout
+
+import "time"
+
+// Action is what has to happen next in a run.
+type Action string
+
+// The actions.
+const (
+	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused
+	Release Action = "release" // release Decision.Wave
+	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
+	Delay   Action = "delay"   // wait until Decision.Until, then look again
+	Finish  Action = "finish"  // every job has its outcome
+)
+
+// Progress is what is known of a run when its next action is decided.
+type Progress struct {
+	Released int       // hosts released so far: the queue's limit
+	Settled  int       // jobs with an outcome
+	Complete bool      // every job has its outcome
+	Held     bool      // paused, stopped or cancelled: nothing may be released
+	Approved int       // highest wave, from 0, that an operator approved
+	Done     time.Time // when the released waves were seen settled; zero if they are not
+	Now      time.Time
+}
+
+// Decision is the next action.
+type Decision struct {
+	Action Action
+	Wave   int       // of Release and Ask, from 0
+	Limit  int       // of Release: hosts to release in all
+	Until  time.Time // of Delay
+}
+
+// Next decides what follows. limits are what Limits returned.
+func Next(limits []int, pause Pause, p Progress) Decision {
+	if p.Complete {
+		return Decision{Action: Finish}
+	}
+	wave := nextWave(limits, p.Released)
+	if p.Held || wave == len(limits) || p.Settled < p.Released {
+		return Decision{Action: Wait}
+	}
+	if pause.Approve && p.Approved < wave {
+		return Decision{Action: Ask, Wave: wave}
+	}
+	if until := p.Done.Add(pause.For); pause.For > 0 && p.Now.Before(until) {
+		return Decision{Action: Delay, Wave: wave, Until: until}
+	}
+	return Decision{Action: Release, Wave: wave, Limit: limits[wave]}
+}
+
+// nextWave is the first wave that is not wholly released.
+func nextWave(limits []int, released int) int {
+	for k, limit := range limits {
+		if limit > released {
+			return k
+		}
+	}
+	return len(limits)
+}

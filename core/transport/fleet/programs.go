@@ -1,0 +1,539 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// program finds what a simulated host has installed; nil when it has not.
+func program(name string) func(context.Context, *call) int {
+	switch name {
+	case "echo", "printf":
+		return printText
+	case "cat", "tee", "head", "wc", "grep", "sha256sum", "flood", "yes", "seq":
+		return stream
+	case "sleep":
+		return sleepFor
+	case "hostname", "uname", "uptime", "date", "id", "whoami", "pwd", "nproc", "df", "printenv", "which", "basename",
+		"dirname", "systemctl", "fwctl":
+		return facts
+	case "test", "[":
+		return testExpr
+	case "ls", "stat", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "chmod", "chown", "chgrp", "mktemp", "truncate":
+		return files
+	case "kill":
+		return kill
+	case "reboot", "shutdown":
+		return func(_ context.Context, c *call) int {
+			c.sh.host.reboot(rebootDelay)
+			return 0
+		}
+	}
+	return nil
+}
+
+func slurp(r io.Reader) string {
+	b, _ := io.ReadAll(io.LimitReader(r, maxCommand)) // what could be read before the client left
+	return string(b)
+}
+
+func printText(_ context.Context, c *call) int {
+	text := ""
+	switch {
+	case c.name == "echo" && len(c.args) > 0 && c.args[0] == "-n":
+		text = strings.Join(c.args[1:], " ")
+	case c.name == "echo":
+		text = strings.Join(c.args, " ") + "\n"
+	case len(c.args) > 0:
+		text = format(c.args[0], c.args[1:])
+	}
+	if _, err := io.WriteString(c.out, text); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// format is printf with %s, %d and the usual escapes; it goes round while arguments are left.
+func format(f string, args []string) string {
+	f = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`, `\0`, "\x00", `\r`, "\r").Replace(f)
+	var b strings.Builder
+	for {
+		used := 0
+		for i := 0; i < len(f); i++ {
+			if f[i] != '%' || i+1 == len(f) {
+				b.WriteByte(f[i])
+				continue
+			}
+			i++
+			switch {
+			case f[i] == '%':
+				b.WriteByte('%')
+			case used < len(args):
+				b.WriteString(args[used])
+				used++
+			}
+		}
+		args = args[used:]
+		if used == 0 || len(args) == 0 {
+			return b.String()
+		}
+	}
+}
+
+func sleepFor(ctx context.Context, c *call) int {
+	if len(c.args) == 0 {
+		return c.fail(1, "missing operand")
+	}
+	d, err := seconds(c.args[0])
+	if err != nil {
+		return c.fail(1, "invalid time interval '%s'", c.args[0])
+	}
+	if !wait(ctx, d) {
+		return 143
+	}
+	return 0
+}
+
+// stream runs programs that read their arguments as files, or stdin.
+func stream(ctx context.Context, c *call) int {
+	switch c.name {
+	case "flood":
+		if floodTo(ctx, c.out, int64(c.number(0, 1<<20))) != nil {
+			return 141
+		}
+		return 0
+	case "yes":
+		for ctx.Err() == nil {
+			if _, err := io.WriteString(c.out, strings.Repeat("y\n", 1024)); err != nil {
+				return 141
+			}
+		}
+		return 143
+	case "seq":
+		for i := range c.number(0, 0) {
+			if _, err := fmt.Fprintln(c.out, i+1); err != nil || ctx.Err() != nil {
+				return 141
+			}
+		}
+		return 0
+	case "tee":
+		return tee(c)
+	case "head":
+		return head(ctx, c)
+	case "grep":
+		return grep(c)
+	}
+	flags := c.flags("bclwn")
+	names, code := c.args, 0
+	if len(names) == 0 {
+		names = []string{"-"}
+	}
+	for _, name := range names {
+		r, err := c.open(name)
+		if err != nil {
+			code = c.fail(1, "%s: %s", name, reason(err))
+			continue
+		}
+		if err := c.consume(r, name, flags); err != nil {
+			return 141
+		}
+	}
+	return code
+}
+
+// open opens a file by name, "-" for stdin, or an endless device.
+func (c *call) open(name string) (io.Reader, error) {
+	switch name {
+	case "-":
+		return c.in, nil
+	case "/dev/zero":
+		return zeros{}, nil
+	}
+	f, err := c.fs().open(c.sh.abs(name))
+	if err != nil {
+		return nil, err
+	}
+	return f.reader(), nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+func (c *call) consume(r io.Reader, name, flags string) error {
+	switch c.name {
+	case "sha256sum":
+		sum := sha256.New()
+		if _, err := io.Copy(sum, r); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(c.out, "%s  %s\n", hex.EncodeToString(sum.Sum(nil)), name)
+		return err
+	case "wc":
+		b := slurp(r)
+		var out []string
+		if flags == "" || strings.Contains(flags, "l") {
+			out = append(out, itoa(strings.Count(b, "\n")))
+		}
+		if flags == "" || strings.Contains(flags, "w") {
+			out = append(out, itoa(len(strings.Fields(b))))
+		}
+		if flags == "" || strings.Contains(flags, "c") {
+			out = append(out, itoa(len(b)))
+		}
+		if name != "-" {
+			out = append(out, name)
+		}
+		_, err := fmt.Fprintln(c.out, strings.Join(out, " "))
+		return err
+	}
+	_, err := io.Copy(c.out, r)
+	return err
+}
+
+func tee(c *call) int {
+	appends := strings.Contains(c.flags("a"), "a")
+	out := []io.Writer{c.out}
+	for _, name := range c.args {
+		f, err := c.fs().create(c.sh.abs(name), !appends, false, 0o644)
+		if err != nil {
+			return c.fail(1, "%s: %s", name, reason(err))
+		}
+		if appends {
+			n, _ := c.fs().stat(c.sh.abs(name)) // it was opened just now
+			f.at = int64(len(n.data))
+		}
+		out = append(out, f)
+	}
+	if _, err := io.Copy(io.MultiWriter(out...), c.in); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func head(ctx context.Context, c *call) int {
+	lines, count := int64(10), int64(-1)
+	for len(c.args) > 1 && (c.args[0] == "-n" || c.args[0] == "-c") {
+		n, err := strconv.ParseInt(c.args[1], 10, 64)
+		if err != nil || n < 0 {
+			return c.fail(1, "invalid number: '%s'", c.args[1])
+		}
+		if c.args[0] == "-c" {
+			count = n
+		} else {
+			lines = n
+		}
+		c.args = c.args[2:]
+	}
+	name := "-"
+	if len(c.args) > 0 {
+		name = c.args[0]
+	}
+	r, err := c.open(name)
+	if err != nil {
+		return c.fail(1, "cannot open '%s' for reading: %s", name, reason(err))
+	}
+	if count >= 0 {
+		if _, err := io.Copy(c.out, io.LimitReader(ctxReader{ctx, r}, count)); err != nil {
+			return 141
+		}
+		return 0
+	}
+	br := bufio.NewReader(r)
+	for ; lines > 0; lines-- {
+		line, err := br.ReadString('\n')
+		if _, werr := io.WriteString(c.out, line); werr != nil || err != nil {
+			break
+		}
+	}
+	return 0
+}
+
+// ctxReader ends an endless input with its command.
+type ctxReader struct {
+	ctx context.Context //nolint:containedctx // io.Reader's method has none
+	r   io.Reader
+}
+
+func (r ctxReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(b)
+}
+
+// grep finds fixed text: -q, -F, -x, -v, -i, -c.
+func grep(c *call) int {
+	flags := c.flags("qFxviEsc")
+	if len(c.args) == 0 {
+		return c.fail(2, "missing pattern")
+	}
+	want, names, found := c.args[0], c.args[1:], 0
+	if len(names) == 0 {
+		names = []string{"-"}
+	}
+	for _, name := range names {
+		r, err := c.open(name)
+		if err != nil {
+			return c.fail(2, "%s: %s", name, reason(err))
+		}
+		for line := range strings.Lines(slurp(r)) {
+			text := strings.TrimSuffix(line, "\n")
+			hit := strings.Contains(text, want)
+			if strings.Contains(flags, "i") {
+				hit = strings.Contains(strings.ToLower(text), strings.ToLower(want))
+			}
+			if strings.Contains(flags, "x") {
+				hit = text == want
+			}
+			if hit == strings.Contains(flags, "v") {
+				continue
+			}
+			found++
+			if strings.Trim(flags, "FxviEs") == "" {
+				fmt.Fprintln(c.out, text)
+			}
+		}
+	}
+	if strings.Contains(flags, "c") {
+		fmt.Fprintln(c.out, found)
+	}
+	if found == 0 {
+		return 1
+	}
+	return 0
+}
+
+func facts(_ context.Context, c *call) int {
+	h := c.sh.host
+	say := func(format string, args ...any) int {
+		if _, err := fmt.Fprintf(c.out, format+"\n", args...); err != nil {
+			return 1
+		}
+		return 0
+	}
+	switch c.name {
+	case "hostname":
+		return say("%s", h.name)
+	case "uname":
+		return say("%s", uname(c.flags("asnrmo"), h.name))
+	case "uptime":
+		return say(" %s up %d min,  0 users,  load average: 0.08, 0.03, 0.01", time.Now().UTC().Format(time.TimeOnly), int(h.uptime().Minutes()))
+	case "date":
+		return say("%s", date(c.args))
+	case "id":
+		if c.flags("un") == "u" {
+			return say("1000")
+		}
+		return say("uid=1000(%s) gid=1000(%s) groups=1000(%s)", User, User, User)
+	case "whoami":
+		return say(User)
+	case "pwd":
+		return say("%s", c.sh.cwd)
+	case "nproc":
+		return say("2")
+	case "df":
+		return say("Filesystem     1K-blocks    Used Available Use%% Mounted on\n/dev/root        7616824 1523364   6093460  20%% /")
+	case "systemctl":
+		return systemctl(c)
+	case "fwctl":
+		return say("%s: ok", h.name)
+	}
+	if len(c.args) == 0 {
+		return c.fail(1, "missing operand")
+	}
+	switch c.name {
+	case "printenv":
+		v, ok := c.sh.vars[c.args[0]]
+		if !ok {
+			return 1
+		}
+		return say("%s", v)
+	case "which":
+		return min(c.which(c.args[0]), 1)
+	case "basename":
+		return say("%s", path.Base(c.args[0]))
+	}
+	return say("%s", path.Dir(c.args[0])) // dirname
+}
+
+func uname(flags, name string) string {
+	if flags == "" {
+		flags = "s"
+	}
+	if strings.Contains(flags, "a") {
+		flags = "snrmo"
+	}
+	var out []string
+	for _, f := range []struct{ flag, text string }{
+		{"s", "Linux"}, {"n", name}, {"r", "6.1.0-turnus"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
+	} {
+		if strings.Contains(flags, f.flag) {
+			out = append(out, f.text)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func date(args []string) string {
+	now := time.Now().UTC()
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "+") }); i >= 0 {
+		return strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%F", now.Format(time.DateOnly),
+			"%T", now.Format(time.TimeOnly), "%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"),
+			"%H", now.Format("15"), "%M", now.Format("04"), "%S", now.Format("05")).Replace(args[i][1:])
+	}
+	return now.Format(time.UnixDate)
+}
+
+func systemctl(c *call) int {
+	if len(c.args) == 0 {
+		return c.fail(1, "missing operand")
+	}
+	switch c.args[0] {
+	case "reboot":
+		c.sh.host.reboot(rebootDelay)
+	case "is-active":
+		fmt.Fprintln(c.out, "active")
+	case "is-system-running":
+		fmt.Fprintln(c.out, "running")
+	}
+	return 0
+}
+
+func kill(_ context.Context, c *call) int {
+	name, code := "TERM", 0
+	for _, a := range c.args {
+		if s, ok := strings.CutPrefix(a, "-"); ok && a != "--" {
+			if pid, err := strconv.Atoi(s); err != nil || pid < 100 { // else a process group
+				name = strings.TrimPrefix(s, "SIG")
+				switch name {
+				case "9":
+					name = "KILL"
+				case "15":
+					name = "TERM"
+				}
+				continue
+			}
+			a = s
+		}
+		pid, err := strconv.Atoi(a)
+		if err != nil {
+			continue
+		}
+		p := c.sh.host.process(pid)
+		if p == nil {
+			code = c.fail(1, "(%d) - No such process", pid)
+			continue
+		}
+		if name != "0" {
+			c.sh.host.deliver(p, name)
+		}
+	}
+	return code
+}
+
+// testExpr is test with one or two operands, ! before them, and -a or -o between.
+func testExpr(_ context.Context, c *call) int {
+	args := c.args
+	if c.name == "[" {
+		if len(args) == 0 || args[len(args)-1] != "]" {
+			return c.fail(2, "missing ]")
+		}
+		args = args[:len(args)-1]
+	}
+	for _, op := range []string{"-o", "-a"} {
+		if i := slices.Index(args, op); i > 0 && len(args) > 3 {
+			left := testExpr(nil, &call{sh: c.sh, name: "test", args: args[:i], stdio: c.stdio}) == 0
+			right := testExpr(nil, &call{sh: c.sh, name: "test", args: args[i+1:], stdio: c.stdio}) == 0
+			return status(op == "-o" && (left || right) || op == "-a" && left && right)
+		}
+	}
+	if len(args) > 1 && args[0] == "!" {
+		return 1 - min(testExpr(nil, &call{sh: c.sh, name: "test", args: args[1:], stdio: c.stdio}), 1)
+	}
+	switch len(args) {
+	case 0:
+		return 1
+	case 1:
+		return status(args[0] != "")
+	case 2:
+		return status(c.testOne(args[0], args[1]))
+	case 3:
+		return c.testTwo(args[0], args[1], args[2])
+	}
+	return c.fail(2, "too many arguments")
+}
+
+func status(ok bool) int {
+	if ok {
+		return 0
+	}
+	return 1
+}
+
+func (c *call) testOne(op, arg string) bool {
+	switch op {
+	case "-n":
+		return arg != ""
+	case "-z":
+		return arg == ""
+	}
+	n, err := c.fs().stat(c.sh.abs(arg))
+	if err != nil {
+		return false
+	}
+	switch op {
+	case "-d":
+		return n.dir
+	case "-f":
+		return !n.dir
+	case "-s":
+		return len(n.data) > 0
+	case "-x":
+		return n.mode&0o111 != 0
+	case "-L", "-h", "-p", "-S", "-b", "-c":
+		return false
+	}
+	return true // -e, -r, -w
+}
+
+func (c *call) testTwo(a, op, b string) int {
+	switch op {
+	case "=", "==":
+		return status(a == b)
+	case "!=":
+		return status(a != b)
+	}
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	if err1 != nil || err2 != nil {
+		return c.fail(2, "Illegal number")
+	}
+	switch op {
+	case "-eq":
+		return status(x == y)
+	case "-ne":
+		return status(x != y)
+	case "-lt":
+		return status(x < y)
+	case "-le":
+		return status(x <= y)
+	case "-gt":
+		return status(x > y)
+	case "-ge":
+		return status(x >= y)
+	}
+	return c.fail(2, "%s: unexpected operator", op)
+}

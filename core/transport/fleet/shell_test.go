@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// interpret runs a script on a host without a connection.
+func interpret(tb testing.TB, h *host, script, stdin string) (stdout, stderr string, code int) {
+	tb.Helper()
+	var out, errs bytes.Buffer
+	code = newShell(h, nil, 1).script(context.Background(), script, stdio{in: strings.NewReader(stdin), out: &out, err: &errs})
+	return out.String(), errs.String(), code
+}
+
+// portable scripts mean the same to any POSIX shell.
+var portable = []struct {
+	script, want string
+	code         int
+}{
+	{"echo a b", "a b\n", 0},
+	{"echo 'a  b' \"c  d\" e\\ f", "a  b c  d e f\n", 0},
+	{"printf '%s-%s\\n' a b c", "a-b\nc-\n", 0},
+	{"true && echo yes || echo no", "yes\n", 0},
+	{"false && echo yes || echo no", "no\n", 0},
+	{"false; echo $?", "1\n", 0},
+	{"exit 7; echo never", "", 7},
+	{"f() { echo \"$1-$2\"; return 4; echo never; }; f a b; echo $?", "a-b\n4\n", 0},
+	{"f() { exit 5; }; f; echo never", "", 5},
+	{"f() {\n  if true; then echo x\n  else return 71; fi\n}\ns=$(f) || exit 71; echo \"[$s]\"", "[x]\n", 0},
+	{"set -- outer; f() { echo $1; }; f inner; echo $1", "inner\nouter\n", 0},
+	{"p=/proc/12/stat; p=${p#/proc/}; echo ${p%%/*}", "12\n", 0},
+	{"s='abc  -'; echo \"${s%% *}\" ${s%c*}", "abc ab\n", 0},
+	{"f=a/b/c; echo ${f##*/} ${f#*/} ${f%/*}", "c b/c a/b\n", 0},
+	{"exit 300", "", 44},
+	{"! false && echo not", "not\n", 0},
+	{"X='a  b'; echo $X \"$X\" ${X}c", "a b a  b a bc\n", 0},
+	{"export K='it'\\''s'; exec /bin/sh -c 'echo \"$K\"'", "it's\n", 0},
+	{"exec /bin/sh -c 'echo in; exit 3'; echo never", "in\n", 3},
+	{"echo ${NONE:-x y} ${NONE-z} \"${NONE:-}\" ${HOME:+set}", "x y z  set\n", 0},
+	{"A=1 B=2; echo $A$B; A=3 true; echo $A", "12\n1\n", 0},
+	{"echo \"$(echo one; echo two)\" $(printf 'a\\nb\\n')", "one\ntwo a b\n", 0},
+	{"if false; then echo a; elif true; then echo b; else echo c; fi", "b\n", 0},
+	{"if false; then echo a; else echo c; fi", "c\n", 0},
+	{"for x in a 'b c' d; do echo \"<$x>\"; done", "<a>\n<b c>\n<d>\n", 0},
+	{"until true; do echo never; done; while false; do echo never; done", "", 0},
+	{"(X=in; echo $X); echo \"[$X]\"", "in\n[]\n", 0},
+	{"{ echo a; echo b; } | cat | wc -l | cat", "2\n", 0},
+	{"echo hello | grep -q ell && echo found", "found\n", 0},
+	{"echo out; echo err >&2", "out\n", 0},
+	{"{ echo out; echo err >&2; } 2>/dev/null >&2", "", 0},
+	{"echo both 2>&1", "both\n", 0},
+	{"set -e; false; echo never", "", 1},
+	{"set -e; false || true; if false; then :; fi; echo on", "on\n", 0},
+	{"set -- a 'b c'; echo $# \"$2\"; for x in \"$@\"; do echo $x; done", "2 b c\na\nb c\n", 0},
+	{"sh -c 'echo $1-$0' zero one", "one-zero\n", 0},
+	{"echo a # comment\necho b", "a\nb\n", 0},
+	{"echo a\\\nb", "ab\n", 0},
+	{"test -d / && [ a = a ] && [ 2 -gt 1 ] && ! [ -e /nothing-here ] && echo ok", "ok\n", 0},
+	{"[ -n '' ] || [ -z '' ] && echo empty", "empty\n", 0},
+	{"head -c 5 /dev/zero | wc -c", "5\n", 0},
+	{"yes | head -n 2", "y\ny\n", 0},
+	{"basename /a/b; dirname /a/b", "b\n/a\n", 0},
+	{"env -i 2>/dev/null; cd / && pwd", "/\n", 0},
+	{"command -v echo >/dev/null && echo there", "there\n", 0},
+	{"timeout 5 true && echo in-time; timeout 0.01 sleep 5; echo $?", "in-time\n124\n", 0},
+	{"echo $((", "", 2},
+	{"echo 'open", "", 2},
+	{"if true; then echo", "", 2},
+	{"nosuchprogram-x", "", 127},
+	{"echo -n x; echo y", "xy\n", 0},
+	{"echo \"a\\$b\\\"c\\d\"", "a$b\"c\\d\n", 0},
+}
+
+func TestShell(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	for _, tc := range portable {
+		out, stderr, code := interpret(t, f.hosts[0], tc.script, "")
+		if out != tc.want || code != tc.code {
+			t.Errorf("%s\n got %q, exit %d (%s)\nwant %q, exit %d", tc.script, out, code, stderr, tc.want, tc.code)
+		}
+	}
+}
+
+// The table above is what a real shell does, not what ours happens to do.
+func TestShellTableAgreesWithDash(t *testing.T) {
+	sh := testparts.Need(t, "dash", "dash")
+	for _, tc := range portable {
+		if strings.Contains(tc.script, "env -i") {
+			continue // ours has no empty environment
+		}
+		cmd := exec.Command(sh, "-c", tc.script)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
+		out, err := cmd.Output()
+		if string(out) != tc.want || cmd.ProcessState.ExitCode() != tc.code {
+			t.Errorf("%s\ndash: %q, exit %d, %v\nwant: %q, exit %d", tc.script, out, cmd.ProcessState.ExitCode(), err, tc.want, tc.code)
+		}
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	h := f.hosts[0]
+	for _, tc := range []struct {
+		name, script, want string
+		code               int
+	}{
+		{"write and read", "echo hi > /tmp/a && cat /tmp/a && echo more >> /tmp/a && wc -l /tmp/a", "hi\n2 /tmp/a\n", 0},
+		{"hash", "printf abc | sha256sum; printf abc > /tmp/h; sha256sum /tmp/h",
+			"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n" +
+				"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  /tmp/h\n", 0},
+		{"move", "mkdir -p /srv/x/y && touch /srv/x/y/f && mv /srv/x /srv/z && ls /srv /srv/z/y", "z\nf\n", 0},
+		{"copy into a folder", "echo 1 > /tmp/c; cp /tmp/c /opt && cat /opt/c", "1\n", 0},
+		{"modes", "touch /tmp/m; chmod 0640 /tmp/m; chown web:web /tmp/m; stat -c '%a %U %s' /tmp/m", "640 web 0\n", 0},
+		{"remove", "mkdir /tmp/d; touch /tmp/d/x; rmdir /tmp/d || rm -rf /tmp/d; test -e /tmp/d || echo gone", "gone\n", 0},
+		{"remove base", "rm /etc/hostname; cat /etc/hostname", "", 1},
+		{"missing", "cat /nope", "", 1},
+		{"force", "rm -f /nope; echo $?", "0\n", 0},
+		{"temporary", "f=$(mktemp); test -f $f && echo made", "made\n", 0},
+		{"absolute path", "/usr/bin/echo x; /bin/true", "x\n", 0},
+		{"sudo", "sudo -n -u root id -u", "1000\n", 0},
+		{"stdin", "cat; tee /tmp/t < /dev/null", "input", 0},
+		{"script file", "echo 'echo $1' > /tmp/s; sh /tmp/s arg", "arg\n", 0},
+		{"null", "echo x > /dev/null; cat /dev/null", "", 0},
+		{"proc is read-only", "echo x > /proc/new", "", 2},
+		{"flood", "flood 1000 | wc -c", "1000\n", 0},
+		{"identity", "[ $(hostname) = $(uname -n) ] && [ $(hostname) = \"$(cat /etc/hostname)\" ]", "", 1}, // removed above
+	} {
+		out, stderr, code := interpret(t, h, tc.script, "input")
+		if out != tc.want || code != tc.code {
+			t.Errorf("%s: got %q, exit %d (%s); want %q, exit %d", tc.name, out, code, stderr, tc.want, tc.code)
+		}
+	}
+	if _, stderr, code := interpret(t, h, "nosuch -x", ""); code != 127 || stderr != "sh: 1: nosuch: not found\n" {
+		t.Errorf("an unknown command: exit %d, %q", code, stderr)
+	}
+	if n := h.fs.bytes; n < 0 || n > 200 {
+		t.Errorf("%d bytes counted", n)
+	}
+}
+
+func TestBackgroundOutlivesItsCommand(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	c := mustDial(t, f, f.Hosts()[0])
+	if _, _, code, err := run(t, c, "(sleep 0.05; touch /tmp/done) >/dev/null 2>&1 & echo started", ""); code != 0 {
+		t.Fatal(err)
+	}
+	eventually(t, "the background command has run", func() bool {
+		_, err := f.hosts[0].fs.stat("/tmp/done")
+		return err == nil
+	})
+}
+
+func TestShellIsBounded(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	for _, script := range []string{
+		strings.Repeat("(", 10_000), strings.Repeat("$(", 10_000), strings.Repeat("${a:-", 10_000),
+		"echo " + strings.Repeat("\"$(", 10_000), "X='eval \"$X\"'; eval \"$X\"",
+	} {
+		if _, _, code := interpret(t, f.hosts[0], script, ""); code != 2 {
+			t.Errorf("%.20q…: exit %d", script, code)
+		}
+	}
+}
+
+func FuzzShell(f *testing.F) {
+	for _, tc := range portable {
+		f.Add(tc.script)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		l, err := parse(script) // must neither panic nor run away
+		if err == nil {
+			for _, st := range l {
+				literal(st)
+			}
+		}
+		unwrap(script)
+	})
+}

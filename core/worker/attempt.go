@@ -1,0 +1,329 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+const (
+	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
+	maxCrashes = 3               // of the plugin in one step: then the step has failed
+	maxOutputs = 32 << 10        // of one step, as JSON
+)
+
+var crashBackoff = core.Backoff{Interval: time.Second, Max: time.Minute}
+
+// attempts is one step, or one item of it, being tried until it is decided.
+type attempts struct {
+	m      *machine
+	index  int
+	step   playbooks.Step
+	name   string
+	typ    host.Type
+	params json.RawMessage
+	cur    *progress
+
+	stdout, stderr, diff capture
+}
+
+// run tries until there is a result, or a verdict with which the lease ends.
+func (a *attempts) run() (core.StepResult, *verdict) {
+	for {
+		if !a.cur.Resumed {
+			a.cur.Attempts++
+			a.cur.All++
+		}
+		a.cur.Resumed = false
+		started := time.Now()
+		out, err, timedOut := a.call()
+		a.cur.Took += time.Since(started)
+		sr := a.result(out)
+		if v := a.ended(out, err, &sr, timedOut); v != nil {
+			return sr, v
+		}
+		again, delay := a.again(err, &sr)
+		if !again {
+			return sr, nil
+		}
+		if v := a.pause(sr, delay); v != nil {
+			return sr, v
+		}
+	}
+}
+
+// call makes one attempt.
+func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
+	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
+	j := a.m.job
+	limit := a.step.Timeout
+	if limit == 0 {
+		limit = j.w.cfg.StepTimeout
+	}
+	ctx, cancel := j.ctx, context.CancelFunc(func() {})
+	var by time.Time
+	if limit > 0 {
+		ctx, cancel = context.WithTimeoutCause(j.ctx, limit, errTimeout)
+		by = time.Now().Add(limit + j.w.patience())
+	}
+	defer cancel()
+	j.enter(a.name, by)
+	defer j.enter(a.name, time.Time{})
+	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
+	out, err = j.w.cfg.Plugins.Run(ctx, a.request())
+	return out, err, j.ctx.Err() == nil && errors.Is(context.Cause(ctx), errTimeout)
+}
+
+func (a *attempts) request() host.Call {
+	j, snap := a.m.job, a.m.prog.snapshot
+	c := host.Call{
+		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
+		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
+		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
+		Checkpoint: func(_ context.Context, s host.State) error {
+			// It outlives the plugin's process and every parking of the job, not the
+			// worker's own death: then OnLost decides.
+			a.cur.Plugin = &s
+			return nil
+		},
+	}
+	if files := j.w.cfg.FilesDir; files != nil {
+		c.Files = files(j.lease.Job.Run, snap.Files)
+	}
+	if secret := j.w.cfg.Secret; secret != nil {
+		c.Secret = func(ctx context.Context, name string) ([]byte, error) { return secret(ctx, a.m.host, name) }
+	}
+	return c
+}
+
+// key is the idempotency key of the step, the same in every attempt and on every worker.
+func (a *attempts) key() string {
+	item := -1
+	if !a.step.Foreach.Absent() {
+		item = a.cur.Item
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d %d", a.m.job.lease.Job.Run, a.m.job.lease.Job.Index, a.index, item))
+	return hex.EncodeToString(sum[:16])
+}
+
+// sink takes the call's events, which come one at a time.
+func (a *attempts) sink(e host.Event) {
+	j := a.m.job
+	switch {
+	case len(e.Stdout) > 0 || len(e.Stderr) > 0:
+		a.stdout.write(e.Stdout)
+		a.stderr.write(e.Stderr)
+		j.say(Event{Kind: Output, Step: a.name, Stdout: e.Stdout, Stderr: e.Stderr})
+	case e.Diff != "":
+		a.diff.write([]byte(e.Diff))
+		j.say(Event{Kind: Diff, Step: a.name, Title: e.DiffTitle, Text: e.Diff})
+	case e.Log != "":
+		j.say(Event{Kind: Message, Step: a.name, Text: e.Log})
+	default:
+		j.say(Event{Kind: Progress, Step: a.name, Text: e.Phase, Done: e.Done})
+	}
+}
+
+// result reads what the call brought.
+func (a *attempts) result(out host.Outcome) core.StepResult {
+	sr := core.StepResult{
+		Name: a.name, Uses: a.step.Uses, Reason: escape(out.Reason), Attempts: a.cur.All,
+		Outputs: out.Outputs, Took: a.cur.Took,
+	}
+	var cut [3]bool
+	sr.Stdout, cut[0] = a.stdout.text()
+	sr.Stderr, cut[1] = a.stderr.text()
+	sr.Diff, cut[2] = a.diff.text()
+	sr.Truncated = cut[0] || cut[1] || cut[2]
+	sr.ExitCode = exitCode(out.Outputs)
+	switch {
+	case out.Lost:
+		sr.Outcome = core.Lost
+	case out.RolledBack:
+		sr.Outcome = core.RolledBack
+	case out.Unreachable:
+		sr.Outcome = core.Unreachable
+	case out.Failed, out.TimedOut:
+		sr.Outcome = core.Failed
+	case out.Cancelled:
+		sr.Outcome = core.Cancelled
+	case out.Skipped:
+		sr.Outcome = core.Skipped
+	case out.Changed:
+		sr.Outcome = core.Changed
+	default:
+		sr.Outcome = core.Unchanged
+	}
+	if sr.Outcome == core.Skipped && sr.Reason == "" {
+		sr.Reason = "the job type found nothing to do"
+	}
+	return boundOutputs(sr)
+}
+
+// ended decides the cases in which no further attempt is made by this lease: the
+// job was told to end, the job type suspended, or nobody knows what the host saw. It
+// completes sr for the cases that again decides.
+func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *verdict {
+	crashed := errors.Is(err, core.ErrPluginFailed)
+	switch {
+	case a.m.job.ctx.Err() != nil && (err != nil || !sr.Outcome.Good() || out.Suspended):
+		return a.interrupted(out, err, sr)
+	case err == nil && out.Suspended:
+		a.cur.Plugin, a.cur.Resumed = out.State, true
+		return &verdict{
+			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
+			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
+		}
+	case crashed && out.Effects != "none" && onLost(a.typ) == queue.LostHold:
+		sr.Outcome = core.Lost
+		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
+	case err != nil:
+		sr.Outcome, sr.Reason = core.Failed, err.Error()
+		if timedOut {
+			sr.Reason = fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+		}
+	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
+		text := fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+		if sr.Outcome == core.Failed && sr.Reason != "" {
+			text += ": " + sr.Reason
+		}
+		sr.Outcome, sr.Reason = core.Failed, text
+	case sr.Outcome == core.Cancelled: // although nobody asked for it
+		sr.Outcome = core.Failed
+		sr.Reason = "the job type says that it was cancelled: " + sr.Reason
+	}
+	if !sr.Outcome.Good() && sr.Reason == "" {
+		sr.Reason = fmt.Sprintf("job type %s gave no reason", a.step.Uses)
+	}
+	return nil
+}
+
+func (a *attempts) limit() time.Duration {
+	if a.step.Timeout > 0 {
+		return a.step.Timeout
+	}
+	return a.m.job.w.cfg.StepTimeout
+}
+
+// interrupted is the verdict for a step that was told to end in its middle.
+func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *verdict {
+	cause := context.Cause(a.m.job.ctx)
+	say := func(o core.Outcome, text string) *verdict {
+		v := done(o, a.name, fmt.Sprintf("%v during step %s%s", cause, a.name, text))
+		return &v
+	}
+	detail := ""
+	if sr.Reason != "" {
+		detail = ": " + sr.Reason
+	}
+	switch {
+	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
+		a.cur.Plugin, a.cur.Resumed = out.State, true
+		return &verdict{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks}
+	case out.Lost:
+		return say(core.Lost, detail)
+	case out.RolledBack:
+		return say(core.RolledBack, detail)
+	case errors.Is(err, core.ErrPluginFailed) && onLost(a.typ) == queue.LostHold:
+		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
+	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
+		return say(core.Cancelled, detail)
+	}
+	v := say(core.Cancelled, "")
+	v.kind = queue.AckRetry // another worker goes on with the same attempt
+	a.cur.Resumed = true
+	return v
+}
+
+// again decides whether another attempt follows.
+func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
+	if sr.Outcome.Good() || sr.Outcome == core.Lost {
+		return false, 0
+	}
+	if errors.Is(err, core.ErrPluginFailed) {
+		a.cur.Crashes++
+		if a.cur.Crashes >= maxCrashes {
+			sr.Reason = fmt.Sprintf("%s, %d times in this step", sr.Reason, a.cur.Crashes)
+			return false, 0
+		}
+		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
+		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
+	}
+	if a.cur.Attempts >= a.step.Retry.Attempts {
+		return false, 0
+	}
+	a.cur.Plugin = nil // a new attempt begins anew
+	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64())
+}
+
+// pause waits before the next attempt: here if that is short, else parked.
+func (a *attempts) pause(sr core.StepResult, delay time.Duration) *verdict {
+	j := a.m.job
+	j.say(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
+	if delay > inPlace {
+		return &verdict{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-j.ctx.Done():
+	case <-j.w.drain:
+	}
+	if v, stop := a.m.between(a.name); stop {
+		return &v
+	}
+	return nil
+}
+
+// exitCode is the command's, where the job type has one among its outputs.
+func exitCode(outputs map[string]any) *int {
+	var code int
+	switch v := outputs["exit_code"].(type) {
+	case int:
+		code = v
+	case int64:
+		code = int(v)
+	case float64:
+		code = int(v)
+	case json.Number:
+		n, err := v.Int64()
+		if err != nil {
+			return nil
+		}
+		code = int(n)
+	default:
+		return nil
+	}
+	return &code
+}
+
+// boundOutputs fails a step whose outputs cannot be kept: later steps would miss them.
+func boundOutputs(sr core.StepResult) core.StepResult {
+	if len(sr.Outputs) == 0 {
+		return sr
+	}
+	data, err := json.Marshal(sr.Outputs)
+	if err == nil && len(data) <= maxOutputs {
+		return sr
+	}
+	sr.Outputs, sr.Truncated = nil, true
+	if sr.Outcome.Good() {
+		sr.Outcome = core.Failed
+		sr.Reason = fmt.Sprintf("the step's outputs have %d bytes: at most %d are kept", len(data), maxOutputs)
+		if err != nil {
+			sr.Reason = "the step's outputs are not JSON: " + err.Error()
+		}
+	}
+	return sr
+}

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events. Those of jobs carry Job and Host.
+const (
+	JobStarted  EventKind = "job_started"
+	StepStarted EventKind = "step_started" // Step, Uses, Attempt
+	Output      EventKind = "output"       // Step, Stdout or Stderr
+	Diff        EventKind = "diff"         // Step, Text (a unified diff), Title
+	Progress    EventKind = "progress"     // Step, Text (the phase), Done
+	Message     EventKind = "message"      // Step, Text: what the job type logs
+	StepRetry   EventKind = "step_retry"   // Step, Attempt, Text (why), After
+	StepDone    EventKind = "step_done"    // StepResult
+	JobParked   EventKind = "job_parked"   // Text (why), After: the job goes on later, perhaps elsewhere
+	JobDone     EventKind = "job_done"     // Result, as it is sent to the queue
+
+	QueueAway   EventKind = "queue_away"   // Text: the queue does not answer; running jobs go on while their leases are safe
+	QueueBack   EventKind = "queue_back"   // it answers again
+	SessionLost EventKind = "session_lost" // Text: the leases can no longer be trusted; running jobs are stopped
+	Overloaded  EventKind = "overloaded"   // Text: no new jobs are taken
+	Eased       EventKind = "eased"        // new jobs are taken again
+	Draining    EventKind = "draining"     // nothing new is taken
+)
+
+// Event is something that happened on a worker. Which fields are set depends on Kind.
+// Its slices belong to the receiver only until it returns.
+type Event struct {
+	Kind       EventKind
+	Time       time.Time
+	Job        core.JobID
+	Host       string
+	Step       string
+	Uses       string
+	Attempt    int // of the step, from 1
+	Stdout     []byte
+	Stderr     []byte
+	Title      string
+	Text       string
+	Done       float64
+	After      time.Duration
+	StepResult *core.StepResult
+	Result     *core.Result
+}

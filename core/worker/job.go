@@ -1,0 +1,229 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// returnAfter is the pause of a job that was given back because something of the
+// worker's was away.
+const returnAfter = 2 * time.Second
+
+// job is one lease being worked on.
+type job struct {
+	w       *Worker
+	session *session
+	lease   queue.Lease
+	ctx     context.Context // ends when the job must end; its cause says why
+	cancel  context.CancelCauseFunc
+	after   []<-chan struct{} // jobs on the same host that must have ended before
+	done    chan struct{}     // closed when work has returned
+	started time.Time
+	stuck   bool // given up by the poller, which alone looks at it
+
+	mu     sync.Mutex
+	step   string
+	stopBy time.Time // when it is given up; zero is never
+	told   bool      // it was told to end: stopBy only comes nearer
+}
+
+func newJob(w *Worker, s *session, l queue.Lease) *job {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &job{w: w, session: s, lease: l, ctx: ctx, cancel: cancel, done: make(chan struct{}), started: time.Now()}
+}
+
+// stop tells the job to end, and when it is given up if it does not.
+func (j *job) stop(cause error, patience time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if by := time.Now().Add(patience); !j.told && (j.stopBy.IsZero() || by.Before(j.stopBy)) {
+		j.stopBy = by
+	}
+	j.told = true
+	j.cancel(cause)
+}
+
+// enter notes the step that runs, and until when its job type must have returned.
+func (j *job) enter(step string, by time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.step = step
+	if !j.told {
+		j.stopBy = by
+	}
+}
+
+func (j *job) overdue(now time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.stopBy.IsZero() && now.After(j.stopBy)
+}
+
+func (j *job) snapshot() Running {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return Running{Job: j.lease.Job, Host: j.lease.Host, Step: j.step, Started: j.started}
+}
+
+func (j *job) say(e Event) {
+	e.Job, e.Host = j.lease.Job, j.lease.Host
+	j.w.say(e)
+}
+
+// work runs the job to its ack.
+func (j *job) work() queue.Ack {
+	defer j.cancel(nil)
+	for _, other := range j.after {
+		select {
+		case <-other:
+		case <-j.ctx.Done():
+		}
+	}
+	if j.ctx.Err() != nil {
+		return j.giveBack("", 0)
+	}
+	m, err := j.prepare()
+	if err != nil {
+		return j.unprepared(err)
+	}
+	return j.conclude(m, m.run())
+}
+
+// prepare reads what the job is about.
+func (j *job) prepare() (*machine, error) {
+	prog, err := j.w.programs.get(j.ctx, j.lease.Job.Run)
+	if err != nil {
+		return nil, err
+	}
+	h, err := launch.DecodeHost(j.lease.Data)
+	if err != nil {
+		return nil, err
+	}
+	state, err := decodeState(j.lease.State)
+	if err != nil {
+		return nil, err
+	}
+	return newMachine(j, prog, h, state), nil
+}
+
+func (j *job) unprepared(err error) queue.Ack {
+	if j.ctx.Err() != nil {
+		return j.giveBack("", 0)
+	}
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+		return j.giveBack("the run's snapshot could not be read: "+err.Error(), returnAfter)
+	}
+	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error()})
+}
+
+// giveBack returns the job unstarted.
+func (j *job) giveBack(why string, after time.Duration) queue.Ack {
+	if why != "" {
+		j.say(Event{Kind: JobParked, Text: why, After: after})
+	}
+	return j.newAck(queue.AckReturn, after)
+}
+
+func (j *job) newAck(kind queue.AckKind, after time.Duration) queue.Ack {
+	return queue.Ack{Job: j.lease.Job, Token: j.lease.Token, Kind: kind, After: after}
+}
+
+// finish makes the final ack and says it.
+func (j *job) finish(r core.Result) queue.Ack {
+	detail := j.record(&r)
+	j.say(Event{Kind: JobDone, Result: &r})
+	ack := j.newAck(queue.AckDone, 0)
+	ack.Outcome, ack.Detail = r.Outcome, detail
+	return ack
+}
+
+// record completes and encodes a result; it is cut until it fits.
+func (j *job) record(r *core.Result) []byte {
+	r.Job, r.Host, r.Worker, r.Attempt = j.lease.Job, j.lease.Host, j.w.cfg.Name, j.lease.Attempt
+	if r.Started.IsZero() {
+		r.Started = j.started
+	}
+	if r.Took == 0 {
+		r.Took = time.Since(j.started)
+	}
+	return fit(r, queue.MaxDetail)
+}
+
+// conclude turns the step machine's verdict into the ack.
+func (j *job) conclude(m *machine, v verdict) queue.Ack {
+	switch v.kind {
+	case queue.AckDone:
+		return j.finish(m.result(v))
+	case queue.AckReturn:
+		return j.giveBack(v.reason, v.after)
+	}
+	r := m.result(v)
+	m.state.Took = r.Took
+	state, err := m.state.encode()
+	if err != nil {
+		v.outcome, v.reason = core.Failed, fmt.Sprintf("the job's state could not be kept to go on later: %v", err)
+		return j.finish(m.result(v))
+	}
+	ack := j.newAck(v.kind, v.after)
+	ack.State = state
+	switch v.kind {
+	case queue.AckRetry:
+		ack.Outcome, ack.Detail = v.outcome, j.record(&r)
+	case queue.AckSuspend:
+		ack.Event, ack.KeepLocks = v.event, v.keepLocks
+	}
+	j.say(Event{Kind: JobParked, Step: v.step, Text: v.reason, After: v.after})
+	return ack
+}
+
+// givenUp is the ack of a job whose job type did not return; the poller gives it.
+func (j *job) givenUp() queue.Ack {
+	at := j.snapshot()
+	return j.finish(core.Result{
+		Outcome: core.Lost, Step: at.Step,
+		Reason: fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
+	})
+}
+
+// fit encodes r in at most limit bytes: first long texts are cut shorter and
+// shorter, then outputs go, then the steps' texts altogether.
+func fit(r *core.Result, limit int) []byte {
+	for keep := 32 << 10; ; keep /= 2 {
+		data, err := json.Marshal(r)
+		if err == nil && len(data) <= limit {
+			return data
+		}
+		if err != nil || keep < 128 {
+			break
+		}
+		r.Reason = shorten(r.Reason, keep)
+		for i := range r.Steps {
+			cutStep(&r.Steps[i], keep)
+		}
+	}
+	for i := range r.Steps {
+		r.Steps[i].Outputs, r.Steps[i].Truncated = nil, true
+	}
+	if data, err := json.Marshal(r); err == nil && len(data) <= limit {
+		return data
+	}
+	r.Steps = nil
+	data, _ := json.Marshal(r) // strings and numbers only: it cannot fail
+	return data
+}
+
+func cutStep(s *core.StepResult, keep int) {
+	for _, text := range []*string{&s.Stdout, &s.Stderr, &s.Diff, &s.Reason} {
+		if short := shorten(*text, keep); short != *text {
+			*text, s.Truncated = short, true
+		}
+	}
+}

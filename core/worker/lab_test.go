@@ -1,0 +1,286 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script is a Plugins whose job types do what a test says.
+type script struct {
+	do func(ctx context.Context, c host.Call) (host.Outcome, error)
+
+	mu     sync.Mutex
+	calls  []host.Call
+	now    int
+	most   int // calls at once
+	byHost map[string]int
+	clash  string // a host that two calls had at once
+}
+
+// The script's job types: what a crash of their plugin means is all that differs.
+var scriptTypes = map[string]host.Type{
+	"command":      {Name: "command", Check: true, OnLost: "hold"},
+	"file":         {Name: "file", Check: true, Idempotent: true, OnLost: "retry"},
+	"firmware.set": {Name: "firmware.set", Disruptive: true, OnLost: "hold"},
+}
+
+func (s *script) Type(name string) (host.Type, bool) {
+	t, ok := scriptTypes[name]
+	return t, ok
+}
+
+func (s *script) Run(ctx context.Context, c host.Call) (host.Outcome, error) {
+	s.mu.Lock()
+	if s.byHost == nil {
+		s.byHost = map[string]int{}
+	}
+	s.calls = append(s.calls, c)
+	s.now++
+	s.most = max(s.most, s.now)
+	s.byHost[c.Host.Name]++
+	if s.byHost[c.Host.Name] > 1 {
+		s.clash = c.Host.Name
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.now--
+		s.byHost[c.Host.Name]--
+		s.mu.Unlock()
+	}()
+	if s.do == nil {
+		return host.Outcome{}, nil
+	}
+	return s.do(ctx, c)
+}
+
+func (s *script) seen() []host.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// steps lists the seen calls as STEP.ATTEMPT.
+func (s *script) steps() string {
+	var names []string
+	for _, c := range s.seen() {
+		names = append(names, fmt.Sprintf("%s.%d", c.Step, c.Attempt))
+	}
+	return strings.Join(names, " ")
+}
+
+// lab is a memory queue and what is run on it. It is used inside a synctest bubble.
+type lab struct {
+	t       *testing.T
+	q       *memory.Queue
+	plugins *script
+
+	mu     sync.Mutex
+	events []Event
+}
+
+// inLab runs a test on fake time.
+func inLab(t *testing.T, f func(l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, q: memory.New(memory.Options{}), plugins: &script{}}
+		defer l.q.Shutdown()
+		f(l)
+	})
+}
+
+func (l *lab) config() Config {
+	return Config{
+		Queue: l.q, Payload: l.q.Payload, Plugins: l.plugins, Name: "node-1", Slots: 4, Grace: time.Second,
+		Events: func(e Event) {
+			e.Stdout, e.Stderr = slices.Clone(e.Stdout), slices.Clone(e.Stderr)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.events = append(l.events, e)
+		},
+	}
+}
+
+// said lists the kinds of the events seen, those wanted only.
+func (l *lab) said(kinds ...EventKind) []EventKind {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []EventKind
+	for _, e := range l.events {
+		if slices.Contains(kinds, e.Kind) {
+			out = append(out, e.Kind)
+		}
+	}
+	return out
+}
+
+// node is a worker that runs.
+type node struct {
+	*Worker
+	l    *lab
+	stop context.CancelFunc
+	done chan error
+}
+
+func (l *lab) start(c Config) *node {
+	l.t.Helper()
+	w, err := New(c)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n := &node{Worker: w, l: l, stop: stop, done: make(chan error, 1)}
+	go func() { n.done <- w.Run(ctx) }()
+	return n
+}
+
+// drain ends the node and fails on an unclean end.
+func (n *node) drain() {
+	n.l.t.Helper()
+	n.stop()
+	if err := <-n.done; err != nil {
+		n.l.t.Errorf("Run: %v", err)
+	}
+}
+
+// pass lets fake time go by.
+func pass(d time.Duration) { <-time.After(d) }
+
+func hosts(n int) []core.Host {
+	out := make([]core.Host, n)
+	for i := range out {
+		out[i] = core.Host{Name: fmt.Sprintf("h%05d", i), Labels: map[string]string{"role": "web"}, Vars: map[string]any{"port": 8000000 + i}}
+	}
+	return out
+}
+
+type change func(*launch.Options, *queue.Run)
+
+// submit launches a playbook, whose steps are given as YAML, on n hosts.
+func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.Launch {
+	l.t.Helper()
+	src := "playbook: test\ntargets: true\n" + steps
+	p, err := playbooks.Parse("test.yaml", []byte(src), playbooks.Options{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	o := launch.Options{RunID: id, Types: func(name string) (playbooks.Type, bool) {
+		t, ok := scriptTypes[name]
+		return playbooks.Type{Name: t.Name, Check: t.Check, Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}, ok
+	}}
+	for _, c := range changes {
+		c(&o, &queue.Run{})
+	}
+	la, err := launch.Prepare(p, hosts(n), o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, c := range changes {
+		c(&launch.Options{}, &la.Run)
+	}
+	if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+		l.t.Fatal(err)
+	}
+	return la
+}
+
+// results waits until the run is complete and returns what was recorded, in order.
+func (l *lab) results(la *launch.Launch) []core.Result {
+	l.t.Helper()
+	deadline := time.Now().Add(24 * time.Hour)
+	cursor := ""
+	var out []core.Result
+	for {
+		s, err := l.q.Status(context.Background(), la.Run.ID)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		records, next, err := l.q.Records(context.Background(), la.Run.ID, cursor, 1000, time.Second)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		cursor = next
+		for _, r := range records {
+			la.Results(r, func(r core.Result) { out = append(out, r) })
+		}
+		if s.Complete && len(records) == 0 {
+			return out
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("run is not complete after a day: %+v", s)
+		}
+	}
+}
+
+// one runs steps on one host and returns its result.
+func (l *lab) one(steps string, changes ...change) core.Result {
+	l.t.Helper()
+	la := l.submit("r", 1, steps, changes...)
+	n := l.start(l.config())
+	defer n.drain()
+	res := l.results(la)
+	if len(res) != 1 {
+		l.t.Fatalf("%d results, expected 1: %+v", len(res), res)
+	}
+	return res[0]
+}
+
+// exactlyOnce fails unless every job of the run has one result.
+func (l *lab) exactlyOnce(la *launch.Launch, results []core.Result) {
+	l.t.Helper()
+	times := make([]int, len(la.Hosts))
+	for _, r := range results {
+		times[r.Job.Index]++
+		if r.Host != la.Hosts[r.Job.Index].Name {
+			l.t.Errorf("job %d has the result of host %s", r.Job.Index, r.Host)
+		}
+		if !r.Outcome.Valid() {
+			l.t.Errorf("job %d: outcome %q", r.Job.Index, r.Outcome)
+		}
+		if !r.Outcome.Good() && r.Reason == "" {
+			l.t.Errorf("job %d: %s without a reason", r.Job.Index, r.Outcome)
+		}
+	}
+	for i, n := range times {
+		if n != 1 {
+			l.t.Errorf("job %d has %d results", i, n)
+		}
+	}
+}
+
+func count(results []core.Result) map[core.Outcome]int {
+	out := map[core.Outcome]int{}
+	for _, r := range results {
+		out[r.Outcome]++
+	}
+	return out
+}
+
+// sleep is a job type that takes d, and ends early when told to.
+func sleep(d time.Duration) func(context.Context, host.Call) (host.Outcome, error) {
+	return func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+		select {
+		case <-time.After(d):
+			return host.Outcome{Changed: true}, nil
+		case <-ctx.Done():
+			return host.Outcome{Cancelled: true}, nil
+		}
+	}
+}

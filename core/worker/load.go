@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/mem"
+)
+
+// NodeLoad returns a function that measures this machine, for Config.Load: the share
+// of CPU used since the last call, and the share of memory in use, of the cgroup's limit
+// where there is one. What cannot be measured is 0. It is safe for concurrent use.
+func NodeLoad() func() (cpu, memory float64) {
+	var mu sync.Mutex
+	return func() (float64, float64) {
+		mu.Lock()
+		defer mu.Unlock()
+		return cpuShare(), memoryShare("/sys/fs/cgroup")
+	}
+}
+
+func cpuShare() float64 {
+	percent, err := cpu.Percent(0, false) // since the last call
+	if err != nil || len(percent) == 0 {
+		return 0
+	}
+	return percent[0] / 100
+}
+
+// memoryShare is the greater of the machine's and, under a cgroup v2 limit, the cgroup's. The
+// cgroup's page cache is not counted: the kernel takes it back when it is needed.
+func memoryShare(cgroup string) float64 {
+	share := 0.0
+	if vm, err := mem.VirtualMemory(); err == nil && vm.Total > 0 {
+		share = 1 - float64(vm.Available)/float64(vm.Total)
+	}
+	limit, ok := readCount(cgroup + "/memory.max")
+	used, ok2 := readCount(cgroup + "/memory.current")
+	if !ok || !ok2 || limit == 0 {
+		return share
+	}
+	return max(share, float64(used-min(used, inactiveFile(cgroup+"/memory.stat")))/float64(limit))
+}
+
+// readCount reads a file that holds one number; "max" is none.
+func readCount(path string) (uint64, bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	return n, err == nil
+}
+
+func inactiveFile(path string) uint64 {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if number, ok := strings.CutPrefix(line, "inactive_file "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+const (
+	loadEvery      = time.Second // between measurements
+	loadHysteresis = 0.1         // below the limit by so much before jobs are taken again
+)
+
+// loadGuard says whether the node is over its limit, with hysteresis. It belongs to the poller.
+type loadGuard struct {
+	limits  Limits
+	measure func() (cpu, memory float64)
+	at      time.Time
+	over    bool
+}
+
+// check measures when it is time to, and says when that changed the answer.
+func (g *loadGuard) check(now time.Time) (over, changed bool, text string) {
+	if g.measure == nil || !g.at.IsZero() && now.Sub(g.at) < loadEvery {
+		return g.over, false, ""
+	}
+	g.at = now
+	c, m := g.measure()
+	was := g.over
+	if was {
+		g.over = c > g.limits.CPU-loadHysteresis || m > g.limits.Memory-loadHysteresis
+	} else {
+		g.over = c >= g.limits.CPU || m >= g.limits.Memory
+	}
+	text = fmt.Sprintf("CPU %.0f %% of at most %.0f %%, memory %.0f %% of at most %.0f %%", 100*c, 100*g.limits.CPU, 100*m, 100*g.limits.Memory)
+	return g.over, was != g.over, text
+}

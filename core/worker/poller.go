@@ -1,0 +1,532 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Times of the poller.
+const (
+	coalesce    = time.Millisecond // acks wait so long for others
+	coalesceMax = 64               // or until there are so many
+	backstop    = time.Second      // an idle node looks at least so often
+	waitMargin  = 50 * time.Millisecond
+	turnRetry   = 200 * time.Millisecond // after a call without an answer
+	giveUp      = 5 * time.Second        // after Kill: how long results are still offered to a silent queue
+)
+
+// poller is the only goroutine that calls Turn. All its fields are its own.
+type poller struct {
+	w        *Worker
+	session  *session
+	finished chan finished // by jobs; as long as there are slots, so that no job ever waits
+	hint     chan error    // by the waiter
+	waiter   chan struct{} // closed when the waiter has ended; nil when there is none
+	stopWait context.CancelFunc
+
+	acks      []queue.Ack
+	flushAt   time.Time     // when the acks must go
+	pollAt    time.Time     // when to look without a hint
+	retryAt   time.Time     // not before then, the queue is away
+	adoptAt   time.Time     // when to compare with what the queue thinks we hold; zero is never
+	stuckAt   time.Time     // when to look for jobs that ignore their end
+	skew      time.Duration // the queue's clock less ours; only Wait is told of it
+	hinted    bool
+	more      bool
+	quick     int // hints in a row that came at once and brought nothing
+	draining  bool
+	killed    bool
+	killedAt  time.Time
+	killAfter time.Time // of a drain with a time limit
+	zombies   int       // running jobs of earlier sessions
+	stuck     int       // running jobs that were given up
+	load      loadGuard
+}
+
+// finished is a job's goroutine that has ended.
+type finished struct {
+	job *job
+	ack queue.Ack
+}
+
+func newPoller(w *Worker) *poller {
+	return &poller{
+		w: w, finished: make(chan finished, w.cfg.Slots), hint: make(chan error, 1),
+		load: loadGuard{limits: w.cfg.Limits, measure: w.cfg.Load},
+	}
+}
+
+// run is the life of the node. It ends in this order: no more leases; the jobs; their acks;
+// the waiter; the session (whatever it still holds goes back); the beat, which keeps
+// the leases alive until then.
+func (p *poller) run(ctx context.Context) error {
+	life := context.WithoutCancel(ctx)
+	done, kill := ctx.Done(), (<-chan struct{})(p.w.kill)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		p.step(life, now)
+		if p.over(time.Now()) {
+			return p.close(life)
+		}
+		p.armWaiter(life)
+		timer.Reset(max(time.Until(p.nextLook()), 0))
+		var gone chan struct{}
+		if p.session != nil {
+			gone = p.session.gone
+		}
+		select {
+		case f := <-p.finished:
+			p.collect(f)
+		case err := <-p.hint:
+			p.onHint(err)
+		case <-gone:
+		case <-timer.C:
+		case <-done:
+			done = nil
+			p.startDrain()
+		case <-kill:
+			kill = nil
+			p.startKill()
+		}
+		p.collectAll()
+	}
+}
+
+// step does what is due now.
+func (p *poller) step(ctx context.Context, now time.Time) {
+	if !p.killAfter.IsZero() && !now.Before(p.killAfter) {
+		p.startKill()
+	}
+	p.giveUpStuck(now)
+	if p.session != nil && p.session.isGone() {
+		p.dropSession()
+	}
+	if now.Before(p.retryAt) {
+		return
+	}
+	if p.session == nil {
+		if !p.draining {
+			p.open(ctx)
+		}
+		return
+	}
+	if !p.adoptAt.IsZero() && !now.Before(p.adoptAt) {
+		if !p.adopt(ctx) {
+			return
+		}
+	}
+	if p.wantsTurn(time.Now()) {
+		p.turn(ctx)
+	}
+}
+
+func (p *poller) open(ctx context.Context) {
+	s, err := openSession(ctx, p.w)
+	if err != nil {
+		p.w.queueAway(err)
+		p.retryAt = time.Now().Add(turnRetry)
+		return
+	}
+	p.w.queueBack()
+	p.session = s
+	p.pollAt = time.Time{}
+}
+
+func (p *poller) wantsTurn(now time.Time) bool {
+	if n := len(p.acks); n > 0 && (n >= coalesceMax || !now.Before(p.flushAt) || p.count() == 0) {
+		return true
+	}
+	if p.draining {
+		return false
+	}
+	return p.hinted || !now.Before(p.pollAt) || p.more && p.free() > 0
+}
+
+// turn calls Turn once.
+func (p *poller) turn(ctx context.Context) {
+	t := queue.Turn{Session: p.session.id, Acks: p.acks[:min(len(p.acks), queue.MaxAcksPerTurn)], Want: p.want()}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	res, err := p.w.cfg.Queue.Turn(call, t)
+	cancel()
+	if err != nil {
+		p.turnFailed(err)
+		return
+	}
+	p.w.queueBack()
+	if p.hinted = false; len(res.Leases) > 0 {
+		p.quick = 0
+	}
+	p.acks = append(p.acks[:0], p.acks[len(t.Acks):]...)
+	p.more = res.More && t.Want > 0
+	now := time.Now()
+	p.skew = res.Now.Sub(now)
+	p.pollAt = now.Add(backstop)
+	if !res.Next.IsZero() && t.Want > 0 {
+		p.pollAt = now.Add(min(max(res.Next.Sub(res.Now)+waitMargin, waitMargin), backstop))
+	}
+	for _, id := range res.Stale {
+		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
+	}
+	for _, l := range res.Leases {
+		p.start(l)
+	}
+	p.w.cancelJobs(res.Stop, p.session)
+}
+
+func (p *poller) turnFailed(err error) {
+	now := time.Now()
+	switch {
+	case errors.Is(err, core.ErrSessionGone):
+		// The beat finds out as well; whoever is first stops the jobs.
+		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
+		p.dropSession()
+		return
+	case errors.Is(err, core.ErrInvalid):
+		// Only a fault of this program's can be the cause. The leases run out with the session,
+		// so that the jobs are recovered by the rules rather than tried for ever.
+		p.w.cfg.Log.Error("the queue refuses this worker's turn; the session is given up", "err", err)
+		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
+		p.dropSession()
+		p.retryAt = now.Add(backstop)
+		return
+	case errors.Is(err, core.ErrUnavailable): // nothing was done
+	default: // it may have been done
+		p.adoptAt = now
+	}
+	p.w.queueAway(err)
+	p.retryAt = now.Add(turnRetry)
+}
+
+// adopt compares what the queue thinks this node holds with what it runs, after a Turn
+// without an answer: leases that never arrived are started, acks that had arrived are dropped.
+func (p *poller) adopt(ctx context.Context) bool {
+	p.collectAll()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	leases, err := p.w.cfg.Queue.Adopt(call, p.session.id)
+	cancel()
+	if err != nil {
+		p.turnFailed(err)
+		return false
+	}
+	p.w.queueBack()
+	again := p.adoptAt
+	p.adoptAt = time.Time{}
+	if again.Add(queue.BeatEvery).After(time.Now()) {
+		// The lost Turn may still be under way and take effect after this answer: look once more.
+		p.adoptAt = again.Add(queue.BeatEvery)
+	}
+	held := make(map[uint64]bool, len(leases))
+	for _, l := range leases {
+		held[l.Token] = true
+	}
+	kept := p.acks[:0]
+	acked := map[uint64]bool{}
+	for _, a := range p.acks {
+		if held[a.Token] {
+			kept = append(kept, a)
+			acked[a.Token] = true
+		}
+	}
+	p.acks = kept
+	for _, l := range leases {
+		if !acked[l.Token] && !p.runs(l.Token) {
+			p.start(l)
+		}
+	}
+	return true
+}
+
+func (p *poller) runs(token uint64) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	_, ok := p.w.running[token]
+	return ok
+}
+
+// start gives a lease its goroutine, or the job back when it came too late.
+func (p *poller) start(l queue.Lease) {
+	if p.draining || !p.session.trusted() || p.free() == 0 {
+		p.ack(queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckReturn})
+		return
+	}
+	j := newJob(p.w, p.session, l)
+	p.w.mu.Lock()
+	if p.zombies > 0 { // a stopped job of an earlier session may still be on this host
+		for _, other := range p.w.running {
+			if other.lease.Host == l.Host {
+				j.after = append(j.after, other.done)
+			}
+		}
+	}
+	p.w.running[l.Token] = j
+	p.w.mu.Unlock()
+	go func() {
+		ack := j.work()
+		close(j.done)
+		p.finished <- finished{j, ack}
+	}()
+}
+
+func (p *poller) ack(a queue.Ack) {
+	if len(p.acks) == 0 {
+		p.flushAt = time.Now().Add(coalesce)
+	}
+	p.acks = append(p.acks, a)
+}
+
+// collect takes a job that ended.
+func (p *poller) collect(f finished) {
+	p.w.mu.Lock()
+	delete(p.w.running, f.job.lease.Token)
+	p.w.mu.Unlock()
+	switch {
+	case f.job.session != p.session:
+		p.zombies--
+		if f.job.stuck {
+			p.stuck--
+		}
+	case f.job.stuck: // its ack was given for it
+		p.stuck--
+	default:
+		p.ack(f.ack)
+	}
+}
+
+func (p *poller) collectAll() {
+	for {
+		select {
+		case f := <-p.finished:
+			p.collect(f)
+		default:
+			return
+		}
+	}
+}
+
+// dropSession forgets a session that is gone, with the acks that only it could have given.
+func (p *poller) dropSession() {
+	p.collectAll()
+	if n := len(p.acks); n > 0 {
+		p.w.cfg.Log.Warn("results are lost with the session; the queue has the jobs run again, or ends them as lost", "jobs", n)
+	}
+	p.endWaiter()
+	p.session.end()
+	p.session, p.acks = nil, nil
+	p.adoptAt, p.retryAt, p.hinted, p.more = time.Time{}, time.Time{}, false, false
+	p.zombies = p.count()
+}
+
+func (p *poller) count() int {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return len(p.w.running)
+}
+
+func (p *poller) free() int { return max(p.w.cfg.Slots-p.count(), 0) }
+
+// want is how many jobs to ask for.
+func (p *poller) want() int {
+	free := min(p.free(), queue.MaxLeasesTurn)
+	if free == 0 || p.draining || !p.session.trusted() || !p.adoptAt.IsZero() && p.adoptAt.Before(time.Now()) {
+		return 0
+	}
+	over, changed, text := p.load.check(time.Now())
+	if changed && over {
+		p.w.cfg.Log.Warn("node is over its limit: no new jobs are taken", "load", text)
+		p.w.say(Event{Kind: Overloaded, Text: text})
+	} else if changed {
+		p.w.cfg.Log.Info("node is below its limit again", "load", text)
+		p.w.say(Event{Kind: Eased, Text: text})
+	}
+	if over && p.count() > 0 {
+		return 0
+	}
+	if over {
+		return 1 // see Limits
+	}
+	return free
+}
+
+func (p *poller) startDrain() {
+	if p.draining {
+		return
+	}
+	p.draining = true
+	close(p.w.drain)
+	if p.w.cfg.DrainTimeout > 0 {
+		p.killAfter = time.Now().Add(p.w.cfg.DrainTimeout)
+	}
+	n := p.count()
+	p.w.cfg.Log.Info("draining: no new jobs are taken", "running", n)
+	p.w.say(Event{Kind: Draining, Text: fmt.Sprintf("%d jobs run", n)})
+}
+
+func (p *poller) startKill() {
+	if p.killed {
+		return
+	}
+	p.startDrain()
+	p.killed, p.killedAt, p.killAfter = true, time.Now(), time.Time{}
+	p.w.stopJobs(errKilled, func(*job) bool { return true })
+}
+
+// giveUpStuck ends jobs whose job type did not return although it was told to. Their
+// goroutines and slots stay taken, but their runs can be completed.
+func (p *poller) giveUpStuck(now time.Time) {
+	if now.Before(p.stuckAt) {
+		return
+	}
+	p.stuckAt = now.Add(backstop)
+	p.w.mu.Lock()
+	var stuck []*job
+	for _, j := range p.w.running {
+		if !j.stuck && j.overdue(now) {
+			j.stuck = true
+			stuck = append(stuck, j)
+		}
+	}
+	p.w.mu.Unlock()
+	for _, j := range stuck {
+		p.stuck++
+		p.w.cfg.Log.Error("job type ignores that it was told to end; the job is given up as lost", "job", j.lease.Job.String(), "host", j.lease.Host)
+		if ack := j.givenUp(); j.session == p.session {
+			p.ack(ack)
+		}
+	}
+}
+
+// over tells whether a drain is done.
+func (p *poller) over(now time.Time) bool {
+	if !p.draining {
+		return false
+	}
+	if p.count() > p.stuck {
+		return false
+	}
+	return len(p.acks) == 0 || p.session == nil || p.killed && now.Sub(p.killedAt) > p.w.patience()+giveUp
+}
+
+// close ends the node, see run.
+func (p *poller) close(ctx context.Context) error {
+	p.endWaiter()
+	var errs []error
+	if p.session != nil {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		if err := p.w.cfg.Queue.Close(call, p.session.id); err != nil && !errors.Is(err, core.ErrSessionGone) {
+			errs = append(errs, fmt.Errorf("close session: %w; its jobs are recovered within %v", err, queue.SessionTTL))
+		}
+		cancel()
+		p.session.end()
+	}
+	if n := len(p.acks); n > 0 {
+		errs = append(errs, fmt.Errorf("%d results could not be given to the queue: %w", n, core.ErrUnavailable))
+	}
+	if p.stuck > 0 {
+		var names []string
+		for _, r := range p.w.Running() {
+			names = append(names, fmt.Sprintf("%s on %s in step %q", r.Job, r.Host, r.Step))
+		}
+		errs = append(errs, fmt.Errorf("jobs that did not end: %s: %w", strings.Join(names, ", "), core.ErrTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// nextLook is when step has something to do without being told.
+func (p *poller) nextLook() time.Time {
+	next := time.Now().Add(backstop)
+	consider := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if now := time.Now(); now.Before(p.retryAt) {
+		consider(p.retryAt)
+	} else {
+		if len(p.acks) > 0 {
+			consider(p.flushAt)
+		}
+		if !p.draining && p.session != nil {
+			consider(p.pollAt)
+		}
+		if p.session != nil {
+			consider(p.adoptAt)
+			if p.wantsTurn(now) {
+				return now
+			}
+		}
+		if p.session == nil && !p.draining {
+			return now
+		}
+	}
+	consider(p.killAfter)
+	return next
+}
+
+// armWaiter starts waiting for work where there are slots for it.
+func (p *poller) armWaiter(ctx context.Context) {
+	if p.waiter != nil || p.session == nil || p.draining || time.Now().Before(p.retryAt) || p.free() == 0 || p.want() == 0 {
+		return
+	}
+	waiting, stop := context.WithCancel(ctx)
+	p.stopWait = stop
+	done := make(chan struct{})
+	p.waiter = done
+	id, until, pause := p.session.id, p.pollAt.Add(p.skew-waitMargin), p.pace()
+	go func() {
+		defer close(done)
+		defer stop()
+		if pause > 0 {
+			select {
+			case <-waiting.Done():
+			case <-time.After(pause):
+			}
+		}
+		err := p.w.cfg.Queue.Wait(waiting, id, until)
+		if waiting.Err() == nil {
+			p.hint <- err
+		}
+	}()
+}
+
+// pace keeps a waiting that returns at once, again and again, from spinning.
+func (p *poller) pace() time.Duration {
+	if p.quick < 4 {
+		return 0
+	}
+	return min(time.Millisecond<<min(p.quick-4, 10), 100*time.Millisecond)
+}
+
+func (p *poller) onHint(err error) {
+	<-p.waiter
+	p.waiter = nil
+	if err != nil {
+		p.w.queueAway(err)
+		p.retryAt = time.Now().Add(turnRetry)
+	}
+	p.quick++ // a lease resets it
+	if time.Now().After(p.pollAt.Add(-2 * waitMargin)) {
+		p.quick = 0 // it waited its time
+	}
+	p.hinted = true
+}
+
+func (p *poller) endWaiter() {
+	if p.waiter == nil {
+		return
+	}
+	p.stopWait()
+	<-p.waiter
+	p.waiter = nil
+	select {
+	case <-p.hint:
+	default:
+	}
+}

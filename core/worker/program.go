@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// program is a run's snapshot, read and compiled.
+type program struct {
+	snapshot launch.Snapshot
+	book     *playbooks.Playbook
+	selected []bool // by tags, a step each
+}
+
+// programsKept is how many runs' programs a worker keeps: as many as it
+// may well work on at once, whatever is pending.
+const programsKept = 64
+
+// programs keeps the programs of the runs last used. Safe for concurrent use.
+type programs struct {
+	payload func(ctx context.Context, run string) ([]byte, error)
+
+	mu     sync.Mutex
+	loaded map[string]*list.Element // of *entry
+	recent *list.List               // last used first
+}
+
+type entry struct {
+	run   string
+	ready chan struct{} // closed when prog or err is set
+	prog  *program
+	err   error
+}
+
+func newPrograms(payload func(ctx context.Context, run string) ([]byte, error)) *programs {
+	return &programs{payload: payload, loaded: map[string]*list.Element{}, recent: list.New()}
+}
+
+// get returns the program of a run; the first caller loads it, others wait for it.
+func (ps *programs) get(ctx context.Context, run string) (*program, error) {
+	for {
+		e, mine := ps.claim(run)
+		if mine {
+			e.prog, e.err = ps.load(ctx, run)
+			if e.err != nil {
+				ps.forget(e)
+			}
+			close(e.ready)
+			return e.prog, e.err
+		}
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if e.err == nil {
+			return e.prog, nil
+		}
+		// The other's failure may be its own cancelling; load it ourselves.
+	}
+}
+
+func (ps *programs) claim(run string) (e *entry, mine bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if el, ok := ps.loaded[run]; ok {
+		ps.recent.MoveToFront(el)
+		return el.Value.(*entry), false
+	}
+	e = &entry{run: run, ready: make(chan struct{})}
+	ps.loaded[run] = ps.recent.PushFront(e)
+	if ps.recent.Len() > programsKept {
+		oldest := ps.recent.Back()
+		ps.recent.Remove(oldest)
+		delete(ps.loaded, oldest.Value.(*entry).run)
+	}
+	return e, true
+}
+
+func (ps *programs) forget(e *entry) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if el, ok := ps.loaded[e.run]; ok && el.Value.(*entry) == e {
+		ps.recent.Remove(el)
+		delete(ps.loaded, e.run)
+	}
+}
+
+func (ps *programs) load(ctx context.Context, run string) (*program, error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	data, err := ps.payload(call, run)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot of run %s: %w", run, err)
+	}
+	snap, err := launch.DecodeSnapshot(data)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", run, err)
+	}
+	book, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{Vars: snap.Vars})
+	if err != nil {
+		return nil, fmt.Errorf("playbook of run %s: %w: %w", run, core.ErrInvalid, err)
+	}
+	prog := &program{snapshot: snap, book: book}
+	for _, s := range book.Steps {
+		prog.selected = append(prog.selected, snap.Selects(s.Tags))
+	}
+	return prog, nil
+}
+
+// onLost is what becomes of a job whose effects are unknown after it used the type.
+func onLost(t host.Type) queue.OnLost {
+	if t.Idempotent || t.OnLost == string(queue.LostRetry) {
+		return queue.LostRetry
+	}
+	return queue.LostHold
+}

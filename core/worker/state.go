@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// stateVersion is what encode writes; decodeState reads it and all before it.
+const stateVersion = 1
+
+// state is what a parked job takes along: the steps that are done, and where the one
+// that is not stands. Another worker goes on from it without repeating a step.
+type state struct {
+	Version int               `json:"v"`
+	Started time.Time         `json:"started,omitzero"`
+	Took    time.Duration     `json:"took_ns,omitempty"` // worker time of earlier leases
+	Done    []core.StepResult `json:"done,omitempty"`    // a step each, in order
+	Current progress          `json:"current,omitzero"`  // of the step after them
+}
+
+// progress is where the present step stands.
+type progress struct {
+	Item     int             `json:"item,omitempty"`     // of foreach: items done
+	Results  []itemResult    `json:"results,omitempty"`  // of those
+	Attempts int             `json:"attempts,omitempty"` // made on the present item
+	All      int             `json:"all,omitempty"`      // made on all items
+	Crashes  int             `json:"crashes,omitempty"`  // of the plugin on the present item
+	Plugin   *host.State     `json:"plugin,omitempty"`   // suspended, or its last checkpoint
+	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt goes on
+	Took     time.Duration   `json:"took_ns,omitempty"`
+	Text     core.StepResult `json:"text,omitzero"` // output of the items so far
+}
+
+// itemResult is one item of a foreach, as expressions see it.
+type itemResult struct {
+	Item    any            `json:"item"`
+	Outcome core.Outcome   `json:"outcome"`
+	Outputs map[string]any `json:"outputs,omitempty"`
+}
+
+// begun tells whether anything may have happened on the host.
+func (s *state) begun() bool {
+	return len(s.Done) > 0 || s.Current.Item > 0 || s.Current.Attempts > 0 || s.Current.Plugin != nil
+}
+
+// encode writes the state in at most queue.MaxDetail bytes: texts are cut, outputs never, since
+// later steps may read them.
+func (s *state) encode() ([]byte, error) {
+	short := *s
+	short.Version = stateVersion
+	short.Done = slices.Clone(s.Done)
+	for keep := 32 << 10; ; keep /= 2 {
+		data, err := json.Marshal(&short)
+		if err != nil {
+			return nil, fmt.Errorf("write state: %w", err)
+		}
+		if len(data) <= queue.MaxDetail {
+			return data, nil
+		}
+		if keep < 64 {
+			return nil, fmt.Errorf("outputs and saved state of the steps have %d bytes: at most %d can be kept: %w", len(data), queue.MaxDetail, core.ErrInvalid)
+		}
+		for i := range short.Done {
+			cutStep(&short.Done[i], keep)
+		}
+		cutStep(&short.Current.Text, keep)
+	}
+}
+
+func decodeState(data []byte) (*state, error) {
+	s := &state{Version: stateVersion}
+	if len(data) == 0 {
+		return s, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(s); err != nil {
+		return nil, fmt.Errorf("read the job's state: %w: %w", core.ErrInvalid, err)
+	}
+	if s.Version < 1 || s.Version > stateVersion {
+		return nil, fmt.Errorf("read the job's state: version %d, expected 1 to %d; is this worker older than the one before it? %w", s.Version, stateVersion, core.ErrInvalid)
+	}
+	for i := range s.Done {
+		s.Done[i].Outputs = launch.Exact(s.Done[i].Outputs)
+	}
+	for i := range s.Current.Results {
+		r := &s.Current.Results[i]
+		r.Outputs = launch.Exact(r.Outputs)
+		r.Item = launch.Exact(map[string]any{"": r.Item})[""]
+	}
+	return s, nil
+}

@@ -1,0 +1,83 @@
+package playbooks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Diagnostics is everything that is wrong in all files, sorted by place. Its Error is one
+// paragraph per problem: file:line:col, message, snippet with a caret, expected, hint.
+// errors.Is(err, core.ErrInvalid) holds.
+type Diagnostics []Diagnostic
+
+// Diagnostic is one problem.
+type Diagnostic struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"` // from 1; 0 when the problem is the file as a whole
+	Col      int    `json:"col"`  // from 1, in characters
+	Message  string `json:"message"`
+	Snippet  string `json:"snippet,omitempty"` // two lines: the source and the caret below it
+	Expected string `json:"expected,omitempty"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+func (d Diagnostics) Error() string {
+	parts := make([]string, len(d))
+	for i, one := range d {
+		parts[i] = one.String()
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// Is makes errors.Is(err, core.ErrInvalid) hold: the caller's file is wrong.
+func (d Diagnostics) Is(target error) bool { return target == core.ErrInvalid }
+
+// Place is file:line:col, or the file alone.
+func (d Diagnostic) Place() string {
+	if d.Line == 0 {
+		return d.File
+	}
+	return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Col)
+}
+
+// String is the whole paragraph, without a newline at its end.
+func (d Diagnostic) String() string {
+	var b strings.Builder
+	b.WriteString(d.Place() + ": " + d.Message)
+	if d.Snippet != "" {
+		b.WriteString("\n" + d.Snippet)
+	}
+	if d.Expected != "" {
+		b.WriteString("\n  expected " + d.Expected)
+	}
+	if d.Hint != "" {
+		b.WriteString("\n  hint: " + d.Hint)
+	}
+	return b.String()
+}
+
+// sorted orders by file, then place. Problems of one place stay as they were found.
+func (d Diagnostics) sorted() Diagnostics {
+	slices.SortStableFunc(d, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	return d
+}
+
+// problem is a diagnostic before it has a place.
+type problem struct {
+	message  string
+	expected string
+	hint     string
+}
+
+func (s *source) diagnose(at span, p problem) Diagnostic {
+	return Diagnostic{
+		File: s.file, Line: at.line, Col: at.col, Snippet: s.snippet(at),
+		Message: p.message, Expected: p.expected, Hint: p.hint,
+	}
+}

@@ -1,0 +1,316 @@
+package playbooks
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/types"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Bounds of one evaluation. Steps are rounds of all loops together; size is
+// what it builds: bytes of text, 16 for each element.
+const (
+	maxNodes = 500
+	maxRound = 1_000_000
+	maxBuilt = 1 << 20
+)
+
+var (
+	errTooLong  = fmt.Errorf("the expression loops more than %d times", maxRound)
+	errTooLarge = fmt.Errorf("the expression builds more than %d MiB", maxBuilt>>20)
+)
+
+// budget is what one evaluation may still use. It rides in the environment
+// under a name that expressions cannot say.
+type budget struct{ rounds, built int }
+
+const (
+	budgetName = "__budget"
+	roundName  = "__round"
+	keepName   = "__keep"
+)
+
+func (b *budget) round() error {
+	if b.rounds++; b.rounds > maxRound {
+		return errTooLong
+	}
+	return nil
+}
+
+// keep charges a value that outlives the operation that made it.
+func (b *budget) keep(v any) error {
+	b.charge(v, 0)
+	if b.built > maxBuilt {
+		return errTooLarge
+	}
+	return nil
+}
+
+func (b *budget) charge(v any, depth int) {
+	if b.built > maxBuilt {
+		return
+	}
+	b.built += 16
+	switch x := v.(type) {
+	case string:
+		b.built += len(x)
+	case []any:
+		for _, item := range x {
+			b.charge(item, depth+1)
+		}
+	case map[string]any:
+		for k, item := range x {
+			b.built += len(k)
+			b.charge(item, depth+1)
+		}
+	case nil, bool, int, float64:
+	default:
+		if r := reflect.ValueOf(v); r.Kind() == reflect.Slice || r.Kind() == reflect.Map {
+			b.built += 16 * r.Len()
+		}
+	}
+}
+
+// limits makes loops count their rounds and kept values their size.
+type limits struct{}
+
+// Visit wraps the body of each predicate and the value of each let.
+func (limits) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.PredicateNode:
+		n.Node = &ast.SequenceNode{Nodes: []ast.Node{call(roundName), n.Node}}
+	case *ast.VariableDeclaratorNode:
+		n.Value = call(keepName, n.Value)
+	case *ast.BuiltinNode:
+		if n.Name != "reduce" && n.Name != "map" || len(n.Arguments) < 2 {
+			return
+		}
+		if p, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+			p.Node = call(keepName, p.Node)
+		}
+	}
+}
+
+func call(name string, args ...ast.Node) ast.Node {
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: append([]ast.Node{&ast.IdentifierNode{Value: budgetName}}, args...)}
+}
+
+// environment is what every expression is compiled against. Clocks, dates and
+// time zones are left out: an expression gives the same on every worker.
+func environment() []expr.Option {
+	text := types.String
+	return []expr.Option{
+		expr.Env(types.Map{
+			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
+				"groups": types.Array(text), "labels": types.Any, "vars": types.Any},
+			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, budgetName: types.Any,
+		}),
+		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
+		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
+		expr.Function("default", defaultTo, new(func(any, any) any)),
+		expr.Function("has_group", hasGroup, new(func(map[string]any, string) bool)),
+		expr.Function("cidr_contains", cidrContains, new(func(string, string) bool)),
+		expr.Function("replace", replaceAll, new(func(string, string, string) string)),
+		expr.Function("repeat", repeatText, new(func(string, int) string)),
+		expr.Function("join", joinTexts, new(func([]any, string) string), new(func([]any) string)),
+		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*budget).round() }, new(func(any) any)),
+		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*budget).keep(args[1]) }, new(func(any, any) any)),
+		expr.Patch(limits{}),
+	}
+}
+
+func functionNames() []string { return []string{"default", "has_group", "cidr_contains"} }
+
+func defaultTo(args ...any) (any, error) {
+	if args[0] == nil || args[0] == "" {
+		return args[1], nil
+	}
+	return args[0], nil
+}
+
+func hasGroup(args ...any) (any, error) {
+	host, _ := args[0].(map[string]any)
+	groups, ok := host["groups"].([]any)
+	if !ok {
+		return nil, errors.New("has_group needs the host: has_group(host, \"name\")")
+	}
+	for _, g := range groups {
+		if g == args[1] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// cidrContains tells whether an IP address lies in a network. What is no IP
+// address, a DNS name say, lies in none.
+func cidrContains(args ...any) (any, error) {
+	network, ok1 := args[0].(string)
+	address, ok2 := args[1].(string)
+	if !ok1 || !ok2 {
+		return nil, errors.New("cidr_contains needs two texts: cidr_contains(\"10.0.0.0/8\", host.address)")
+	}
+	prefix, err := netip.ParsePrefix(network)
+	if err != nil {
+		return nil, fmt.Errorf("cidr_contains: %s is not a network such as 10.0.0.0/8", quote(network))
+	}
+	ip, err := netip.ParseAddr(address)
+	return err == nil && prefix.Contains(ip.Unmap()), nil
+}
+
+func replaceAll(args ...any) (any, error) {
+	s, old, with, ok := threeTexts(args)
+	if !ok {
+		return nil, errors.New("replace needs three texts: replace(text, old, new)")
+	}
+	if len(with) > 0 && (strings.Count(s, old)+1)*len(with) > maxBuilt {
+		return nil, errTooLarge
+	}
+	return strings.ReplaceAll(s, old, with), nil
+}
+
+func threeTexts(args []any) (a, b, c string, ok bool) {
+	if len(args) != 3 {
+		return "", "", "", false
+	}
+	a, ok1 := args[0].(string)
+	b, ok2 := args[1].(string)
+	c, ok3 := args[2].(string)
+	return a, b, c, ok1 && ok2 && ok3
+}
+
+func repeatText(args ...any) (any, error) {
+	s, ok1 := args[0].(string)
+	n, ok2 := args[1].(int)
+	switch {
+	case !ok1 || !ok2 || n < 0:
+		return nil, errors.New("repeat needs a text and a number: repeat(text, 3)")
+	case n > maxBuilt || n*len(s) > maxBuilt:
+		return nil, errTooLarge
+	}
+	return strings.Repeat(s, n), nil
+}
+
+func joinTexts(args ...any) (any, error) {
+	sep := ""
+	if len(args) > 1 {
+		sep, _ = args[1].(string)
+	}
+	r := reflect.ValueOf(args[0])
+	if args[0] == nil || r.Kind() != reflect.Slice {
+		return nil, errors.New("join needs a list of texts")
+	}
+	var b strings.Builder
+	for i := range r.Len() {
+		s, ok := r.Index(i).Interface().(string)
+		if !ok {
+			return nil, fmt.Errorf("join: element %d is %s, not text", i, describe(r.Index(i).Interface()))
+		}
+		if i > 0 {
+			b.WriteString(sep)
+		}
+		b.WriteString(s)
+		if b.Len() > maxBuilt {
+			return nil, errTooLarge
+		}
+	}
+	return b.String(), nil
+}
+
+// reads says what an expression reads, so that only that is made for each host.
+type reads struct {
+	host             map[string]bool // fields; nil: none
+	vars, steps, run bool
+}
+
+// values is the environment of one evaluation.
+func (c *code) values(env Env, b *budget) map[string]any {
+	out := make(map[string]any, 8)
+	out[budgetName] = b
+	if c.reads.host != nil {
+		out["host"] = c.hostValues(env.Host)
+	}
+	if c.reads.vars {
+		out["vars"] = orEmpty(env.Vars)
+	}
+	if c.reads.run {
+		out["run"] = orEmpty(env.Run)
+	}
+	if c.reads.steps {
+		steps := make(map[string]any, len(c.steps))
+		for _, name := range c.steps {
+			if r := env.Steps[name]; r["outputs"] != nil {
+				steps[name] = r
+			} else {
+				steps[name] = withOutputs(r)
+			}
+		}
+		out["steps"] = steps
+	}
+	out["item"] = env.Item
+	return out
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// withOutputs lets steps.X.outputs.Y be nil, not an error, for a step without any.
+func withOutputs(r map[string]any) map[string]any {
+	out := make(map[string]any, len(r)+1)
+	for k, v := range r {
+		out[k] = v
+	}
+	out["outputs"] = map[string]any{}
+	return out
+}
+
+func (c *code) hostValues(h core.Host) map[string]any {
+	out := make(map[string]any, len(c.reads.host))
+	for field := range c.reads.host {
+		out[field] = hostField(h, field)
+	}
+	return out
+}
+
+func hostField(h core.Host, field string) any {
+	switch field {
+	case "name":
+		return h.Name
+	case "address":
+		return h.Target()
+	case "customer":
+		return h.Customer
+	case "site":
+		return h.Site
+	case "pool":
+		return h.Pool
+	case "ha_group":
+		return h.HAGroup
+	case "vars":
+		return orEmpty(h.Vars)
+	case "labels":
+		labels := make(map[string]any, len(h.Labels))
+		for k, v := range h.Labels {
+			labels[k] = v
+		}
+		return labels
+	case "groups":
+		groups := make([]any, len(h.Groups))
+		for i, g := range h.Groups {
+			groups[i] = g
+		}
+		return groups
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package playbooks
+
+import (
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/rollout"
+)
+
+// Bounds that the queue sets; it refuses a run that is over them.
+const (
+	maxWeight   = 1000
+	maxPriority = 10
+)
+
+// The tables below are the format: what they do not name does not exist. Their
+// order is the order of reading, so vars come before what may read them.
+
+func playbookFields() []field[Playbook] {
+	return []field[Playbook]{
+		{key: "playbook", doc: "Name of the playbook, unique in a tree.", form: nameForm(), required: true,
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Name = d.nameOf(n) }},
+		{key: "description", doc: "What it does, in a sentence.", form: textForm("text"),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Description = d.textOf(n, 4096) }},
+		{key: "vars", doc: "Values that expressions read as vars.NAME; -e NAME=VALUE wins over them.",
+			form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readVars(n, p) }},
+		{key: "targets", doc: "Expression over host that selects the hosts: host.labels.role == \"web\".",
+			form: exprForm("an expression over host that is true or false"), required: true,
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Targets = d.targets(n) }},
+		{key: "window", doc: "Window set for the disruptive steps: service (the host's own), none, or a name.", form: nameForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Window = d.nameOf(n) }},
+		{key: "pool", doc: "Pool of workers; the host's own when not given.", form: nameForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Pool = d.nameOf(n) }},
+		{key: "tenant", doc: "Tenant that owns the runs.", form: nameForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Tenant = d.nameOf(n) }},
+		{key: "weight", doc: "Share of worker time within the tenant; 1 when not given.", form: intForm(1, maxWeight),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Weight = d.intOf(n, 1, maxWeight) }},
+		{key: "priority", doc: "Bounded head start over other runs; 0 when not given.", form: intForm(-maxPriority, maxPriority),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Priority = d.intOf(n, -maxPriority, maxPriority) }},
+		{key: "strategy", doc: "How carefully the hosts are gone through.", form: objectForm(strategyFields()),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) {
+				readFields(d, n, "strategy", strategyFields(), strategyWords(), &p.Strategy)
+			}},
+		{key: "steps", doc: "What is done on each host, in order.",
+			form:     form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps), Items: &jsonschema.Schema{Ref: "#/$defs/step"}}},
+			required: true,
+			read:     func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
+		{key: "schedule", doc: "When the playbook launches by itself.", form: objectForm(scheduleFields()),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
+	}
+}
+
+func strategyFields() []field[rollout.Strategy] {
+	return []field[rollout.Strategy]{
+		{key: "waves", doc: "Hosts up to the end of each wave: [1, 5%, 100%]. A last wave of all hosts is implied.",
+			form: form{"a list of sizes such as [1, 5%, 100%]", &jsonschema.Schema{Type: "array", MinItems: new(1), Items: sizeForm().schema}},
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.Waves = d.wavesOf(n) }},
+		{key: "max_in_flight", doc: "Hosts worked on at once.", form: sizeForm(),
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.MaxInFlight = d.sizeOf(n) }},
+		{key: "stop_after", doc: "Failed hosts after which the run stops, over all waves.", form: sizeForm(),
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.StopAfter = d.sizeOf(n) }},
+		{key: "stop_unreachable", doc: "Unreachable hosts after which the run stops.", form: sizeForm(),
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.StopUnreachable = d.sizeOf(n) }},
+		{key: "per_group", doc: "Hosts of one group at once: {ha_group: 1, \"label:rack\": 2}.",
+			form: form{"a mapping of ha_group, site, customer or label:NAME to a number", &jsonschema.Schema{Type: "object",
+				PropertyNames: &jsonschema.Schema{Pattern: patternGroup}, AdditionalProperties: intForm(1, maxGroup).schema}},
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PerGroup = d.perGroupOf(n) }},
+		{key: "pause_between", doc: "After each wave: approve (an operator says go) or a duration.",
+			form: form{wantPause, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{enumForm("approve").schema, durationForm().schema}}},
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PauseBetween = d.pauseOf(n) }},
+	}
+}
+
+func scheduleFields() []field[Schedule] {
+	return []field[Schedule]{
+		{key: "cron", doc: "Five fields: minute, hour, day of month, month, day of week.", form: textForm("five fields such as \"30 2 * * 1-5\""), required: true,
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Cron = d.cronOf(n) }},
+		{key: "timezone", doc: "IANA name of the zone that cron is read in; UTC when not given.", form: textForm("an IANA time zone such as Europe/Zurich"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Timezone = d.zoneOf(n) }},
+		{key: "catch_up", doc: "Launches that were missed: none, once for all of them, or all.", form: enumForm("none", "once", "all"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.CatchUp = d.enumOf(n, "none", "once", "all") }},
+		{key: "overlap", doc: "While the last run is not over: skip, queue one, or allow both.", form: enumForm("skip", "queue", "allow"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Overlap = d.enumOf(n, "skip", "queue", "allow") }},
+		{key: "jitter", doc: "Launches are put off by up to this, the same for each fire time.", form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Jitter = d.durationOf(n) }},
+		{key: "start_within", doc: "A launch later than this is dropped.", form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.StartWithin = d.durationOf(n) }},
+	}
+}
+
+func retryFields() []field[Retry] {
+	return []field[Retry]{
+		{key: "attempts", doc: "Attempts in all, the first included.", form: intForm(1, maxAttempts), required: true,
+			read: func(d *decoder, n *yaml.Node, r *Retry) { r.Attempts = d.intOf(n, 1, maxAttempts) }},
+		{key: "interval", doc: fmt.Sprintf("Pause after the first attempt, doubled each time; %s when not given.", defaultInterval), form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, r *Retry) { r.Interval = d.durationOf(n) }},
+		{key: "max_interval", doc: "Longest pause.", form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, r *Retry) { r.Max = d.durationOf(n) }},
+		{key: "jitter", doc: "Share of the pause that is added at most, at random.", form: percentForm(),
+			read: func(d *decoder, n *yaml.Node, r *Retry) { r.Jitter = d.shareOf(n) }},
+	}
+}
+
+// Words of other tools, with what to write here.
+
+func playbookWords() map[string]string {
+	return map[string]string{
+		"name": `the playbook's name is the key "playbook"`, "hosts": `hosts are selected by "targets", an expression`,
+		"tasks": `tasks are called "steps"`, "jobs": `what is done on a host are its "steps"`, "serial": `it is called "strategy: {waves: …}"`,
+		"cron": `it stands under "schedule"`, "on": `a recurring launch is called "schedule"`, "env": `values are given in "vars"`,
+		"become": `give the step's job type what it needs, or log in as that user`,
+	}
+}
+
+func strategyWords() map[string]string {
+	return map[string]string{
+		"serial": `it is called "waves"`, "batch": `it is called "waves"`, "forks": `it is called "max_in_flight"`,
+		"max_parallel": `it is called "max_in_flight"`, "max_fail_percentage": `it is called "stop_after"`, "max_failures": `it is called "stop_after"`,
+	}
+}
+
+func stepWords() map[string]string {
+	return map[string]string{
+		"if": `it is called "when"`, "loop": `it is called "foreach"`, "with_items": `it is called "foreach"`,
+		"run": `write uses: command and with: {run: …}`, "register": `outputs are always kept: steps.NAME.outputs`,
+		"ignore_errors": `it is called "continue_on_failure"`, "continue_on_error": `it is called "continue_on_failure"`,
+		"retries": `write retry: {attempts: …}`, "delay": `write retry: {interval: …}`, "args": `params stand under "with"`,
+		"params": `params stand under "with"`, "id": `it is called "name"`, "vars": `vars belong to the playbook`,
+		"module": `it is called "uses"`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
+	}
+}
+
+func scheduleWords() map[string]string {
+	return map[string]string{"tz": `it is called "timezone"`, "splay": `it is called "jitter"`, "concurrency": `it is called "overlap"`}
+}
+
+func retryWords() map[string]string {
+	return map[string]string{"max": `it is called "max_interval"`, "delay": `it is called "interval"`, "count": `it is called "attempts"`,
+		"max_attempts": `it is called "attempts"`, "backoff": `the interval doubles by itself`}
+}
+
+// objectForm is the form of a mapping that a table describes.
+func objectForm[T any](fields []field[T]) form {
+	return form{"a mapping", objectSchema(fields)}
+}
+
+func objectSchema[T any](fields []field[T]) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	for _, f := range fields {
+		p := *f.form.schema
+		p.Description = f.doc
+		s.Properties[f.key] = &p
+		s.PropertyOrder = append(s.PropertyOrder, f.key)
+		if f.required {
+			s.Required = append(s.Required, f.key)
+		}
+	}
+	return s
+}

@@ -1,0 +1,206 @@
+package playbooks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Load reads files and folders (their *.yaml and *.yml, recursively), all of
+// them, and returns every playbook in the order of paths and then of names, or a
+// Diagnostics error with everything found. Hidden files and folders are skipped;
+// a file reached twice is read once.
+func Load(paths []string, o Options) ([]*Playbook, error) {
+	w := &walk{seen: map[string]bool{}}
+	for _, path := range paths {
+		w.add(path, true, 0)
+	}
+	var out []*Playbook
+	diags := w.diags
+	byName := map[string]*Playbook{}
+	for _, file := range w.files {
+		data, err := readFile(file)
+		if err != nil {
+			diags = append(diags, fileProblem(file, err))
+			continue
+		}
+		p, found := parse(file, data, o)
+		diags = append(diags, found...)
+		if p == nil {
+			continue
+		}
+		if first := byName[p.Name]; first != nil {
+			diags = append(diags, duplicate(p, first))
+			continue
+		}
+		byName[p.Name] = p
+		out = append(out, p)
+	}
+	if len(diags) > 0 {
+		return nil, diags.sorted()
+	}
+	return out, nil
+}
+
+// Parse reads one file's bytes. Errors are Diagnostics.
+func Parse(file string, src []byte, o Options) (*Playbook, error) {
+	p, diags := parse(file, src, o)
+	if len(diags) > 0 {
+		return nil, diags.sorted()
+	}
+	return p, nil
+}
+
+func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
+	src, root, bad := readYAML(file, data)
+	if bad != nil {
+		return nil, Diagnostics{*bad}
+	}
+	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars)}
+	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
+	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
+	if len(d.diags) > 0 {
+		return nil, d.diags
+	}
+	return p, nil
+}
+
+// readVars reads vars and lays those of -e over them.
+func (d *decoder) readVars(n *yaml.Node, p *Playbook) {
+	target, ok := d.mapping(n, "vars", nil)
+	if !ok {
+		return
+	}
+	given, ok := d.plain(target, 1).(map[string]any)
+	if !ok {
+		return
+	}
+	for k, v := range given {
+		if _, over := p.Vars[k]; !over {
+			p.Vars[k] = v
+		}
+	}
+	d.vars = p.Vars
+}
+
+func duplicate(p, first *Playbook) Diagnostic {
+	src := newSource(p.File, string(p.Source))
+	at := nameSpan(src)
+	other := newSource(first.File, string(first.Source))
+	d := src.diagnose(at, problem{message: fmt.Sprintf("a second playbook is named %s", quote(p.Name)), expected: "names that are unique over all files"})
+	d.Hint = "the first stands in " + Diagnostic{File: first.File, Line: nameSpan(other).line, Col: nameSpan(other).col}.Place()
+	return d
+}
+
+// nameSpan is the place of the playbook's name in a file that is known to be good.
+func nameSpan(src *source) span {
+	_, root, bad := readYAML(src.file, []byte(src.text))
+	if bad != nil {
+		return span{}
+	}
+	return src.at((&decoder{src: src}).child(root, "playbook"))
+}
+
+const maxFolders = 32 // levels of folders, symbolic links followed
+
+// walk collects the files to read.
+type walk struct {
+	files []string
+	seen  map[string]bool // real paths
+	diags Diagnostics
+}
+
+// add takes a path: named by the user, or met in a folder.
+func (w *walk) add(path string, named bool, depth int) {
+	real, err := filepath.EvalSymlinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(real)
+	}
+	switch {
+	case err != nil:
+		w.diags = append(w.diags, fileProblem(path, err))
+	case w.seen[absolute(real)]:
+	case info.IsDir():
+		w.seen[absolute(real)] = true
+		w.folder(path, named, depth)
+	case !named && !isYAML(path):
+	case !info.Mode().IsRegular():
+		w.diags = append(w.diags, Diagnostic{File: path, Message: "not a regular file", Expected: "a file or a folder"})
+	case len(w.files) >= MaxFiles:
+		w.tooMany(path)
+	default:
+		w.seen[absolute(real)] = true
+		w.files = append(w.files, path)
+	}
+}
+
+func (w *walk) tooMany(path string) {
+	message := fmt.Sprintf("more than %d files", MaxFiles)
+	if !slices.ContainsFunc(w.diags, func(d Diagnostic) bool { return d.Message == message }) {
+		w.diags = append(w.diags, Diagnostic{File: path, Message: message, Hint: "name the folders that hold playbooks"})
+	}
+}
+
+func (w *walk) folder(path string, named bool, depth int) {
+	if depth > maxFolders {
+		w.diags = append(w.diags, Diagnostic{File: path, Message: fmt.Sprintf("folders are nested deeper than %d", maxFolders)})
+		return
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	if err != nil {
+		w.diags = append(w.diags, fileProblem(path, err))
+		return
+	}
+	before := len(w.files) + len(w.diags)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || e.Type().IsRegular() && !isYAML(e.Name()) {
+			continue
+		}
+		w.add(filepath.Join(path, e.Name()), false, depth+1)
+	}
+	if named && len(w.files)+len(w.diags) == before {
+		w.diags = append(w.diags, Diagnostic{File: path, Message: "the folder holds no playbook", Expected: "files that end in .yaml or .yml"})
+	}
+}
+
+func isYAML(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+}
+
+func fileProblem(path string, err error) Diagnostic {
+	d := Diagnostic{File: path, Message: err.Error()}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		d.Message = pe.Err.Error()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		d.Message, d.Expected = "no such file or folder", "a playbook, or a folder with playbooks"
+	}
+	return d
+}

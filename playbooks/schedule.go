@@ -1,0 +1,196 @@
+package playbooks
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"gopkg.in/yaml.v3"
+)
+
+func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
+	before := len(d.diags)
+	s := Schedule{Timezone: "UTC", CatchUp: "none", Overlap: "skip"}
+	readFields(d, n, "schedule", scheduleFields(), scheduleWords(), &s)
+	if len(d.diags) > before || s.Cron == "" {
+		return
+	}
+	p.Schedule = &s
+	gap, err := recurrence(s.Cron)
+	if err != nil {
+		return // cronOf has reported it
+	}
+	if gap > 0 {
+		d.checkRecurrence(n, p, gap)
+	}
+	switch {
+	case s.StartWithin > 0 && s.Jitter > s.StartWithin:
+		d.reportNode(d.child(n, "jitter"), problem{message: fmt.Sprintf("jitter %s is longer than start_within %s", short(s.Jitter), short(s.StartWithin)),
+			expected: "launches that are not too late because of their own jitter"})
+	case gap > 0 && s.Jitter >= gap:
+		d.reportNode(d.child(n, "jitter"), problem{message: fmt.Sprintf("jitter %s is not shorter than the recurrence of %s", short(s.Jitter), short(gap)),
+			expected: "launches that stay in order"})
+	}
+}
+
+// checkRecurrence rejects a schedule that would come again while the last run may still retry.
+func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration) {
+	var sum time.Duration
+	var worst *Step
+	for i := range p.Steps {
+		w := p.Steps[i].Retry.Worst(p.Steps[i].Retry.Attempts - 1)
+		sum += min(w, 1<<62-sum)
+		if w > 0 && (worst == nil || w > worst.Retry.Worst(worst.Retry.Attempts-1)) {
+			worst = &p.Steps[i]
+		}
+	}
+	if sum <= gap {
+		return
+	}
+	d.reportNode(d.child(n, "cron"), problem{
+		message:  fmt.Sprintf("the schedule comes again after %s, but the retries of the steps may take %s", short(gap), short(sum)),
+		expected: "a recurrence that is not shorter than the worst case of all retries",
+		hint: fmt.Sprintf("launch less often, or retry less: step %q alone may wait %s (line %d)", worst.Name,
+			short(worst.Retry.Worst(worst.Retry.Attempts-1)), worst.Line)})
+}
+
+// child is the value of a key, or the mapping itself.
+func (d *decoder) child(n *yaml.Node, key string) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return n
+}
+
+// short writes a duration as people do: 1h30m, 2d, not 48h0m0s.
+func short(d time.Duration) string {
+	var b strings.Builder
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		if n := d / u.size; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, u.name)
+			d -= n * u.size
+		}
+	}
+	if b.Len() == 0 {
+		return d.String()
+	}
+	return b.String()
+}
+
+func (d *decoder) cronOf(n *yaml.Node) string {
+	const want = "five fields: minute hour day-of-month month day-of-week, as in \"30 2 * * 1-5\""
+	target, ok := d.scalar(n, want)
+	if !ok {
+		return ""
+	}
+	spec, err := cronSpec(target.Value)
+	if err == nil {
+		_, err = recurrence(spec)
+	}
+	if err == nil {
+		return spec
+	}
+	p := problem{message: fmt.Sprintf("cron %s: %v", quote(target.Value), err), expected: want}
+	switch {
+	case strings.Contains(target.Value, "TZ="):
+		p.hint = `the zone has a key of its own: timezone: Europe/Zurich`
+	case strings.HasPrefix(target.Value, "@"):
+		p.hint = map[string]string{"@hourly": `write "0 * * * *"`, "@daily": `write "0 0 * * *"`, "@midnight": `write "0 0 * * *"`,
+			"@weekly": `write "0 0 * * 0"`, "@monthly": `write "0 0 1 * *"`, "@yearly": `write "0 0 1 1 *"`}[target.Value]
+	case len(strings.Fields(target.Value)) == 6:
+		p.hint = "there is no field for seconds"
+	}
+	d.reportNode(n, p)
+	return ""
+}
+
+// cronSpec checks the outer shape and writes day of week 7 as 0, which the
+// library does not know. It also keeps the library from its TZ= prefix, on
+// which it panics.
+func cronSpec(text string) (string, error) {
+	fields := strings.Fields(text)
+	switch {
+	case strings.Contains(text, "="):
+		return "", fmt.Errorf("a time zone cannot stand here")
+	case strings.HasPrefix(text, "@"):
+		return "", fmt.Errorf("words are not supported")
+	case len(fields) != 5:
+		return "", fmt.Errorf("%d fields", len(fields))
+	}
+	days := strings.Split(fields[4], ",")
+	for i, day := range days {
+		switch from, to, ranged := strings.Cut(day, "-"); {
+		case day == "7" || day == "7-7":
+			days[i] = "0"
+		case ranged && to == "7" && from == "0":
+			days[i] = "0-6"
+		case ranged && to == "7":
+			days[i] = from + "-6,0"
+		}
+	}
+	fields[4] = strings.Join(days, ",")
+	return strings.Join(fields, " "), nil
+}
+
+// recurrence is the shortest time between two launches; 0 when it launches
+// once in the years looked at. Wall clock, without daylight saving.
+func recurrence(spec string) (gap time.Duration, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be read: %v", r)
+		}
+	}()
+	sched, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
+	if err != nil {
+		return 0, err
+	}
+	at := sched.Next(time.Date(2023, 12, 31, 23, 59, 59, 0, time.UTC))
+	if at.IsZero() {
+		return 0, fmt.Errorf("there is no such day")
+	}
+	const enough = 2000 // launches: days of minutes, years of days
+	for range enough {
+		next := sched.Next(at)
+		if next.IsZero() || next.Year() > 2033 {
+			break
+		}
+		if step := next.Sub(at); gap == 0 || step < gap {
+			gap = step
+		}
+		if gap == time.Minute {
+			break
+		}
+		at = next
+	}
+	return gap, nil
+}
+
+func (d *decoder) zoneOf(n *yaml.Node) string {
+	const want = "an IANA time zone such as Europe/Zurich or UTC"
+	target, ok := d.scalar(n, want)
+	if !ok {
+		return ""
+	}
+	name := target.Value
+	if name == "" || name == "Local" || len(name) > 64 {
+		d.mismatch(n, target, want, "")
+		return ""
+	}
+	if _, err := time.LoadLocation(name); err != nil {
+		common := []string{"UTC", "Europe/Zurich", "Europe/Berlin", "Europe/London", "Europe/Paris", "Europe/Madrid", "Europe/Rome", "Europe/Vienna",
+			"Europe/Amsterdam", "Europe/Stockholm", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
+			"Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Shanghai", "Australia/Sydney"}
+		d.reportNode(n, problem{message: "unknown time zone " + quote(name), expected: want, hint: didYouMean(name, common)})
+		return ""
+	}
+	return name
+}

@@ -1,0 +1,284 @@
+package playbooks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+)
+
+const (
+	maxAttempts     = 1000
+	maxTags         = 50
+	defaultInterval = 10 * time.Second
+)
+
+// knownStep is what later steps may read of an earlier one.
+type knownStep struct {
+	name    string
+	line    int
+	outputs *shape
+}
+
+// draft is a step while it is read: some keys need others first.
+type draft struct {
+	Step
+	node *yaml.Node
+	uses *yaml.Node
+	with *yaml.Node
+	when *yaml.Node
+	each *yaml.Node
+}
+
+func stepFields() []field[draft] {
+	return []field[draft]{
+		{key: "name", doc: "Name of the step, unique in the playbook; uses when not given.", form: textForm("a name"),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Name = d.stepName(n) }},
+		{key: "uses", doc: "Job type that the step calls.", form: textForm("a job type such as command"), required: true,
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.uses, s.Uses = n, d.usesOf(n) }},
+		{key: "with", doc: "Params of the job type. A text may hold ${{ expression }}.", form: form{"a mapping of params", &jsonschema.Schema{Type: "object"}},
+			read: func(_ *decoder, n *yaml.Node, s *draft) { s.with = n }},
+		{key: "when", doc: "Expression: the step is skipped where it is false.", form: exprForm("an expression that is true or false"),
+			read: func(_ *decoder, n *yaml.Node, s *draft) { s.when = n }},
+		{key: "foreach", doc: "List, or expression that gives one: the step is called for each item.",
+			form: form{"a list, or an expression that gives one", &jsonschema.Schema{Types: []string{"string", "array"}}},
+			read: func(_ *decoder, n *yaml.Node, s *draft) { s.each = n }},
+		{key: "window", doc: "Window set of this step, over the playbook's; none lets it run at any time.", form: nameForm(),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Window = d.nameOf(n) }},
+		{key: "needs", doc: "Time that must be left in the window, rollback included.", form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Needs = d.durationOf(n) }},
+		{key: "timeout", doc: "Longest that one attempt may take.", form: durationForm(),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},
+		{key: "retry", doc: "What to do when the step fails.", form: objectForm(retryFields()),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Retry = d.retryOf(n) }},
+		{key: "tags", doc: "Words by which steps are picked on the command line.", form: form{"a list of words", &jsonschema.Schema{Type: "array", Items: nameForm().schema}},
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Tags = d.tagsOf(n) }},
+		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.IgnoreFailure = d.boolOf(n) }},
+	}
+}
+
+func (d *decoder) readSteps(n *yaml.Node) []Step {
+	items := d.list(n, "a list of steps")
+	if target, ok := d.follow(n); ok && target.Kind == yaml.SequenceNode && len(items) == 0 {
+		d.reportNode(n, problem{message: "there are no steps", expected: "a list of at least one step"})
+	}
+	if len(items) > MaxSteps {
+		d.reportNode(items[MaxSteps], problem{message: fmt.Sprintf("%d steps", len(items)), expected: fmt.Sprintf("%d at most", MaxSteps)})
+		return nil
+	}
+	taken := d.givenNames(items)
+	d.later = maps.Clone(taken)
+	out := make([]Step, 0, len(items))
+	for i, item := range items {
+		if d.full {
+			break
+		}
+		out = append(out, d.readStep(item, i, taken))
+	}
+	return out
+}
+
+// givenNames lists the names written out, so that a name made from uses takes none of them.
+func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
+	taken := map[string]int{}
+	for _, item := range items {
+		if n := d.child(item, "name"); n.Kind == yaml.ScalarNode && n != item {
+			if _, twice := taken[n.Value]; !twice {
+				taken[n.Value] = n.Line
+			}
+		}
+	}
+	return taken
+}
+
+func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
+	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line}}
+	readFields(d, n, d.stepLabel(n, index), stepFields(), stepWords(), &s)
+	if s.Name == "" {
+		s.Name = freeName(s.Uses, index, taken)
+		taken[s.Name] = n.Line
+	}
+	d.unique(&s)
+	typ, known := d.typeOf(&s)
+	scope := d.stepScope(s.each != nil)
+	what := fmt.Sprintf("of step %q", s.Name)
+	if s.each != nil {
+		s.Foreach = d.foreach(s.each, "foreach "+what)
+	}
+	if s.when != nil {
+		s.When = d.expression(s.when, "when "+what, scope, wantBool)
+	}
+	s.With = d.readWith(&s, scope, typ)
+	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputShape(s.Name, typ, known)})
+	return s.Step
+}
+
+// stepLabel names a step in messages before it was read.
+func (d *decoder) stepLabel(n *yaml.Node, index int) string {
+	for _, key := range []string{"name", "uses"} {
+		if c := d.child(n, key); c.Kind == yaml.ScalarNode && c.Value != "" {
+			return "step " + quote(c.Value)
+		}
+	}
+	return fmt.Sprintf("step %d", index+1)
+}
+
+func freeName(uses string, index int, taken map[string]int) string {
+	if uses == "" {
+		uses = fmt.Sprintf("step-%d", index+1)
+	}
+	name := uses
+	for i := 2; taken[name] != 0; i++ {
+		name = fmt.Sprintf("%s-%d", uses, i)
+	}
+	return name
+}
+
+func (d *decoder) unique(s *draft) {
+	for _, before := range d.steps {
+		if before.name == s.Name {
+			d.reportNode(d.child(s.node, "name"), problem{message: fmt.Sprintf("a second step is named %s", quote(s.Name)), expected: "names that are unique in the playbook",
+				hint: fmt.Sprintf("the first stands in line %d", before.line)})
+			return
+		}
+	}
+}
+
+func (d *decoder) stepName(n *yaml.Node) string {
+	name := d.textOf(n, 100)
+	if strings.ContainsAny(name, "\n\t\r\"\\") || strings.TrimSpace(name) != name {
+		d.reportNode(n, problem{message: quote(name) + " is not a step's name", expected: "one line without quotes, and no space around it"})
+	}
+	return name
+}
+
+func (d *decoder) usesOf(n *yaml.Node) string {
+	target, ok := d.scalar(n, "a job type such as command")
+	if !ok {
+		return ""
+	}
+	if !namePattern.MatchString(target.Value) {
+		d.reportNode(n, problem{message: quote(target.Value) + " is not a job type", expected: "a name such as command or firewall.push"})
+		return ""
+	}
+	return target.Value
+}
+
+// typeOf finds the step's job type and reports one that does not exist.
+func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
+	if d.o.Types == nil || s.Uses == "" {
+		return nil, false
+	}
+	if cached, ok := d.schemas[s.Uses]; ok {
+		return cached, cached != nil
+	}
+	t, ok := d.o.Types(s.Uses)
+	if !ok {
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: didYouMean(s.Uses, d.o.TypeNames)})
+		return nil, false
+	}
+	typ, err := newTypeSchema(t)
+	if err != nil {
+		d.reportNode(s.uses, problem{message: fmt.Sprintf("the schema of job type %q cannot be used: %v", t.Name, err), hint: "this is a fault of its plugin"})
+	}
+	d.schemas[s.Uses] = typ
+	return typ, typ != nil
+}
+
+func (d *decoder) tagsOf(n *yaml.Node) []string {
+	items := d.list(n, "a list of words")
+	if len(items) > maxTags {
+		d.reportNode(n, problem{message: fmt.Sprintf("%d tags", len(items)), expected: fmt.Sprintf("%d at most", maxTags)})
+		return nil
+	}
+	var out []string
+	for _, item := range items {
+		if tag := d.nameOf(item); tag != "" && !slices.Contains(out, tag) {
+			out = append(out, tag)
+		}
+	}
+	return out
+}
+
+func (d *decoder) retryOf(n *yaml.Node) Retry {
+	r := Retry{Attempts: 1, Backoff: core.Backoff{Interval: defaultInterval}}
+	readFields(d, n, "retry", retryFields(), retryWords(), &r)
+	if r.Max > 0 && r.Max < r.Interval {
+		d.reportNode(d.child(n, "max_interval"), problem{message: fmt.Sprintf("max_interval %s is shorter than interval %s", short(r.Max), short(r.Interval)),
+			expected: "a longest pause that is not shorter than the first"})
+	}
+	return r
+}
+
+// expression reads one that stands by itself: targets, when, foreach.
+func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
+	target, ok := d.scalar(n, wantExpr)
+	if !ok {
+		return Expr{}
+	}
+	text := strings.TrimSpace(target.Value)
+	lead := len(target.Value) - len(strings.TrimLeft(target.Value, " \t\r\n"))
+	c := &code{what: what, src: d.src, node: target, from: utf8.RuneCountInString(target.Value[:lead]), text: text}
+	if inner, ok := strings.CutPrefix(text, "${{"); ok && strings.HasSuffix(inner, "}}") {
+		d.report(c.place(0, 3), problem{message: what + " is an expression already", expected: "it without ${{ }}: " + clip(strings.TrimSpace(strings.TrimSuffix(inner, "}}")), 60)})
+		return Expr{}
+	}
+	found := c.compile(s, w)
+	if d.add(found); len(found) > 0 {
+		return Expr{}
+	}
+	return Expr{Text: text, code: c}
+}
+
+func (d *decoder) targets(n *yaml.Node) Expr {
+	if target, ok := d.follow(n); ok && target.Kind == yaml.ScalarNode && (target.Value == "all" || target.Value == "*") {
+		d.reportNode(n, problem{message: "targets is an expression, not a group", expected: "an expression over host that is true or false",
+			hint: `every host is written: targets: true; a group: targets: '"web" in host.groups'`})
+		return Expr{}
+	}
+	later := "targets are selected before any step runs"
+	return d.expression(n, "targets", scope{
+		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape(), "vars": d.varsShape()}},
+		elsewhere: map[string]string{"steps": later, "item": later, "run": later},
+	}, wantBool)
+}
+
+func (d *decoder) foreach(n *yaml.Node, what string) Expr {
+	s := d.stepScope(false)
+	s.elsewhere["item"] = "it is one item of this very list"
+	target, ok := d.follow(n)
+	if !ok || target.Kind != yaml.SequenceNode {
+		return d.expression(n, what, s, wantList)
+	}
+	return Expr{Text: fmt.Sprintf("a list of %d", len(target.Content)), code: &code{what: what, src: d.src, node: target, list: d.template(n, what, s, 1)}}
+}
+
+// stepScope is what the expressions of the step that is being read may use.
+func (d *decoder) stepScope(foreach bool) scope {
+	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
+	s := scope{elsewhere: map[string]string{}}
+	for _, step := range d.steps {
+		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
+		one.fields["outputs"] = step.outputs
+		steps.fields[step.name] = one
+		s.stepNames = append(s.stepNames, step.name)
+	}
+	s.root = &shape{label: "the expression", closed: true, fields: map[string]*shape{
+		"host": hostShape(), "vars": d.varsShape(), "steps": steps, "run": runShape()}}
+	if foreach {
+		s.root.fields["item"] = open()
+	} else {
+		s.elsewhere["item"] = "it exists in a step with foreach"
+	}
+	return s
+}
+
+func (d *decoder) varsShape() *shape { return closedShape("vars", sortedKeys(d.vars)...) }

@@ -1,0 +1,114 @@
+package playbooks_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/turnus/turnus/playbooks"
+)
+
+// The params of the built-in job types as the examples use them.
+
+type commandParams struct {
+	Run     string            `json:"run" jsonschema:"command line, given to /bin/sh"`
+	Env     map[string]string `json:"env,omitempty" jsonschema:"environment of the command"`
+	Creates string            `json:"creates,omitempty" jsonschema:"skip where this path exists"`
+	Removes string            `json:"removes,omitempty" jsonschema:"skip where this path does not exist"`
+}
+
+type scriptParams struct {
+	Script string   `json:"script,omitempty" jsonschema:"text of the script"`
+	File   string   `json:"file,omitempty" jsonschema:"script beside the playbook"`
+	Args   []string `json:"args,omitempty" jsonschema:"arguments"`
+}
+
+type fileParams struct {
+	Path     string         `json:"path" jsonschema:"file on the host"`
+	Content  string         `json:"content,omitempty" jsonschema:"the whole content"`
+	Template string         `json:"template,omitempty" jsonschema:"template beside the playbook"`
+	Source   string         `json:"source,omitempty" jsonschema:"file beside the playbook"`
+	Vars     map[string]any `json:"vars,omitempty" jsonschema:"values of the template"`
+	Mode     string         `json:"mode,omitempty" jsonschema:"permissions in octal"`
+	Owner    string         `json:"owner,omitempty" jsonschema:"user that owns the file"`
+	Backup   bool           `json:"backup,omitempty" jsonschema:"keep the old file"`
+}
+
+type fetchParams struct {
+	Path string `json:"path" jsonschema:"file on the host"`
+	Dest string `json:"dest,omitempty" jsonschema:"file or folder on the worker"`
+}
+
+type rebootParams struct {
+	Timeout string `json:"timeout,omitempty" jsonschema:"longest that the host may be away"`
+}
+
+type waitParams struct {
+	Port    int    `json:"port,omitempty" jsonschema:"TCP port that must answer"`
+	File    string `json:"file,omitempty" jsonschema:"file that must exist"`
+	Timeout string `json:"timeout,omitempty" jsonschema:"longest to wait"`
+}
+
+type httpParams struct {
+	URL    string `json:"url" jsonschema:"address to ask"`
+	Method string `json:"method,omitempty" jsonschema:"GET when not given"`
+	Body   string `json:"body,omitempty" jsonschema:"body of the request"`
+	Status []int  `json:"status,omitempty" jsonschema:"codes that are good"`
+	From   string `json:"from,omitempty" jsonschema:"who asks: worker or host"`
+}
+
+type noOutputs struct{}
+
+type patchOutputs struct {
+	RebootRequired bool `json:"reboot_required"`
+}
+
+func schemaOf[T any](t testing.TB, edit ...func(*jsonschema.Schema)) json.RawMessage {
+	t.Helper()
+	s, err := jsonschema.For[T](nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range edit {
+		e(s)
+	}
+	out, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func builtins(t testing.TB) []playbooks.Type {
+	t.Helper()
+	return []playbooks.Type{
+		{Name: "command", Params: schemaOf[commandParams](t), Outputs: schemaOf[noOutputs](t)},
+		{Name: "script", Params: schemaOf[scriptParams](t), Outputs: schemaOf[patchOutputs](t)},
+		{Name: "file", Params: schemaOf[fileParams](t, func(s *jsonschema.Schema) { s.Properties["mode"].Pattern = "^0?[0-7]{3,4}$" })},
+		{Name: "fetch", Params: schemaOf[fetchParams](t)},
+		{Name: "reboot", Params: schemaOf[rebootParams](t), Disruptive: true},
+		{Name: "wait", Params: schemaOf[waitParams](t, func(s *jsonschema.Schema) {
+			s.Properties["port"].Minimum, s.Properties["port"].Maximum = new(1.0), new(65535.0)
+		})},
+		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) { s.Properties["from"].Enum = []any{"worker", "host"} })},
+		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"},
+	}
+}
+
+func options(t testing.TB) playbooks.Options {
+	t.Helper()
+	types := builtins(t)
+	o := playbooks.Options{Types: func(name string) (playbooks.Type, bool) {
+		i := slices.IndexFunc(types, func(t playbooks.Type) bool { return t.Name == name })
+		if i < 0 {
+			return playbooks.Type{}, false
+		}
+		return types[i], true
+	}}
+	for _, typ := range types {
+		o.TypeNames = append(o.TypeNames, typ.Name)
+	}
+	return o
+}
