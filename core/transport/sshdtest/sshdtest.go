@@ -168,6 +168,12 @@ func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
 
 func (s *Server) config(o *options, addresses []string) string {
 	lines := slices.Clone(o.config)
+	// SHLVL keeps bash from reading ~/.bashrc, which may take longer than a test.
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SetEnv ") }); i >= 0 {
+		lines[i] += " SHLVL=2"
+	} else {
+		lines = append(lines, "SetEnv SHLVL=2")
+	}
 	for _, a := range addresses {
 		lines = append(lines, "ListenAddress "+a)
 	}
