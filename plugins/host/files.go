@@ -103,7 +103,8 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 		if err := info(transport.FileInfo{Size: -1}); err != nil {
 			return err
 		}
-		got, err := s.reach.Get(ctx, h, req.GetPath(), req.GetMaxSize(), &bounded{w: data, most: req.GetMaxSize()})
+		// The bound is kept here, where its status is known.
+		got, err := s.reach.Get(ctx, h, req.GetPath(), 0, &bounded{w: data, most: req.GetMaxSize()})
 		if err != nil {
 			return fault(h.Name, "get", err)
 		}

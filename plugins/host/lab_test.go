@@ -117,7 +117,7 @@ func labManifest() Manifest {
 func labTypes() []string {
 	return []string{
 		"lab.echo", "lab.cmd", "lab.op", "lab.flood", "lab.wait", "lab.hang", "lab.exit", "lab.panic", "lab.none", "lab.two", "lab.error",
-		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.freeze", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println",
+		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println",
 	}
 }
 
@@ -237,20 +237,16 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 		send(&wire.RunEvent{Event: &wire.RunEvent_Diagnostic{Diagnostic: &wire.Diagnostic{Summary: "bad", Pointer: "/x"}}})
 		return done(nil), nil
 	default:
-		return l.misbehave(p, r, send)
+		return l.misbehave(p, r)
 	}
 }
 
-func (l *lab) misbehave(p labParams, r *wire.RunRequest, send func(*wire.RunEvent)) (*wire.Outcome, error) {
+func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) {
 	switch strings.TrimPrefix(r.GetType(), "lab.") {
 	case "exit":
 		os.Exit(3)
 	case "panic":
 		panic("lab panics")
-	case "freeze":
-		send(&wire.RunEvent{Event: &wire.RunEvent_Progress{Progress: &wire.Progress{Phase: "freezing"}}})
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		select {}
 	case "noise": // past go-plugin's redirection
 		line := []byte(strings.Repeat("x", 70<<10) + "\n")
 		for range p.N {

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +25,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "lab" {
 		labMain(os.Args[2])
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "worker" {
+		workerMain()
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -191,6 +198,35 @@ func until(t testing.TB, what string, cond func() bool) {
 		case <-tick.C:
 		case <-limit:
 			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// workerMain is a worker that starts a lab, prints its process number, and waits to be killed.
+func workerMain() {
+	exe, err := os.Executable()
+	if err == nil {
+		var s *Supervisor
+		if s, err = newSupervisor(Config{Builtins: []Plugin{{Argv: []string{exe, "lab", "stubborn"}, Manifest: labManifest()}}}, &fleet{}); err == nil {
+			var out Outcome
+			out, err = s.Run(context.Background(), call("echo", labParams{}))
+			fmt.Println(out.Outputs["pid"])
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// freeze stops a process, and returns when all of it stands still.
+func freeze(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); runtime.GOOS == "linux" && time.Since(begin) < deadline; <-tick.C {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") T ") {
+			return
 		}
 	}
 }

@@ -191,12 +191,22 @@ func (p *process) describe(ctx context.Context) (Manifest, error) {
 	return manifestFromWire(m), nil
 }
 
-// drain tells the process to take nothing new. It reports whether the process answered at all.
-func (p *process) drain(grace time.Duration) bool {
+// drain tells the process to take nothing new and to finish, as the first word of its end.
+func (p *process) drain(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	_, _ = p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_DRAIN, GraceMs: grace.Milliseconds()})
-	return ctx.Err() == nil
+	_, err := p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_DRAIN, GraceMs: grace.Milliseconds()})
+	if err != nil {
+		p.log.Debug("drain was not taken", "err", err)
+	}
+}
+
+// answers tells whether the process is alive enough to say so.
+func (p *process) answers(grace time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
+	return err == nil
 }
 
 // cancel asks one call to end.
@@ -207,15 +217,16 @@ func (p *process) cancel(ctx context.Context, token string, grace time.Duration)
 	}
 }
 
-// end stops a retired process. The order matters: DRAIN, so that calls finish; TERM and KILL to
+// end stops a retired process. The order matters: its calls finish; then DRAIN, TERM and KILL to
 // the whole group; only then the connection, which would otherwise wait for the process.
+// DRAIN does not come earlier: a call that has its slot, but is not sent yet, would be refused.
 func (p *process) end(grace time.Duration, hurry <-chan struct{}) {
-	answered := p.drain(grace)
-	p.awaitCalls(answered, grace, hurry)
+	p.awaitCalls(grace, hurry)
+	p.drain(grace)
 	p.child.terminate(grace)
 }
 
-func (p *process) awaitCalls(answered bool, grace time.Duration, hurry <-chan struct{}) {
+func (p *process) awaitCalls(grace time.Duration, hurry <-chan struct{}) {
 	select {
 	case <-p.drained:
 		return
@@ -225,7 +236,7 @@ func (p *process) awaitCalls(answered bool, grace time.Duration, hurry <-chan st
 		return
 	case <-p.condemned:
 	}
-	if !answered || !p.drain(grace) { // frozen: its other calls are better told now
+	if !p.answers(grace) { // frozen: its other calls are better told now
 		return
 	}
 	bound := time.NewTimer(condemnedGraces * grace)

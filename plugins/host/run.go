@@ -20,7 +20,8 @@ import (
 // to end, and after Grace its process is condemned; Run returns in any case within
 // 2·Grace. An outcome comes with every error, so that Effects is always told:
 //
-//   - core.ErrPluginFailed: the process died, or broke the protocol, under the call. Effects unknown.
+//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed because
+//     the call did not end when it was asked to. Effects unknown.
 //   - core.ErrUnavailable: the call never began, for the plugin does not start, is held back
 //     after repeated deaths, or the supervisor stops. Effects none.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.
@@ -31,7 +32,7 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	pool := s.owner[c.Type]
 	p, err := pool.acquire(ctx)
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
-		return ended(ctxErr, "before it began", EffectsNone), nil
+		return ended(ctxErr, " before it began", EffectsNone), nil
 	}
 	if err != nil {
 		return unbegun(err), err
@@ -39,26 +40,24 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	defer pool.release(p)
 	lease := p.services.grant(&c)
 	defer lease.end(s.timing.grace) // before the slot is given back
-	out, err := pool.call(ctx, p, lease)
-	if errors.Is(err, core.ErrUnavailable) {
-		return unbegun(err), err
-	}
-	if err != nil {
-		return Outcome{Failed: true, Reason: err.Error(), Effects: EffectsUnknown}, err
-	}
-	return out, nil
+	return pool.call(ctx, p, lease)
 }
 
 func unbegun(err error) Outcome {
 	return Outcome{Failed: true, Reason: err.Error(), Effects: EffectsNone, Retryable: errors.Is(err, core.ErrUnavailable)}
 }
 
+// crashed is the outcome of a call that has none of its own.
+func crashed(err error) (Outcome, error) {
+	return Outcome{Failed: true, Reason: err.Error(), Effects: EffectsUnknown}, err
+}
+
 // ended is the outcome of a call whose ctx ended.
 func ended(err error, how, effects string) Outcome {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Outcome{Failed: true, TimedOut: true, Reason: "timed out " + how, Effects: effects}
+		return Outcome{Failed: true, TimedOut: true, Reason: "timed out" + how, Effects: effects}
 	}
-	return Outcome{Cancelled: true, Reason: "cancelled " + how, Effects: effects}
+	return Outcome{Cancelled: true, Reason: "cancelled" + how, Effects: effects}
 }
 
 func (s *Supervisor) check(c *Call) error {
@@ -90,7 +89,8 @@ func (p *pool) call(ctx context.Context, q *process, l *lease) (Outcome, error) 
 		if !q.dead() {
 			p.condemn(q, "it takes no calls")
 		}
-		return Outcome{}, fmt.Errorf("%w: plugin %s %s takes no calls: %s", core.ErrUnavailable, p.plugin.Name, p.plugin.Version, err)
+		err = fmt.Errorf("%w: plugin %s %s takes no calls: %w", core.ErrUnavailable, p.plugin.Name, p.plugin.Version, err)
+		return unbegun(err), err
 	}
 	var out Outcome
 	if err == nil {
@@ -98,13 +98,14 @@ func (p *pool) call(ctx context.Context, q *process, l *lease) (Outcome, error) 
 	}
 	switch {
 	case err == nil && out.Cancelled && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return ended(ctx.Err(), out.Reason, EffectsUnknown), nil
+		return ended(ctx.Err(), ": "+out.Reason, EffectsUnknown), nil
 	case err == nil:
 		return out, nil
 	case e.late():
-		return ended(ctx.Err(), fmt.Sprintf("and did not end within %s; its process is replaced", p.timing.grace), EffectsUnknown), nil
+		how := fmt.Sprintf(", and did not end within %s; its process is killed", p.timing.grace)
+		return ended(ctx.Err(), how, EffectsUnknown), fmt.Errorf("%w: %s %s: the call was asked to end%s", core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, how)
 	}
-	return Outcome{}, p.broken(q, err)
+	return crashed(p.broken(q, err))
 }
 
 // errProtocol marks what a well-made plugin never does.

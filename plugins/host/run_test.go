@@ -123,18 +123,23 @@ func TestCancelIsAskedFor(t *testing.T) {
 }
 
 func TestIgnoredCancelCondemnsTheProcess(t *testing.T) {
-	for _, job := range []string{"hang", "freeze"} {
-		t.Run(job, func(t *testing.T) {
+	for _, how := range []string{"hangs", "frozen"} {
+		t.Run(how, func(t *testing.T) {
 			b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
 			first := b.must(t, call("echo", labParams{}))["pid"]
 			old := b.pool().live[0]
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			c := call(job, labParams{})
-			c.Sink = func(Event) { cancel() } // it has begun
+			c := call("hang", labParams{})
+			c.Sink = func(Event) { // it has begun
+				if how == "frozen" {
+					freeze(int(first.(float64)))
+				}
+				cancel()
+			}
 			out, err := b.Run(ctx, c)
-			if err != nil || !out.Cancelled || out.Effects != EffectsUnknown {
-				t.Errorf("%+v, %v; expected cancelled with effects unknown", out, err)
+			if !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled || out.Effects != EffectsUnknown {
+				t.Errorf("%+v, %v; expected ErrPluginFailed, cancelled with effects unknown", out, err)
 			}
 			if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {
 				t.Error("the condemned process took a new call")
@@ -174,7 +179,7 @@ func TestCondemnedProcessLetsOthersFinish(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := call("hang", labParams{})
 	c.Sink = func(Event) { cancel() }
-	if out, err := b.Run(ctx, c); err != nil || !out.Cancelled {
+	if out, err := b.Run(ctx, c); !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled {
 		t.Errorf("%+v, %v", out, err)
 	}
 	stopLong()

@@ -148,11 +148,11 @@ func TestEndOfTheLeaseCutsItsStreams(t *testing.T) {
 	defer cancel()
 	go func() {
 		<-running
-		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		freeze(pid)
 		cancel()
 	}()
 	out, err := b.Run(ctx, call("op", labParams{Op: "exec"}))
-	if err != nil || !out.Cancelled {
+	if !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled {
 		t.Errorf("%+v, %v", out, err)
 	}
 	select {
@@ -165,7 +165,8 @@ func TestEndOfTheLeaseCutsItsStreams(t *testing.T) {
 func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its lease
 	var wrote int64
 	var mu sync.Mutex
-	stuck := make(chan struct{})
+	stuck, flows := make(chan struct{}), make(chan struct{})
+	var once sync.Once
 	b := open(t, &fleet{run: func(ctx context.Context, _ core.Host, e transport.Exec) (transport.Exit, error) {
 		defer close(stuck)
 		block := make([]byte, 1<<20)
@@ -174,6 +175,7 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 			mu.Lock()
 			wrote += int64(n)
 			mu.Unlock()
+			once.Do(func() { close(flows) })
 			if err != nil {
 				return transport.Exit{}, err
 			}
@@ -184,11 +186,11 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		until(t, "output flows", func() bool { mu.Lock(); defer mu.Unlock(); return wrote > 0 })
-		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		<-flows
+		freeze(pid)
 		cancel()
 	}()
-	if out, err := b.Run(ctx, call("op", labParams{Op: "exec"})); err != nil || !out.Cancelled {
+	if out, err := b.Run(ctx, call("op", labParams{Op: "exec"})); !errors.Is(err, core.ErrPluginFailed) || !out.Cancelled {
 		t.Errorf("%+v, %v", out, err)
 	}
 	<-stuck

@@ -1,11 +1,13 @@
 package host
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -74,9 +76,7 @@ func TestTrapKillHangsOnAFrozenPlugin(t *testing.T) { // trap 2: Shutdown withou
 	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 200 * time.Millisecond }))
 	bystander(t, b)
 	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(pid)
 	if err := b.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -303,6 +303,34 @@ func TestTrapOrphansOutliveTheWorker(t *testing.T) { // trap 12: the parent-deat
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again != first {
 		t.Error("the process died with a thread of the worker")
 	}
+}
+
+func TestTrapWorkerIsKilled(t *testing.T) { // trap 12: dkron#1496
+	if runtime.GOOS != "linux" {
+		return // there is no such signal; see isolate
+	}
+	worker := exec.Command(self(t), "worker")
+	worker.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // nobody cleans up after it
+	stdin, err := worker.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stdin.Close() }()
+	stdout, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	pid := number(t, strings.TrimSpace(line))
+	if err != nil || !alive(pid) {
+		t.Fatalf("negative control: plugin %d should run: %v", pid, err)
+	}
+	_ = worker.Process.Kill()
+	_ = worker.Wait()
+	until(t, "the plugin of a killed worker is dead", func() bool { return !alive(pid) })
 }
 
 func TestTrapStrangersUseTheSocket(t *testing.T) { // trap 14, turned round: nobody but the plugin may connect
