@@ -161,11 +161,16 @@ func (c *conductor) driveAll(ctx context.Context, parts []*part) ([]report, erro
 	return slices.DeleteFunc(reports, func(r report) bool { return r.Run == "" }), errors.Join(errs...)
 }
 
+// reasonText is why a result is not good, with the step that decided it.
 func reasonText(r core.Result) string {
-	if r.Step != "" {
-		return r.Step + ": " + r.Reason
+	why := r.Reason
+	if why == "" {
+		why = "no reason was recorded"
 	}
-	return r.Reason
+	if r.Step != "" {
+		return r.Step + ": " + why
+	}
+	return why
 }
 
 func firstLine(s string) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -99,7 +100,7 @@ func (a *app) writeOutputs(w io.Writer, results []core.Result) {
 		fmt.Fprintln(w, a.paint(bold, "── "+title))
 		for i, g := range groups {
 			if i == maxGroups {
-				fmt.Fprintf(w, "  … and %s more; -o json has them all\n", plural(len(groups)-i, "different output"))
+				fmt.Fprintf(w, "  … and %s; -o json has them all\n", plural(len(groups)-i, "more different output"))
 				break
 			}
 			fmt.Fprintln(w, a.paint(cyan, fmt.Sprintf("  %s: %s", plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))))
@@ -140,7 +141,7 @@ func shownLines(text string) []string {
 	}
 	if len(lines) > maxShownLines {
 		more := len(lines) - maxShownLines
-		lines = append(lines[:maxShownLines:maxShownLines], fmt.Sprintf("… %s more", plural(more, "line")))
+		lines = append(lines[:maxShownLines:maxShownLines], "… "+plural(more, "more line"))
 	}
 	return lines
 }
@@ -171,19 +172,19 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 			if r.Outcome != o {
 				continue
 			}
-			why := reasonOf(r)
-			if groups[why] == nil {
-				groups[why] = &outputGroup{text: why}
+			key := reasonKey(r)
+			if groups[key] == nil {
+				groups[key] = &outputGroup{text: reasonText(r)} // of the first host, with its particulars
 			}
-			groups[why].hosts = append(groups[why].hosts, r.Host)
+			groups[key].hosts = append(groups[key].hosts, r.Host)
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
-				fmt.Fprintf(w, "%s  … and %s more\n", a.paint(outcomeColor(o), string(o)), plural(len(groups)-i, "reason"))
+				fmt.Fprintf(w, "%s  … and %s\n", a.paint(outcomeColor(o), string(o)), plural(len(groups)-i, "more reason"))
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s\n", a.paint(outcomeColor(o), fmt.Sprintf("%-11s", o)), cutText(foldHosts(g.hosts), 160))
+			fmt.Fprintf(w, "%s %s: %s\n", a.paint(outcomeColor(o), fmt.Sprintf("%-11s", o)), plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))
 			for _, line := range shownLines(g.text) {
 				fmt.Fprintln(w, "            "+line)
 			}
@@ -194,14 +195,10 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 	}
 }
 
-// reasonOf is a result's reason without its host's own name and address, so that equal reasons group.
-func reasonOf(r core.Result) string {
-	why := r.Reason
-	if why == "" {
-		why = "no reason was recorded"
-	}
-	if r.Step != "" && !strings.Contains(why, r.Step) {
-		why = r.Step + ": " + why
-	}
-	return strings.ReplaceAll(why, r.Host, "HOST")
+// particulars are the parts of a reason that differ from host to host though the reason is the same.
+var particulars = regexp.MustCompile(`\([^() ]*:\d+\)|SHA256:[A-Za-z0-9+/]+`)
+
+// reasonKey is equal for reasons that are the same but for the host.
+func reasonKey(r core.Result) string {
+	return particulars.ReplaceAllString(strings.ReplaceAll(firstLine(reasonText(r)), r.Host, "HOST"), "")
 }

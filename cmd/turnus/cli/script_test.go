@@ -66,7 +66,7 @@ func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 	var b strings.Builder
 	b.WriteString("hosts:\n")
 	for _, h := range f.Hosts() {
-		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_keys: [%q]}\n",
+		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_key: [%q]}\n",
 			h.Name, h.Address, h.SSH.Port, h.SSH.User, f.IdentityFile(), h.SSH.HostKeys[0])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("hosts.yaml"), []byte(b.String()), 0o600))
