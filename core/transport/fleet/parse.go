@@ -7,7 +7,7 @@ import (
 
 // The language is the part of POSIX shell that playbooks and the transport use:
 // lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, $(…), if, for,
-// while, groups and subshells. No globbing, no functions, no here-documents, no arithmetic.
+// while, functions, groups and subshells. No globbing, no here-documents, no arithmetic.
 
 // maxDepth bounds the nesting of a script.
 const maxDepth = 64
@@ -35,10 +35,10 @@ type (
 
 	// command is one of its forms, by kind.
 	command struct {
-		kind    string // "", "{", "(", "if", "for", "while", "until"
+		kind    string // "", "{", "(", "if", "for", "while", "until", "function"
 		assigns []assign
 		words   []word // of a simple command; what a for runs over
-		name    string // a for's variable
+		name    string // a for's variable, a function's name
 		cond    []list // of if and elif, while, until
 		bodies  []list // of the same, and else at last
 		redirs  []redir
@@ -309,6 +309,10 @@ func (p *parser) simple(c *command) {
 			continue
 		}
 		c.words = append(c.words, p.mustWord())
+		if len(c.words) == 1 && p.take("()") {
+			p.function(c)
+			return
+		}
 	}
 	if p.pos == start {
 		if p.pos < len(p.src) {
@@ -316,6 +320,26 @@ func (p *parser) simple(c *command) {
 		}
 		p.fail("end of file unexpected")
 	}
+}
+
+// function reads the body after NAME().
+func (p *parser) function(c *command) {
+	p.enter()
+	defer func() { p.depth-- }()
+	c.kind, c.name, c.words = "function", c.words[0].literal(), nil
+	p.blanks(true)
+	c.bodies = []list{{{links: []link{{pipe: pipeline{cmds: []command{p.command()}}}}}}}
+}
+
+// literal is a word's text without what would be expanded.
+func (w word) literal() string {
+	var b strings.Builder
+	for _, pc := range w {
+		if !pc.isVar && !pc.isRun {
+			b.WriteString(pc.text)
+		}
+	}
+	return b.String()
 }
 
 // assignment returns NAME when NAME= stands here.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +28,9 @@ type shell struct {
 	args   []string // $1 …
 	pid    int
 	status int  // $?
-	done   bool // exit or exec was called
+	done   bool // exit, exec or return was called
+	leave  bool // it was return
+	funcs  map[string]list
 	strict bool // set -e
 	depth  int
 }
@@ -44,6 +47,7 @@ func newShell(h *host, env map[string]string, pid int) *shell {
 func (sh *shell) fork() *shell {
 	c := *sh
 	c.vars = maps.Clone(sh.vars)
+	c.funcs = maps.Clone(sh.funcs)
 	c.depth++
 	return &c
 }
@@ -174,6 +178,12 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 		return 2
 	}
 	switch c.kind {
+	case "function":
+		if sh.funcs == nil {
+			sh.funcs = map[string]list{}
+		}
+		sh.funcs[c.name] = c.bodies[0]
+		return 0
 	case "{":
 		return sh.list(ctx, c.bodies[0], io)
 	case "(":
@@ -189,6 +199,25 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 			break
 		}
 		status = sh.list(ctx, c.bodies[0], io)
+	}
+	return status
+}
+
+// invoke runs a function with arguments of its own.
+func (sh *shell) invoke(ctx context.Context, body list, args []string, io stdio) int {
+	if sh.depth >= maxDepth {
+		fmt.Fprintln(io.err, "sh: 1: nested too deeply")
+		sh.done, sh.status = true, 2
+		return 2
+	}
+	outer := sh.args
+	sh.args = args
+	sh.depth++
+	status := sh.list(ctx, body, io)
+	sh.depth--
+	sh.args = outer
+	if sh.leave {
+		sh.done, sh.leave = false, false
 	}
 	return status
 }
@@ -388,6 +417,50 @@ func (sh *shell) value(ctx context.Context, pc piece, io stdio) string {
 			return ""
 		}
 		return sh.text(ctx, pc.alt, io)
+	case "%", "%%", "#", "##":
+		return trimPattern(v, pc.op, sh.pattern(ctx, pc.alt, io))
+	}
+	return v
+}
+
+// pattern turns a word into a regular expression; what is quoted is literal.
+func (sh *shell) pattern(ctx context.Context, w word, io stdio) string {
+	var b strings.Builder
+	for _, pc := range w {
+		text := regexp.QuoteMeta(sh.value(ctx, pc, io))
+		if !pc.quoted {
+			text = strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(text)
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// trimPattern takes the shortest or longest match off an end.
+func trimPattern(v, op, pattern string) string {
+	re, err := regexp.Compile("(?s)^(?:" + pattern + ")$")
+	if err != nil || len(v) > 1<<16 {
+		return v
+	}
+	for i := range len(v) + 1 {
+		switch op {
+		case "%": // the shortest tail is met first
+			if at := len(v) - i; re.MatchString(v[at:]) {
+				return v[:at]
+			}
+		case "%%":
+			if re.MatchString(v[i:]) {
+				return v[:i]
+			}
+		case "#":
+			if re.MatchString(v[:i]) {
+				return v[i:]
+			}
+		case "##":
+			if at := len(v) - i; re.MatchString(v[:at]) {
+				return v[at:]
+			}
+		}
 	}
 	return v
 }

@@ -66,6 +66,12 @@ var portable = []struct {
 	{"echo 'open", "", 2},
 	{"if true; then echo", "", 2},
 	{"nosuchprogram-x", "", 127},
+	{"f() { echo \"<$1>\"; return 3; echo never; }; f a; echo $?; f 'b c' || echo failed", "<a>\n3\n<b c>\nfailed\n", 0},
+	{"refuse() { echo \"$1\" >&2; exit 73; }\n[ -d / ] && refuse no; echo never", "", 73},
+	{"g() { [ $1 = x ] && return 5; echo $1; }; g x; echo $? $(g y)", "5 y\n", 0},
+	{"s='abc  -'; echo \"${s%% *}\" ${s#a} ${s##*b} ${s%-}", "abc bc - c - abc\n", 0},
+	{"p=/a/b/c.tar.gz; echo ${p##*/} ${p%/*} ${p%%.*} ${p#*.} \"${p%.gz}\"", "c.tar.gz /a/b /a/b/c tar.gz /a/b/c.tar\n", 0},
+	{"end='\n'; l='one\ntwo'; echo \"${l%%\"$end\"*}\"", "one\n", 0},
 	{"echo -n x; echo y", "xy\n", 0},
 	{"echo \"a\\$b\\\"c\\d\"", "a$b\"c\\d\n", 0},
 }
@@ -121,6 +127,7 @@ func TestPrograms(t *testing.T) {
 		{"script file", "echo 'echo $1' > /tmp/s; sh /tmp/s arg", "arg\n", 0},
 		{"null", "echo x > /dev/null; cat /dev/null", "", 0},
 		{"proc is read-only", "echo x > /proc/new", "", 2},
+		{"owners", "touch /tmp/o; stat -L -c %u:%g -- /tmp/o; chown -- root /tmp/o; ls -lnd /tmp/o | grep -q ' 0 0 ' && id -g", "1000:1000\n1000\n", 0},
 		{"flood", "flood 1000 | wc -c", "1000\n", 0},
 		{"identity", "[ $(hostname) = $(uname -n) ] && [ $(hostname) = \"$(cat /etc/hostname)\" ]", "", 1}, // removed above
 	} {
@@ -154,6 +161,7 @@ func TestShellIsBounded(t *testing.T) {
 	for _, script := range []string{
 		strings.Repeat("(", 10_000), strings.Repeat("$(", 10_000), strings.Repeat("${a:-", 10_000),
 		"echo " + strings.Repeat("\"$(", 10_000), "X='eval \"$X\"'; eval \"$X\"",
+		"f() { f; }; f", strings.Repeat("f() ", 10_000),
 	} {
 		if _, _, code := interpret(t, f.hosts[0], script, ""); code != 2 {
 			t.Errorf("%.20q…: exit %d", script, code)
