@@ -183,3 +183,43 @@ func FuzzShell(f *testing.F) {
 		unwrap(script)
 	})
 }
+
+// The shapes of what the transport and the built-in job types send.
+func TestScriptsOfTheTransport(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	const finish = `sum() {
+  if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
+  elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
+  else return 71; fi
+}
+p='/tmp/f.part' f='/tmp/f' own=''
+refuse() { echo "$1" >&2; rm -f -- "$p"; exit 73; }
+s=$(sum "$p") || exit 71
+[ "${s%% *}" = ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad ] || { rm -f -- "$p"; exit 72; }
+[ -d "$f" ] && refuse "$f is a directory"
+if [ -z "$own" ] && [ -e "$f" ]; then own=$(stat -c %u:%g -- "$f" 2>/dev/null)
+[ "$own" = "$(stat -c %u:%g -- "$p" 2>/dev/null)" ] && own=; fi
+if [ -n "$own" ]; then e=$(chown -- "$own" "$p" 2>&1) || refuse "$e"; fi
+e=$(chmod 0640 "$p" 2>&1) || refuse "$e"
+if [ -e "$f" ]; then e=$(cp -p -- "$f" "$f"'.old' 2>&1) || refuse "$e"; fi
+sync -- "$p" 2>/dev/null
+e=$(mv -f -- "$p" "$f" 2>&1) || refuse "$e"
+echo done`
+	const receive = `umask 077; set -C; e=$( { cat >'/tmp/f.part'; } 2>&1 ) || { echo "$e" >&2; exit 73; }; echo ok`
+	for _, tc := range []struct {
+		name, script, stdin, want string
+		code                      int
+	}{
+		{"receive", receive, "abc", "ok\n", 0},
+		{"finish", finish, "", "done\n", 0},
+		{"what it wrote", "stat -c '%a %s' /tmp/f; cat /tmp/f; ls /tmp", "", "640 3\nabcf\n", 0},
+		{"receive other bytes", receive, "abd", "ok\n", 0},
+		{"refuse other bytes", finish, "", "", 72},
+		{"nothing is left of them", "ls /tmp; cat /tmp/f", "", "f\nabc", 0},
+	} {
+		out, stderr, code := interpret(t, f.hosts[0], tc.script, tc.stdin)
+		if out != tc.want || code != tc.code {
+			t.Fatalf("%s: got %q, exit %d (%s); want %q, exit %d", tc.name, out, code, stderr, tc.want, tc.code)
+		}
+	}
+}
