@@ -11,7 +11,7 @@ import (
 
 func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 	before := len(d.diags)
-	s := Schedule{Timezone: "UTC", CatchUp: "none", Overlap: "skip"}
+	s := Schedule{Timezone: "UTC", CatchUp: "skip", Overlap: "skip"}
 	readFields(d, n, "schedule", scheduleFields(), scheduleWords(), &s)
 	if len(d.diags) > before || s.Cron == "" {
 		return

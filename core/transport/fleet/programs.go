@@ -334,8 +334,11 @@ func facts(_ context.Context, c *call) int {
 	case "date":
 		return say("%s", date(c.args))
 	case "id":
-		if c.flags("un") == "u" {
+		switch c.flags("ugn") {
+		case "u", "g":
 			return say("1000")
+		case "un", "gn", "nu", "ng":
+			return say(User)
 		}
 		return say("uid=1000(%s) gid=1000(%s) groups=1000(%s)", User, User, User)
 	case "whoami":
@@ -414,7 +417,14 @@ func systemctl(c *call) int {
 
 func kill(_ context.Context, c *call) int {
 	name, code := "TERM", 0
-	for _, a := range c.args {
+	for i, a := range c.args {
+		if i > 0 && c.args[i-1] == "-s" {
+			name = strings.TrimPrefix(a, "SIG")
+			continue
+		}
+		if a == "-s" {
+			continue
+		}
 		if s, ok := strings.CutPrefix(a, "-"); ok && a != "--" {
 			if pid, err := strconv.Atoi(s); err != nil || pid < 100 { // else a process group
 				name = strings.TrimPrefix(s, "SIG")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type shell struct {
 	pid    int
 	status int  // $?
 	done   bool // exit, exec or return was called
-	back   bool // done because of return: the function's end undoes it
+	leave  bool // it was return
 	funcs  map[string]list
 	strict bool // set -e
 	depth  int
@@ -45,7 +46,8 @@ func newShell(h *host, env map[string]string, pid int) *shell {
 
 func (sh *shell) fork() *shell {
 	c := *sh
-	c.vars, c.funcs = maps.Clone(sh.vars), maps.Clone(sh.funcs)
+	c.vars = maps.Clone(sh.vars)
+	c.funcs = maps.Clone(sh.funcs)
 	c.depth++
 	return &c
 }
@@ -201,21 +203,21 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 	return status
 }
 
-// call runs a function with arguments of its own.
-func (sh *shell) call(ctx context.Context, body list, args []string, io stdio) int {
-	if sh.depth++; sh.depth > maxDepth {
-		sh.done = true // unwinds at once
+// invoke runs a function with arguments of its own.
+func (sh *shell) invoke(ctx context.Context, body list, args []string, io stdio) int {
+	if sh.depth >= maxDepth {
 		fmt.Fprintln(io.err, "sh: 1: nested too deeply")
-		sh.status = 2
+		sh.done, sh.status = true, 2
 		return 2
 	}
 	outer := sh.args
 	sh.args = args
+	sh.depth++
 	status := sh.list(ctx, body, io)
-	sh.args = outer
 	sh.depth--
-	if sh.back {
-		sh.back, sh.done = false, false
+	sh.args = outer
+	if sh.leave {
+		sh.done, sh.leave = false, false
 	}
 	return status
 }
@@ -416,52 +418,51 @@ func (sh *shell) value(ctx context.Context, pc piece, io stdio) string {
 		}
 		return sh.text(ctx, pc.alt, io)
 	case "%", "%%", "#", "##":
-		return trim(v, pc.op, sh.text(ctx, pc.alt, io))
+		return trimPattern(v, pc.op, sh.pattern(ctx, pc.alt, io))
 	}
 	return v
 }
 
-// trim takes the shortest (% and #) or longest (%% and ##) match of pattern off the end or the beginning.
-func trim(v, op, pattern string) string {
-	fromEnd, longest := op[0] == '%', len(op) == 2
-	for n := range len(v) + 1 {
-		if longest {
-			n = len(v) - n
+// pattern turns a word into a regular expression; what is quoted is literal.
+func (sh *shell) pattern(ctx context.Context, w word, io stdio) string {
+	var b strings.Builder
+	for _, pc := range w {
+		text := regexp.QuoteMeta(sh.value(ctx, pc, io))
+		if !pc.quoted {
+			text = strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(text)
 		}
-		part, rest := v[:n], v[n:]
-		if fromEnd {
-			part, rest = v[len(v)-n:], v[:len(v)-n]
-		}
-		if glob(pattern, part) {
-			return rest
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// trimPattern takes the shortest or longest match off an end.
+func trimPattern(v, op, pattern string) string {
+	re, err := regexp.Compile("(?s)^(?:" + pattern + ")$")
+	if err != nil || len(v) > 1<<16 {
+		return v
+	}
+	for i := range len(v) + 1 {
+		switch op {
+		case "%": // the shortest tail is met first
+			if at := len(v) - i; re.MatchString(v[at:]) {
+				return v[:at]
+			}
+		case "%%":
+			if re.MatchString(v[i:]) {
+				return v[:i]
+			}
+		case "#":
+			if re.MatchString(v[:i]) {
+				return v[i:]
+			}
+		case "##":
+			if at := len(v) - i; re.MatchString(v[:at]) {
+				return v[at:]
+			}
 		}
 	}
 	return v
-}
-
-// glob matches * and ?, which unlike in path.Match match a slash, too.
-func glob(pattern, s string) bool {
-	for pattern != "" {
-		switch pattern[0] {
-		case '*':
-			for i := range len(s) + 1 {
-				if glob(pattern[1:], s[i:]) {
-					return true
-				}
-			}
-			return false
-		case '?':
-			if s == "" {
-				return false
-			}
-		default:
-			if s == "" || s[0] != pattern[0] {
-				return false
-			}
-		}
-		pattern, s = pattern[1:], s[1:]
-	}
-	return s == ""
 }
 
 func (sh *shell) variable(name string) (string, bool) {
