@@ -2,7 +2,8 @@
 -- Needs: base, locks, jobs.
 -- Does: counters stay ahead of what they number; run ids without a record are forgotten; locks, tenant and session
 -- sets name only jobs that have a right to be there.
--- ARGV: repair 1 | 0, then run numbers that have a record, ascending. Returns findings as tidy.lua does.
+-- ARGV: repair 1 | 0, then run numbers that have a record, ascending.
+-- Returns: findings as tidy.lua does.
 local repair, out = ARGV[1] == '1', {}
 local function found(text, mend)
   out[#out + 1] = (repair and '+' or '') .. text
