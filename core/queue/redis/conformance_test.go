@@ -41,10 +41,15 @@ func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
 }
 
 func TestConformance(t *testing.T) {
-	queuetest.Run(t, queuetest.Subject{Open: newPools(t).open})
+	t.Parallel()
+	queuetest.Run(t, queuetest.Subject{
+		Open:   newPools(t).open,
+		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire
+	})
 }
 
 func TestSequences(t *testing.T) {
+	t.Parallel()
 	queuetest.Sequences(t,
 		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
 			q := memory.New(memory.Options{SessionTTL: ttl})

@@ -204,7 +204,7 @@ end
 -- record adds one outcome of count jobs from idx on to the run's log and counts it.
 local function record(f, idx, count, oc, attempt, reason, detail)
   local o = outcomes(f)
-  o[oc] = o[oc] + count
+  if oc > 0 then o[oc] = o[oc] + count end
   f.odirty = true
   local r = f.rec
   if not r then
@@ -274,7 +274,6 @@ local function flushrun(f)
   if f.qdel then call('ZREM', k .. xQueue, unpack(f.qdel)) end
   if f.duedirty then duehead(f) end
   if f.odirty then
-    call('HSET', k, 'o', pack(unpack(f.o)))
     if ended(f) and not f.complete then
       f.complete = true
       if f.phase < STOPPED then f.phase = 4 end
@@ -287,7 +286,8 @@ local function flushrun(f)
   end
   if f.rdirty then call('HSET', k, 'r', f.reason) end
   if f.dirty or f.odirty then
-    call('HSET', k, 's', pack(f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat))
+    local s = pack(f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat)
+    if f.odirty then call('HSET', k, 's', s, 'o', pack(unpack(f.o))) else call('HSET', k, 's', s) end
     if f.ready then
       call('ZADD', t.k .. xReady, rank(f.inf, f.weight, f.tag), f.m)
     elseif f.inz then

@@ -204,19 +204,20 @@ local function sweep(f, n)
     if #ms > 0 then call('ZREM', f.k .. set, unpack(ms)) end
     n = n - #ms
   end
-  for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
-    local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
-    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
-    if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
-    if set == xQueue then f.nq = f.nq - #jobs end
-    n = n - #jobs
-  end
+  -- Blocked jobs go before the ready ones: a lock that those give back must not make one of these ready.
   local b = n > 0 and call('HRANDFIELD', f.k .. xBlocked, n, 'WITHVALUES') or {}
   for i = 1, #b, 2 do
     call('HDEL', f.k .. xBlocked, b[i])
     waiters = waiters - call('ZREM', kWait, b[i + 1])
     cancelsingle(f, tonumber(b[i]))
     n = n - 1
+  end
+  for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
+    local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
+    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
+    if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
+    if set == xQueue then f.nq = f.nq - #jobs end
+    n = n - #jobs
   end
   if n > 0 then
     call('ZREM', kSweep, f.no)

@@ -39,13 +39,24 @@ if #ARGV > 4 then
       x[11], x[12] = g, #g
     end
   end
+  local names = {}
   for _, g in pairs(byrun) do
-    g.leases = call('HMGET', g.f.k .. xLeases, unpack(g))
-    g.used = {}
+    local found = call('HMGET', g.f.k .. xLeases, unpack(g))
+    for i, v in ipairs(found) do
+      local l = leaseof(v)
+      found[i] = l or false
+      if l then names[#names + 1] = hostlock(l.host) end
+    end
+    g.leases, g.used = found, {}
+  end
+  if #names > 0 then
+    for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do
+      if lk[names[i]] == nil then lk[names[i]] = v end
+    end
   end
   for i, x in ipairs(parsed) do
     local f, g, idx = x[10], x[11], x[1]
-    local l = g and not g.used[idx] and leaseof(g.leases[x[12]])
+    local l = g and not g.used[idx] and g.leases[x[12]]
     if l and l.token == x[2] and l.sid == sid then
       g.used[idx] = true
       ack(f, idx, l, x[3], x[4], x[5], x[6], x[7], x[8], x[9])
