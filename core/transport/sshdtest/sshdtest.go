@@ -46,8 +46,10 @@ type Server struct {
 	HostKey   ssh.PublicKey
 	Dir       string // holds keys and configuration; removed after the test
 
-	mu      sync.Mutex
-	log     strings.Builder
+	mu  sync.Mutex // guards log
+	log strings.Builder
+
+	running sync.Mutex // guards daemons
 	daemons []*daemon
 }
 
@@ -76,7 +78,8 @@ func Addresses(n int) Option {
 // Address makes the server listen on this loopback address.
 func Address(ip string) Option { return func(o *options) { o.addresses = []string{ip} } }
 
-// Config adds lines to sshd_config, before the server's own: the first value counts.
+// Config adds lines to sshd_config, before the server's own: the first value
+// counts. LogLevel alone is fixed.
 func Config(lines ...string) Option {
 	return func(o *options) { o.config = append(o.config, lines...) }
 }
@@ -167,7 +170,7 @@ func (s *Server) writeKeys(tb testing.TB, o *options) {
 func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
 
 func (s *Server) config(o *options, addresses []string) string {
-	lines := slices.Clone(o.config)
+	lines := append([]string{"LogLevel VERBOSE"}, o.config...) // tells when it listens
 	// SHLVL keeps bash from reading ~/.bashrc, which may take longer than a test.
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SetEnv ") }); i >= 0 {
 		lines[i] += " SHLVL=2"
@@ -190,7 +193,6 @@ func (s *Server) config(o *options, addresses []string) string {
 		"UseDNS no",
 		"PrintMotd no",
 		"PrintLastLog no",
-		"LogLevel VERBOSE",
 	)
 	if !slices.ContainsFunc(o.config, func(l string) bool { return strings.HasPrefix(l, "Subsystem sftp ") }) { // may be there once
 		lines = append(lines, "Subsystem sftp internal-sftp")
@@ -251,9 +253,12 @@ func (s *Server) read(lines *bufio.Scanner, listeners int, ready chan<- struct{}
 }
 
 // Stop ends the listeners and every connection, as a crash of the host would.
+// Safe to call twice, and concurrently with the end of the test.
 func (s *Server) Stop() { s.stop() }
 
 func (s *Server) stop() {
+	s.running.Lock()
+	defer s.running.Unlock()
 	for _, d := range s.daemons {
 		for _, pid := range children(d.cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
