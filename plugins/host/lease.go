@@ -130,9 +130,15 @@ func (l *lease) cutOff(ctx context.Context, leave func(), op func() error) error
 	select {
 	case err := <-done:
 		return err
-	case <-l.over.Done():
-		return status.Error(codes.PermissionDenied, "the job of this lease has ended")
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
+	case <-ctx.Done(): // the plugin's stream, the lease, or leave
 	}
+	select {
+	case err := <-done: // leave comes after the result
+		return err
+	default:
+	}
+	if l.over.Err() != nil {
+		return status.Error(codes.PermissionDenied, "the job of this lease has ended")
+	}
+	return status.FromContextError(ctx.Err()).Err()
 }

@@ -159,6 +159,14 @@ func TestTrapHandshakeNeverComes(t *testing.T) { // trap 5
 func TestTrapEnvironmentIsInherited(t *testing.T) { // trap 6
 	t.Setenv("SSH_AUTH_SOCK", "/run/agent")
 	t.Setenv("TURNUS_TEST_SECRET", "hunter2")
+	var was syscall.Rlimit // the worker may dump; a plugin may not
+	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: was.Max, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_CORE, &was) }()
 	b := open(t, &fleet{})
 	got := b.must(t, call("env", labParams{}))
 	allowed := map[string]bool{"PATH": true, "LANG": true, "HOME": true, "TMPDIR": true, wire.HostSocketEnv: true, wire.CookieKey: true}
