@@ -222,7 +222,7 @@ steps:
 		start := time.Now()
 		n := l.start(l.config())
 		pass(30 * time.Second)
-		if s, _ := l.q.Status(t.Context(), "r"); s.InFlight != 0 || s.Waiting != 1 || len(n.Running()) != 0 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 0 || s.Waiting != 1 || len(n.Running()) != 0 {
 			t.Errorf("while parked: %+v, running %v", s, n.Running())
 		}
 		res := l.results(la)
@@ -270,7 +270,7 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 		la := l.submit("r", 1, "steps: [{name: a, uses: command, with: {run: x}}]")
 		n := l.start(l.config())
 		pass(30 * time.Minute)
-		if s, _ := l.q.Status(t.Context(), "r"); s.Suspended != 1 || len(n.Running()) != 0 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.Suspended != 1 || len(n.Running()) != 0 {
 			t.Errorf("while suspended: %+v", s)
 		}
 		r := l.results(la)[0]
