@@ -3,6 +3,8 @@ module github.com/turnus/turnus
 go 1.26.0
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
+	github.com/bufbuild/protocompile v0.14.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/expr-lang/expr v1.17.8 // indirect

@@ -6,11 +6,18 @@
 package transport
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"io"
+	"fmt"
 	"log/slog"
-	"net"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -21,13 +28,13 @@ type Config struct {
 	User           string                              // for hosts that name none; the process's user by default
 	IdentityFiles  []string                            // tried for every host; ~/.ssh/id_* by default
 	Agent          string                              // socket of an ssh-agent; "none" for no agent; SSH_AUTH_SOCK by default
-	Passphrase     func(file string) ([]byte, error)   // for encrypted key files
+	Passphrase     func(file string) ([]byte, error)   // for encrypted key files; called at most once a file, when a server wants that key
 	Password       func(h core.Host) (string, error)   // "" means none; called when the host's own SSH fields name none
 	KnownHosts     []string                            // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
 	HostCAs        []string                            // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
 	SSHConfig      string                              // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool) // hosts named by ProxyJump
-	ConnectTimeout time.Duration                       // TCP, handshake and authentication together; 10 s
+	ConnectTimeout time.Duration                       // TCP, handshake and authentication together, each hop anew; 10 s
 	KeepAlive      time.Duration                       // 15 s; two misses close
 	Idle           time.Duration                       // a connection unused for so long is closed; 90 s
 	MaxDials       int                                 // dials in flight; 256
@@ -36,109 +43,178 @@ type Config struct {
 	_              struct{}
 }
 
+func (c Config) withDefaults() (Config, error) {
+	if c.User == "" {
+		u, err := user.Current()
+		if err != nil {
+			return c, fmt.Errorf("default SSH user: %w", err)
+		}
+		c.User = u.Username
+	}
+	if c.Agent == "" {
+		c.Agent = cmp.Or(os.Getenv("SSH_AUTH_SOCK"), "none")
+	}
+	if c.SSHConfig == "" {
+		c.SSHConfig = "none"
+	}
+	if c.Lookup == nil {
+		c.Lookup = func(string) (core.Host, bool) { return core.Host{}, false }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
+	c.Idle = cmp.Or(c.Idle, 90*time.Second)
+	c.MaxDials = cmp.Or(c.MaxDials, 256)
+	c.MaxSessions = cmp.Or(c.MaxSessions, 8)
+	for what, d := range map[string]time.Duration{"ConnectTimeout": c.ConnectTimeout, "KeepAlive": c.KeepAlive, "Idle": c.Idle} {
+		if d < 0 {
+			return c, fmt.Errorf("%w: %s is %v, expected a positive duration", core.ErrInvalid, what, d)
+		}
+	}
+	if c.MaxDials < 1 || c.MaxSessions < 1 {
+		return c, fmt.Errorf("%w: MaxDials %d, MaxSessions %d: expected at least 1", core.ErrInvalid, c.MaxDials, c.MaxSessions)
+	}
+	return c, nil
+}
+
+// homeFile is a file in the process's ~/.ssh.
+func homeFile(name string) string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".ssh", name)
+}
+
 // Pool keeps connections to hosts. Safe for concurrent use.
-type Pool struct{ cfg Config }
+type Pool struct {
+	cfg   Config
+	keys  *keyring
+	trust *trust
+	ssh   *sshConfig
+	dials gate // dials in flight
+	cpu   gate // handshakes that compute at this moment
+	bufs  sync.Pool
+
+	ctx    context.Context // ends when the pool closes; a pool is itself a lifetime, so it may hold one
+	cancel context.CancelCauseFunc
+
+	dialled, reused, failed atomic.Int64
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	closed  bool
+	entries map[string]*entry
+	live    map[*conn]struct{} // every connection that stands, pooled or not
+	doors   map[string]*door
+	wg      sync.WaitGroup
+}
 
 // New makes a pool. It reads key files and known hosts at once, and dials nothing.
-func New(cfg Config) (*Pool, error) { return &Pool{cfg: cfg}, errSkeleton }
-
-// Exec is one command.
-type Exec struct {
-	Command string            // given to /bin/sh -c on the host
-	Env     map[string]string // exported before the command
-	Stdin   io.Reader         // nil: empty
-	Stdout  io.Writer         // nil: discarded. Written by one goroutine at a time
-	Stderr  io.Writer
-	Fresh   bool // over a new connection, which is closed afterwards
+func New(cfg Config) (*Pool, error) {
+	sc, err := loadSSHConfig(cfg.SSHConfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := newKeyring(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tr, err := newTrust(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		cfg: cfg, keys: keys, trust: tr, ssh: sc,
+		dials: newGate(cfg.MaxDials), cpu: newGate(2 * runtime.GOMAXPROCS(0)),
+		entries: map[string]*entry{}, live: map[*conn]struct{}{}, doors: map[string]*door{},
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	return p, nil
 }
 
-// Exit is how a command ended.
-type Exit struct {
-	Code   int
-	Signal string // without SIG, when a signal ended it; Code is then 128+n where known
+// Probe proves that a new, authenticated connection works, past the pool. It
+// logs in and opens a session: servers ban sources that connect and say nothing.
+func (p *Pool) Probe(ctx context.Context, h core.Host) error {
+	r, err := p.resolve(h)
+	if err != nil {
+		return err
+	}
+	s, err := p.session(ctx, r, true)
+	if err != nil {
+		return err
+	}
+	s.end()
+	return nil
 }
 
-// Run runs a command to its end. The error is nil whatever the exit code is. When ctx
-// ends, the remote process group gets TERM, then KILL, and Run returns soon.
-func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
-	return Exit{}, errSkeleton
+// Drop closes the host's pooled connections, as before a reboot. What runs
+// over them ends with an error.
+func (p *Pool) Drop(h core.Host) {
+	r, err := p.resolve(h)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	var drop []*conn
+	if en := p.entries[r.key()]; en != nil {
+		drop = append(drop, en.conns...)
+	}
+	p.mu.Unlock()
+	for _, c := range drop {
+		p.discard(c)
+		c.kill(errDropped)
+		<-c.dead
+	}
 }
-
-// Put says where and how to write a file.
-type Put struct {
-	Path   string // absolute
-	Mode   uint32 // permission bits; 0 means 0644
-	Owner  string // user[:group]; "" leaves it
-	Size   int64  // -1: unknown
-	SHA256 string // hex; "" takes what was read
-	Backup string // suffix of a copy of the old file; "" keeps none
-}
-
-// Written is what Put wrote.
-type Written struct {
-	Size   int64
-	SHA256 string
-}
-
-// Put writes a file: to PATH.part, verified by its hash on the host, then renamed.
-func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {
-	return Written{}, errSkeleton
-}
-
-// FileInfo describes what Get read.
-type FileInfo struct {
-	Size   int64
-	Mode   uint32
-	SHA256 string
-}
-
-// Get reads a file of at most maxSize bytes (0: any) into w.
-func (p *Pool) Get(ctx context.Context, h core.Host, path string, maxSize int64, w io.Writer) (FileInfo, error) {
-	return FileInfo{}, errSkeleton
-}
-
-// Dial opens a TCP connection from the host to address.
-func (p *Pool) Dial(ctx context.Context, h core.Host, address string) (net.Conn, error) {
-	return nil, errSkeleton
-}
-
-// Probe proves that a new, authenticated connection works, past the pool.
-func (p *Pool) Probe(ctx context.Context, h core.Host) error { return errSkeleton }
-
-// Drop closes the host's pooled connections, as before a reboot.
-func (p *Pool) Drop(h core.Host) {}
 
 // Stats counts.
 type Stats struct {
-	Open, Dials, Reused, Failed int
+	Open   int // connections that stand now, those to jump hosts included
+	Dials  int // connections that were tried
+	Reused int // times that a connection served again
+	Failed int // dials that failed
 }
 
 // Stats returns counts since New.
-func (p *Pool) Stats() Stats { return Stats{} }
-
-// Close ends every connection and joins every goroutine of the pool.
-func (p *Pool) Close() error { return nil }
-
-var errSkeleton = errors.New("skeleton")
-
-// Error is what went wrong between the worker and a host. It wraps
-// core.ErrUnreachable (name, route, port, authentication, lost connection), and
-// core.ErrHostKey too when the key was refused.
-type Error struct {
-	Host   string
-	Addr   string // host:port as dialled
-	Op     string // resolve, dial, handshake, host key, authenticate, session, exec, put, get
-	Hint   string // what to do next; may be empty
-	Before bool   // nothing had been sent to the host yet: the command cannot have run
-	Err    error
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Open: len(p.live), Dials: int(p.dialled.Load()), Reused: int(p.reused.Load()), Failed: int(p.failed.Load())}
 }
 
-func (e *Error) Error() string {
-	s := e.Host + " (" + e.Addr + "): " + e.Op + ": " + e.Err.Error()
-	if e.Hint != "" {
-		s += "\nhint: " + e.Hint
+// Close ends every connection and joins every goroutine of the pool. Calls in
+// flight return errors. Safe to call twice.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	open := slices.Collect(maps.Keys(p.live))
+	p.mu.Unlock()
+	p.cancel(errPoolClosed)
+	for _, c := range open {
+		c.kill(errPoolClosed)
 	}
-	return s
+	p.wg.Wait()
+	return nil
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+// spawn runs f in a goroutine that Close joins. It reports false, and runs
+// nothing, when the pool is closed.
+func (p *Pool) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spawnLocked(f)
+}
+
+func (p *Pool) spawnLocked(f func()) bool {
+	if p.closed {
+		return false
+	}
+	p.wg.Go(f)
+	return true
+}

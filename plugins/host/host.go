@@ -1,6 +1,6 @@
-// Package host owns plugin processes on a worker: finding, launching,
-// supervising, pooling and stopping them, running one job type call in them, and
-// the host services they call back.
+// Package host owns plugin processes: discovery of plugins and their manifests,
+// start with a clean environment, handshake, supervision, pooling, and the
+// host services that plugins call back.
 //
 // It must not know queues, playbooks or runs; it imports core for the
 // vocabulary, core/transport to reach hosts, and the wire.
@@ -18,13 +18,14 @@ import (
 
 // Config says where plugins come from and what they may use.
 type Config struct {
-	Builtins []Plugin // the binary's own, run by re-executing it
-	Dirs     []string // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
-	Reach    *transport.Pool
-	Socket   string        // folder for sockets, 0700; a temporary one by default
-	Idle     time.Duration // an unused process is stopped after it; 2 min
-	Grace    time.Duration // between asking a job or process to end and killing it; 5 s
-	Log      *slog.Logger
+	Builtins []Plugin        // the binary's own, run by re-executing it
+	Dirs     []string        // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
+	Reach    *transport.Pool // nil: every call to a host is refused as unreachable
+	Socket   string          // folder for sockets, 0700; a temporary one by default
+	Idle     time.Duration   // an unused process is stopped after it; 2 min
+	Grace    time.Duration   // between asking a job or process to end and killing it; 5 s
+	MaxAge   time.Duration   // a process older than this takes no new call; 6 h
+	Log      *slog.Logger    // slog.Default() when nil
 }
 
 // Plugin is one plugin that can be started.
@@ -32,6 +33,7 @@ type Plugin struct {
 	Name, Version string
 	Argv          []string // absolute program first
 	Manifest      Manifest
+	SHA256        string // hex; a program of other content is not started. Empty for built-ins
 }
 
 // Manifest is what a plugin says of itself (see sdk.Manifest, whose JSON it reads).
@@ -63,18 +65,6 @@ type Example struct {
 	Title  string          `json:"title"`
 	Params json.RawMessage `json:"params"`
 }
-
-// Supervisor owns the processes. Safe for concurrent use.
-type Supervisor struct{ cfg Config }
-
-// New reads the plugin folders and starts nothing.
-func New(cfg Config) (*Supervisor, error) { return &Supervisor{cfg: cfg}, nil }
-
-// Plugins lists all known plugins, sorted by name.
-func (s *Supervisor) Plugins() []Plugin { return nil }
-
-// Type finds a job type by name.
-func (s *Supervisor) Type(name string) (Type, bool) { return Type{}, false }
 
 // Call is one call of a job type.
 type Call struct {
@@ -118,6 +108,13 @@ type Event struct {
 	Done           float64
 }
 
+// What a failed call did to its host, as Outcome.Effects.
+const (
+	EffectsNone    = "none"
+	EffectsPartial = "partial"
+	EffectsUnknown = "unknown"
+)
+
 // Outcome is how a call ended.
 type Outcome struct {
 	Changed                                 bool
@@ -136,13 +133,3 @@ type Outcome struct {
 	WakeOn      string
 	KeepLocks   bool
 }
-
-// Run calls the job type and returns its one outcome. When ctx ends, the job is asked
-// to end, and after Grace its process is condemned; Run returns in any case within
-// 2·Grace. The error is core.ErrPluginFailed when the process died (a breaker
-// holds it down for a while after repeated deaths), core.ErrInvalid for an unknown type.
-func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) { return Outcome{}, nil }
-
-// Stop drains and ends all processes: DRAIN, then TERM, then KILL to the
-// process group; it returns when the last one is reaped.
-func (s *Supervisor) Stop(ctx context.Context) error { return nil }

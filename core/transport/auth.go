@@ -1,0 +1,299 @@
+package transport
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// sshd ends a connection at its sixth failure (MaxAuthTries 6). One password
+// try is kept in reserve.
+const (
+	maxKeysOffered = 5
+	maxPasswordLen = 4096
+)
+
+var errNoMoreAuth = errors.New("no way to log in is left")
+
+// authState is one login. It is used by one handshake and not concurrently.
+type authState struct {
+	pool *Pool
+	e    *endpoint
+	ctx  context.Context // of the handshake
+
+	mu        sync.Mutex // agentConn only: a handshake may be left behind with its jump host
+	agentConn net.Conn
+	locked    []*lockedSigner
+	problems  []string // keys that could not be used, and why
+	offered   []string // keys, as shown in errors
+	allowed   []string // what the server would accept
+	keysDone  bool
+	passDone  bool
+	abort     error
+}
+
+// next is the ssh.ClientAuthCallback: keys first, then the password once, by
+// whichever of its two methods the server has. Never the same password twice:
+// hosts lock accounts for that.
+func (a *authState) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	a.allowed = c.AllowedMethods
+	if !a.keysDone && slices.Contains(c.AllowedMethods, "publickey") {
+		a.keysDone = true
+		if signers := a.signers(); len(signers) > 0 {
+			return ssh.PublicKeys(signers...), nil
+		}
+	}
+	byPassword := slices.Contains(c.AllowedMethods, "password")
+	if !a.passDone && (byPassword || slices.Contains(c.AllowedMethods, "keyboard-interactive")) {
+		a.passDone = true
+		password, err := a.password()
+		switch {
+		case err != nil:
+			a.abort = err
+			return nil, err
+		case password == "":
+		case byPassword:
+			a.offered = append(a.offered, "password")
+			return ssh.Password(password), nil
+		default:
+			a.offered = append(a.offered, "password (keyboard-interactive)")
+			return ssh.KeyboardInteractive(a.answerOnce(password)), nil
+		}
+	}
+	return nil, errNoMoreAuth
+}
+
+// answerOnce answers one hidden question with the password, and no other.
+func (a *authState) answerOnce(password string) ssh.KeyboardInteractiveChallenge {
+	answered := false
+	return func(_, _ string, questions []string, echos []bool) ([]string, error) {
+		if len(questions) == 0 {
+			return nil, nil
+		}
+		if answered || len(questions) != 1 || echos[0] {
+			err := fmt.Errorf("server asks %q: only a password can be given", questions)
+			a.problems = append(a.problems, err.Error())
+			return nil, err
+		}
+		answered = true
+		return []string{password}, nil
+	}
+}
+
+// password comes from the environment, a command, or the pool's function, and
+// only once a server with a proved key asks for it.
+func (a *authState) password() (string, error) {
+	s := a.e.host.SSH
+	switch {
+	case s.PasswordEnv != "":
+		v, ok := os.LookupEnv(s.PasswordEnv)
+		if !ok {
+			return "", fmt.Errorf("password: environment variable %s is not set on the worker", s.PasswordEnv)
+		}
+		return v, nil
+	case len(s.PasswordCommand) > 0:
+		cmd := exec.CommandContext(a.ctx, s.PasswordCommand[0], s.PasswordCommand[1:]...)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
+		if err != nil { // its output may hold the secret: not shown
+			return "", fmt.Errorf("password command %s: %w", s.PasswordCommand[0], err)
+		}
+		password, _, _ := strings.Cut(string(out), "\n")
+		if len(password) > maxPasswordLen {
+			return "", fmt.Errorf("password command %s printed a line of %d bytes, expected at most %d", s.PasswordCommand[0], len(password), maxPasswordLen)
+		}
+		return strings.TrimSuffix(password, "\r"), nil
+	case a.pool.cfg.Password != nil:
+		password, err := a.pool.cfg.Password(a.e.host)
+		if err != nil {
+			return "", fmt.Errorf("password: %w", err)
+		}
+		return password, nil
+	}
+	return "", nil
+}
+
+// signers lists the keys to offer: the host's own, then the agent's and the
+// pool's unless the host's are to be the only ones. Each key once, its
+// certificate first.
+func (a *authState) signers() []ssh.Signer {
+	agentKeys := a.agentSigners()
+	var files []*identity
+	for _, f := range a.e.identityFiles {
+		ids, err := a.pool.keys.load(expandHome(f))
+		if err != nil {
+			a.problems = append(a.problems, err.Error())
+			continue
+		}
+		files = append(files, ids)
+	}
+	var list []ssh.Signer
+	seen := map[[32]byte]bool{}
+	add := func(s ssh.Signer, from string) {
+		id := sha256.Sum256(s.PublicKey().Marshal())
+		if seen[id] || len(list) == maxKeysOffered {
+			return
+		}
+		seen[id] = true
+		list = append(list, s)
+		a.offered = append(a.offered, fmt.Sprintf("%s %s (%s)", s.PublicKey().Type(), ssh.FingerprintSHA256(s.PublicKey()), from))
+	}
+	certs := a.certificates()
+	addKey := func(s ssh.Signer, from string) {
+		for _, c := range certs {
+			if string(c.Key.Marshal()) == string(s.PublicKey().Marshal()) {
+				if cs, err := ssh.NewCertSigner(c, s); err == nil {
+					add(cs, from+" with its certificate")
+				}
+			}
+		}
+		add(s, from)
+	}
+	addFile := func(id *identity) {
+		if id.locked != nil {
+			// An agent that holds the same key signs without asking for a passphrase.
+			if s := sameKey(agentKeys, id.signer.PublicKey()); s != nil {
+				addKey(s, id.file+", by the agent")
+				return
+			}
+			if !id.locked.usable() {
+				a.problems = append(a.problems, fmt.Sprintf("key file %s is encrypted and there is no passphrase: give one, or load the key into ssh-agent", id.file))
+				return
+			}
+			a.locked = append(a.locked, id.locked)
+		}
+		if id.cert != nil {
+			if cs, err := ssh.NewCertSigner(id.cert, id.signer); err == nil {
+				add(cs, id.file+"-cert.pub")
+			}
+		}
+		addKey(id.signer, id.file)
+	}
+	for _, id := range files {
+		addFile(id)
+	}
+	if !a.e.onlyIdentities || len(files) == 0 {
+		for _, s := range agentKeys {
+			addKey(s, "agent")
+		}
+		for _, id := range a.pool.keys.defaults {
+			addFile(id)
+		}
+	}
+	return list
+}
+
+func sameKey(signers []ssh.Signer, key ssh.PublicKey) ssh.Signer {
+	for _, s := range signers {
+		if string(s.PublicKey().Marshal()) == string(key.Marshal()) {
+			return s
+		}
+	}
+	return nil
+}
+
+func (a *authState) certificates() (certs []*ssh.Certificate) {
+	for _, f := range a.e.certFiles {
+		c, err := readCertificate(expandHome(f))
+		if err != nil {
+			a.problems = append(a.problems, err.Error())
+			continue
+		}
+		certs = append(certs, c)
+	}
+	return certs
+}
+
+func (a *authState) agentSigners() []ssh.Signer {
+	socket := a.pool.cfg.Agent
+	if socket == "none" {
+		return nil
+	}
+	var d net.Dialer
+	c, err := d.DialContext(a.ctx, "unix", expandHome(socket))
+	if err != nil {
+		a.problems = append(a.problems, fmt.Sprintf("agent: %v", err))
+		return nil
+	}
+	a.mu.Lock()
+	a.agentConn = c
+	a.mu.Unlock()
+	stop := context.AfterFunc(a.ctx, func() { _ = c.Close() })
+	defer stop()
+	signers, err := agent.NewClient(c).Signers()
+	if err != nil {
+		a.problems = append(a.problems, fmt.Sprintf("agent %s: %v", socket, err))
+	}
+	return signers
+}
+
+// done ends the login's use of the agent.
+func (a *authState) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.agentConn != nil {
+		_ = a.agentConn.Close()
+	}
+}
+
+// refused explains a failed login: what was tried, what the server wants.
+func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
+	if a.abort != nil {
+		return e.unreachable("authenticate", "", a.abort)
+	}
+	tried := "nothing: there is no key and no password for it"
+	if len(a.offered) > 0 {
+		tried = strings.Join(a.offered, ", ")
+	}
+	hint := fmt.Sprintf("as user %q, tried %s.", e.user, tried)
+	if len(a.allowed) > 0 {
+		hint += " The server accepts " + strings.Join(a.allowed, ", ") + "."
+	}
+	for _, l := range a.locked {
+		if l.err != nil {
+			a.problems = append(a.problems, l.err.Error())
+		}
+	}
+	if len(a.problems) > 0 {
+		hint += " Not usable: " + strings.Join(a.problems, "; ") + "."
+	}
+	switch {
+	case broken:
+		return e.unreachable("authenticate", hint+" Too many tries (MaxAuthTries) or a ban may be why; see the host's sshd log.",
+			fmt.Errorf("server closed the connection during login: %w", err))
+	case errors.Is(err, errNoMoreAuth):
+		return e.unreachable("authenticate", hint, errors.New("login refused"))
+	}
+	return e.unreachable("authenticate", hint, fmt.Errorf("login refused: %w", err))
+}
+
+func readCertificate(file string) (*ssh.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s: %w", file, err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s: %w", file, err)
+	}
+	cert, ok := key.(*ssh.Certificate)
+	if !ok || cert.CertType != ssh.UserCert {
+		return nil, fmt.Errorf("certificate %s: holds a %s, expected a user certificate", file, key.Type())
+	}
+	return cert, nil
+}

@@ -1,0 +1,279 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+)
+
+func TestUserCertificateAgainstOpenSSH(t *testing.T) {
+	ca := newSigner(t)
+	file, public := sshdtest.NewKey(t)
+	caFile := filepath.Join(t.TempDir(), "ca.pub")
+	write(t, caFile, ssh.MarshalAuthorizedKey(ca.PublicKey()))
+	s := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+caFile))
+	cert := &ssh.Certificate{Key: public, CertType: ssh.UserCert, ValidPrincipals: []string{s.User}, ValidBefore: ssh.CertTimeInfinity}
+	if err := cert.SignCert(rand.Reader, ca); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "cert.pub")
+	write(t, elsewhere, ssh.MarshalAuthorizedKey(cert))
+
+	h := s.Host("web1")
+	h.SSH.IdentityFiles = []string{file}
+	_, err := run(t, newPool(t, nil), h, "true")
+	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), ssh.FingerprintSHA256(public)) || !strings.Contains(err.Error(), "accepts publickey") {
+		t.Errorf("without its certificate: got %v, expected a refusal that lists the key", err)
+	}
+	named := h
+	named.SSH.CertificateFile = elsewhere
+	if _, err := run(t, newPool(t, nil), named, "true"); err != nil {
+		t.Error(err)
+	}
+	write(t, file+"-cert.pub", ssh.MarshalAuthorizedKey(cert))
+	if _, err := run(t, newPool(t, nil), h, "true"); err != nil {
+		t.Error(err)
+	}
+}
+
+func write(tb testing.TB, file string, text []byte) {
+	tb.Helper()
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func encryptedKey(tb testing.TB, passphrase string) (file string, public ssh.PublicKey, key ed25519.PrivateKey) {
+	tb.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(passphrase))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file = filepath.Join(tb.TempDir(), "id")
+	write(tb, file, pem.EncodeToMemory(block))
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return file, signer.PublicKey(), key
+}
+
+func TestEncryptedKey(t *testing.T) {
+	file, public, _ := encryptedKey(t, "open sesame")
+	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	asked := 0
+	with := func(passphrase func(string) ([]byte, error)) *Pool {
+		return newPool(t, func(c *Config) { c.IdentityFiles, c.Passphrase = []string{file}, passphrase })
+	}
+	p := with(func(string) ([]byte, error) { asked++; return []byte("open sesame"), nil })
+	if asked != 0 {
+		t.Error("asked for the passphrase before any server wanted the key")
+	}
+	for range 2 {
+		if err := p.Probe(testContext(t), s.Host("web1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times for the passphrase, expected once", asked)
+	}
+	err := with(func(string) ([]byte, error) { return []byte("wrong"), nil }).Probe(testContext(t), s.Host("web1"))
+	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("wrong passphrase: got %v", err)
+	}
+	err = with(nil).Probe(testContext(t), s.Host("web1"))
+	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "encrypted") {
+		t.Errorf("no passphrase: got %v", err)
+	}
+}
+
+func TestAgent(t *testing.T) {
+	file, public, key := encryptedKey(t, "never typed")
+	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "agent") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { _ = agent.ServeAgent(ring, c); _ = c.Close() })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); wg.Wait(); _ = os.RemoveAll(dir) })
+
+	p := newPool(t, func(c *Config) { c.Agent = socket })
+	if _, err := run(t, p, s.Host("web1"), "true"); err != nil {
+		t.Error(err)
+	}
+	named := s.Host("web2") // the agent signs for a named key that is encrypted
+	named.SSH.IdentityFiles = []string{file}
+	if _, err := run(t, p, named, "true"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPassword(t *testing.T) {
+	const secret = "correct horse"
+	accept := func(_ ssh.ConnMetadata, b []byte) (*ssh.Permissions, error) {
+		if string(b) != secret {
+			return nil, errors.New("no")
+		}
+		return nil, nil
+	}
+	ask := func(c ssh.ConnMetadata, q ssh.KeyboardInteractiveChallenge, questions ...string) (*ssh.Permissions, error) {
+		a, err := q("", "", questions, make([]bool, len(questions)))
+		if err != nil || len(a) != 1 {
+			return nil, errors.New("no")
+		}
+		return accept(c, []byte(a[0]))
+	}
+	byPassword := startFake(t, "127.32.0.1", func(f *fake) { f.cfg.NoClientAuth = false; f.cfg.PasswordCallback = accept })
+	byQuestion := startFake(t, "127.32.0.2", func(f *fake) {
+		f.cfg.NoClientAuth = false
+		f.cfg.KeyboardInteractiveCallback = func(c ssh.ConnMetadata, q ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+			return ask(c, q, "Password: ")
+		}
+	})
+	byCode := startFake(t, "127.32.0.3", func(f *fake) {
+		f.cfg.NoClientAuth = false
+		f.cfg.KeyboardInteractiveCallback = func(c ssh.ConnMetadata, q ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+			return ask(c, q, "Password: ", "Code: ")
+		}
+	})
+	var tries int
+	bothWays := startFake(t, "127.32.0.4", func(f *fake) {
+		f.cfg.NoClientAuth = false
+		count := func() (*ssh.Permissions, error) { tries++; return nil, errors.New("no") }
+		f.cfg.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return count() }
+		f.cfg.KeyboardInteractiveCallback = func(ssh.ConnMetadata, ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) { return count() }
+	})
+	t.Setenv("TEST_PASSWORD", secret)
+	env := func(h core.Host) core.Host { h.SSH.PasswordEnv = "TEST_PASSWORD"; return h }
+	command := func(h core.Host, argv ...string) core.Host { h.SSH.PasswordCommand = argv; return h }
+	tests := []struct {
+		name string
+		host core.Host
+		says string
+	}{
+		{"environment", env(byPassword.host("a")), ""},
+		{"command", command(byPassword.host("b"), "printf", "%s\n", secret), ""},
+		{"keyboard-interactive", env(byQuestion.host("c")), ""},
+		{"a second question is not answered", env(byCode.host("d")), "only a password can be given"},
+		{"none", byPassword.host("e"), "accepts password"},
+		{"variable not set", func() core.Host { h := byPassword.host("f"); h.SSH.PasswordEnv = "TEST_NONE"; return h }(), "TEST_NONE is not set"},
+		{"command fails", command(byPassword.host("g"), "sh", "-c", "echo "+secret+"; exit 3"), "exit status 3"},
+		{"wrong, by both methods", command(bothWays.host("h"), "echo", "bad"), "login refused"},
+	}
+	p := newPool(t, nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := run(t, p, tt.host, "x")
+			if tt.says == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var e *Error
+			if !errors.As(err, &e) || e.Op != "authenticate" || !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, expected %q", err, tt.says)
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("error shows the password: %v", err)
+			}
+		})
+	}
+	if tries != 1 {
+		t.Errorf("a wrong password was tried %d times, expected once", tries)
+	}
+	q := newPool(t, func(c *Config) { c.Password = func(core.Host) (string, error) { return secret, nil } })
+	if _, err := run(t, q, byPassword.host("i"), "x"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A password is never given to a server whose key is not proved.
+func TestPasswordIsNotGivenBeforeTheKeyIsProved(t *testing.T) {
+	asked := false
+	f := startFake(t, "127.32.1.1", func(f *fake) {
+		f.cfg.NoClientAuth = false
+		f.cfg.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { asked = true; return nil, nil }
+	})
+	h := f.host("h")
+	h.SSH.HostKeys = nil
+	p := newPool(t, func(c *Config) {
+		c.Password = func(core.Host) (string, error) { t.Error("password was fetched"); return "x", nil }
+	})
+	_, err := run(t, p, h, "x")
+	expectHostKeyError(t, err)
+	if asked {
+		t.Error("the server saw a password")
+	}
+}
+
+func TestLimitedTriesUnderMaxAuthTries(t *testing.T) {
+	var files []string
+	var last ssh.PublicKey
+	for range 9 {
+		file, public := sshdtest.NewKey(t)
+		files, last = append(files, file), public
+	}
+	s := sshdtest.Start(t, sshdtest.Authorize(last))
+	p := newPool(t, func(c *Config) { c.IdentityFiles = files })
+	_, err := run(t, p, s.Host("web1"), "true")
+	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "login refused") || strings.Contains(s.Log(), "Too many authentication failures") {
+		t.Errorf("got %v, expected a refusal before the server's limit", err)
+	}
+	h := s.Host("web1") // the host's own key goes first
+	h.SSH.IdentityFiles = files[8:]
+	if _, err := run(t, p, h, "true"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeyFilesThatCannotServe(t *testing.T) {
+	file, _ := sshdtest.NewKey(t)
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rubbish := filepath.Join(t.TempDir(), "rubbish")
+	write(t, rubbish, bytes.Repeat([]byte("x"), 100))
+	for name, says := range map[string]string{file: "chmod 600", rubbish: "no key found", "/nonexistent/key": "no such file"} {
+		_, err := New(Config{Agent: "none", IdentityFiles: []string{name}})
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, expected %q", name, err, says)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Every way not to reach a host is an error of its own.
+func TestUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.31.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := closed.Addr().(*net.TCPAddr).Port
+	_ = closed.Close()
+	reset := func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	raw := func(ip string, on func(net.Conn)) core.Host {
+		return startFake(t, ip, func(f *fake) { f.onConn = func(c net.Conn) bool { on(c); return false } }).host("h")
+	}
+	short := func(h core.Host) core.Host { h.SSH.ConnectTimeout = 300 * time.Millisecond; return h }
+	wait := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	tests := []struct {
+		name string
+		host core.Host
+		op   string
+		says string
+	}{
+		{"name does not resolve", core.Host{Name: "no-such-host.invalid"}, "resolve", `name "no-such-host.invalid" does not resolve`},
+		{"refused", core.Host{Name: "h", Address: "127.31.0.1", SSH: core.SSH{Port: refusing}}, "dial", "connection refused"},
+		{"no route", core.Host{Name: "h", Address: "255.255.255.255"}, "dial", "no route"},
+		{"silent server", short(raw("127.31.0.2", wait)), "handshake", "silent"},
+		{"stuck key exchange", short(raw("127.31.0.3", func(c net.Conn) {
+			_, _ = io.WriteString(c, "SSH-2.0-stuck\r\n")
+			wait(c)
+		})), "handshake", "key exchange not done"},
+		{"wrong protocol", raw("127.31.0.4", func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		}), "handshake", "wrong protocol"},
+		{"closed without a word", raw("127.31.0.5", func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 100)) // what is unread when closing would make it a reset
+		}), "handshake", "without a word"},
+		{"reset in the handshake", raw("127.31.0.6", func(c net.Conn) {
+			_, _ = io.WriteString(c, "SSH-2.0-broken\r\n")
+			_, _ = io.ReadFull(c, make([]byte, 40))
+			reset(c)
+		}), "handshake", "connection lost during the handshake"},
+		{"no common key exchange", startFake(t, "127.31.0.7", func(f *fake) {
+			f.cfg.KeyExchanges = []string{ssh.InsecureKeyExchangeDH1SHA1}
+		}).host("h"), "handshake", "no common algorithm for key exchange"},
+		{"bad address", core.Host{Name: "h", Address: "a b"}, "resolve", "expected a DNS name"},
+	}
+	p := newPool(t, nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := run(t, p, tt.host, "x")
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("got %v, expected an *Error", err)
+			}
+			if e.Op != tt.op || !e.Before || e.Host != tt.host.Name || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got op %q, before %v: %v\nexpected op %q and %q", e.Op, e.Before, err, tt.op, tt.says)
+			}
+			if !errors.Is(err, core.ErrUnreachable) && !errors.Is(err, core.ErrInvalid) {
+				t.Errorf("%v: not core.ErrUnreachable", err)
+			}
+			if e.Hint == "" && !errors.Is(err, core.ErrInvalid) {
+				t.Error("no hint")
+			}
+		})
+	}
+}
+
+func TestTrapConnectTimeoutCoversTheHandshake(t *testing.T) { // go#15113
+	f := startFake(t, "127.31.1.1", func(f *fake) {
+		f.onConn = func(c net.Conn) bool { _, _ = io.Copy(io.Discard, c); return false }
+	})
+	h := f.host("h")
+	h.SSH.ConnectTimeout = 50 * time.Millisecond
+	_, err := run(t, newPool(t, nil), h, "x")
+	if !errors.Is(err, core.ErrTimeout) || !errors.Is(err, core.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, expected core.ErrTimeout, and not the caller's deadline", err)
+	}
+}
+
+func TestCallersContextEndsADial(t *testing.T) {
+	f := startFake(t, "127.31.1.2", func(f *fake) {
+		f.onConn = func(c net.Conn) bool { _, _ = io.Copy(io.Discard, c); return false }
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := newPool(t, nil).Run(ctx, f.host("h"), Exec{Command: "x"})
+	var e *Error
+	if !errors.As(err, &e) || !e.Before || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrUnreachable) {
+		t.Errorf("got %v, expected the caller's deadline with Before", err)
+	}
+}
+
+func TestServerThatEndsTheLogin(t *testing.T) {
+	f := startFake(t, "127.31.1.3", func(f *fake) {
+		f.cfg.NoClientAuth = false
+		f.cfg.PasswordCallback = func(c ssh.ConnMetadata, _ []byte) (*ssh.Permissions, error) {
+			return nil, errors.New("no")
+		}
+		f.cfg.MaxAuthTries = 1
+	})
+	_, err := run(t, newPool(t, func(c *Config) { c.Password = func(core.Host) (string, error) { return "hunter2", nil } }), f.host("h"), "x")
+	var e *Error
+	if !errors.As(err, &e) || e.Op != "authenticate" || !strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v, expected a refused login that lists the password, without showing it", err)
+	}
+}
+
+// FIPS mode rejects X25519, so the handshake must offer NIST curves there.
+func TestTrapFIPSModeNeedsNISTKeyExchange(t *testing.T) { // reference ssh 9
+	if os.Getenv("GODEBUG") == "fips140=on" {
+		if c := algorithms(); len(c.KeyExchanges) == 0 || c.KeyExchanges[0] != ssh.KeyExchangeECDHP256 {
+			t.Errorf("key exchanges %v", c.KeyExchanges)
+		}
+		s, p := startSSHD(t)
+		if _, err := run(t, p, s.Host("web1"), "true"); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestTrapFIPSModeNeedsNISTKeyExchange$")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=on")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestSessionLimit(t *testing.T) {
+	f := startFake(t, "127.31.2.1", func(f *fake) { f.onSession = func(int) bool { return false } })
+	_, err := run(t, newPool(t, nil), f.host("h"), "x")
+	var e *Error
+	if !errors.As(err, &e) || e.Op != "session" || !e.Before || !strings.Contains(e.Hint, "MaxSessions") {
+		t.Errorf("got %v, expected a session limit", err)
+	}
+}
+
+// No bare TCP connection is ever made: each one speaks SSH and logs in, or
+// newer servers ban the worker.
+func TestTrapNoBareTCPProbes(t *testing.T) { // ansible#86325
+	s, p := startSSHD(t)
+	h := s.Host("web1")
+	for range 3 {
+		if err := p.Probe(testContext(t), h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := run(t, p, h, "true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opened, accepted := strings.Count(s.Log(), "Connection from "), strings.Count(s.Log(), "Accepted publickey ")
+	if opened != 4 || accepted != 4 {
+		t.Errorf("%d connections, %d logins; expected 4 and 4\n%s", opened, accepted, s.Log())
+	}
+}
+
+func TestErrorsAreTranslated(t *testing.T) {
+	e := &endpoint{name: "h", addr: "h:22"}
+	for err, says := range map[error]string{
+		syscall.EHOSTUNREACH: "no route", syscall.ENETUNREACH: "no route",
+		syscall.ECONNRESET: "reset", syscall.EMFILE: "ulimit",
+	} {
+		if got := dialError(e, &net.OpError{Op: "dial", Err: err}); !strings.Contains(got.Error(), says) || !errors.Is(got, err) {
+			t.Errorf("%v: got %v", err, got)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Exec is one command.
+type Exec struct {
+	Command string            // given to /bin/sh -c on the host
+	Env     map[string]string // exported before the command; the host's users can see it in the process list, so no secrets
+	Stdin   io.Reader         // nil: empty. A Read that blocks outlives Run until it returns
+	Stdout  io.Writer         // nil: discarded. Written by one goroutine at a time, never after Run
+	Stderr  io.Writer         // may be the same as Stdout
+	Fresh   bool              // over a new connection, which is closed afterwards
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code   int
+	Signal string // without SIG, when a signal ended it; Code is then 128+n where known
+}
+
+const (
+	// maxCommand is what Linux takes as one argument (128 KiB), less the shell's own.
+	maxCommand = 120 << 10
+	// lingering output is waited for this long after the exit status while nothing
+	// comes: a background child that holds stdout would otherwise keep Run for ever.
+	outputGrace = 500 * time.Millisecond
+	// outputLimit bounds it in all, should such a child write on and on.
+	outputLimit = 10 * time.Second
+	// killAfter TERM comes KILL, and closeAfter KILL the channel is closed.
+	killAfter  = 2 * time.Second
+	closeAfter = time.Second
+)
+
+// Run runs a command to its end, without a terminal, so that whatever prompts
+// ends at once. The error is nil whatever the exit code is. Output that comes
+// within 500 ms after the exit status is still read; a background child that
+// holds stdout open longer is let go, and keeps running.
+//
+// When ctx ends, the remote process group gets TERM, 2 s later KILL, and Run
+// returns within a further second, with an *Error that wraps ctx's error. Its
+// field Before tells whether the command can have run.
+func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
+	r, err := p.resolve(h)
+	if err != nil {
+		return Exit{}, err
+	}
+	return p.run(ctx, r, e)
+}
+
+func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
+	id := newExecID()
+	line, err := commandLine(e.Command, e.Env, id)
+	if err != nil {
+		return Exit{}, r.last().fail("exec", "", true, mark(err, core.ErrInvalid))
+	}
+	s, err := p.session(ctx, r, e.Fresh)
+	if err != nil {
+		return Exit{}, err
+	}
+	defer s.end()
+	return s.exec(ctx, line, id, e)
+}
+
+// commandLine runs command by /bin/sh whatever the user's shell is: bash would
+// read ~/.bashrc first. sshd refuses most of SSH's own way to set variables.
+// id names the execution in the environment of all that it starts.
+func commandLine(command string, env map[string]string, id string) (string, error) {
+	var b strings.Builder
+	b.WriteString("export " + execIDVar + "=" + id + "\n")
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !envName(name) {
+			return "", fmt.Errorf("environment variable %q: expected letters, digits and _", name)
+		}
+		b.WriteString("export " + name + "=" + quote(env[name]) + "\n")
+	}
+	b.WriteString(command)
+	line := "exec /bin/sh -c " + quote(b.String())
+	if strings.IndexByte(line, 0) >= 0 {
+		return "", errors.New("command or environment holds a NUL byte")
+	}
+	if len(line) > maxCommand {
+		return "", fmt.Errorf("command with its environment is %d bytes, expected at most %d: send it as a file and run that", len(line), maxCommand)
+	}
+	return line, nil
+}
+
+func envName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// quote makes s one word of a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// output copies one stream of a session to a writer that must not be touched
+// after Run.
+type output struct {
+	w      io.Writer
+	lock   *sync.Mutex   // held while writing; shared where both streams have one writer
+	over   *atomic.Bool  // set under lock: write no more
+	moved  *atomic.Int64 // monotone nanoseconds of the last progress
+	failed chan<- error
+}
+
+func (o output) copy(from io.Reader, buf []byte) {
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !o.write(buf[:n]) {
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o output) write(b []byte) bool {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if o.over.Load() {
+		return false
+	}
+	if o.w != nil {
+		if _, err := o.w.Write(b); err != nil {
+			select {
+			case o.failed <- err:
+			default:
+			}
+			return false
+		}
+	}
+	o.moved.Add(1)
+	return true
+}
+
+// execution is one command under way.
+type execution struct {
+	id      string // in the command's environment
+	s       *session
+	lock    [2]sync.Mutex
+	over    atomic.Bool
+	moved   atomic.Int64
+	failed  chan error    // a local writer failed
+	drained chan struct{} // both outputs are at their end
+}
+
+// exec runs line over the session and waits for its end.
+func (s *session) exec(ctx context.Context, line, id string, e Exec) (Exit, error) {
+	x := &execution{s: s, id: id, failed: make(chan error, 1), drained: make(chan struct{})}
+	if err := s.start(ctx, "exec", line); err != nil {
+		return Exit{}, x.notStarted(ctx, err)
+	}
+	if !x.pipe(e) {
+		return Exit{}, s.c.e.fail("exec", "", false, errPoolClosed)
+	}
+	defer x.hush()
+	return x.wait(ctx)
+}
+
+func (x *execution) notStarted(ctx context.Context, err error) error {
+	e := x.s.c.e
+	switch {
+	case ctx.Err() != nil:
+		x.stop()
+		return e.ended(ctx, "exec", false)
+	case errors.Is(err, errStartRefused):
+		return e.fail("exec", "the login may not run commands; see the host's sshd log", true, mark(err, core.ErrUnreachable))
+	}
+	return x.s.broken("exec")
+}
+
+// pipe connects the streams. It reports false when the pool is closed.
+func (x *execution) pipe(e Exec) bool {
+	p := x.s.c.pool
+	second := &x.lock[1]
+	if e.Stdout != nil && sameWriter(e.Stdout, e.Stderr) {
+		second = &x.lock[0]
+	}
+	out := output{w: e.Stdout, lock: &x.lock[0], over: &x.over, moved: &x.moved, failed: x.failed}
+	errs := output{w: e.Stderr, lock: second, over: &x.over, moved: &x.moved, failed: x.failed}
+	if !p.spawn(func() {
+		defer close(x.drained)
+		var both sync.WaitGroup
+		both.Go(func() { errs.copy(x.s.ch.Stderr(), make([]byte, 4<<10)) })
+		buf := p.buffer()
+		out.copy(x.s.ch, *buf)
+		p.bufs.Put(buf)
+		both.Wait()
+	}) {
+		return false
+	}
+	if e.Stdin == nil {
+		_ = x.s.ch.CloseWrite()
+		return true
+	}
+	// Not joined: a Read that blocks is the caller's to end.
+	go func() {
+		_, _ = io.Copy(x.s.ch, e.Stdin)
+		_ = x.s.ch.CloseWrite()
+	}()
+	return true
+}
+
+// buffer is room for one SSH packet.
+func (p *Pool) buffer() *[]byte {
+	if b, ok := p.bufs.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, 32<<10)
+	return &b
+}
+
+func sameWriter(a, b io.Writer) (same bool) {
+	defer func() { _ = recover() }() // writers of a type that cannot be compared
+	return a == b
+}
+
+// hush makes sure that nothing is written after Run.
+func (x *execution) hush() {
+	for i := range x.lock {
+		x.lock[i].Lock()
+		x.over.Store(true)
+		x.lock[i].Unlock()
+	}
+}
+
+// wait returns when the command has ended and its output was read, or when one
+// of the limits is reached.
+func (x *execution) wait(ctx context.Context) (Exit, error) {
+	s := x.s
+	select {
+	case <-s.exited:
+	case <-s.closed:
+	case err := <-x.failed:
+		x.stop()
+		return Exit{}, fmt.Errorf("%s: writing the command's output: %w", s.c.e.name, err)
+	case <-ctx.Done():
+		x.stop()
+		return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+	}
+	x.drain(ctx, outputGrace+4*s.c.rtt)
+	select {
+	case err := <-x.failed:
+		return s.exitSoFar(), fmt.Errorf("%s: writing the command's output: %w", s.c.e.name, err)
+	case <-s.exited:
+		return s.exit, nil
+	default:
+	}
+	if ctx.Err() != nil {
+		return Exit{}, s.c.e.ended(ctx, "exec", false)
+	}
+	return Exit{}, s.broken("exec")
+}
+
+func (s *session) exitSoFar() Exit {
+	select {
+	case <-s.exited:
+		return s.exit
+	default:
+		return Exit{}
+	}
+}
+
+// drain reads what the command wrote before it ended. It returns when both
+// outputs end, when nothing moved for grace, or after outputLimit.
+func (x *execution) drain(ctx context.Context, grace time.Duration) {
+	select {
+	case <-x.drained:
+		return
+	default:
+	}
+	limit := time.NewTimer(outputLimit)
+	defer limit.Stop()
+	silence := time.NewTicker(grace)
+	defer silence.Stop()
+	for before := int64(-1); ; {
+		select {
+		case <-x.drained:
+			return
+		case <-silence.C:
+			now := x.moved.Load()
+			if now == before && !x.writing() {
+				return
+			}
+			before = now
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writing tells whether a local writer is busy: then it is not the host that is silent.
+func (x *execution) writing() bool {
+	for i := range x.lock {
+		if !x.lock[i].TryLock() {
+			return true
+		}
+		x.lock[i].Unlock()
+	}
+	return false
+}

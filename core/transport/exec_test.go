@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+)
+
+// newPool makes a pool that knows nothing of the machine's own SSH files.
+func newPool(tb testing.TB, change func(*Config)) *Pool {
+	tb.Helper()
+	cfg := Config{Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{}, ConnectTimeout: time.Minute}
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return p
+}
+
+// startSSHD runs a real server and a pool that may log in.
+func startSSHD(tb testing.TB, opts ...sshdtest.Option) (*sshdtest.Server, *Pool) {
+	tb.Helper()
+	key, public := sshdtest.NewKey(tb)
+	s := sshdtest.Start(tb, append(opts, sshdtest.Authorize(public))...)
+	return s, newPool(tb, func(c *Config) { c.IdentityFiles = []string{key} })
+}
+
+func testContext(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+func TestRunAgainstOpenSSH(t *testing.T) {
+	s, p := startSSHD(t)
+	h := s.Host("web1")
+	tests := []struct {
+		name   string
+		exec   Exec
+		stdout string
+		stderr string
+		exit   Exit
+	}{
+		{"output", Exec{Command: "echo out; echo err >&2"}, "out\n", "err\n", Exit{}},
+		{"exit code", Exec{Command: "exit 7"}, "", "", Exit{Code: 7}},
+		{"signal", Exec{Command: "kill -KILL $$"}, "", "", Exit{Code: 137, Signal: "KILL"}},
+		{"stdin", Exec{Command: "cat", Stdin: strings.NewReader("hello")}, "hello", "", Exit{}},
+		{"no stdin", Exec{Command: "cat; echo end"}, "end\n", "", Exit{}},
+		{"quotes", Exec{Command: `echo 'it'"'"'s' "$HOME" | tr -d '/' | wc -l; printf '%s' '$x \ !'`}, "1\n$x \\ !", "", Exit{}},
+		{"environment", Exec{Command: `printf '%s|%s' "$A" "$B"`, Env: map[string]string{"A": "it's", "B": "two\nlines $A"}}, "it's|two\nlines $A", "", Exit{}},
+		{"several lines", Exec{Command: "if true; then\n  echo yes\nfi"}, "yes\n", "", Exit{}},
+		{"binary", Exec{Command: `printf '\000\377\001'`}, "\x00\xff\x01", "", Exit{}},
+		{"a prompt ends by itself", Exec{Command: "(read answer </dev/tty) 2>/dev/null || echo no terminal; read answer || echo no input"}, "no terminal\nno input\n", "", Exit{}},
+		{"fresh connection", Exec{Command: "echo new", Fresh: true}, "new\n", "", Exit{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			tt.exec.Stdout, tt.exec.Stderr = &out, &errs
+			exit, err := p.Run(testContext(t), h, tt.exec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exit != tt.exit || out.String() != tt.stdout || errs.String() != tt.stderr {
+				t.Errorf("got %+v, stdout %q, stderr %q; expected %+v, %q, %q", exit, out.String(), errs.String(), tt.exit, tt.stdout, tt.stderr)
+			}
+		})
+	}
+	if st := p.Stats(); st.Dials != 2 || st.Open != 1 { // one pooled, one fresh
+		t.Errorf("stats %+v: expected 2 dials and 1 open connection", st)
+	}
+}
+
+func TestRunRefusesWhatCannotBeSent(t *testing.T) {
+	p := newPool(t, nil)
+	for _, e := range []Exec{
+		{Command: "echo \x00"},
+		{Command: "true", Env: map[string]string{"A-B": "x"}},
+		{Command: "true", Env: map[string]string{"": "x"}},
+		{Command: strings.Repeat("x", maxCommand)},
+	} {
+		if _, err := p.Run(testContext(t), core.Host{Name: "h", Address: "127.0.0.1"}, e); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%.20q %v: got %v, expected core.ErrInvalid", e.Command, e.Env, err)
+		}
+	}
+}
+
+// firstWrite tells when a command has begun to write.
+type firstWrite struct{ began chan struct{} }
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	select {
+	case <-w.began:
+	default:
+		close(w.began)
+	}
+	return len(b), nil
+}
+
+func TestRunEndsRemoteProcessGroupWhenContextEnds(t *testing.T) {
+	s, p := startSSHD(t)
+	for _, command := range []string{
+		"echo $$; sleep 1000",
+		"trap '' TERM; echo $$; while :; do sleep 0.1; done", // needs KILL
+	} {
+		ctx, cancel := context.WithCancel(testContext(t))
+		var out bytes.Buffer
+		began := &firstWrite{make(chan struct{})}
+		go func() {
+			<-began.began
+			cancel()
+		}()
+		_, err := p.Run(ctx, s.Host("web1"), Exec{Command: command, Stdout: io.MultiWriter(&out, began)})
+		var e *Error
+		if !errors.Is(err, context.Canceled) || !errors.As(err, &e) || e.Before || errors.Is(err, core.ErrUnreachable) {
+			t.Errorf("%s: got %v, expected an *Error with context.Canceled that is not Before", command, err)
+		}
+		pid := strings.TrimSpace(out.String())
+		exit, err := p.Run(testContext(t), s.Host("web1"), Exec{Command: "i=0; while kill -0 " + pid + " 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done; ! kill -0 " + pid + " 2>/dev/null"})
+		if err != nil || exit.Code != 0 {
+			t.Errorf("%s: process %s still runs (%v %v)", command, pid, exit, err)
+		}
+	}
+}
+
+func TestTrapBackgroundChildHoldsStdout(t *testing.T) { // reference ssh 8
+	s, p := startSSHD(t)
+	var out bytes.Buffer
+	began := time.Now()
+	exit, err := p.Run(testContext(t), s.Host("web1"), Exec{Command: "sleep 100 & echo started", Stdout: &out})
+	if err != nil || exit.Code != 0 || out.String() != "started\n" {
+		t.Fatalf("got %v %v %q", exit, err, out.String())
+	}
+	if took := time.Since(began); took > 60*time.Second {
+		t.Errorf("took %v, as long as the child", took)
+	}
+}
+
+func TestRunStreamsLargeOutputInFlatMemory(t *testing.T) {
+	s, p := startSSHD(t)
+	const size = 64 << 20
+	var n int64
+	exit, err := p.Run(testContext(t), s.Host("web1"), Exec{
+		Command: "head -c 67108864 /dev/zero", Stdout: writerFunc(func(b []byte) (int, error) { n += int64(len(b)); return len(b), nil }),
+	})
+	if err != nil || exit.Code != 0 || n != size {
+		t.Errorf("got %d bytes, %v, %v; expected %d", n, exit, err, size)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestRunStopsWhenTheWriterFails(t *testing.T) {
+	s, p := startSSHD(t)
+	full := errors.New("disk full")
+	_, err := p.Run(testContext(t), s.Host("web1"), Exec{Command: "yes", Stdout: writerFunc(func([]byte) (int, error) { return 0, full })})
+	if !errors.Is(err, full) || errors.Is(err, core.ErrUnreachable) {
+		t.Errorf("got %v, expected the writer's error", err)
+	}
+}
+
+func TestConnectionLostMidCommandIsNotBefore(t *testing.T) {
+	s, p := startSSHD(t)
+	began := &firstWrite{make(chan struct{})}
+	go func() {
+		<-began.began
+		s.Stop()
+	}()
+	_, err := p.Run(testContext(t), s.Host("web1"), Exec{Command: "echo go; sleep 1000", Stdout: began})
+	var e *Error
+	if !errors.As(err, &e) || e.Before || !errors.Is(err, core.ErrUnreachable) || !errors.Is(err, core.ErrUnknown) {
+		t.Errorf("got %v, expected a lost connection with Before unset", err)
+	}
+}

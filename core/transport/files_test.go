@@ -1,0 +1,206 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+)
+
+func content(n int) []byte {
+	b := make([]byte, n)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func digest(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// expectOnly checks what a folder holds: no part file may be left.
+func expectOnly(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(names, " ") {
+		t.Errorf("folder holds %q, expected %q", got, names)
+	}
+}
+
+// emptyBin is a PATH with everything that the scripts need but the tools that hash.
+func emptyBin(t *testing.T) string {
+	dir := t.TempDir()
+	for _, name := range []string{"cat", "chmod", "chown", "cp", "mv", "rm", "stat", "sync"} {
+		p, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(p, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The same transfers over every way that a host may leave.
+func TestPutAndGet(t *testing.T) {
+	ways := []struct {
+		name   string
+		config []string
+	}{
+		{"SFTP", nil},
+		{"cat, without SFTP", []string{"Subsystem sftp /nonexistent"}},
+		{"SFTP, no tool to hash", []string{"SetEnv PATH=" + emptyBin(t)}},
+		{"cat, no tool to hash", []string{"Subsystem sftp /nonexistent", "SetEnv PATH=" + emptyBin(t)}},
+		{"SFTP only", []string{"ForceCommand internal-sftp"}},
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s, p := startSSHD(t, sshdtest.Config(way.config...))
+			h := s.Host("web1")
+			for _, size := range []int{0, 1, 3 << 20} {
+				dir := t.TempDir()
+				file := filepath.Join(dir, "it's a $file")
+				data := content(size)
+				put := Put{Path: file, Mode: 0o640, Size: int64(size), SHA256: digest(data), Backup: ".old"}
+				for round := range 2 {
+					w, err := p.Put(testContext(t), h, put, bytes.NewReader(data))
+					if err != nil {
+						t.Fatalf("%d bytes, round %d: %v", size, round, err)
+					}
+					if w.Size != int64(size) || w.SHA256 != digest(data) {
+						t.Errorf("written %+v", w)
+					}
+				}
+				got, err := os.ReadFile(file)
+				if err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%d bytes: file differs (%v)", size, err)
+				}
+				if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o640 {
+					t.Errorf("mode %v %v", st.Mode(), err)
+				}
+				expectOnly(t, dir, "it's a $file", "it's a $file.old")
+				var back bytes.Buffer
+				info, err := p.Get(testContext(t), h, file, int64(size)+1, &back)
+				if err != nil || !bytes.Equal(back.Bytes(), data) || info != (FileInfo{int64(size), 0o640, digest(data)}) {
+					t.Errorf("%d bytes: got back %d, %+v, %v", size, back.Len(), info, err)
+				}
+			}
+			testFileErrors(t, p, h)
+		})
+	}
+}
+
+func testFileErrors(t *testing.T, p *Pool, h core.Host) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ten"), make([]byte, 10))
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gets := map[string]error{"absent": core.ErrNotFound, "sub": core.ErrInvalid, "ten": core.ErrInvalid}
+	for name, want := range gets {
+		var out bytes.Buffer
+		_, err := p.Get(testContext(t), h, filepath.Join(dir, name), 9, &out)
+		if !errors.Is(err, want) || errors.Is(err, core.ErrUnreachable) || out.Len() > 0 {
+			t.Errorf("get %s: got %v and %d bytes, expected %v", name, err, out.Len(), want)
+		}
+	}
+	puts := []struct {
+		name string
+		put  Put
+		data io.Reader
+		says string
+	}{
+		{"relative", Put{Path: "x"}, strings.NewReader(""), "clean absolute path"},
+		{"source too short", Put{Path: dir + "/x", Size: 5}, strings.NewReader("four"), "less than"},
+		{"source too long", Put{Path: dir + "/x", Size: 3}, strings.NewReader("four"), "more than 3"},
+		{"wrong sha256", Put{Path: dir + "/x", Size: -1, SHA256: digest([]byte("other"))}, strings.NewReader("four"), "expected " + digest([]byte("other"))},
+		{"source fails", Put{Path: dir + "/x", Size: -1}, io.MultiReader(strings.NewReader("some"), failing{}), "tape broken"},
+		{"no folder", Put{Path: dir + "/none/x", Size: -1}, strings.NewReader(""), "none"},
+		{"a folder is there", Put{Path: dir + "/sub", Size: -1}, strings.NewReader(""), "is a directory"},
+		{"unknown owner", Put{Path: dir + "/x", Size: -1, Owner: "no-such-user"}, strings.NewReader(""), "no-such-user"},
+	}
+	for _, tt := range puts {
+		_, err := p.Put(testContext(t), h, tt.put, tt.data)
+		if err == nil || !strings.Contains(err.Error(), tt.says) || errors.Is(err, core.ErrUnreachable) {
+			t.Errorf("put, %s: got %v, expected %q", tt.name, err, tt.says)
+		}
+	}
+	expectOnly(t, dir, "sub", "ten")
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("tape broken") }
+
+// What was written concurrently and then cut may have holes: a part file's length
+// proves nothing, so it is hashed, never resumed, and removed.
+func TestTrapCutTransferIsNotResumed(t *testing.T) { // pkg/sftp#472
+	s, p := startSSHD(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	write(t, file, []byte("old"))
+	ctx, cancel := context.WithCancel(testContext(t))
+	src := io.MultiReader(bytes.NewReader(content(1<<20)), readerFunc(func([]byte) (int, error) {
+		cancel()
+		return 0, ctx.Err()
+	}))
+	if _, err := p.Put(ctx, s.Host("web1"), Put{Path: file, Size: -1}, src); err == nil {
+		t.Fatal("expected an error")
+	}
+	expectOnly(t, dir, "f")
+	if got, _ := os.ReadFile(file); string(got) != "old" {
+		t.Errorf("file was touched: %q", got)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// The hash is computed on the host: a part file that was altered there is refused.
+func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
+	s, p := startSSHD(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	tampered := false
+	src := io.MultiReader(strings.NewReader("hello"), readerFunc(func([]byte) (int, error) {
+		list, err := filepath.Glob(file + ".part.*")
+		if err != nil || len(list) != 1 {
+			t.Errorf("part files %v %v", list, err)
+			return 0, io.EOF
+		}
+		if st, err := os.Stat(list[0]); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("part file can be read by others: %v %v", st.Mode(), err)
+		}
+		tampered = os.WriteFile(list[0], []byte("longer than what was sent"), 0o600) == nil
+		return 0, io.EOF
+	}))
+	_, err := p.Put(testContext(t), s.Host("web1"), Put{Path: file, Size: -1}, src)
+	if !tampered || err == nil || !strings.Contains(err.Error(), "verification failed") {
+		t.Errorf("tampered %v: got %v, expected a failed verification", tampered, err)
+	}
+	expectOnly(t, dir)
+}

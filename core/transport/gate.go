@@ -1,0 +1,140 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync/atomic"
+)
+
+// gate admits a bounded number at once.
+type gate chan struct{}
+
+func newGate(n int) gate { return make(gate, n) }
+
+func (g gate) enter(ctx context.Context) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (g gate) leave() { <-g }
+
+// handshakesPerServer stays under sshd's MaxStartups (10:30:100), beyond which
+// it drops connections without a word.
+const handshakesPerServer = 8
+
+// door is the gate before one server, kept while somebody is at it.
+type door struct {
+	gate
+	users int
+}
+
+// knock waits for a place among the handshakes with one server. Call leave after.
+func (p *Pool) knock(ctx context.Context, addr string) (leave func(), err error) {
+	p.mu.Lock()
+	d := p.doors[addr]
+	if d == nil {
+		d = &door{gate: newGate(handshakesPerServer)}
+		p.doors[addr] = d
+	}
+	d.users++
+	p.mu.Unlock()
+	gone := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if d.users--; d.users == 0 {
+			delete(p.doors, addr)
+		}
+	}
+	if err := d.enter(ctx); err != nil {
+		gone()
+		return nil, err
+	}
+	return func() { d.leave(); gone() }, nil
+}
+
+// stage is how far a handshake has come.
+type stage int32
+
+const (
+	stageDial      stage = iota // no TCP connection
+	stageSilent                 // connected; the server has said nothing
+	stageHandshake              // versions and key exchange
+	stageAuth                   // host key accepted, logging in
+)
+
+// handshakeConn is the connection under a handshake. It notes whether the
+// server ever spoke, and holds a place at the CPU gate exactly while the
+// handshake computes: the place is given back while a read waits for the
+// network. A slow or silent host therefore costs nobody else anything.
+type handshakeConn struct {
+	net.Conn
+	ctx   context.Context // ends the wait at the gate; lives no longer than the handshake
+	cpu   gate
+	held  atomic.Bool
+	over  atomic.Bool
+	spoke atomic.Bool // what the server said first looks like SSH
+	head  []byte      // what it said first
+	ahead []byte      // read, but not yet asked for
+	stage atomic.Int32
+}
+
+func newHandshakeConn(ctx context.Context, c net.Conn, cpu gate) *handshakeConn {
+	h := &handshakeConn{Conn: c, ctx: ctx, cpu: cpu}
+	h.stage.Store(int32(stageSilent))
+	return h
+}
+
+// Read is called by one goroutine at a time, as x/crypto/ssh does. That reads the
+// version byte by byte, so what came is kept in a buffer.
+func (h *handshakeConn) Read(b []byte) (int, error) {
+	if len(h.ahead) > 0 {
+		n := copy(b, h.ahead)
+		h.ahead = h.ahead[n:]
+		return n, nil
+	}
+	if h.over.Load() {
+		return h.Conn.Read(b)
+	}
+	h.drop()
+	var buf [1024]byte
+	n, err := h.Conn.Read(buf[:])
+	if n == 0 {
+		return 0, err
+	}
+	h.stage.CompareAndSwap(int32(stageSilent), int32(stageHandshake))
+	if !h.spoke.Load() && len(h.head) < len(buf) {
+		h.head = append(h.head, buf[:n]...)
+		h.spoke.Store(bytes.Contains(h.head, []byte("SSH-")))
+	}
+	if !h.over.Load() && h.cpu.enter(h.ctx) == nil {
+		h.held.Store(true)
+		if h.over.Load() { // finished while this read waited at the gate
+			h.drop()
+		}
+	}
+	used := copy(b, buf[:n])
+	h.ahead = append([]byte(nil), buf[used:n]...)
+	return used, err
+}
+
+// finish gives back what is held; reads pass straight through from now on.
+func (h *handshakeConn) finish() {
+	h.over.Store(true)
+	h.drop()
+}
+
+func (h *handshakeConn) drop() {
+	if h.held.CompareAndSwap(true, false) {
+		h.cpu.leave()
+	}
+}

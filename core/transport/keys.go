@@ -1,0 +1,167 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core"
+)
+
+// identity is one private key file, with the certificate beside it.
+type identity struct {
+	file   string
+	signer ssh.Signer
+	cert   *ssh.Certificate
+	locked *lockedSigner // the signer, when the file is encrypted
+}
+
+// keyring reads key files once. Safe for concurrent use.
+type keyring struct {
+	passphrase func(file string) ([]byte, error)
+	defaults   []*identity // Config.IdentityFiles
+
+	mu     sync.Mutex
+	loaded map[string]func() (*identity, error)
+}
+
+const maxKeyFile = 1 << 20
+
+func newKeyring(cfg Config) (*keyring, error) {
+	k := &keyring{passphrase: cfg.Passphrase, loaded: map[string]func() (*identity, error){}}
+	for _, f := range cfg.IdentityFiles {
+		id, err := k.load(expandHome(f))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
+		}
+		k.defaults = append(k.defaults, id)
+	}
+	if cfg.IdentityFiles != nil {
+		return k, nil
+	}
+	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+		file := homeFile(name)
+		if _, err := os.Stat(file); file == "" || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		id, err := k.load(file)
+		if err != nil { // nobody asked for this key
+			cfg.Log.Warn("default key is not usable", "error", err)
+			continue
+		}
+		k.defaults = append(k.defaults, id)
+	}
+	return k, nil
+}
+
+// load returns file's key, reading it the first time.
+func (k *keyring) load(file string) (*identity, error) {
+	k.mu.Lock()
+	get := k.loaded[file]
+	if get == nil {
+		get = sync.OnceValues(func() (*identity, error) { return k.read(file) })
+		k.loaded[file] = get
+	}
+	k.mu.Unlock()
+	return get()
+}
+
+func (k *keyring) read(file string) (*identity, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("key file %s: mode %04o lets others read it: chmod 600 %s", file, st.Mode().Perm(), file)
+	}
+	if st.Size() > maxKeyFile {
+		return nil, fmt.Errorf("key file %s: %d bytes is no key", file, st.Size())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	id := &identity{file: file}
+	var locked *ssh.PassphraseMissingError
+	switch id.signer, err = ssh.ParsePrivateKey(text); {
+	case errors.As(err, &locked):
+		id.locked = &lockedSigner{file: file, text: text, public: locked.PublicKey, passphrase: k.passphrase}
+		id.signer = id.locked
+		if locked.PublicKey == nil { // the old PEM format hides it: ask at once
+			if !id.locked.usable() {
+				return nil, fmt.Errorf("key file %s is encrypted and there is no passphrase: give one, or load the key into ssh-agent", file)
+			}
+			if id.signer, err = id.locked.unlock(); err != nil {
+				return nil, err
+			}
+			id.locked = nil
+		}
+	case err != nil:
+		return nil, fmt.Errorf("key file %s: %w", file, err)
+	}
+	if cert, err := readCertificate(file + "-cert.pub"); err == nil {
+		id.cert = cert
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return id, nil
+}
+
+// lockedSigner is an encrypted key whose passphrase is asked for at its first
+// signature. Safe for concurrent use; asks once.
+type lockedSigner struct {
+	file       string
+	text       []byte
+	public     ssh.PublicKey
+	passphrase func(file string) ([]byte, error)
+
+	once   sync.Once
+	signer ssh.AlgorithmSigner
+	err    error // read after Sign returned
+}
+
+func (s *lockedSigner) usable() bool { return s.passphrase != nil }
+
+func (s *lockedSigner) unlock() (ssh.AlgorithmSigner, error) {
+	s.once.Do(func() { s.signer, s.err = s.decrypt() })
+	return s.signer, s.err
+}
+
+func (s *lockedSigner) decrypt() (ssh.AlgorithmSigner, error) {
+	passphrase, err := s.passphrase(s.file)
+	if err != nil {
+		return nil, fmt.Errorf("passphrase of %s: %w", s.file, err)
+	}
+	signer, err := ssh.ParsePrivateKeyWithPassphrase(s.text, passphrase)
+	if err != nil {
+		return nil, fmt.Errorf("key file %s: %w", s.file, err)
+	}
+	as, ok := signer.(ssh.AlgorithmSigner)
+	if !ok {
+		return nil, fmt.Errorf("key file %s: %s keys cannot be used", s.file, signer.PublicKey().Type())
+	}
+	return as, nil
+}
+
+func (s *lockedSigner) PublicKey() ssh.PublicKey { return s.public }
+
+func (s *lockedSigner) Sign(r io.Reader, data []byte) (*ssh.Signature, error) {
+	as, err := s.unlock()
+	if err != nil {
+		return nil, err
+	}
+	return as.Sign(r, data)
+}
+
+func (s *lockedSigner) SignWithAlgorithm(r io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	as, err := s.unlock()
+	if err != nil {
+		return nil, err
+	}
+	return as.SignWithAlgorithm(r, data, algorithm)
+}

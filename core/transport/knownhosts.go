@@ -1,0 +1,168 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core"
+)
+
+const maxKnownHosts = 64 << 20 // bytes a file
+
+// knownHosts is what one list of known_hosts files says. It never changes.
+type knownHosts struct {
+	db      *knownhosts.HostKeyDB
+	revoked map[string]bool // keys of @revoked lines, whatever host they name
+}
+
+// readKnownHosts reads files. Lines that cannot be read are passed over with a
+// warning, as ssh does: one foreign line must not make every host unknown.
+func readKnownHosts(files []string, log *slog.Logger) (*knownHosts, error) {
+	k := &knownHosts{revoked: map[string]bool{}}
+	dir, err := os.MkdirTemp("", "turnus-known-hosts-")
+	if err != nil {
+		return nil, fmt.Errorf("known_hosts: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	clean := make([]string, 0, len(files))
+	for i, file := range files {
+		st, err := os.Stat(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
+		}
+		if st.Size() > maxKnownHosts {
+			return nil, fmt.Errorf("%w: known_hosts %s: %d bytes, expected at most %d", core.ErrInvalid, file, st.Size(), maxKnownHosts)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
+		}
+		if !k.scan(file, text, log) {
+			clean = append(clean, file)
+			continue
+		}
+		copied := fmt.Sprintf("%s/%d", dir, i)
+		if err := os.WriteFile(copied, text, 0o600); err != nil {
+			return nil, fmt.Errorf("known_hosts: %w", err)
+		}
+		clean = append(clean, copied)
+	}
+	if k.db, err = knownhosts.NewDB(clean...); err != nil {
+		return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
+	}
+	return k, nil
+}
+
+// scan collects revoked keys and blanks unreadable lines of text in place. It
+// reports whether there were any.
+func (k *knownHosts) scan(file string, text []byte, log *slog.Logger) (blanked bool) {
+	for n, rest := 1, text; len(rest) > 0; n++ {
+		line := rest
+		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+			line, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = nil
+		}
+		trimmed := bytes.TrimSpace(line)
+		if len(trimmed) == 0 || trimmed[0] == '#' {
+			continue
+		}
+		marker, _, key, _, _, err := ssh.ParseKnownHosts(trimmed)
+		if err != nil || (marker != "" && marker != "revoked" && marker != "cert-authority") {
+			log.Warn("known_hosts line cannot be read and is passed over", "file", file, "line", n, "error", err)
+			for i := range line {
+				line[i] = ' '
+			}
+			blanked = true
+			continue
+		}
+		if marker == "revoked" {
+			k.revoked[string(key.Marshal())] = true
+		}
+	}
+	return blanked
+}
+
+// keys lists what is known for a host, certificate authorities apart.
+func (k *knownHosts) keys(addr string) (plain, authorities []ssh.PublicKey) {
+	for _, key := range k.db.HostKeys(addr) {
+		if key.Cert {
+			authorities = append(authorities, key.PublicKey)
+		} else {
+			plain = append(plain, key.PublicKey)
+		}
+	}
+	return plain, authorities
+}
+
+// trust holds all that can prove a host key. Safe for concurrent use.
+type trust struct {
+	log         *slog.Logger
+	authorities map[string]bool // marshalled keys of Config.HostCAs
+	known       *knownHosts     // Config.KnownHosts
+
+	mu     sync.Mutex
+	perSet map[string]*knownHosts // files that ssh_config names for some hosts
+}
+
+func newTrust(cfg Config) (*trust, error) {
+	t := &trust{log: cfg.Log, authorities: map[string]bool{}, perSet: map[string]*knownHosts{}}
+	for _, line := range cfg.HostCAs {
+		key, err := parsePin(line)
+		if err != nil {
+			return nil, fmt.Errorf("%w: host CA: %w", core.ErrInvalid, err)
+		}
+		t.authorities[string(key.Marshal())] = true
+	}
+	files := cfg.KnownHosts
+	if len(files) == 0 {
+		for _, f := range []string{homeFile("known_hosts"), "/etc/ssh/ssh_known_hosts"} {
+			if f == "" {
+				continue
+			}
+			if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			files = append(files, f)
+		}
+	}
+	var err error
+	t.known, err = readKnownHosts(files, cfg.Log)
+	return t, err
+}
+
+// files returns what e's known_hosts files say.
+func (t *trust) files(e *endpoint) (*knownHosts, error) {
+	if e.knownHosts == nil {
+		return t.known, nil
+	}
+	set := strings.Join(e.knownHosts, "\x00")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.perSet[set]; k != nil {
+		return k, nil
+	}
+	k, err := readKnownHosts(e.knownHosts, t.log)
+	if err == nil {
+		t.perSet[set] = k
+	}
+	return k, err
+}
+
+// parsePin reads "TYPE BASE64 [COMMENT]", as inventories and ssh-keyscan have it.
+func parsePin(line string) (ssh.PublicKey, error) {
+	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(line))
+	if err != nil || len(options) > 0 || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, fmt.Errorf("host key %.60q: expected one key such as %q", line, "ssh-ed25519 AAAAC3…")
+	}
+	return key, nil
+}

@@ -1,0 +1,331 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/pkg/sftp"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Put says where and how to write a file.
+type Put struct {
+	Path   string // absolute; a symbolic link there is replaced, not followed
+	Mode   uint32 // permission bits; 0 means 0644
+	Owner  string // user[:group]; "" leaves it
+	Size   int64  // -1: unknown
+	SHA256 string // hex; "" takes what was read
+	Backup string // suffix of a copy of the old file; "" keeps none
+}
+
+// Written is what Put wrote.
+type Written struct {
+	Size   int64
+	SHA256 string
+}
+
+// cleanupTime is for removing a part file after the caller's context ended.
+const cleanupTime = 5 * time.Second
+
+// upload is one Put under way.
+type upload struct {
+	p    *Pool
+	r    route
+	put  Put
+	part string
+}
+
+// Put writes a file: to PATH.part.RANDOM, readable by the user only, verified by
+// its hash on the host, given mode and owner, then renamed over PATH. It goes
+// over SFTP, and through cat where there is no SFTP. A transfer that failed is
+// never resumed, since a part's length proves nothing (pkg/sftp#472), and its
+// part file is removed as far as the host can be reached.
+//
+// Put.Size 0 means an empty file.
+func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {
+	r, err := p.resolve(h)
+	if err != nil {
+		return Written{}, err
+	}
+	if err := put.check(); err != nil {
+		return Written{}, r.last().fail("put", "", true, mark(err, core.ErrInvalid))
+	}
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	u := &upload{p: p, r: r, put: put, part: put.Path + ".part." + hex.EncodeToString(random[:])}
+	src := &source{r: data, sum: sha256.New(), ctx: ctx}
+	if put.Size >= 0 {
+		src.limit = put.Size + 1 // one more shows that the source is longer
+	} else {
+		src.limit = 1 << 62
+	}
+	w, err := u.send(ctx, src)
+	if err != nil {
+		u.cleanup()
+	}
+	return w, err
+}
+
+func (p *Put) check() error {
+	if !path.IsAbs(p.Path) || strings.ContainsAny(p.Path, "\x00\n") || path.Clean(p.Path) != p.Path || p.Path == "/" {
+		return fmt.Errorf("path %q: expected a clean absolute path", p.Path)
+	}
+	if p.Mode > 0o7777 {
+		return fmt.Errorf("mode %o: expected at most 7777", p.Mode)
+	}
+	if p.Mode == 0 {
+		p.Mode = 0o644
+	}
+	if strings.ContainsAny(p.Backup, "/\x00\n") {
+		return fmt.Errorf("backup suffix %q: expected no slash", p.Backup)
+	}
+	if strings.ContainsAny(p.Owner, "\x00\n ") || strings.HasPrefix(p.Owner, "-") {
+		return fmt.Errorf("owner %q: expected user or user:group", p.Owner)
+	}
+	if p.SHA256 != "" {
+		p.SHA256 = strings.ToLower(p.SHA256)
+		if b, err := hex.DecodeString(p.SHA256); err != nil || len(b) != sha256.Size {
+			return fmt.Errorf("sha256 %q: expected 64 hex digits", p.SHA256)
+		}
+	}
+	return nil
+}
+
+// source hashes and counts what is read from the caller.
+type source struct {
+	r     io.Reader
+	sum   hash.Hash
+	ctx   context.Context // of the Put: ends the transfer between reads
+	n     int64
+	limit int64
+	err   error // of the caller's reader, as opposed to the network's
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	if left := s.limit - s.n; int64(len(b)) > left {
+		if left == 0 {
+			return 0, io.EOF
+		}
+		b = b[:left]
+	}
+	n, err := s.r.Read(b)
+	s.sum.Write(b[:n])
+	s.n += int64(n)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func (u *upload) fail(hint string, err error) *Error {
+	return u.r.last().fail("put", hint, false, fmt.Errorf("%s: %w", u.put.Path, err))
+}
+
+// send moves the bytes, then finishes on the host.
+func (u *upload) send(ctx context.Context, src *source) (Written, error) {
+	err := u.bySFTP(ctx, src)
+	plain := errors.Is(err, errNoSFTP)
+	if plain {
+		err = u.byCat(ctx, src)
+	}
+	switch {
+	case src.err != nil:
+		return Written{}, u.fail("", fmt.Errorf("reading the source: %w", src.err))
+	case err != nil && ctx.Err() != nil:
+		return Written{}, u.r.last().ended(ctx, "put", false)
+	case err != nil:
+		return Written{}, err
+	}
+	w := Written{Size: src.n, SHA256: hex.EncodeToString(src.sum.Sum(nil))}
+	if u.put.Size >= 0 && w.Size != u.put.Size {
+		return Written{}, u.fail("", mark(fmt.Errorf("source is %s %d bytes, expected exactly that many", moreOrLess(w.Size, u.put.Size), u.put.Size), core.ErrInvalid))
+	}
+	if u.put.SHA256 != "" && w.SHA256 != u.put.SHA256 {
+		return Written{}, u.fail("the source is not the file that was meant", mark(fmt.Errorf("source has sha256 %s, expected %s", w.SHA256, u.put.SHA256), core.ErrInvalid))
+	}
+	return w, u.finish(ctx, w, plain)
+}
+
+func moreOrLess(got, want int64) string {
+	if got > want {
+		return "more than"
+	}
+	return fmt.Sprintf("%d bytes, less than", got)
+}
+
+// bySFTP writes the part file with concurrent writes.
+func (u *upload) bySFTP(ctx context.Context, src *source) error {
+	c, done, err := u.p.sftp(ctx, u.r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := c.OpenFile(u.part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return u.fail("does the directory exist, and may the user write to it?", err)
+	}
+	err = f.Chmod(0o600)
+	if err == nil {
+		_, err = f.ReadFromWithConcurrency(src, 64)
+	}
+	if _, ok := c.HasExtension("fsync@openssh.com"); ok && err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		return u.transferError(err)
+	}
+	return nil
+}
+
+func (u *upload) transferError(err error) *Error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sftp.ErrSSHFxConnectionLost) {
+		return u.fail("", mark(fmt.Errorf("connection lost during the transfer: %w", err), core.ErrUnreachable))
+	}
+	return u.fail("is the disk full, or a quota reached?", err)
+}
+
+// byCat writes the part file without SFTP.
+func (u *upload) byCat(ctx context.Context, src *source) error {
+	_, err := u.script(ctx, receiveScript(u.part), src, nil)
+	return err
+}
+
+// script runs a script of ours and turns its failures into errors. The exit
+// code is valid where err is nil or wraps errScript.
+func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.Writer) (int, error) {
+	var said, complaint bytes.Buffer
+	stdout := io.Writer(&limited{w: &said, left: 1 << 10})
+	if out != nil {
+		stdout = out
+	}
+	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Stdin: in, Stdout: stdout, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	if err != nil {
+		return 0, err
+	}
+	if exit.Code == 0 && (out != nil || strings.Contains(said.String(), marker)) {
+		return 0, nil
+	}
+	if exit.Code == 0 {
+		return 0, mark(u.fail("", errors.New("the login does not run commands")), errNoShell)
+	}
+	why := strings.TrimSpace(complaint.String())
+	if why == "" {
+		why = fmt.Sprintf("exit code %d", exit.Code)
+	}
+	return exit.Code, u.fail("", mark(errors.New(why), errScript))
+}
+
+var (
+	errScript  = errors.New("script failed")
+	errNoShell = errors.New("no shell")
+	errNoSFTP  = errors.New("no SFTP")
+)
+
+// limited keeps the first bytes written to it.
+type limited struct {
+	w    io.Writer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	keep := b[:min(len(b), l.left)]
+	l.left -= len(keep)
+	if _, err := l.w.Write(keep); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// finish verifies, adorns and renames the part file: in one command where the
+// login runs commands, over SFTP where it does not.
+func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
+	script := func(check string) string {
+		return finishScript(u.part, u.put.Path, check, u.put.Owner, u.put.Backup, u.put.Mode)
+	}
+	code, err := u.script(ctx, script(w.SHA256), nil, nil)
+	switch {
+	case err == nil:
+		return nil
+	case code == exitMismatch:
+		return u.mismatch("another file")
+	case code == exitNoTool:
+		if err := u.readBack(ctx, w.SHA256, plain); err != nil {
+			return err
+		}
+		_, err = u.script(ctx, script(""), nil, nil)
+		return err
+	case !plain && (errors.Is(err, errNoShell) || noShellCode(code)):
+		if err := u.readBack(ctx, w.SHA256, false); err != nil {
+			return err
+		}
+		return u.finishSFTP(ctx)
+	}
+	return err
+}
+
+// noShellCode tells codes with which logins without a shell answer: nologin's 1,
+// 126 and 127 of a missing /bin/sh, 255 of a restricted one.
+func noShellCode(code int) bool { return code == 1 || code == 126 || code == 127 || code == 255 }
+
+func (u *upload) mismatch(got string) *Error {
+	return u.fail("a faulty disk, memory or a full file system on the host? nothing was replaced",
+		fmt.Errorf("verification failed: the host holds %s than was sent", got))
+}
+
+// readBack hashes the part file here, for hosts that cannot.
+func (u *upload) readBack(ctx context.Context, want string, plain bool) error {
+	sum := sha256.New()
+	if plain {
+		if _, err := u.script(ctx, "exec cat "+quote(u.part), nil, sum); err != nil {
+			return err
+		}
+	} else {
+		c, done, err := u.p.sftp(ctx, u.r)
+		if err != nil {
+			return err
+		}
+		defer done()
+		f, err := c.Open(u.part)
+		if err == nil {
+			_, err = f.WriteTo(sum)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return u.transferError(err)
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
+		return u.mismatch("sha256 " + got + " rather")
+	}
+	return nil
+}
+
+// cleanup removes the part file, also when the caller's context has ended.
+func (u *upload) cleanup() {
+	ctx, cancel := context.WithTimeout(u.p.ctx, cleanupTime)
+	defer cancel()
+	code, err := u.script(ctx, "rm -f -- "+quote(u.part)+" && echo "+marker, nil, nil)
+	if err == nil || !(errors.Is(err, errNoShell) || noShellCode(code)) {
+		return
+	}
+	if c, done, err := u.p.sftp(ctx, u.r); err == nil {
+		_ = c.Remove(u.part)
+		done()
+	}
+}

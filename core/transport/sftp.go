@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/sftp"
+)
+
+// sftp opens an SFTP session, which ends with done or with ctx. Where the host
+// has no SFTP the error wraps errNoSFTP.
+func (p *Pool) sftp(ctx context.Context, r route) (c *sftp.Client, done func(), err error) {
+	s, err := p.session(ctx, r, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.start(ctx, "subsystem", "sftp"); err != nil {
+		s.end()
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, r.last().ended(ctx, "session", true)
+		case errors.Is(err, errStartRefused):
+			return nil, nil, errNoSFTP
+		}
+		return nil, nil, s.broken("session")
+	}
+	stop := context.AfterFunc(ctx, func() { p.spawn(s.abort) })
+	p.spawn(func() { _, _ = io.Copy(io.Discard, s.ch.Stderr()) })
+	c, err = sftp.NewClientPipe(s.ch, s.ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(64))
+	if err != nil {
+		stop()
+		s.end()
+		if ctx.Err() != nil {
+			return nil, nil, r.last().ended(ctx, "session", true)
+		}
+		return nil, nil, fmt.Errorf("%w: %w", errNoSFTP, err) // its server is not installed
+	}
+	return c, func() {
+		stop()
+		_ = c.Close()
+		s.end()
+	}, nil
+}
+
+// finishSFTP is finishScript for logins that have SFTP and nothing else. Owners
+// must be numbers there.
+func (u *upload) finishSFTP(ctx context.Context) error {
+	c, done, err := u.p.sftp(ctx, u.r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	old, err := c.Lstat(u.put.Path)
+	switch {
+	case err == nil && old.IsDir():
+		return u.fail("", errors.New("is a directory"))
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return u.fail("", err)
+	}
+	if err := u.chownSFTP(c, old); err != nil {
+		return u.fail("without commands on the host, only numeric owners can be set", err)
+	}
+	if err := c.Chmod(u.part, os.FileMode(u.put.Mode&0o777)|special(u.put.Mode)); err != nil {
+		return u.fail("", fmt.Errorf("chmod: %w", err))
+	}
+	if u.put.Backup != "" && old != nil {
+		if err := copySFTP(c, u.put.Path, u.put.Path+u.put.Backup, old.Mode()); err != nil {
+			return u.fail("", fmt.Errorf("backup: %w", err))
+		}
+	}
+	if _, ok := c.HasExtension("posix-rename@openssh.com"); !ok {
+		return u.fail("its SFTP server lacks posix-rename@openssh.com", errors.New("the host cannot replace a file atomically"))
+	}
+	if err := c.PosixRename(u.part, u.put.Path); err != nil {
+		return u.fail("", fmt.Errorf("rename: %w", err))
+	}
+	return nil
+}
+
+func special(mode uint32) (m os.FileMode) {
+	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}
+
+func (u *upload) chownSFTP(c *sftp.Client, old os.FileInfo) error {
+	part, err := c.Stat(u.part)
+	if err != nil {
+		return err
+	}
+	have, ok := part.Sys().(*sftp.FileStat)
+	if !ok {
+		return nil
+	}
+	uid, gid := have.UID, have.GID
+	if u.put.Owner != "" {
+		name, group, both := strings.Cut(u.put.Owner, ":")
+		n, err := strconv.ParseUint(name, 10, 32)
+		if err != nil {
+			return fmt.Errorf("owner %q is not a number", name)
+		}
+		uid = uint32(n)
+		if both {
+			if n, err = strconv.ParseUint(group, 10, 32); err != nil {
+				return fmt.Errorf("group %q is not a number", group)
+			}
+			gid = uint32(n)
+		}
+	} else if old != nil {
+		if was, ok := old.Sys().(*sftp.FileStat); ok {
+			uid, gid = was.UID, was.GID
+		}
+	}
+	if uid == have.UID && gid == have.GID {
+		return nil
+	}
+	return c.Chown(u.part, int(uid), int(gid))
+}
+
+func copySFTP(c *sftp.Client, from, to string, mode os.FileMode) error {
+	in, err := c.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := c.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	if err = out.Chmod(mode); err == nil {
+		_, err = io.Copy(out, in)
+	}
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,114 @@
+// Package command owns the job type command: one command line on a host. It
+// imports only the sdk.
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a command.
+type Params struct {
+	Run string `json:"run" turnus:"required,min=1" jsonschema:"command line, given to /bin/sh"`
+	sdk.Guard
+	Chdir   string            `json:"chdir,omitempty" turnus:"pattern=^/" jsonschema:"folder to run in"`
+	Env     map[string]string `json:"env,omitempty" jsonschema:"environment variables, added to those of the host"`
+	Stdin   string            `json:"stdin,omitempty" jsonschema:"standard input; empty by default"`
+	Changed bool              `json:"changed,omitempty" turnus:"default=true" jsonschema:"whether a run counts as a change; false for a command that only looks"`
+	OKCodes []int             `json:"ok_codes,omitempty" turnus:"default=[0],min=1" jsonschema:"exit codes that are no failure"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	bad := sdk.CheckEnvironment("/env", p.Env)
+	if strings.ContainsRune(p.Run, 0) {
+		bad = errors.Join(bad, &sdk.ParamError{Pointer: "/run", Err: errors.New("a command line cannot hold a NUL byte")})
+	}
+	return bad
+}
+
+// Outputs of a command.
+type Outputs struct {
+	Stdout   string `json:"stdout" jsonschema:"the first 64 KiB, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 64 KiB, without newlines at the end"`
+	ExitCode int    `json:"exit_code"`
+}
+
+const maxOutput = 64 << 10
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("command", run,
+		sdk.Summary("Run a command line on the host"),
+		sdk.Description(description),
+		sdk.Idempotent(false),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("Look at something", sdk.With{"run": "uptime", "changed": false}),
+		sdk.Example("Once per host", sdk.With{"run": "/opt/app/setup --yes", "creates": "/opt/app/.done"}),
+		sdk.Example("In a folder, with environment and input", sdk.With{
+			"run": "./import", "chdir": "/srv/app", "env": sdk.With{"LEVEL": "2"}, "stdin": "a\nb\n",
+		}),
+	)
+}
+
+const description = `
+Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the first 64 KiB of each
+stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`exit_code`" + `.
+
+A command is not repeated after its worker died, for nobody knows how far it came. A command that must not
+happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all
+attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each.
+
+` + "`creates`" + ` and ` + "`removes`" + ` skip the command when its work is done. In check mode the guards are read and the command is not run.
+`
+
+func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
+	p := r.Params
+	reason, err := p.Guard.Satisfied(ctx, r.Host())
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return r.Skip(reason)
+	}
+	if p.Changed {
+		defer r.Changed()
+	}
+	if r.Check {
+		r.Explain("would run: " + p.Run)
+		return nil
+	}
+	stdout, stderr := sdk.Head{Limit: maxOutput}, sdk.Head{Limit: maxOutput}
+	c := sdk.Command{
+		Run: line(p), Env: r.Environment(p.Env),
+		Stdout: io.MultiWriter(&stdout, r.Stdout()),
+		Stderr: io.MultiWriter(&stderr, r.Stderr()),
+	}
+	if p.Stdin != "" {
+		c.Stdin = strings.NewReader(p.Stdin)
+	}
+	exit, err := r.Host().Exec(ctx, c)
+	r.Output("stdout", stdout.Text())
+	r.Output("stderr", stderr.Text())
+	if err != nil {
+		return err
+	}
+	r.Output("exit_code", exit.Code)
+	if exit.Signal == "" && slices.Contains(p.OKCodes, exit.Code) {
+		return nil
+	}
+	return &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+}
+
+func line(p Params) string {
+	if p.Chdir == "" {
+		return p.Run
+	}
+	return "cd " + sdk.Quote(p.Chdir) + " || exit 1\n" + p.Run
+}

@@ -1,0 +1,148 @@
+// Package fetch owns the job type fetch: files of a host, copied to the worker.
+// It imports only the sdk.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a fetch.
+type Params struct {
+	Path     string   `json:"path,omitempty" turnus:"pattern=^/" jsonschema:"file of the host"`
+	Paths    []string `json:"paths,omitempty" turnus:"min=1,max=1000" jsonschema:"several files, instead of path"`
+	MaxSize  sdk.Size `json:"max_size,omitempty" turnus:"default=100MiB" jsonschema:"of each file; a larger one fails the step"`
+	Optional bool     `json:"optional,omitempty" jsonschema:"a file that is missing is left out instead of failing the step"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	if (p.Path == "") == (len(p.Paths) == 0) {
+		return errors.New("expected one of path and paths")
+	}
+	var bad []error
+	for i, name := range p.Paths {
+		if err := checkPath(name); err != nil {
+			bad = append(bad, &sdk.ParamError{Pointer: fmt.Sprintf("/paths/%d", i), Err: err})
+		}
+	}
+	if p.Path != "" {
+		if err := checkPath(p.Path); err != nil {
+			bad = append(bad, &sdk.ParamError{Pointer: "/path", Err: err})
+		}
+	}
+	return errors.Join(bad...)
+}
+
+func checkPath(name string) error {
+	if !path.IsAbs(name) || path.Clean(name) != name || name == "/" {
+		return fmt.Errorf("expected an absolute path of a file, without . and .. in it; found %q", name)
+	}
+	return nil
+}
+
+// Outputs of a fetch.
+type Outputs struct {
+	Files []File `json:"files"`
+}
+
+// File is one that was fetched.
+type File struct {
+	Path   string `json:"path" jsonschema:"on the host"`
+	Saved  string `json:"saved" jsonschema:"on the worker"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("fetch", run,
+		sdk.Summary("Copy files of the host to the worker"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("A configuration", sdk.With{"path": "/etc/fw/rules.conf"}),
+		sdk.Example("Several, where they exist", sdk.With{"paths": []string{"/var/log/boot", "/var/log/app.log"}, "optional": true, "max_size": "5MiB"}),
+	)
+}
+
+const description = `
+Copies files into the run's fetch folder on the worker, under RUN/HOST/ and the file's own path. The hash of what was read and
+of what was saved must agree. The host is not changed. In check mode only the presence of the files is checked.
+`
+
+func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
+	paths := r.Params.Paths
+	if r.Params.Path != "" {
+		paths = []string{r.Params.Path}
+	}
+	if r.Check {
+		return check(ctx, r, paths)
+	}
+	files := []File{}
+	defer func() { r.Output("files", files) }()
+	for i, name := range paths {
+		r.Progress(float64(i)/float64(len(paths)), name)
+		file, err := one(ctx, r, name)
+		if errors.Is(err, sdk.ErrNotFound) && r.Params.Optional {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	if len(files) == 0 {
+		return r.Skip("none of the files exists")
+	}
+	return nil
+}
+
+func check(ctx context.Context, r *sdk.Run[Params, sdk.NoState], paths []string) error {
+	there, err := r.Host().Exists(ctx, paths...)
+	if err != nil {
+		return err
+	}
+	for i, name := range paths {
+		if !there[i] && !r.Params.Optional {
+			return sdk.Failf("%s does not exist on %s", name, r.Host().Name).Effects(sdk.EffectsNone)
+		}
+	}
+	return nil
+}
+
+// one copies a file without holding more than a chunk of it.
+func one(ctx context.Context, r *sdk.Run[Params, sdk.NoState], name string) (File, error) {
+	reader, writer := io.Pipe()
+	type got struct {
+		info sdk.FileInfo
+		err  error
+	}
+	read := make(chan got, 1)
+	go func() {
+		info, err := r.Host().Get(ctx, name, int64(r.Params.MaxSize), writer)
+		_ = writer.CloseWithError(err) // nil is the end of the file
+		read <- got{info, err}
+	}()
+	saved, err := r.SaveFile(ctx, strings.TrimPrefix(name, "/"), reader)
+	_ = reader.Close()
+	from := <-read
+	switch {
+	case errors.Is(from.err, sdk.ErrTooLarge):
+		return File{}, sdk.Failf("%s is larger than max_size (%d bytes)", name, r.Params.MaxSize).Effects(sdk.EffectsNone)
+	case from.err != nil && !errors.Is(from.err, io.ErrClosedPipe):
+		return File{}, fmt.Errorf("fetching %s: %w", name, from.err)
+	case err != nil:
+		return File{}, fmt.Errorf("fetching %s: %w", name, err)
+	case saved.SHA256 != from.info.SHA256:
+		return File{}, sdk.Failf("%s changed on its way: sha256 %s was read, %s was saved", name, from.info.SHA256, saved.SHA256).Retryable().Effects(sdk.EffectsNone)
+	}
+	return File{Path: name, Saved: saved.Path, Size: saved.Size, SHA256: saved.SHA256}, nil
+}

@@ -1,0 +1,195 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+const (
+	newFileMode = 0o644
+	newDirMode  = 0o755
+)
+
+// regular makes the path a file with content, mode and owner.
+func regular(ctx context.Context, r *runOf, now entry) error {
+	p := r.Params
+	w, hasContent, err := want(ctx, r)
+	if err != nil {
+		return err
+	}
+	if now.kind == "directory" || now.kind == "other" {
+		return refuse("%s is a %s, not a file: remove it first", p.Path, now.kind)
+	}
+	if !hasContent {
+		if now.kind != "file" {
+			return refuse("%s is no file, and no content for it is given", p.Path)
+		}
+		return attributes(ctx, r, now)
+	}
+	r.Output("sha256", w.sha256)
+	r.Output("size", w.size)
+	if now.kind == "file" && now.sha256 == w.sha256 {
+		return attributes(ctx, r, now)
+	}
+	r.Changed()
+	if err := show(ctx, r, now, w); err != nil {
+		return err
+	}
+	after := planned(p, now, newFileMode)
+	r.ShowDiff(p.Path+" (attributes)", []byte(now.attributes()), []byte(after.attributes()))
+	if p.Backup != "" && now.kind == "file" {
+		r.Output("backup", p.Path+p.Backup)
+	}
+	if r.Check {
+		return nil
+	}
+	file := sdk.PutFile{Path: p.Path, Mode: after.mode & 0o777, Owner: inherited(p, now), Backup: p.Backup}
+	if now.kind != "file" {
+		file.Backup = ""
+	}
+	if err := put(ctx, r.Host(), file, w); err != nil {
+		return err
+	}
+	if after.mode&0o7000 != 0 { // transfers carry permission bits only
+		return change(ctx, r, fmt.Sprintf("chmod %04o %s", after.mode, sdk.Quote(p.Path)))
+	}
+	return nil
+}
+
+// inherited is the owner to set on a new file: writing beside and renaming would
+// otherwise hand the file to the connecting user.
+func inherited(p Params, now entry) string {
+	owner := p.Owner
+	if now.kind != "file" || strings.Contains(owner, ":") {
+		return owner
+	}
+	oldUser, oldGroup, _ := strings.Cut(now.numbers, ":")
+	selfUser, selfGroup, _ := strings.Cut(now.self, ":")
+	switch {
+	case owner != "" && oldGroup != selfGroup:
+		return owner + ":" + oldGroup
+	case owner == "" && (oldUser != selfUser || oldGroup != selfGroup):
+		return now.numbers
+	}
+	return owner
+}
+
+// planned is the entry as it will be.
+func planned(p Params, now entry, fresh uint32) entry {
+	after := now
+	if now.kind == "absent" || now.kind == "link" {
+		after = entry{kind: p.State, mode: fresh, owner: now.self}
+	}
+	if mode, ok := p.mode(); ok {
+		after.mode = mode
+	}
+	if !now.owned(p.Owner) || now.kind == "absent" {
+		user, group, hasGroup := strings.Cut(p.Owner, ":")
+		_, oldGroup, _ := strings.Cut(after.owner, ":")
+		if !hasGroup {
+			group = oldGroup
+		}
+		if user != "" {
+			after.owner = user + ":" + group
+		}
+	}
+	return after
+}
+
+// attributes sets mode and owner where they differ.
+func attributes(ctx context.Context, r *runOf, now entry) error {
+	p := r.Params
+	var commands []string
+	if !now.owned(p.Owner) { // before the mode: a change of owner may clear setuid
+		commands = append(commands, "chown "+sdk.Quote(p.Owner)+" "+sdk.Quote(p.Path))
+	}
+	if mode, ok := p.mode(); ok && (mode != now.mode || len(commands) > 0) {
+		commands = append(commands, fmt.Sprintf("chmod %04o %s", mode, sdk.Quote(p.Path)))
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	r.ShowDiff(p.Path+" (attributes)", []byte(now.attributes()), []byte(planned(p, now, now.mode).attributes()))
+	return change(ctx, r, strings.Join(commands, " && "))
+}
+
+// change runs a command that changes the host; in check mode it only says that there is one.
+func change(ctx context.Context, r *runOf, line string) error {
+	r.Changed()
+	if r.Check {
+		return nil
+	}
+	if err := r.Host().Short(ctx, sdk.Command{Run: line}).Err(); err != nil {
+		return fmt.Errorf("%s: %w", r.Params.Path, err)
+	}
+	return nil
+}
+
+func refuse(format string, args ...any) error {
+	return sdk.Failf(format, args...).Effects(sdk.EffectsNone)
+}
+
+func directory(ctx context.Context, r *runOf, now entry) error {
+	p := r.Params
+	switch now.kind {
+	case "directory":
+		return attributes(ctx, r, now)
+	case "absent":
+	default:
+		return refuse("%s is a %s, not a directory: remove it first", p.Path, now.kind)
+	}
+	after := planned(p, now, newDirMode)
+	r.ShowDiff(p.Path, nil, []byte("directory\n"+after.attributes()))
+	path := sdk.Quote(p.Path)
+	line := "mkdir -p " + path
+	if p.Owner != "" {
+		line += " && chown " + sdk.Quote(p.Owner) + " " + path
+	}
+	return change(ctx, r, fmt.Sprintf("%s && chmod %04o %s", line, after.mode, path))
+}
+
+func link(ctx context.Context, r *runOf, now entry) error {
+	p := r.Params
+	switch {
+	case now.kind == "link" && now.target == p.Target:
+		if now.owned(p.Owner) {
+			return nil
+		}
+	case now.kind != "link" && now.kind != "absent":
+		return refuse("%s is a %s, not a link: remove it first", p.Path, now.kind)
+	}
+	before := ""
+	if now.kind == "link" {
+		before = "link to " + now.target + "\n"
+	}
+	r.ShowDiff(p.Path, []byte(before), []byte("link to "+p.Target+"\n"))
+	line := "ln -sfn -- " + sdk.Quote(p.Target) + " " + sdk.Quote(p.Path)
+	if p.Owner != "" {
+		line += " && chown -h " + sdk.Quote(p.Owner) + " " + sdk.Quote(p.Path)
+	}
+	return change(ctx, r, line)
+}
+
+func absent(ctx context.Context, r *runOf, now entry) error {
+	p := r.Params
+	path := sdk.Quote(p.Path)
+	line := "rm -f " + path
+	switch now.kind {
+	case "absent":
+		return nil
+	case "directory":
+		line = "rmdir " + path
+		if p.Recurse {
+			line = "rm -rf " + path
+		}
+	}
+	r.ShowDiff(p.Path, []byte(now.kind+"\n"), nil)
+	if p.Backup != "" && now.kind == "file" {
+		line = "mv -f " + path + " " + sdk.Quote(p.Path+p.Backup)
+		r.Output("backup", p.Path+p.Backup)
+	}
+	return change(ctx, r, line)
+}

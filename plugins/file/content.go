@@ -1,0 +1,153 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+const (
+	maxTemplate = 1 << 20
+	maxRendered = 4 << 20
+	maxShown    = 1 << 20 // larger contents are described in diffs, not read for them
+)
+
+// wanted is the content that the file shall have.
+type wanted struct {
+	bytes    []byte // nil when it is an artifact
+	artifact string
+	size     int64
+	sha256   string
+}
+
+// want finds the content. ok is false when only mode and owner matter.
+func want(ctx context.Context, r *runOf) (w wanted, ok bool, err error) {
+	p := r.Params
+	switch {
+	case p.Content != nil:
+		w.bytes = []byte(*p.Content)
+	case p.Template != "":
+		if w.bytes, err = render(ctx, r); err != nil {
+			return w, false, err
+		}
+	case p.Source != "":
+		return artifact(ctx, r)
+	default:
+		return w, false, nil
+	}
+	w.size, w.sha256 = int64(len(w.bytes)), fmt.Sprintf("%x", sha256.Sum256(w.bytes))
+	return w, true, nil
+}
+
+// artifact learns the hash of a file of the worker; its bytes are not kept.
+func artifact(ctx context.Context, r *runOf) (wanted, bool, error) {
+	hash := sha256.New()
+	info, err := r.Artifact(ctx, r.Params.Source, 0, hash)
+	if err != nil {
+		return wanted{}, false, sdk.Failf("source %s: %w", r.Params.Source, err).Effects(sdk.EffectsNone)
+	}
+	return wanted{artifact: r.Params.Source, size: info.Size, sha256: fmt.Sprintf("%x", hash.Sum(nil))}, true, nil
+}
+
+func render(ctx context.Context, r *runOf) ([]byte, error) {
+	fail := func(err error) error {
+		return sdk.Failf("template %s: %w", r.Params.Template, err).Effects(sdk.EffectsNone)
+	}
+	var text bytes.Buffer
+	if _, err := r.Artifact(ctx, r.Params.Template, maxTemplate, &text); err != nil {
+		return nil, fail(err)
+	}
+	t, err := template.New(r.Params.Template).Option("missingkey=error").Funcs(template.FuncMap{
+		"default": func(fallback, value any) any {
+			if truth, _ := template.IsTrue(value); truth {
+				return value
+			}
+			return fallback
+		},
+		"join": func(separator string, list []any) string {
+			words := make([]string, len(list))
+			for i, item := range list {
+				words[i] = fmt.Sprint(item)
+			}
+			return strings.Join(words, separator)
+		},
+		"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "quote": sdk.Quote,
+	}).Parse(text.String())
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := bounded{ctx: ctx}
+	err = t.Execute(&out, map[string]any{"Host": r.Host().Name, "Labels": r.Labels, "Vars": r.Params.Vars})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return out.Bytes(), nil
+}
+
+// bounded ends a template that never stops.
+type bounded struct {
+	bytes.Buffer
+	ctx context.Context //nolint:containedctx // a Writer has no other way to be told
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if b.Len()+len(p) > maxRendered {
+		return 0, fmt.Errorf("renders to more than %d bytes", maxRendered)
+	}
+	return b.Buffer.Write(p)
+}
+
+// show reports the difference of contents, reading the old one for it.
+func show(ctx context.Context, r *runOf, now entry, w wanted) error {
+	if !r.Diff || (now.kind == "file" && now.sha256 == w.sha256) {
+		return nil
+	}
+	if now.size > maxShown || w.size > maxShown {
+		r.ShowDiff(r.Params.Path, []byte(summary(now.kind, now.size, now.sha256)), []byte(summary("file", w.size, w.sha256)))
+		return nil
+	}
+	var before, after sdk.Head
+	if now.kind == "file" {
+		if _, err := r.Host().Get(ctx, r.Params.Path, maxShown, &before); err != nil && !errors.Is(err, sdk.ErrTooLarge) {
+			return fmt.Errorf("reading %s: %w", r.Params.Path, err)
+		}
+	}
+	if w.artifact != "" {
+		if _, err := r.Artifact(ctx, w.artifact, maxShown, &after); err != nil {
+			return fmt.Errorf("reading %s: %w", w.artifact, err)
+		}
+	} else {
+		_, _ = after.Write(w.bytes)
+	}
+	r.ShowDiff(r.Params.Path, before.Bytes(), after.Bytes())
+	return nil
+}
+
+func summary(kind string, size int64, sum string) string {
+	return fmt.Sprintf("%s of %d bytes, sha256 %s\n", kind, size, sum)
+}
+
+// put writes the content.
+func put(ctx context.Context, h *sdk.Host, f sdk.PutFile, w wanted) error {
+	f.SHA256, f.Size = w.sha256, w.size
+	var err error
+	if w.artifact != "" {
+		_, err = h.PutArtifact(ctx, f, w.artifact)
+	} else {
+		_, err = h.Put(ctx, f, io.Reader(bytes.NewReader(w.bytes)))
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", f.Path, err)
+	}
+	return nil
+}

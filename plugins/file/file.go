@@ -1,0 +1,132 @@
+// Package file owns the job type file: one path of a host, as it should be. It
+// imports only the sdk.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a file.
+type Params struct {
+	Path     string         `json:"path" turnus:"required,pattern=^/" jsonschema:"absolute path on the host"`
+	State    string         `json:"state,omitempty" turnus:"default=file,enum=file|absent|directory|link" jsonschema:"what is at the path"`
+	Content  *string        `json:"content,omitempty" jsonschema:"the content, as text"`
+	Template string         `json:"template,omitempty" turnus:"min=1" jsonschema:"content: a Go text/template, relative to the playbook"`
+	Vars     map[string]any `json:"vars,omitempty" jsonschema:"for the template, as .Vars"`
+	Source   string         `json:"source,omitempty" turnus:"min=1" jsonschema:"content: a file relative to the playbook, or its digest"`
+	Target   string         `json:"target,omitempty" turnus:"min=1" jsonschema:"what a link points to"`
+	Mode     string         `json:"mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits, as quoted octal text such as \"0644\"; by default those of the old file, or 0644 (0755 for a directory)"`
+	Owner    string         `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group, names or numbers; by default those of the old file"`
+	Backup   string         `json:"backup,omitempty" turnus:"pattern=^[A-Za-z0-9._~-]+$" jsonschema:"suffix; the old file is kept under it"`
+	Recurse  bool           `json:"recurse,omitempty" jsonschema:"with state absent: remove a directory and all in it"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	blame := func(pointer, format string, args ...any) {
+		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
+	}
+	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
+		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
+	}
+	sources := 0
+	for _, given := range []bool{p.Content != nil, p.Template != "", p.Source != ""} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case p.State == "file" && sources > 1:
+		blame("", "expected only one of content, template and source")
+	case p.State == "file" && sources == 0 && p.Mode == "" && p.Owner == "":
+		blame("", "expected one of content, template and source; or mode or owner of a file that is there")
+	case p.State != "file" && sources > 0:
+		blame("/state", "content, template and source go with state file, not %s", p.State)
+	}
+	if (p.State == "link") != (p.Target != "") {
+		blame("/target", "state link and target go together")
+	}
+	if p.State == "link" && p.Mode != "" {
+		blame("/mode", "a link has no mode of its own")
+	}
+	if p.Vars != nil && p.Template == "" {
+		blame("/vars", "vars go with template")
+	}
+	if p.Recurse && p.State != "absent" {
+		blame("/recurse", "recurse goes with state absent")
+	}
+	return errors.Join(bad...)
+}
+
+// mode is the wanted mode; ok is false where none is given.
+func (p *Params) mode() (bits uint32, ok bool) {
+	if p.Mode == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(p.Mode, 8, 16)
+	return uint32(n), err == nil
+}
+
+// Outputs of a file.
+type Outputs struct {
+	SHA256 string `json:"sha256,omitempty" jsonschema:"of the content, as wanted"`
+	Size   int64  `json:"size,omitempty"`
+	Backup string `json:"backup,omitempty" jsonschema:"path of the old file"`
+}
+
+type runOf = sdk.Run[Params, sdk.NoState]
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("file", run,
+		sdk.Summary("A file, directory or link as it should be"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("Content", sdk.With{"path": "/etc/motd", "content": "Managed by Turnus\n", "mode": "0644", "owner": "root:root"}),
+		sdk.Example("From a template", sdk.With{"path": "/etc/ntp.conf", "template": "ntp.conf.tmpl", "vars": sdk.With{"servers": []string{"192.0.2.1"}}, "backup": ".orig"}),
+		sdk.Example("A file of the repository", sdk.With{"path": "/usr/local/bin/check", "source": "files/check", "mode": "0755"}),
+		sdk.Example("A directory", sdk.With{"path": "/srv/app", "state": "directory", "mode": "0750", "owner": "app:app"}),
+		sdk.Example("A link", sdk.With{"path": "/srv/current", "state": "link", "target": "releases/42"}),
+		sdk.Example("Nothing there", sdk.With{"path": "/etc/old.conf", "state": "absent"}),
+	)
+}
+
+const description = `
+Makes a path of the host what it should be, and leaves it alone when it is: content is compared by SHA-256, then mode and owner.
+
+A file is written beside its path, verified by its hash on the host and renamed, so nobody sees half of it and a link at
+the path is replaced, not followed. ` + "`backup`" + ` keeps the old file. What is not given stays: mode, owner and group are taken over from the old file.
+
+` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `; a name that is missing is an error. Its functions: default, join, lower, upper,
+trim, and quote for a word of a shell. ` + "`content`" + ` may hold expressions of the playbook.
+
+A directory that is not empty is removed with ` + "`recurse: true`" + ` only. Check mode reads the path and shows what would differ.
+`
+
+func run(ctx context.Context, r *runOf) error {
+	now, err := observe(ctx, r.Host(), r.Params.Path)
+	if err != nil {
+		return err
+	}
+	switch r.Params.State {
+	case "absent":
+		return absent(ctx, r, now)
+	case "directory":
+		return directory(ctx, r, now)
+	case "link":
+		return link(ctx, r, now)
+	}
+	return regular(ctx, r, now)
+}
+
+var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)

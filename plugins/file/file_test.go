@@ -1,0 +1,250 @@
+package file_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/plugintest"
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// names that a careless command line gets wrong.
+var names = []string{"plain", "with space", "it's", `"q"`, "new\nline", "-rf", "$(touch pwned)", "*", "ends with space ", "ümlaut"}
+
+// step is one call, and what the path is afterwards: "absent", "link TARGET",
+// "directory MODE" or "file MODE CONTENT".
+type step struct {
+	with    sdk.With
+	outcome string
+	after   string
+}
+
+func state(t *testing.T, path string) string {
+	t.Helper()
+	info, err := os.Lstat(path)
+	switch {
+	case os.IsNotExist(err):
+		return "absent"
+	case err != nil:
+		t.Fatal(err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "link " + target
+	case info.IsDir():
+		return fmt.Sprintf("directory %04o", info.Mode().Perm())
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("file %04o %s", info.Mode().Perm(), content)
+}
+
+func TestFileUnderEveryName(t *testing.T) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, name)
+			kit := plugintest.New(t, file.Def())
+			kit.Artifact("image", "bits").Host("r1").Local()
+			for i, s := range []step{
+				{sdk.With{"state": "absent"}, "unchanged", "absent"},
+				{sdk.With{"content": "one\n"}, "changed", "file 0644 one\n"},
+				{sdk.With{"content": "one\n"}, "unchanged", "file 0644 one\n"},
+				{sdk.With{"content": "one\n", "mode": "0600"}, "changed", "file 0600 one\n"},
+				{sdk.With{"content": "two\n"}, "changed", "file 0600 two\n"},
+				{sdk.With{"content": "two\n", "mode": "600"}, "unchanged", "file 0600 two\n"},
+				{sdk.With{"mode": "0640"}, "changed", "file 0640 two\n"},
+				{sdk.With{"source": "image"}, "changed", "file 0640 bits"},
+				{sdk.With{"source": "image"}, "unchanged", "file 0640 bits"},
+				{sdk.With{"content": ""}, "changed", "file 0640 "},
+				{sdk.With{"state": "directory"}, "failed", "file 0640 "},
+				{sdk.With{"state": "link", "target": "x"}, "failed", "file 0640 "},
+				{sdk.With{"state": "absent"}, "changed", "absent"},
+				{sdk.With{"state": "link", "target": "-odd target's\nend"}, "changed", "link -odd target's\nend"},
+				{sdk.With{"state": "link", "target": "-odd target's\nend"}, "unchanged", "link -odd target's\nend"},
+				{sdk.With{"state": "link", "target": "."}, "changed", "link ."},
+				{sdk.With{"state": "link", "target": "other"}, "changed", "link other"},
+				{sdk.With{"content": "file"}, "changed", "file 0644 file"},
+				{sdk.With{"state": "absent"}, "changed", "absent"},
+				{sdk.With{"state": "directory", "mode": "0750"}, "changed", "directory 0750"},
+				{sdk.With{"state": "directory", "mode": "0750"}, "unchanged", "directory 0750"},
+				{sdk.With{"state": "directory"}, "unchanged", "directory 0750"},
+				{sdk.With{"content": "x"}, "failed", "directory 0750"},
+				{sdk.With{"state": "absent"}, "changed", "absent"},
+				{sdk.With{"mode": "0600"}, "failed", "absent"},
+			} {
+				s.with["path"] = path
+				got := kit.Run(s.with)
+				if got.Outcome != s.outcome {
+					t.Errorf("step %d, %v: got %s (%s), want %s", i, s.with, got.Outcome, got.Reason, s.outcome)
+				}
+				if after := state(t, path); after != s.after {
+					t.Errorf("step %d, %v: the path is %q, want %q", i, s.with, after, s.after)
+				}
+			}
+			if left, _ := os.ReadDir(dir); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestCheckModeChangesNothingAndShowsTheDifference(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old")
+	for name, tc := range map[string]struct {
+		with sdk.With
+		diff []string
+	}{
+		"content":   {sdk.With{"path": old, "content": "a\nc\n"}, []string{" a\n-b\n+c\n"}},
+		"mode":      {sdk.With{"path": old, "content": "a\nb\n", "mode": "0600"}, []string{"-mode 0644\n+mode 0600\n"}},
+		"new":       {sdk.With{"path": old + "2", "content": "x\n"}, []string{"+x\n", "+mode 0644\n"}},
+		"binary":    {sdk.With{"path": old, "source": "bin"}, []string{"+ binary, 3 bytes"}},
+		"absent":    {sdk.With{"path": old, "state": "absent"}, []string{"-file\n"}},
+		"directory": {sdk.With{"path": old + "3", "state": "directory"}, []string{"+directory\n+mode 0755\n"}},
+		"link":      {sdk.With{"path": old + "4", "state": "link", "target": "t"}, []string{"+link to t\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(old, []byte("a\nb\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			kit := plugintest.New(t, file.Def())
+			kit.Artifact("bin", "\x00\x01\x02").Host("r1").Local()
+			got := kit.Check(tc.with)
+			if got.Outcome != "changed" {
+				t.Errorf("got %s (%s), want changed", got.Outcome, got.Reason)
+			}
+			var text strings.Builder
+			for _, d := range got.Diffs {
+				text.WriteString(d.Text)
+			}
+			for _, want := range tc.diff {
+				if !strings.Contains(text.String(), want) {
+					t.Errorf("the diff lacks %q:\n%s", want, text.String())
+				}
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) != 1 || state(t, old) != "file 0644 a\nb\n" {
+				t.Errorf("check mode changed something: %v, %s", entries, state(t, old))
+			}
+			if again := kit.Run(tc.with); again.Outcome != "changed" {
+				t.Errorf("control: without check mode: got %s (%s)", again.Outcome, again.Reason)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestBackupKeepsTheOldFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "conf")
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	kit.Run(sdk.With{"path": path, "content": "one", "backup": ".orig"})
+	if got := state(t, path+".orig"); got != "absent" {
+		t.Errorf("a backup of nothing: %s", got)
+	}
+	got := kit.Run(sdk.With{"path": path, "content": "two", "backup": ".orig"})
+	if got.Outputs["backup"] != path+".orig" || !strings.HasSuffix(state(t, path+".orig"), " one") {
+		t.Errorf("got %v, %s", got.Outputs, state(t, path+".orig"))
+	}
+	kit.Run(sdk.With{"path": path, "state": "absent", "backup": ".gone"})
+	if !strings.HasSuffix(state(t, path+".gone"), " two") || state(t, path) != "absent" {
+		t.Errorf("absent with backup: %s, %s", state(t, path), state(t, path+".gone"))
+	}
+}
+
+func TestDirectoryIsRemovedWithItsContentOnlyOnRequest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d")
+	if err := os.MkdirAll(filepath.Join(path, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	if got := kit.Run(sdk.With{"path": path, "state": "absent"}); got.Outcome != "failed" || state(t, path) != "directory 0755" {
+		t.Errorf("got %s (%s), %s", got.Outcome, got.Reason, state(t, path))
+	}
+	if got := kit.Run(sdk.With{"path": path, "state": "absent", "recurse": true}); got.Outcome != "changed" || state(t, path) != "absent" {
+		t.Errorf("recurse: got %s (%s), %s", got.Outcome, got.Reason, state(t, path))
+	}
+}
+
+func TestTemplate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text, outcome, want string
+	}{
+		"everything": {
+			`{{.Host}} {{.Labels.role}} {{join "," .Vars.list}} {{.Vars.n | printf "%.0f"}} {{upper "x"}} {{quote "a b"}} {{default "d" .Vars.empty}}`,
+			"changed", "r1 edge 1,b 3 X 'a b' d",
+		},
+		"a name that is missing": {"{{.Vars.nope}}", "failed", `map has no entry for key "nope"`},
+		"a syntax error":         {"{{if}}", "failed", "template t.tmpl"},
+		"a loop without end":     {`{{define "x"}}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{{template "x"}}{{end}}{{template "x"}}`, "failed", "template t.tmpl"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "out")
+			kit := plugintest.New(t, file.Def())
+			kit.Artifact("t.tmpl", tc.text).Host("r1").Local()
+			got := kit.Run(sdk.With{
+				"path": path, "template": "t.tmpl",
+				"vars": sdk.With{"list": []any{1, "b"}, "n": 3, "empty": ""},
+			}, plugintest.Labels(map[string]string{"role": "edge"}))
+			if got.Outcome != tc.outcome {
+				t.Fatalf("got %s (%s), want %s", got.Outcome, got.Reason, tc.outcome)
+			}
+			if tc.outcome == "failed" {
+				if !strings.Contains(got.Reason, tc.want) || got.Effects != "none" {
+					t.Errorf("reason %q, effects %s", got.Reason, got.Effects)
+				}
+				return
+			}
+			if text := state(t, path); text != "file 0644 "+tc.want {
+				t.Errorf("got %q, want %q", text, tc.want)
+			}
+		})
+	}
+}
+
+func TestParametersAreChecked(t *testing.T) {
+	kit := plugintest.New(t, file.Def())
+	for name, tc := range map[string]struct {
+		with sdk.With
+		want string
+	}{
+		"relative":        {sdk.With{"path": "a", "content": ""}, `/path: "a" does not match ^/`},
+		"root":            {sdk.With{"path": "/", "state": "absent"}, "/path: "},
+		"dots":            {sdk.With{"path": "/a/../b", "content": ""}, "/path: "},
+		"nothing to do":   {sdk.With{"path": "/a"}, ": expected one of content, template and source"},
+		"two contents":    {sdk.With{"path": "/a", "content": "", "source": "x"}, ": expected only one of"},
+		"a bad state":     {sdk.With{"path": "/a", "state": "gone"}, "/state: expected one of file, absent, directory, link, found \"gone\""},
+		"a link to what":  {sdk.With{"path": "/a", "state": "link"}, "/target: state link and target go together"},
+		"mode as number":  {sdk.With{"path": "/a", "mode": 420}, "/mode: expected text, found the number 420"},
+		"mode in decimal": {sdk.With{"path": "/a", "mode": "0899"}, "/mode: "},
+		"owner injection": {sdk.With{"path": "/a", "owner": "root; rm"}, "/owner: "},
+		"backup path":     {sdk.With{"path": "/a", "content": "", "backup": "/../x"}, "/backup: "},
+		"recurse alone":   {sdk.With{"path": "/a", "content": "", "recurse": true}, "/recurse: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := kit.Validate(tc.with)
+			if len(got) == 0 || !strings.HasPrefix(got[0], tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// entry is what is at a path.
+type entry struct {
+	kind    string // absent, file, directory, link, other
+	mode    uint32
+	owner   string // user:group by name
+	numbers string // uid:gid
+	self    string // uid:gid of the connecting user
+	size    int64
+	sha256  string // of a readable file
+	target  string // of a link
+}
+
+// script prints facts a line each; the target comes last, as it may hold newlines. It keeps to
+// POSIX, since routers have no stat: ls has the mode, the owner and the size.
+const script = `LC_ALL=C; export LC_ALL
+if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other; else k=absent; fi
+echo "kind $k"
+echo "self $(id -u):$(id -g)"
+[ $k = absent ] && exit 0
+echo "long $(ls -ld "$p" | sed -n 1p)"
+echo "numbers $(ls -lnd "$p" | sed -n 1p)"
+if [ $k = file ]; then
+  if command -v sha256sum >/dev/null 2>&1; then s=$(sha256sum <"$p"); elif command -v shasum >/dev/null 2>&1; then s=$(shasum -a 256 <"$p"); else s=$(openssl dgst -sha256 -r <"$p"); fi
+  echo "sha256 $s"
+fi
+if [ $k = link ]; then printf 'target '; readlink "$p"; fi
+exit 0
+`
+
+func observe(ctx context.Context, h *sdk.Host, path string) (entry, error) {
+	result := h.Query(ctx, "p="+sdk.Quote(path)+"\n"+script)
+	if err := result.Err(); err != nil {
+		return entry{}, fmt.Errorf("looking at %s: %w", path, err)
+	}
+	e, err := parse(result.Stdout)
+	if err != nil {
+		return entry{}, fmt.Errorf("looking at %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func parse(text string) (entry, error) {
+	var e entry
+	if before, target, found := strings.Cut(text, "\ntarget "); found {
+		text, e.target = before, strings.TrimSuffix(target, "\n")
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
+		fields := strings.Fields(value)
+		switch {
+		case key == "kind":
+			e.kind = value
+		case key == "self":
+			e.self = value
+		case key == "sha256" && len(fields) > 0 && digest.MatchString(fields[0]):
+			e.sha256 = fields[0]
+		case key == "long" && len(fields) > 4:
+			var err error
+			if e.mode, err = parseMode(fields[0]); err != nil {
+				return e, err
+			}
+			e.owner = fields[2] + ":" + fields[3]
+			_, _ = fmt.Sscan(fields[4], &e.size) // a device has numbers here; its size stays 0
+		case key == "numbers" && len(fields) > 4:
+			e.numbers = fields[2] + ":" + fields[3]
+		}
+	}
+	if e.kind == "" || (e.kind != "absent" && e.owner == "") {
+		return e, fmt.Errorf("unexpected answer of the host: %.200q", text)
+	}
+	return e, nil
+}
+
+// parseMode reads -rwsr-xr-t, with or without a mark of access lists at its end.
+func parseMode(text string) (uint32, error) {
+	if len(text) < 10 {
+		return 0, fmt.Errorf("unexpected mode %q", text)
+	}
+	var mode uint32
+	for i, c := range text[1:10] {
+		bit := uint32(1) << (8 - i)
+		special := uint32(0o4000) >> (i / 3) // setuid, setgid, sticky
+		switch c {
+		case '-':
+		case 's', 't':
+			mode |= bit | special
+		case 'S', 'T':
+			mode |= special
+		default:
+			mode |= bit
+		}
+	}
+	return mode, nil
+}
+
+// owned tells whether the entry has the owner, given as user or user:group in names or numbers.
+func (e entry) owned(want string) bool {
+	if want == "" {
+		return true
+	}
+	user, group, hasGroup := strings.Cut(want, ":")
+	name, nameGroup, _ := strings.Cut(e.owner, ":")
+	number, numberGroup, _ := strings.Cut(e.numbers, ":")
+	return (user == name || user == number) && (!hasGroup || group == nameGroup || group == numberGroup)
+}
+
+// attributes is mode and owner as a person compares them.
+func (e entry) attributes() string {
+	if e.kind == "absent" {
+		return ""
+	}
+	return fmt.Sprintf("mode %04o\nowner %s\n", e.mode, e.owner)
+}

@@ -1,0 +1,38 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// selfPath stays right when the binary is replaced on disk while it runs.
+const selfPath = "/proc/self/exe"
+
+// execFile runs exactly the opened file, whatever its path leads to by now. The
+// descriptor stays open in the child: a script's interpreter opens it again.
+func execFile(f *os.File, argv []string) *exec.Cmd {
+	return &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, ExtraFiles: []*os.File{f}}
+}
+
+// isolate gives the process its own group, and its death with the worker's.
+func isolate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// noCore forbids core dumps, which would hold what the plugin held.
+func noCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }
+
+// awaitExit waits for the end of a child and leaves it unreaped, so that its group's
+// number cannot be given to somebody else yet.
+func awaitExit(cmd *exec.Cmd) {
+	for {
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newTestLines(gone chan struct{}) (*lines, *logs) {
+	out := &logs{}
+	return newLines(slog.New(slog.NewTextHandler(out, nil)), "stderr", gone), out
+}
+
+func TestLinesAreCutAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, out := newTestLines(nil)
+		_, _ = fmt.Fprintf(l, "half ")
+		_, _ = fmt.Fprintf(l, "a line\n\n%s\n", strings.Repeat("x", 3*maxLine))
+		if s := out.String(); !strings.Contains(s, "half a line") || len(s) > 2*maxLine {
+			t.Errorf("%d bytes logged", len(s))
+		}
+		for range 3 * lineBurst {
+			_, _ = l.Write([]byte("again\n"))
+		}
+		if n := strings.Count(out.String(), "again"); n > lineBurst {
+			t.Errorf("%d lines of a flood were logged, expected at most %d", n, lineBurst)
+		}
+		time.Sleep(time.Second)
+		_, _ = l.Write([]byte("later\n"))
+		if s := out.String(); !strings.Contains(s, "lines_dropped=4") || !strings.Contains(s, "later") {
+			t.Error("what was dropped is not told")
+		}
+		_, _ = l.Write([]byte("no newline"))
+		l.flush()
+		if !strings.Contains(l.last(), "no newline") {
+			t.Errorf("last words: %s", l.last())
+		}
+	})
+}
+
+func TestFloodOfLinesIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan struct{})
+		l, _ := newTestLines(gone)
+		begin := time.Now()
+		block := []byte(strings.Repeat("x", 1<<20))
+		for range 14 {
+			_, _ = l.Write(block)
+		}
+		if took := time.Since(begin); took < 9*time.Second {
+			t.Errorf("14 MiB were read within %s, expected about 10 s: 4 at once, then 1 a second", took)
+		}
+		close(gone)
+		begin = time.Now()
+		_, _ = l.Write(block)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("waited %s for a dead process", took)
+		}
+	})
+}
+
+func FuzzParseLine(f *testing.F) {
+	for _, s := range []string{`{"@message":"m","@level":"warn","x":1}`, `{"@message":7}`, "panic: x", "{", "\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(_ *testing.T, line []byte) {
+		if len(line) > 0 {
+			_, _, _ = parseLine(line)
+		}
+	})
+}
+
+func FuzzStdioData(f *testing.F) {
+	f.Add([]byte{8, 1, 18, 1, 'x'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, data := stdioData(b); len(data) > len(b) {
+			t.Error("more data than there is")
+		}
+	})
+}

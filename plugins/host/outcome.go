@@ -1,0 +1,134 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// outcomeFromWire maps an outcome; an error means that the plugin broke the protocol.
+func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
+	switch o := w.GetOutcome().(type) {
+	case *wire.Outcome_Done:
+		outputs, err := decodeOutputs(o.Done.GetOutputs())
+		return Outcome{
+			Changed: o.Done.GetChanged(), Skipped: o.Done.GetSkipped(), Reason: o.Done.GetReason(), Outputs: outputs,
+		}, err
+	case *wire.Outcome_Failed:
+		f := o.Failed
+		outputs, err := decodeOutputs(f.GetOutputs())
+		return Outcome{
+			Failed: true, Reason: f.GetReason(), Retryable: f.GetRetryable(), Effects: effects(f.GetEffects()),
+			Unreachable: f.GetUnreachable(), RolledBack: f.GetRolledBack(), Lost: f.GetLost(), TimedOut: f.GetTimedOut(),
+			Outputs: outputs,
+		}, err
+	case *wire.Outcome_Suspended:
+		s := o.Suspended
+		state, err := stateFromWire(s.GetState())
+		return Outcome{
+			Suspended: true, Reason: s.GetReason(), State: state, WakeOn: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
+			ResumeAfter: time.Duration(max(s.GetResumeAfterMs(), 0)) * time.Millisecond,
+		}, err
+	case *wire.Outcome_Cancelled:
+		return Outcome{Cancelled: true, Reason: o.Cancelled.GetReason()}, nil
+	}
+	return Outcome{}, errors.New("its outcome is empty")
+}
+
+func effects(e wire.Failed_Effects) string {
+	switch e {
+	case wire.Failed_NONE:
+		return EffectsNone
+	case wire.Failed_PARTIAL:
+		return EffectsPartial
+	}
+	return EffectsUnknown
+}
+
+func decodeOutputs(raw []byte) (map[string]any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("its outputs are not a JSON object: %w", err)
+	}
+	return m, nil
+}
+
+func stateFromWire(w *wire.State) (*State, error) {
+	if w == nil {
+		return nil, nil
+	}
+	if len(w.GetJson()) > wire.MaxState {
+		return nil, fmt.Errorf("the state has %d bytes; at most %d are kept", len(w.GetJson()), wire.MaxState)
+	}
+	if len(w.GetJson()) > 0 && !json.Valid(w.GetJson()) {
+		return nil, errors.New("the state is not JSON")
+	}
+	return &State{Version: int(w.GetVersion()), JSON: w.GetJson()}, nil
+}
+
+// eventFromWire maps any event but an outcome; ok is false for what this worker does not know.
+func eventFromWire(w *wire.RunEvent) (e Event, ok bool) {
+	switch v := w.GetEvent().(type) {
+	case *wire.RunEvent_Output:
+		return Event{Stdout: v.Output.GetStdout(), Stderr: v.Output.GetStderr()}, true
+	case *wire.RunEvent_Log:
+		return Event{Log: logText(v.Log), Level: level(v.Log.GetLevel())}, true
+	case *wire.RunEvent_Diff:
+		return Event{DiffTitle: v.Diff.GetTitle(), Diff: v.Diff.GetText()}, true
+	case *wire.RunEvent_Progress:
+		return Event{Phase: v.Progress.GetPhase(), Done: v.Progress.GetDone()}, true
+	case *wire.RunEvent_Diagnostic:
+		d := v.Diagnostic
+		e := Event{Log: d.GetSummary(), Level: slog.LevelError}
+		if d.GetSeverity() == wire.Diagnostic_WARNING {
+			e.Level = slog.LevelWarn
+		}
+		if d.GetPointer() != "" {
+			e.Log = d.GetPointer() + ": " + e.Log
+		}
+		if d.GetDetail() != "" {
+			e.Log += ": " + d.GetDetail()
+		}
+		return e, true
+	}
+	return Event{}, false
+}
+
+func level(l wire.Log_Level) slog.Level {
+	switch l {
+	case wire.Log_DEBUG:
+		return slog.LevelDebug
+	case wire.Log_WARN:
+		return slog.LevelWarn
+	case wire.Log_ERROR:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+func logText(l *wire.Log) string {
+	attrs := l.GetAttributes()
+	if len(attrs) == 0 {
+		return l.GetMessage()
+	}
+	keys := make([]string, 0, len(attrs))
+	for k := range attrs {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	b.WriteString(l.GetMessage())
+	for _, k := range keys {
+		fmt.Fprintf(&b, " %s=%q", k, attrs[k])
+	}
+	return b.String()
+}

@@ -1,0 +1,325 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// pool keeps the processes of one plugin. A call goes to the first process with room; when
+// none has, it waits in line while another process is started, up to processes.
+type pool struct {
+	plugin    *Plugin
+	launch    launch
+	log       *slog.Logger
+	timing    timing
+	processes int // at most, at once
+
+	mu       sync.Mutex
+	live     []*process // retired ones included, until they are gone
+	starting bool
+	giveUp   context.CancelFunc // of the start under way
+	waiting  []*waiter          // first come, first served
+	restart  restart
+	again    *time.Timer // the start that waits for the backoff
+	stopped  bool
+	hurry    chan struct{} // closed: stop without waiting for calls
+	wg       sync.WaitGroup
+}
+
+// timing is what tests make shorter.
+type timing struct {
+	idle, grace, maxAge, start time.Duration
+	now                        func() time.Time
+}
+
+// waiter is a call in line; it gets a process or an error.
+type waiter struct {
+	granted chan *process // one, with the slot taken; closed when err is set
+	err     error
+}
+
+// acquire takes a slot of a process. release gives it back.
+func (p *pool) acquire(ctx context.Context) (*process, error) {
+	p.mu.Lock()
+	if p.stopped {
+		p.mu.Unlock()
+		return nil, p.stopping()
+	}
+	if got := p.roomLocked(); got != nil {
+		p.mu.Unlock()
+		return got, nil
+	}
+	if d, refuse := p.restart.wait(p.timing.now()); refuse && !p.anyUsableLocked() {
+		p.mu.Unlock()
+		return nil, p.refused(d)
+	}
+	w := &waiter{granted: make(chan *process, 1)}
+	p.waiting = append(p.waiting, w)
+	p.startLocked()
+	p.mu.Unlock()
+	select {
+	case got, ok := <-w.granted:
+		if !ok {
+			return nil, w.err
+		}
+		return got, nil
+	case <-ctx.Done():
+		p.leaveLine(w)
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pool) refused(d time.Duration) error {
+	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is held back; it is tried again in %s (at %s). See the worker's log for why it died",
+		core.ErrUnavailable, p.plugin.Name, p.plugin.Version, breakerDeaths, breakerWindow,
+		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly))
+}
+
+func (p *pool) stopping() error {
+	return fmt.Errorf("%w: plugin %s: the worker is stopping", core.ErrUnavailable, p.plugin.Name)
+}
+
+// roomLocked takes a slot of the first process that has one.
+func (p *pool) roomLocked() *process {
+	for _, q := range slices.Clone(p.live) {
+		if !q.retired && p.timing.now().Sub(q.born) > p.timing.maxAge {
+			p.retireLocked(q)
+		}
+		if q.retired || q.dead() || q.calls >= p.plugin.concurrency() {
+			continue
+		}
+		q.calls++
+		if q.idle != nil {
+			q.idle.Stop()
+			q.idle = nil
+		}
+		return q
+	}
+	return nil
+}
+
+func (p *pool) anyUsableLocked() bool {
+	return slices.ContainsFunc(p.live, func(q *process) bool { return !q.retired })
+}
+
+func (p *pool) leaveLine(w *waiter) {
+	p.mu.Lock()
+	if i := slices.Index(p.waiting, w); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	if got, ok := <-w.granted; ok { // it came at the same moment
+		p.release(got)
+	}
+}
+
+// release gives a slot back.
+func (p *pool) release(q *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.releaseLocked(q)
+}
+
+func (p *pool) releaseLocked(q *process) {
+	q.calls--
+	p.serveLocked()
+	if q.calls > 0 {
+		return
+	}
+	if q.retired {
+		close(q.drained)
+		return
+	}
+	q.unused = p.timing.now()
+	q.idle = time.AfterFunc(p.timing.idle, func() { p.reap(q) })
+}
+
+// reap retires a process that has been unused for long enough.
+func (p *pool) reap(q *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q.calls == 0 && p.timing.now().Sub(q.unused) >= p.timing.idle {
+		p.retireLocked(q)
+	}
+}
+
+// serveLocked gives free slots to those in line.
+func (p *pool) serveLocked() {
+	for len(p.waiting) > 0 {
+		q := p.roomLocked()
+		if q == nil {
+			p.startLocked()
+			return
+		}
+		p.waiting[0].granted <- q
+		p.waiting = p.waiting[1:]
+	}
+}
+
+func (p *pool) failLocked(err error) {
+	for _, w := range p.waiting {
+		w.err = err
+		close(w.granted)
+	}
+	p.waiting = nil
+}
+
+// startLocked starts a process when somebody waits for one, one at a time.
+func (p *pool) startLocked() {
+	if p.stopped || p.starting || len(p.waiting) == 0 || p.again != nil {
+		return
+	}
+	usable := 0
+	for _, q := range p.live {
+		if !q.retired {
+			usable++
+		}
+	}
+	if usable >= p.processes || len(p.live) >= 2*p.processes {
+		return // when one is gone, this is called again
+	}
+	if d, _ := p.restart.wait(p.timing.now()); d > 0 {
+		p.again = time.AfterFunc(d, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.again = nil
+			p.startLocked()
+		})
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.timing.start)
+	p.starting, p.giveUp = true, cancel
+	p.wg.Go(func() { p.own(ctx, cancel) })
+}
+
+// own is the life of one process, from start to reaping.
+func (p *pool) own(ctx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	q, err := p.launch.start(ctx, p.plugin)
+	if !p.started(q, err) {
+		return
+	}
+	select {
+	case <-q.child.exited:
+	case <-q.retire:
+	}
+	if q.dead() {
+		p.crashed(q)
+	} else {
+		q.end(p.timing.grace, p.hurry)
+	}
+	q.close()
+	p.gone(q)
+}
+
+// started takes in a new process, or its failure.
+func (p *pool) started(q *process, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting, p.giveUp = false, nil
+	switch {
+	case err == nil:
+		q.calls = 1 // given back at once, which serves the line and starts the idle clock
+		p.live = append(p.live, q)
+		if p.stopped {
+			p.retireLocked(q)
+		}
+		p.releaseLocked(q)
+		return true
+	case p.stopped:
+		p.failLocked(p.stopping())
+		return false
+	}
+	p.log.Error("plugin did not start", "plugin", p.plugin.Name, "err", err)
+	p.restart.died(p.timing.now())
+	if !p.anyUsableLocked() {
+		p.failLocked(fmt.Errorf("%w: %w", core.ErrUnavailable, err))
+	}
+	return false
+}
+
+func (p *pool) crashed(q *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log.Error("plugin process died", "plugin", p.plugin.Name, "pid", q.child.pid, "how", q.child.how, "calls", q.calls)
+	p.restart.died(p.timing.now())
+	p.retireLocked(q)
+}
+
+func (p *pool) gone(q *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live = slices.DeleteFunc(p.live, func(o *process) bool { return o == q })
+	if d, refuse := p.restart.wait(p.timing.now()); refuse && !p.anyUsableLocked() {
+		p.failLocked(p.refused(d))
+	}
+	p.startLocked()
+}
+
+// retireLocked gives the process no more calls. Twice is fine.
+func (p *pool) retireLocked(q *process) {
+	if q.retired {
+		return
+	}
+	q.retired = true
+	if q.idle != nil {
+		q.idle.Stop()
+		q.idle = nil
+	}
+	close(q.retire)
+	if q.calls == 0 {
+		close(q.drained)
+	}
+}
+
+// condemn replaces a process in which a call does not end.
+func (p *pool) condemn(q *process, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-q.condemned:
+		return
+	default:
+	}
+	p.log.Warn("plugin process is condemned", "plugin", p.plugin.Name, "pid", q.child.pid, "why", why)
+	close(q.condemned)
+	p.retireLocked(q)
+}
+
+// stop refuses new calls and retires every process. It returns when all are reaped;
+// calls that run may end until ctx does.
+func (p *pool) stop(ctx context.Context) {
+	p.mu.Lock()
+	first := !p.stopped
+	p.stopped = true
+	p.failLocked(p.stopping())
+	if p.again != nil {
+		p.again.Stop()
+	}
+	if p.giveUp != nil {
+		p.giveUp()
+	}
+	for _, q := range p.live {
+		p.retireLocked(q)
+	}
+	p.mu.Unlock()
+	reaped := make(chan struct{})
+	go func() { p.wg.Wait(); close(reaped) }()
+	select {
+	case <-reaped:
+		return
+	case <-ctx.Done():
+	}
+	if first {
+		close(p.hurry)
+	}
+	<-reaped
+}

@@ -1,0 +1,282 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Flow control, both ways: what one slow reader can make the worker hold for it.
+const (
+	streamWindow = wire.ChunkSize
+	connWindow   = 4 << 20
+)
+
+// process is one running plugin process with its connection and its host services.
+type process struct {
+	plugin   *Plugin
+	log      *slog.Logger
+	dir      string
+	child    *child
+	conn     *grpc.ClientConn
+	rpc      wire.PluginClient
+	services *services
+	stdio    chan struct{} // closed when the copy of go-plugin's stdio has ended
+	born     time.Time
+
+	// Of the pool, under its mutex.
+	calls     int
+	retired   bool
+	unused    time.Time // since when calls is 0
+	idle      *time.Timer
+	retire    chan struct{} // closed: no new calls; end when those that run are done
+	drained   chan struct{} // closed: retired and no call runs
+	condemned chan struct{} // closed: a call would not end; die soon
+}
+
+// launch says how processes are started.
+type launch struct {
+	root  string // folder of the processes' folders
+	reach reach
+	log   *slog.Logger
+}
+
+// start starts a process and returns when it answers. An error leaves nothing behind.
+func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
+	dir, err := os.MkdirTemp(l.root, "")
+	if err != nil {
+		return nil, fmt.Errorf("folder for a plugin process: %w", err)
+	}
+	p := &process{
+		plugin: plugin, dir: dir, born: time.Now(),
+		log:    l.log.With("plugin", plugin.Name, "version", plugin.Version),
+		stdio:  make(chan struct{}),
+		retire: make(chan struct{}), drained: make(chan struct{}), condemned: make(chan struct{}),
+	}
+	socket := filepath.Join(dir, "h")
+	p.child = newChild(plugin.Argv, environment(dir, socket), plugin.SHA256, dir, p.log)
+	p.services, err = serveHosts(socket, l.reach, p.child, p.log)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := p.connect(ctx); err != nil {
+		late := ctx.Err() != nil
+		_ = p.child.Kill(context.Background())
+		p.close()
+		if why := p.child.problem(late); why != "" && !errors.Is(err, errSpeaks) {
+			err = errors.New(why)
+		}
+		return nil, fmt.Errorf("plugin %s %s did not start: %w", plugin.Name, plugin.Version, err)
+	}
+	p.log.Debug("plugin process started", "pid", p.child.pid, "took", time.Since(p.born))
+	return p, nil
+}
+
+// environment is all that a plugin sees: never the worker's agent socket or secrets. Home
+// is a private folder, so that no file of the worker's user is found through it.
+func environment(dir, socket string) []string {
+	lang := os.Getenv("LANG")
+	if lang == "" {
+		lang = "C.UTF-8"
+	}
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=" + lang,
+		"HOME=" + dir, "TMPDIR=" + dir, wire.HostSocketEnv + "=" + socket,
+	}
+}
+
+// errSpeaks marks errors of a plugin that did answer.
+var errSpeaks = errors.New("plugin answered")
+
+// connect starts the process, shakes hands through go-plugin, and dials it.
+// go-plugin's Start takes no context and holds a lock, so it is ended by killing the process.
+func (p *process) connect(ctx context.Context) error {
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: {}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		SkipHostEnv:      true,
+		Logger:           hclog.NewNullLogger(),
+		StartTimeout:     startTimeout,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.dir},
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+			p.child.env = append(p.child.env, cmd.Env...)
+			p.child.env = append(p.child.env, goplugin.EnvUnixSocketDir+"="+p.dir) // the last one counts; a short path
+			return p.child, nil
+		},
+	})
+	type started struct {
+		addr net.Addr
+		err  error
+	}
+	done := make(chan started, 1)
+	go func() {
+		addr, err := client.Start()
+		done <- started{addr, err}
+	}()
+	var s started
+	select {
+	case s = <-done:
+	case <-ctx.Done():
+		_ = p.child.Kill(ctx)
+		<-done
+		return ctx.Err()
+	}
+	// client.Kill is never called: it asks a process to end that may be frozen, and waits
+	// for pipes that a grandchild may hold. Its goroutines end with the process.
+	if s.err != nil {
+		return s.err
+	}
+	if err := p.dial(s.addr); err != nil {
+		return err
+	}
+	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx,
+		&grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName}, grpc.WaitForReady(true))
+	if err != nil {
+		return fmt.Errorf("health check after the handshake: %w", err)
+	}
+	return nil
+}
+
+func (p *process) dial(addr net.Addr) error {
+	conn, err := grpc.NewClient("passthrough:///"+p.plugin.Name,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, addr.Network(), addr.String())
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a Unix socket in a private folder
+		grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithInitialWindowSize(streamWindow),
+		grpc.WithInitialConnWindowSize(connWindow),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
+	)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	p.conn, p.rpc = conn, wire.NewPluginClient(conn)
+	go func() {
+		defer close(p.stdio)
+		copyStdio(conn, p.child.stdout, p.child.stderr)
+	}()
+	return nil
+}
+
+// describe asks the plugin for its manifest.
+func (p *process) describe(ctx context.Context) (Manifest, error) {
+	m, err := p.rpc.Describe(ctx, &wire.DescribeRequest{})
+	if err != nil {
+		return Manifest{}, fmt.Errorf("%w, but not to Describe: %w", errSpeaks, err)
+	}
+	return manifestFromWire(m), nil
+}
+
+// drain tells the process to take nothing new. It reports whether the process answered at all.
+func (p *process) drain(grace time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_, _ = p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_DRAIN, GraceMs: grace.Milliseconds()})
+	return ctx.Err() == nil
+}
+
+// cancel asks one call to end.
+func (p *process) cancel(ctx context.Context, token string, grace time.Duration) {
+	_, err := p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_CANCEL, Lease: token, GraceMs: grace.Milliseconds()})
+	if err != nil && ctx.Err() == nil {
+		p.log.Debug("cancel of a call was not taken", "err", err)
+	}
+}
+
+// end stops a retired process. The order matters: DRAIN, so that calls finish; TERM and KILL to
+// the whole group; only then the connection, which would otherwise wait for the process.
+func (p *process) end(grace time.Duration, hurry <-chan struct{}) {
+	answered := p.drain(grace)
+	p.awaitCalls(answered, grace, hurry)
+	p.child.terminate(grace)
+}
+
+func (p *process) awaitCalls(answered bool, grace time.Duration, hurry <-chan struct{}) {
+	select {
+	case <-p.drained:
+		return
+	case <-p.child.exited:
+		return
+	case <-hurry:
+		return
+	case <-p.condemned:
+	}
+	if !answered || !p.drain(grace) { // frozen: its other calls are better told now
+		return
+	}
+	bound := time.NewTimer(condemnedGraces * grace)
+	defer bound.Stop()
+	select {
+	case <-p.drained:
+	case <-p.child.exited:
+	case <-hurry:
+	case <-bound.C:
+	}
+}
+
+// close releases what a dead process leaves behind.
+func (p *process) close() {
+	p.services.stop()
+	if p.conn != nil {
+		_ = p.conn.Close()
+		<-p.stdio
+	}
+	_ = p.child.line.Close()
+	p.child.wg.Wait()
+	if err := os.RemoveAll(p.dir); err != nil {
+		p.log.Warn("folder of a plugin process is left behind", "err", err)
+	}
+}
+
+// died is the error of a call whose process ended under it.
+func (p *process) died(grace time.Duration) error {
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	how := "its connection broke"
+	select {
+	case <-p.child.exited:
+		how = p.child.how
+	case <-t.C:
+	}
+	return fmt.Errorf("%w: %s %s (process %s): %s; what it did on the host is unknown",
+		core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, p.child.ID(), how)
+}
+
+// dead tells whether the process is known to have ended.
+func (p *process) dead() bool {
+	select {
+	case <-p.child.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// concurrency is how many calls may share the process.
+func (p *Plugin) concurrency() int {
+	return min(max(p.Manifest.Concurrency, 1), math.MaxInt16)
+}

@@ -1,0 +1,150 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// reach is what host services need of the transport; tests have their own.
+type reach interface {
+	Run(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error)
+	Put(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error)
+	Get(ctx context.Context, h core.Host, path string, maxSize int64, w io.Writer) (transport.FileInfo, error)
+	Dial(ctx context.Context, h core.Host, address string) (net.Conn, error)
+	Probe(ctx context.Context, h core.Host) error
+}
+
+// services is the gRPC server that one plugin process calls back: Hosts and Job.
+type services struct {
+	wire.UnimplementedHostsServer
+	wire.UnimplementedJobServer
+
+	reach  reach
+	log    *slog.Logger
+	server *grpc.Server
+	served chan struct{}
+
+	mu     sync.Mutex
+	leases map[string]*lease
+}
+
+// serveHosts serves on a Unix socket that only the child's process group may use.
+func serveHosts(socket string, r reach, c *child, log *slog.Logger) (*services, error) {
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("socket of the host services: %w", err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("socket of the host services: %w", err)
+	}
+	s := &services{reach: r, log: log, leases: map[string]*lease{}, served: make(chan struct{})}
+	s.server = grpc.NewServer(
+		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
+	)
+	wire.RegisterHostsServer(s.server, s)
+	wire.RegisterJobServer(s.server, s)
+	go func() {
+		defer close(s.served)
+		_ = s.server.Serve(&peerListener{UnixListener: listener, child: c, log: log})
+	}()
+	return s, nil
+}
+
+// stop ends every lease and the server.
+func (s *services) stop() {
+	s.mu.Lock()
+	for _, l := range s.leases {
+		l.cut()
+	}
+	s.mu.Unlock()
+	s.server.Stop()
+	<-s.served
+}
+
+// peerListener drops connections of anybody but the plugin.
+type peerListener struct {
+	*net.UnixListener
+	child   *child
+	log     *slog.Logger
+	refused atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		err = checkPeer(conn, l.child.group())
+		if err == nil {
+			return conn, nil
+		}
+		_ = conn.Close()
+		if l.refused.Add(1) == 1 { // one line a process: a loop of attempts must not fill the log
+			l.log.Warn("connection to host services refused", "err", err)
+		}
+	}
+}
+
+// fault translates an error of the transport or of a callback to a status, as plugin.proto says.
+func fault(host, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	code := codes.Unknown
+	switch {
+	case errors.Is(err, core.ErrTimeout):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, core.ErrUnreachable):
+		return unreachable(host, op, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, core.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		code = codes.NotFound
+	case errors.Is(err, core.ErrInvalid):
+		code = codes.InvalidArgument
+	}
+	return status.Error(code, err.Error())
+}
+
+// unreachable says what is known, for the plugin to judge whether trying again is safe.
+func unreachable(host, op string, err error) error {
+	detail := &wire.HostFault{Host: host, Op: op}
+	var te *transport.Error
+	if errors.As(err, &te) {
+		detail.Op, detail.Before, detail.Hint = te.Op, te.Before, te.Hint
+	}
+	s := status.New(codes.Unavailable, err.Error())
+	if with, derr := s.WithDetails(detail); derr == nil {
+		s = with
+	}
+	return s.Err()
+}
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}

@@ -1,0 +1,355 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// op runs one host service call and returns status and text.
+func (b *bench) op(t testing.TB, c Call, p labParams) (code, text string) {
+	t.Helper()
+	withParams := call("op", p)
+	c.Type, c.Params = withParams.Type, withParams.Params
+	got := b.must(t, c)
+	if got["code"] != "OK" {
+		return got["code"].(string), got["message"].(string)
+	}
+	return "OK", got["text"].(string)
+}
+
+func TestServices(t *testing.T) {
+	echo := func(_ context.Context, h core.Host, e transport.Exec) (transport.Exit, error) {
+		in, err := io.ReadAll(e.Stdin)
+		_, _ = fmt.Fprintf(e.Stdout, "%s:%s", h.Name, in)
+		return transport.Exit{Code: 4}, err
+	}
+	b := open(t, &fleet{run: echo})
+	for _, row := range []struct {
+		p          labParams
+		code, text string
+	}{
+		{labParams{Op: "exec", Text: "in"}, "OK", "fw1:in exit 4"},
+		{labParams{Op: "exec", Text: "in", Host: "fw2"}, "OK", "fw2:in exit 4"},
+		{labParams{Op: "exec", Host: "fw3"}, "PermissionDenied", `host "fw3" is not named by the lease`},
+		{labParams{Op: "put", Path: "/etc/motd", N: 2}, "OK", "131072"},
+		{labParams{Op: "put", Path: "etc/motd"}, "InvalidArgument", "not absolute"},
+		{labParams{Op: "put", Path: "/etc/motd", Host: "fw3"}, "PermissionDenied", "fw3"},
+		{labParams{Op: "get", Path: "/etc/motd"}, "OK", "content of /etc/motd"},
+		{labParams{Op: "get", Path: "/etc/motd", Host: "fw3"}, "PermissionDenied", "fw3"},
+		{labParams{Op: "get", Path: "/etc/motd", N: 3}, "OutOfRange", "more than 3 bytes"},
+		{labParams{Op: "dial", Text: "ping"}, "OK", "PING"},
+		{labParams{Op: "dial", Host: "fw3"}, "PermissionDenied", "fw3"},
+		{labParams{Op: "probe"}, "OK", ""},
+		{labParams{Op: "probe", Host: "fw3"}, "PermissionDenied", "fw3"},
+		{labParams{Op: "secret", Text: "token"}, "PermissionDenied", "may read no secrets"},
+		{labParams{Op: "checkpoint", Text: `{"n":1}`}, "OK", ""},
+		{labParams{Op: "checkpoint", Text: `{`}, "InvalidArgument", "not JSON"},
+		{labParams{Op: "save", Path: "x"}, "PermissionDenied", "no folder for fetched files"},
+		{labParams{Op: "get", Text: "x"}, "PermissionDenied", "no folder of files"},
+		{labParams{Op: "bare"}, "PermissionDenied", "no such lease"},
+		{labParams{Op: "probe", Lease: "0123456789abcdef0123456789abcdef"}, "PermissionDenied", "no such lease"},
+	} {
+		if code, text := b.op(t, call("op", labParams{}), row.p); code != row.code || !strings.Contains(text, row.text) {
+			t.Errorf("%+v: %s %q, expected %s %q", row.p, code, text, row.code, row.text)
+		}
+	}
+}
+
+func TestCheckModeRefusesWhatMayChange(t *testing.T) {
+	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) { return transport.Exit{}, nil }})
+	c := call("op", labParams{})
+	c.Check, c.Fetch = true, t.TempDir()
+	for _, row := range []struct {
+		p    labParams
+		code string
+	}{
+		{labParams{Op: "exec"}, "FailedPrecondition"},
+		{labParams{Op: "exec", RO: true}, "OK"},
+		{labParams{Op: "put", Path: "/etc/motd"}, "FailedPrecondition"},
+		{labParams{Op: "dial"}, "FailedPrecondition"},
+		{labParams{Op: "save", Path: "x"}, "FailedPrecondition"},
+		{labParams{Op: "get", Path: "/etc/motd"}, "OK"},
+		{labParams{Op: "probe"}, "OK"},
+	} {
+		if code, text := b.op(t, c, row.p); code != row.code {
+			t.Errorf("%+v: %s %s, expected %s", row.p, code, text, row.code)
+		}
+	}
+	for ro, want := range map[bool]string{false: "FailedPrecondition", true: "OK"} {
+		c := call("cmd", labParams{RO: ro})
+		c.Check = true
+		if got := b.must(t, c); got["code"] != want {
+			t.Errorf("command, read-only %v: %v, expected %s", ro, got, want)
+		}
+	}
+}
+
+func TestDeadLeaseIsRefused(t *testing.T) {
+	b := open(t, &fleet{})
+	b.must(t, call("keep", labParams{}))
+	if code, text := b.op(t, call("op", labParams{}), labParams{Op: "probe", Lease: "kept"}); code != "PermissionDenied" {
+		t.Errorf("the lease of an ended call: %s %s", code, text)
+	}
+}
+
+func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
+	b, other := open(t, &fleet{}), open(t, &fleet{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = b.Run(ctx, call("wait", labParams{})) })
+	p := b.pool()
+	var token string
+	until(t, "the call runs", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.live) == 0 {
+			return false
+		}
+		s := p.live[0].services
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for token = range s.leases {
+		}
+		return token != ""
+	})
+	if code, text := b.op(t, call("op", labParams{}), labParams{Op: "probe", Lease: token}); code != "OK" {
+		t.Errorf("negative control: %s %s", code, text)
+	}
+	if code, text := other.op(t, call("op", labParams{}), labParams{Op: "probe", Lease: token}); code != "PermissionDenied" {
+		t.Errorf("%s %s", code, text)
+	}
+	cancel()
+	wg.Wait()
+}
+
+func TestEndOfTheLeaseCutsItsStreams(t *testing.T) {
+	running, off := make(chan struct{}), make(chan struct{})
+	b := open(t, &fleet{run: func(ctx context.Context, _ core.Host, _ transport.Exec) (transport.Exit, error) {
+		close(running)
+		<-ctx.Done() // the plugin, frozen, does not end it
+		close(off)
+		return transport.Exit{}, ctx.Err()
+	}}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
+	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-running
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		cancel()
+	}()
+	out, err := b.Run(ctx, call("op", labParams{Op: "exec"}))
+	if err != nil || !out.Cancelled {
+		t.Errorf("%+v, %v", out, err)
+	}
+	select {
+	case <-off:
+	default:
+		t.Error("the command ran on after Run returned")
+	}
+}
+
+func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its lease
+	var wrote int64
+	var mu sync.Mutex
+	stuck := make(chan struct{})
+	b := open(t, &fleet{run: func(ctx context.Context, _ core.Host, e transport.Exec) (transport.Exit, error) {
+		defer close(stuck)
+		block := make([]byte, 1<<20)
+		for range 1024 {
+			n, err := e.Stdout.Write(block)
+			mu.Lock()
+			wrote += int64(n)
+			mu.Unlock()
+			if err != nil {
+				return transport.Exit{}, err
+			}
+		}
+		return transport.Exit{}, nil
+	}}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
+	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		until(t, "output flows", func() bool { mu.Lock(); defer mu.Unlock(); return wrote > 0 })
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		cancel()
+	}()
+	if out, err := b.Run(ctx, call("op", labParams{Op: "exec"})); err != nil || !out.Cancelled {
+		t.Errorf("%+v, %v", out, err)
+	}
+	<-stuck
+	mu.Lock()
+	defer mu.Unlock()
+	if wrote == 1<<30 {
+		t.Error("all of 1 GiB was taken from a host while the plugin was frozen")
+	}
+}
+
+func TestFaultsAreTranslated(t *testing.T) {
+	refused := &transport.Error{Host: "fw1", Addr: "10.0.0.1:22", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("refused: %w", core.ErrUnreachable)}
+	var give error
+	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
+		return transport.Exit{}, give
+	}})
+	for _, row := range []struct {
+		err  error
+		code string
+	}{
+		{refused, "Unavailable"},
+		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
+		{context.DeadlineExceeded, "DeadlineExceeded"},
+		{os.ErrNotExist, "NotFound"},
+		{core.ErrInvalid, "InvalidArgument"},
+		{errors.New("odd"), "Unknown"},
+	} {
+		give = row.err
+		got := b.must(t, call("op", labParams{Op: "exec"}))
+		if got["code"] != row.code || !strings.Contains(got["message"].(string), row.err.Error()) {
+			t.Errorf("%v: %v, expected %s", row.err, got, row.code)
+		}
+		fault, _ := got["fault"].(map[string]any)
+		if row.code == "Unavailable" && (fault["op"] != "dial" || fault["before"] != true || fault["hint"] != "is it on?") {
+			t.Errorf("detail of an unreachable host: %v", got)
+		}
+	}
+}
+
+func TestRefusedTunnelIsNotAnUnreachableHost(t *testing.T) {
+	b := open(t, &fleet{dial: func(context.Context, core.Host, string) (net.Conn, error) {
+		return nil, errors.New("connection refused")
+	}})
+	if code, text := b.op(t, call("op", labParams{}), labParams{Op: "dial"}); code != "Aborted" {
+		t.Errorf("%s %s, expected Aborted", code, text)
+	}
+}
+
+func TestCommandOutputIsBounded(t *testing.T) {
+	b := open(t, &fleet{run: func(_ context.Context, _ core.Host, e transport.Exec) (transport.Exit, error) {
+		for range 64 {
+			if _, err := e.Stdout.Write(make([]byte, 1<<20)); err != nil {
+				return transport.Exit{}, err
+			}
+		}
+		return transport.Exit{}, nil
+	}})
+	if got := b.must(t, call("cmd", labParams{})); got["code"] != "OK" || len(got["stdout"].(string)) > 8<<20 {
+		t.Errorf("%v, %d bytes", got["code"], len(got["stdout"].(string)))
+	}
+}
+
+func TestArtifactsStayInTheirFolder(t *testing.T) {
+	dir := t.TempDir()
+	files := filepath.Join(dir, "playbook")
+	if err := os.MkdirAll(filepath.Join(files, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(files, "sub", "a.txt"), "artifact", 0o644)
+	write(t, filepath.Join(dir, "secret"), "hunter2", 0o644)
+	if err := os.Symlink(filepath.Join(dir, "secret"), filepath.Join(files, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(files, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var put string
+	b := open(t, &fleet{put: func(_ context.Context, _ core.Host, p transport.Put, data io.Reader) (transport.Written, error) {
+		raw, err := io.ReadAll(data)
+		put = string(raw)
+		return transport.Written{Size: p.Size}, err
+	}})
+	c := call("op", labParams{})
+	c.Files = files
+	for _, row := range []struct{ name, code, text string }{
+		{"sub/a.txt", "OK", "artifact"},
+		{"../secret", "PermissionDenied", ""},
+		{"/etc/passwd", "PermissionDenied", ""},
+		{"link", "PermissionDenied", ""},
+		{"sub", "InvalidArgument", "not a regular file"},
+		{"fifo", "InvalidArgument", "not a regular file"},
+		{"none", "NotFound", ""},
+	} {
+		if code, text := b.op(t, c, labParams{Op: "get", Text: row.name}); code != row.code || !strings.Contains(text, row.text) {
+			t.Errorf("get %s: %s %q, expected %s", row.name, code, text, row.code)
+		}
+	}
+	if code, text := b.op(t, c, labParams{Op: "put", Path: "/x", Text: "sub/a.txt"}); code != "OK" || text != "8" || put != "artifact" {
+		t.Errorf("put of an artifact: %s %s, the host got %q", code, text, put)
+	}
+	if code, _ := b.op(t, c, labParams{Op: "put", Path: "/x", Text: "../secret"}); code != "PermissionDenied" {
+		t.Errorf("put of a file outside: %s", code)
+	}
+}
+
+func TestSavedFilesStayInTheirFolder(t *testing.T) {
+	dir := t.TempDir()
+	c := call("op", labParams{})
+	c.Fetch = filepath.Join(dir, "fetched")
+	b := open(t, &fleet{})
+	code, path := b.op(t, c, labParams{Op: "save", Path: "etc/motd", Text: "hello"})
+	raw, err := os.ReadFile(filepath.Join(c.Fetch, "fw1", "etc", "motd"))
+	if code != "OK" || path != filepath.Join(c.Fetch, "fw1", "etc", "motd") || err != nil || string(raw) != "hello" {
+		t.Errorf("%s %s: %q, %v", code, path, raw, err)
+	}
+	if err := os.Symlink(dir, filepath.Join(c.Fetch, "fw1", "out")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"../fw2/x", "/etc/x", "..", ".", "", "out/x"} {
+		if code, text := b.op(t, c, labParams{Op: "save", Path: name, Text: "x"}); code == "OK" {
+			t.Errorf("%q was saved as %s", name, text)
+		}
+	}
+	c.Host.Name = "../evil"
+	if code, text := b.op(t, c, labParams{Op: "save", Path: "x", Text: "x"}); code != "InvalidArgument" {
+		t.Errorf("host %s: %s %s", c.Host.Name, code, text)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("outside of the folder: %v, %v", left, err)
+	}
+}
+
+func TestJobCallbacks(t *testing.T) {
+	b := open(t, &fleet{})
+	c := call("op", labParams{})
+	var saved State
+	c.Checkpoint = func(_ context.Context, s State) error { saved = s; return nil }
+	c.Secret = func(_ context.Context, name string) ([]byte, error) {
+		if name != "token" {
+			return nil, fmt.Errorf("secret %q: %w", name, core.ErrNotFound)
+		}
+		return []byte("hunter2"), nil
+	}
+	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `{"n":1}`}); code != "OK" || string(saved.JSON) != `{"n":1}` || saved.Version != 1 {
+		t.Errorf("%s, saved %+v", code, saved)
+	}
+	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `"` + strings.Repeat("x", 300<<10) + `"`}); code != "InvalidArgument" {
+		t.Errorf("a state over 256 KiB: %s", code)
+	}
+	if code, text := b.op(t, c, labParams{Op: "secret", Text: "token"}); code != "OK" || text != "hunter2" {
+		t.Errorf("%s %s", code, text)
+	}
+	if code, _ := b.op(t, c, labParams{Op: "secret", Text: "other"}); code != "NotFound" {
+		t.Errorf("a secret that is not there: %s", code)
+	}
+	if strings.Contains(b.log.String(), "hunter2") {
+		t.Error("the secret is in the log")
+	}
+	c.Checkpoint = func(context.Context, State) error { return fmt.Errorf("ledger: %w", core.ErrUnavailable) }
+	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `{}`}); code == "OK" {
+		t.Error("a checkpoint that is not durable was acknowledged")
+	}
+}

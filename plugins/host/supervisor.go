@@ -1,0 +1,207 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport"
+)
+
+const (
+	startTimeout    = 20 * time.Second
+	describeGrace   = time.Second
+	condemnedGraces = 6   // how many Graces the other calls of a condemned process have left
+	maxSocketPath   = 103 // sun_path holds 104 to 108 bytes
+	socketTail      = 30  // what is added to the folder's path: a process's folder, and a name of go-plugin
+)
+
+// Supervisor owns the processes. Safe for concurrent use.
+type Supervisor struct {
+	plugins []Plugin
+	pools   map[string]*pool // by plugin name
+	types   map[string]Type
+	owner   map[string]*pool // by job type
+	timing  timing
+	root    string // folder of sockets
+	once    sync.Once
+}
+
+// New reads the plugin folders. It starts nothing, but for a plugin without manifest.json, which is
+// asked once. It loads all plugins or none; the error then names everything that is wrong.
+func New(cfg Config) (*Supervisor, error) {
+	var r reach = nowhere{}
+	if cfg.Reach != nil {
+		r = cfg.Reach
+	}
+	return newSupervisor(cfg, r)
+}
+
+func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
+	log := cfg.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	root, err := socketFolder(cfg.Socket)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{
+		root: root, pools: map[string]*pool{}, types: map[string]Type{}, owner: map[string]*pool{},
+		timing: timing{
+			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
+			grace:  cmp.Or(cfg.Grace, 5*time.Second),
+			maxAge: cmp.Or(cfg.MaxAge, 6*time.Hour),
+			start:  startTimeout,
+			now:    time.Now,
+		},
+	}
+	l := launch{root: root, reach: r, log: log}
+	if err := s.load(cfg, l); err != nil {
+		_ = os.RemoveAll(root)
+		return nil, err
+	}
+	return s, nil
+}
+
+// load takes all plugins, or none.
+func (s *Supervisor) load(cfg Config, l launch) error {
+	builtins, err1 := loadBuiltins(cfg.Builtins, l)
+	found, err2 := discover(cfg.Dirs, l)
+	errs := []error{err1, err2}
+	s.plugins = append(builtins, found...)
+	slices.SortStableFunc(s.plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	from := map[string]*Plugin{}
+	for i := range s.plugins {
+		p := &s.plugins[i]
+		if i > 0 && s.plugins[i-1].Name == p.Name {
+			errs = append(errs, fmt.Errorf("%w: plugin %s is there twice: %s and %s", core.ErrInvalid, p.Name, s.plugins[i-1].Argv[0], p.Argv[0]))
+			continue
+		}
+		pl := &pool{
+			plugin: p, launch: l, log: l.log, timing: s.timing, restart: newRestart(),
+			processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
+		}
+		s.pools[p.Name] = pl
+		for _, t := range p.Manifest.Types {
+			if other := from[t.Name]; other != nil {
+				errs = append(errs, fmt.Errorf("%w: job type %s is declared by two plugins: %s %s and %s %s", core.ErrInvalid, t.Name, other.Name, other.Version, p.Name, p.Version))
+				continue
+			}
+			from[t.Name], s.types[t.Name], s.owner[t.Name] = p, t, pl
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// loadBuiltins checks the built-ins; one that brings no manifest is asked.
+func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
+	var out []Plugin
+	var errs []error
+	for _, p := range given {
+		if len(p.Argv) == 0 || !filepath.IsAbs(p.Argv[0]) {
+			errs = append(errs, fmt.Errorf("%w: plugin %s: program %q: expected an absolute path", core.ErrInvalid, p.Name, p.Argv))
+			continue
+		}
+		err := p.Manifest.Validate()
+		if len(p.Manifest.Types) == 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+			p.Manifest, err = l.describe(ctx, p)
+			cancel()
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.Name, p.Version = p.Manifest.Name, p.Manifest.Version
+		out = append(out, p)
+	}
+	return out, errors.Join(errs...)
+}
+
+// socketFolder makes a private folder, within parent when that is given.
+func socketFolder(parent string) (string, error) {
+	if parent != "" {
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			return "", fmt.Errorf("folder for sockets: %w", err)
+		}
+		var err error
+		if parent, err = filepath.Abs(parent); err != nil {
+			return "", fmt.Errorf("folder for sockets: %w", err)
+		}
+	}
+	if parent == "" && len(os.TempDir()) > maxSocketPath-socketTail-20 {
+		parent = "/tmp"
+	}
+	root, err := os.MkdirTemp(parent, "turnus-") // 0700
+	if err != nil {
+		return "", fmt.Errorf("folder for sockets: %w", err)
+	}
+	if len(root)+socketTail > maxSocketPath {
+		_ = os.Remove(root)
+		return "", fmt.Errorf("%w: folder for sockets %s: its path is too long for Unix sockets; expected at most %d bytes", core.ErrInvalid, root, maxSocketPath-socketTail)
+	}
+	return root, nil
+}
+
+// Plugins lists all known plugins, sorted by name.
+func (s *Supervisor) Plugins() []Plugin { return slices.Clone(s.plugins) }
+
+// Type finds a job type by name.
+func (s *Supervisor) Type(name string) (Type, bool) {
+	t, ok := s.types[name]
+	return t, ok
+}
+
+// Stop refuses new calls, lets those that run end until ctx does, and ends all
+// processes: DRAIN, then TERM, then KILL to the process group. It returns when the last one is
+// reaped. Twice is fine.
+func (s *Supervisor) Stop(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, p := range s.pools {
+		wg.Go(func() { p.stop(ctx) })
+	}
+	wg.Wait()
+	var err error
+	s.once.Do(func() { err = os.RemoveAll(s.root) })
+	if err != nil {
+		return fmt.Errorf("folder for sockets: %w", err)
+	}
+	return nil
+}
+
+// nowhere is the reach of a supervisor without a transport.
+type nowhere struct{}
+
+func (nowhere) err(h core.Host) error {
+	return fmt.Errorf("%w: %s: this process has no SSH transport", core.ErrUnreachable, h.Name)
+}
+
+func (n nowhere) Run(_ context.Context, h core.Host, _ transport.Exec) (transport.Exit, error) {
+	return transport.Exit{}, n.err(h)
+}
+
+func (n nowhere) Put(_ context.Context, h core.Host, _ transport.Put, _ io.Reader) (transport.Written, error) {
+	return transport.Written{}, n.err(h)
+}
+
+func (n nowhere) Get(_ context.Context, h core.Host, _ string, _ int64, _ io.Writer) (transport.FileInfo, error) {
+	return transport.FileInfo{}, n.err(h)
+}
+
+func (n nowhere) Dial(_ context.Context, h core.Host, _ string) (net.Conn, error) {
+	return nil, n.err(h)
+}
+
+func (n nowhere) Probe(_ context.Context, h core.Host) error { return n.err(h) }

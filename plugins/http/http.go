@@ -1,0 +1,214 @@
+// Package http owns the job type http: one request, from the worker or from the
+// host, and what its answer must be. It imports only the sdk.
+package http
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a request.
+type Params struct {
+	URL       string            `json:"url" turnus:"required,pattern=^https?://" jsonschema:"what to ask"`
+	From      string            `json:"from,omitempty" turnus:"default=worker,enum=worker|host" jsonschema:"who asks: the worker, or the host through its connection"`
+	Method    string            `json:"method,omitempty" turnus:"default=GET,pattern=^[A-Z]+$" jsonschema:"of the request"`
+	Headers   map[string]string `json:"headers,omitempty" jsonschema:"of the request"`
+	Body      string            `json:"body,omitempty" jsonschema:"of the request"`
+	Expect    []int             `json:"expect,omitempty" turnus:"default=[200],min=1" jsonschema:"status codes that are good"`
+	BodyMatch string            `json:"body_match,omitempty" jsonschema:"regular expression (RE2) that the first 1 MiB of the answer must match"`
+	TLSVerify bool              `json:"tls_verify,omitempty" turnus:"default=true" jsonschema:"verify the certificate; false accepts any"`
+	CA        string            `json:"ca,omitempty" jsonschema:"certificates (PEM) to trust instead of the system's"`
+	Follow    bool              `json:"follow,omitempty" jsonschema:"follow redirects, at most 10"`
+	Timeout   sdk.Duration      `json:"timeout,omitempty" turnus:"default=10s" jsonschema:"of the whole request"`
+	Changed   bool              `json:"changed,omitempty" jsonschema:"whether a good answer counts as a change"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	if u, err := url.Parse(p.URL); err != nil || u.Hostname() == "" {
+		bad = append(bad, &sdk.ParamError{Pointer: "/url", Err: errors.New("expected http://HOST… or https://HOST…")})
+	}
+	if _, err := regexp.Compile(p.BodyMatch); err != nil {
+		bad = append(bad, &sdk.ParamError{Pointer: "/body_match", Err: err})
+	}
+	if p.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(p.CA)) {
+		bad = append(bad, &sdk.ParamError{Pointer: "/ca", Err: errors.New("expected certificates in PEM")})
+	}
+	return errors.Join(bad...)
+}
+
+// Outputs of a request.
+type Outputs struct {
+	Status    int    `json:"status"`
+	Body      string `json:"body" jsonschema:"the first 64 KiB"`
+	Truncated bool   `json:"truncated,omitempty" jsonschema:"the body was longer"`
+	Millis    int64  `json:"millis" jsonschema:"until the answer was read"`
+}
+
+const (
+	maxMatched = 1 << 20
+	maxKept    = 64 << 10
+	maxHeader  = 64 << 10
+	maxHops    = 10
+)
+
+type runOf = sdk.Run[Params, sdk.NoState]
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("http", run,
+		sdk.Summary("Make an HTTP request and judge the answer"),
+		sdk.Description(description),
+		sdk.Idempotent(false),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("Is the page up, as the worker sees it", sdk.With{"url": "https://shop.example.org/health", "body_match": `"ok"`}),
+		sdk.Example("A service on the host's loopback address", sdk.With{"url": "http://127.0.0.1:8080/ready", "from": "host", "expect": []int{200, 204}}),
+		sdk.Example("A call that changes something", sdk.With{"url": "https://api.example.org/drain", "method": "POST", "body": "{}", "headers": sdk.With{"Content-Type": "application/json"}, "changed": true}),
+	)
+}
+
+const description = `
+Makes one request, without proxies, and fails unless the status is one of ` + "`expect`" + ` and the body matches ` + "`body_match`" + `. To try again is the
+playbook's ` + "`retry`" + `.
+
+From the host, connections go through its SSH connection, names are resolved there, and TLS is spoken by the worker. From the worker, the
+request leaves from the plugin's own process: a worker that runs its plugins without network refuses it, so prefer the host where both would do.
+
+In check mode only GET and HEAD from the worker are made.
+`
+
+func run(ctx context.Context, r *runOf) error {
+	p := r.Params
+	looksOnly := p.Method == http.MethodGet || p.Method == http.MethodHead
+	if r.Check && (!looksOnly || p.From == "host") {
+		if p.Changed {
+			r.Changed()
+		}
+		r.Explain("would request " + shown(p.URL))
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
+	defer cancel()
+	client := newClient(r)
+	defer client.CloseIdleConnections()
+	req, err := request(ctx, p)
+	if err != nil {
+		return sdk.Failf("request: %w", err).Effects(sdk.EffectsNone)
+	}
+	begin := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		return failed(p, looksOnly, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMatched))
+	r.Output("status", resp.StatusCode)
+	r.Output("millis", time.Since(begin).Milliseconds())
+	r.Output("body", strings.ToValidUTF8(string(body[:min(len(body), maxKept)]), "\uFFFD"))
+	r.Output("truncated", len(body) > maxKept)
+	if err != nil {
+		return failed(p, looksOnly, fmt.Errorf("reading the answer: %w", err))
+	}
+	return judge(r, resp.StatusCode, body)
+}
+
+func request(ctx context.Context, p Params) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, bytes.NewReader([]byte(p.Body)))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range p.Headers {
+		if strings.EqualFold(name, "Host") {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "turnus")
+	}
+	return req, nil
+}
+
+func newClient(r *runOf) *http.Client {
+	p := r.Params
+	transport := &http.Transport{
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHeader,
+		TLSClientConfig: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: !p.TLSVerify, //nolint:gosec // the operator says so, for this request
+		},
+	}
+	if p.CA != "" {
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(p.CA))
+	}
+	if p.From == "host" {
+		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+			return r.Host().Dial(ctx, address)
+		}
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		switch {
+		case !p.Follow:
+			return http.ErrUseLastResponse
+		case len(via) >= maxHops:
+			return fmt.Errorf("more than %d redirects", maxHops)
+		}
+		return nil
+	}}
+}
+
+// failed names the request without its query, which may hold a token.
+func failed(p Params, looksOnly bool, err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err).Retryable()
+	if looksOnly {
+		return failure.Effects(sdk.EffectsNone)
+	}
+	return failure
+}
+
+func shown(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "the URL"
+	}
+	u.RawQuery, u.Fragment, u.User = "", "", nil
+	return u.String()
+}
+
+func judge(r *runOf, status int, body []byte) error {
+	p := r.Params
+	answer := fmt.Sprintf("%s %s", p.Method, shown(p.URL))
+	if !slices.Contains(p.Expect, status) {
+		return sdk.Failf("%s: status %d, expected %v", answer, status, p.Expect).Retryable()
+	}
+	if p.BodyMatch != "" && !regexp.MustCompile(p.BodyMatch).Match(body) {
+		return sdk.Failf("%s: the answer does not match %s", answer, p.BodyMatch).Retryable()
+	}
+	if p.Changed {
+		r.Changed()
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package plugintest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Call is one command that reached a host.
+type Call struct {
+	Command  string
+	Env      map[string]string
+	Stdin    string
+	ReadOnly bool
+	Fresh    bool
+}
+
+// Reply is what a command prints and how it ends.
+type Reply struct {
+	Stdout, Stderr string
+	Code           int
+	Signal         string
+	Err            error // instead: the call itself fails, as by Unreachable()
+}
+
+// Handler answers commands.
+type Handler func(ctx context.Context, c Call) Reply
+
+// Unreachable is the error of a host that cannot be reached; before tells that nothing
+// was sent to it.
+func Unreachable(host string, before bool) error {
+	st, err := status.New(codes.Unavailable, host+": dial: connection refused").WithDetails(
+		&wire.HostFault{Host: host, Op: "dial", Before: before})
+	if err != nil {
+		panic(err) // a message of the wire always encodes
+	}
+	return st.Err()
+}
+
+// File is a file of a scripted host.
+type File struct {
+	Content string
+	Mode    uint32
+	Owner   string
+}
+
+type rule struct {
+	pattern string
+	handler Handler
+}
+
+// Host is a scripted host. Commands go to the first rule that fits, then to the
+// handler, and fail with 127 where there is none. Safe for concurrent use.
+type Host struct {
+	name string
+
+	mu       sync.Mutex
+	rules    []rule
+	fallback Handler
+	local    bool
+	files    map[string]File
+	calls    []Call
+	probes   int
+	onProbe  func(n int) error
+	dials    map[string]func(net.Conn)
+	down     error
+}
+
+// On answers the commands that match pattern, as path.Match has it but with * matching
+// anything ("uptime", "systemctl *").
+func (h *Host) On(pattern string, reply Reply) *Host {
+	return h.OnFunc(pattern, func(context.Context, Call) Reply { return reply })
+}
+
+// OnFunc is On with a function.
+func (h *Host) OnFunc(pattern string, handler Handler) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rules = append(h.rules, rule{pattern, handler})
+	return h
+}
+
+// Handle answers whatever no rule does.
+func (h *Host) Handle(handler Handler) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fallback = handler
+	return h
+}
+
+// Local makes the host this machine: commands that no rule answers run in /bin/sh, and files
+// are real ones. For tests that work in a temporary folder.
+func (h *Host) Local() *Host {
+	h.mu.Lock()
+	h.local = true
+	h.mu.Unlock()
+	return h.Handle(runLocally)
+}
+
+// Put writes a file of the host.
+func (h *Host) Put(path string, f File) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files[path] = f
+	return h
+}
+
+// File reads a file of the host.
+func (h *Host) File(path string) (File, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, ok := h.files[path]
+	return f, ok
+}
+
+// Listen answers connections from the host to address; others are refused.
+func (h *Host) Listen(address string, serve func(net.Conn)) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dials[address] = serve
+	return h
+}
+
+// OnProbe answers the n-th probe, from 1. Without it every probe works.
+func (h *Host) OnProbe(answer func(n int) error) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.onProbe = answer
+	return h
+}
+
+// Down makes every call fail with err, as Unreachable(name, true); nil ends it.
+func (h *Host) Down(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.down = err
+}
+
+// Calls lists the commands that reached the host, in order.
+func (h *Host) Calls() []Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
+}
+
+func (h *Host) handlerOf(c Call) (Handler, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down != nil {
+		return nil, h.down
+	}
+	h.calls = append(h.calls, c)
+	for _, r := range h.rules {
+		if matches(r.pattern, c.Command) {
+			return r.handler, nil
+		}
+	}
+	return h.fallback, nil
+}
+
+func (h *Host) answer(ctx context.Context, c Call) (Reply, error) {
+	handler, err := h.handlerOf(c)
+	if err != nil {
+		return Reply{}, err
+	}
+	if handler == nil {
+		return Reply{Code: 127, Stderr: "plugintest: no rule for this command: " + c.Command + "\n"}, nil
+	}
+	reply := handler(ctx, c)
+	return reply, reply.Err
+}
+
+// matches is a glob of * alone.
+func matches(pattern, text string) bool {
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] != '*' {
+			if text == "" || text[0] != pattern[i] {
+				return false
+			}
+			text = text[1:]
+			continue
+		}
+		for cut := 0; cut <= len(text); cut++ {
+			if matches(pattern[i+1:], text[cut:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return text == ""
+}
+
+func runLocally(ctx context.Context, c Call) Reply {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Command)
+	cmd.Env = os.Environ()
+	for _, k := range slices.Sorted(maps.Keys(c.Env)) {
+		cmd.Env = append(cmd.Env, k+"="+c.Env[k])
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader([]byte(c.Stdin)), &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Run()
+	reply := Reply{Stdout: stdout.String(), Stderr: stderr.String()}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		reply.Err = status.FromContextError(ctx.Err()).Err()
+	case errors.As(err, &exit):
+		reply.Code = exit.ExitCode()
+		if reply.Code < 0 {
+			reply.Code, reply.Signal = 128, "KILL"
+		}
+	case err != nil:
+		reply.Err = err
+	}
+	return reply
+}
+
+// write stores a file as the worker's Put does.
+func (h *Host) write(p *wire.PutStart, content []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down != nil {
+		return h.down
+	}
+	mode := p.GetMode()
+	if mode == 0 {
+		mode = 0o644
+	}
+	if h.local {
+		return writeLocally(p, content, mode)
+	}
+	if old, ok := h.files[p.GetPath()]; ok && p.GetBackup() != "" {
+		h.files[p.GetPath()+p.GetBackup()] = old
+	}
+	owner := p.GetOwner()
+	if owner == "" {
+		owner = h.files[p.GetPath()].Owner
+	}
+	h.files[p.GetPath()] = File{Content: string(content), Mode: mode, Owner: owner}
+	return nil
+}
+
+func writeLocally(p *wire.PutStart, content []byte, mode uint32) error {
+	path := p.GetPath()
+	if p.GetBackup() != "" {
+		old, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path+p.GetBackup(), old, 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(part.Name()) }()
+	if _, err = part.Write(content); err == nil {
+		err = part.Chmod(fs.FileMode(mode))
+	}
+	if closeErr := part.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}
+
+func (h *Host) read(path string) ([]byte, uint32, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down != nil {
+		return nil, 0, h.down
+	}
+	if h.local {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, 0, notFound(err)
+		}
+		content, err := os.ReadFile(path)
+		return content, uint32(info.Mode().Perm()), notFound(err)
+	}
+	f, ok := h.files[path]
+	if !ok {
+		return nil, 0, status.Errorf(codes.NotFound, "%s: no such file", path)
+	}
+	return []byte(f.Content), f.Mode, nil
+}
+
+func notFound(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return status.Error(codes.NotFound, err.Error())
+	}
+	return err
+}
+
+func (h *Host) probe() error {
+	h.mu.Lock()
+	h.probes++
+	n, answer, down := h.probes, h.onProbe, h.down
+	h.mu.Unlock()
+	if down != nil || answer == nil {
+		return down
+	}
+	return answer(n)
+}
+
+// dial connects to a scripted listener, or to the real address of a local host.
+func (h *Host) dial(ctx context.Context, address string) (io.ReadWriteCloser, <-chan struct{}, error) {
+	h.mu.Lock()
+	serve, local, down := h.dials[address], h.local, h.down
+	h.mu.Unlock()
+	done := make(chan struct{})
+	switch {
+	case down != nil:
+		return nil, nil, down
+	case serve != nil:
+		ours, theirs := net.Pipe()
+		go func() {
+			defer close(done)
+			defer func() { _ = theirs.Close() }()
+			serve(theirs)
+		}()
+		return ours, done, nil
+	case local:
+		close(done)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, nil, status.Errorf(codes.Aborted, "%s: %v", address, err)
+		}
+		return conn, done, nil
+	}
+	return nil, nil, status.Errorf(codes.Aborted, "%s: connection refused", address)
+}

@@ -1,0 +1,278 @@
+package plugintest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// patience bounds a call whose test gives no deadline: a hung job type fails its
+// test instead of the whole package.
+const patience = 60 * time.Second
+
+// Kit runs job types against scripted hosts. Safe for concurrent use.
+type Kit struct {
+	tb       testing.TB
+	client   wire.PluginClient
+	services *services
+	types    []string
+
+	mu    sync.Mutex
+	calls int
+}
+
+// New serves the job types. The first of them is what Run calls, unless [Type] says otherwise.
+func New(tb testing.TB, defs ...sdk.Def) *Kit {
+	tb.Helper()
+	k := &Kit{tb: tb, services: newServices()}
+	for _, t := range sdk.Describe(defs...).Types {
+		k.types = append(k.types, t.Name)
+	}
+	worker := serve(tb, func(s *grpc.Server) {
+		wire.RegisterHostsServer(s, k.services)
+		wire.RegisterJobServer(s, k.services)
+	})
+	server := sdk.NewServer(func() (grpc.ClientConnInterface, error) { return worker, nil }, defs...)
+	k.client = wire.NewPluginClient(serve(tb, func(s *grpc.Server) { server.Register(s) }))
+	return k
+}
+
+// serve starts a gRPC server in memory and returns a connection to it; both end with the test.
+func serve(tb testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
+	tb.Helper()
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))
+	register(server)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+	conn, err := grpc.NewClient("passthrough:///memory",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		tb.Fatalf("connecting in memory: %v", err)
+	}
+	tb.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-served
+	})
+	return conn
+}
+
+// Host returns the host of that name, made on first use.
+func (k *Kit) Host(name string) *Host { return k.services.host(name) }
+
+// Secret gives a secret a value; others are not found.
+func (k *Kit) Secret(name, value string) *Kit {
+	k.services.mu.Lock()
+	defer k.services.mu.Unlock()
+	k.services.secrets[name] = value
+	return k
+}
+
+// Artifact adds a file of the worker.
+func (k *Kit) Artifact(name, content string) *Kit {
+	k.services.mu.Lock()
+	defer k.services.mu.Unlock()
+	k.services.artifacts[name] = content
+	return k
+}
+
+// Saved is the content of a file that SaveFile wrote.
+func (k *Kit) Saved(name string) (string, bool) {
+	k.services.mu.Lock()
+	defer k.services.mu.Unlock()
+	content, ok := k.services.saved[name]
+	return content, ok
+}
+
+// Option says more about one call.
+type Option func(*call)
+
+type call struct {
+	ctx context.Context //nolint:containedctx // options carry it to Start
+	req *wire.RunRequest
+}
+
+// Type calls another job type than the first.
+func Type(name string) Option { return func(c *call) { c.req.Type = name } }
+
+// CheckMode changes nothing; differences are reported.
+func CheckMode() Option { return func(c *call) { c.req.Check, c.req.Diff = true, true } }
+
+// Attempt numbers the attempt, from 1.
+func Attempt(n int) Option { return func(c *call) { c.req.Attempt = uint32(n) } }
+
+// Labels are the host's labels.
+func Labels(labels map[string]string) Option { return func(c *call) { c.req.HostLabels = labels } }
+
+// Deadline ends the call after d.
+func Deadline(d time.Duration) Option {
+	return func(c *call) { c.req.DeadlineUnixMs = time.Now().Add(d).UnixMilli() }
+}
+
+// Resume hands the job type a state that an earlier call saved.
+func Resume(s *State) Option {
+	return func(c *call) {
+		if s != nil {
+			c.req.State = &wire.State{Version: uint32(s.Version), Json: s.JSON}
+		}
+	}
+}
+
+// Context ends the call as a broken connection to the worker does.
+func Context(ctx context.Context) Option { return func(c *call) { c.ctx = ctx } }
+
+// Run calls the job type and returns how it ended. params is anything that encodes to
+// the JSON of a with:.
+func (k *Kit) Run(params any, opts ...Option) *Result {
+	k.tb.Helper()
+	return k.Start(params, opts...).Wait()
+}
+
+// Check is Run in check mode, with differences.
+func (k *Kit) Check(params any, opts ...Option) *Result {
+	k.tb.Helper()
+	return k.Run(params, append([]Option{CheckMode()}, opts...)...)
+}
+
+// Validate returns what is wrong with params, as "POINTER: SUMMARY" lines.
+func (k *Kit) Validate(params any) []string {
+	k.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	resp, err := k.client.Validate(ctx, &wire.ValidateRequest{Type: k.types[0], Params: k.encode(params)})
+	if err != nil {
+		k.tb.Fatalf("Validate: %v", err)
+	}
+	return diagnostics(resp.GetDiagnostics())
+}
+
+func (k *Kit) encode(params any) []byte {
+	k.tb.Helper()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		k.tb.Fatalf("params %v: %v", params, err)
+	}
+	return raw
+}
+
+// Running is a call under way.
+type Running struct {
+	kit    *Kit
+	lease  string
+	result chan *Result
+	fault  chan error
+}
+
+// Start calls the job type and returns at once. Wait must follow.
+func (k *Kit) Start(params any, opts ...Option) *Running {
+	k.tb.Helper()
+	k.mu.Lock()
+	k.calls++
+	n := k.calls
+	k.mu.Unlock()
+	lease := fmt.Sprintf("lease-%d", n)
+	c := &call{ctx: context.Background(), req: &wire.RunRequest{
+		Job: "20260102-030405-test/0", Step: "step", Attempt: 1, Lease: lease, Type: k.types[0],
+		Params: k.encode(params), Host: k.services.first(), Diff: true, IdempotencyKey: "key-1", Fence: uint64(n),
+	}}
+	for _, o := range opts {
+		o(c)
+	}
+	k.services.open(lease, c.req.GetCheck())
+	r := &Running{kit: k, lease: lease, result: make(chan *Result, 1), fault: make(chan error, 1)}
+	go func() {
+		defer k.services.close(lease)
+		ctx, cancel := context.WithTimeout(c.ctx, patience)
+		defer cancel()
+		result, err := collect(ctx, k.client, c.req)
+		if err != nil {
+			r.fault <- err
+			return
+		}
+		result.Checkpoints = k.services.checkpoints(lease)
+		r.result <- result
+	}()
+	return r
+}
+
+// Cancel asks the job to end, as an operator's cancel does.
+func (r *Running) Cancel() {
+	_, err := r.kit.client.Signal(context.Background(), &wire.SignalRequest{Kind: wire.SignalRequest_CANCEL, Lease: r.lease, GraceMs: 1000})
+	if err != nil {
+		r.kit.tb.Errorf("Signal: %v", err)
+	}
+}
+
+// Wait returns how the call ended. A call that breaks the contract fails the test.
+func (r *Running) Wait() *Result {
+	r.kit.tb.Helper()
+	select {
+	case result := <-r.result:
+		return result
+	case err := <-r.fault:
+		r.kit.tb.Fatalf("the call broke the contract of job types: %v", err)
+		return nil
+	}
+}
+
+// Drain asks the plugin to take nothing new.
+func (k *Kit) Drain() {
+	if _, err := k.client.Signal(context.Background(), &wire.SignalRequest{Kind: wire.SignalRequest_DRAIN}); err != nil {
+		k.tb.Errorf("Signal: %v", err)
+	}
+}
+
+// Try is Run for tests of the contract itself: it returns the fault.
+func (r *Running) Try() (*Result, error) {
+	select {
+	case result := <-r.result:
+		return result, nil
+	case err := <-r.fault:
+		return nil, err
+	}
+}
+
+func collect(ctx context.Context, client wire.PluginClient, req *wire.RunRequest) (*Result, error) {
+	stream, err := client.Run(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	result, outcome := &Result{}, (*wire.Outcome)(nil)
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if outcome != nil {
+			return nil, fmt.Errorf("an event after the outcome: %v", event)
+		}
+		if outcome = event.GetOutcome(); outcome == nil {
+			result.add(event)
+		}
+	}
+	if outcome == nil {
+		return nil, errors.New("the stream ended without an outcome")
+	}
+	return result, result.finish(outcome)
+}

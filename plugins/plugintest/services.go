@@ -1,0 +1,421 @@
+package plugintest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// services is the worker's end: what plugin.proto says of Hosts and Job, over scripted hosts.
+type services struct {
+	wire.UnimplementedHostsServer
+	wire.UnimplementedJobServer
+
+	mu        sync.Mutex
+	hosts     map[string]*Host
+	own       string // name of the job's host
+	leases    map[string]*lease
+	secrets   map[string]string
+	artifacts map[string]string
+	saved     map[string]string
+}
+
+type lease struct {
+	check  bool
+	saved  []Checkpoint
+	closed bool
+}
+
+func newServices() *services {
+	return &services{
+		hosts: map[string]*Host{}, leases: map[string]*lease{}, secrets: map[string]string{},
+		artifacts: map[string]string{}, saved: map[string]string{},
+	}
+}
+
+func (s *services) host(name string) *Host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.hosts[name]
+	if h == nil {
+		h = &Host{name: name, files: make(map[string]File), dials: make(map[string]func(net.Conn))}
+		s.hosts[name] = h
+	}
+	if s.own == "" {
+		s.own = name
+	}
+	return h
+}
+
+func (s *services) first() string {
+	s.mu.Lock()
+	own := s.own
+	s.mu.Unlock()
+	if own == "" {
+		own = "r1"
+		s.host(own)
+	}
+	return own
+}
+
+func (s *services) open(name string, check bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases[name] = &lease{check: check}
+}
+
+func (s *services) close(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases[name].closed = true
+}
+
+func (s *services) checkpoints(name string) []Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.leases[name].saved)
+}
+
+func (s *services) lease(ctx context.Context) (*lease, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	names := md.Get(wire.LeaseKey)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(names) == 1 && s.leases[names[0]] != nil && !s.leases[names[0]].closed {
+		return s.leases[names[0]], nil
+	}
+	return nil, status.Errorf(codes.PermissionDenied, "no running job has the lease %q", names)
+}
+
+// enter is the gate of every call to a host.
+func (s *services) enter(ctx context.Context, name, what string, readOnly bool) (*Host, error) {
+	l, err := s.lease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if l.check && !readOnly {
+		return nil, status.Errorf(codes.FailedPrecondition, "check mode: %s is not marked read-only", what)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		name = s.own
+	}
+	if h := s.hosts[name]; h != nil {
+		return h, nil
+	}
+	return nil, status.Errorf(codes.PermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
+}
+
+func limited(ctx context.Context, ms int64) (context.Context, context.CancelFunc) {
+	if ms > 0 {
+		return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+	}
+	return context.WithCancel(ctx)
+}
+
+func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string) (Reply, error) {
+	h, err := s.enter(ctx, start.GetHost(), "command "+start.GetCommand(), start.GetReadOnly())
+	if err != nil {
+		return Reply{}, err
+	}
+	if strings.ContainsRune(start.GetCommand(), 0) {
+		return Reply{}, status.Error(codes.InvalidArgument, "the command holds a NUL byte")
+	}
+	ctx, cancel := limited(ctx, start.GetTimeoutMs())
+	defer cancel()
+	return h.answer(ctx, Call{
+		Command: start.GetCommand(), Env: start.GetEnv(), Stdin: stdin,
+		ReadOnly: start.GetReadOnly(), Fresh: start.GetFresh(),
+	})
+}
+
+// Exec answers a command with its output in chunks.
+func (s *services) Exec(stream wire.Hosts_ExecServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	start := first.GetStart()
+	var stdin strings.Builder
+	for start.GetStdin() {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) || msg.GetEof() {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		stdin.Write(msg.GetStdin())
+	}
+	reply, err := s.run(stream.Context(), start, stdin.String())
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk([]byte(reply.Stdout), wire.ChunkSize) {
+		if err := sendOutput(stream, &wire.Chunk{Stdout: chunk}); err != nil {
+			return err
+		}
+	}
+	for chunk := range slices.Chunk([]byte(reply.Stderr), wire.ChunkSize) {
+		if err := sendOutput(stream, &wire.Chunk{Stderr: chunk}); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: exitOf(reply)}})
+}
+
+func sendOutput(stream wire.Hosts_ExecServer, c *wire.Chunk) error {
+	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Output{Output: c}})
+}
+
+func exitOf(r Reply) *wire.Exit { return &wire.Exit{Code: int32(r.Code), Signal: r.Signal} }
+
+// Command answers a command in one message.
+func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire.CommandResponse, error) {
+	reply, err := s.run(ctx, req.GetStart(), string(req.GetStdin()))
+	if err != nil {
+		return nil, err
+	}
+	keep := int(req.GetMaxOutput())
+	if keep == 0 {
+		keep = 1 << 20
+	}
+	return &wire.CommandResponse{
+		Exit: exitOf(reply), Stdout: []byte(reply.Stdout[:min(keep, len(reply.Stdout))]),
+		Stderr:    []byte(reply.Stderr[:min(keep, len(reply.Stderr))]),
+		Truncated: len(reply.Stdout) > keep || len(reply.Stderr) > keep,
+	}, nil
+}
+
+// Put stores a file.
+func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	start := first.GetStart()
+	h, err := s.enter(stream.Context(), start.GetHost(), "put "+start.GetPath(), false)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(start.GetPath(), "/") {
+		return status.Errorf(codes.InvalidArgument, "path %q is not absolute", start.GetPath())
+	}
+	content, err := receiveFile(func() ([]byte, error) {
+		msg, err := stream.Recv()
+		return msg.GetData(), err
+	})
+	if err != nil {
+		return err
+	}
+	if start.GetArtifact() != "" {
+		if content, err = s.artifact(start.GetArtifact()); err != nil {
+			return err
+		}
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(content))
+	if start.GetSha256() != "" && start.GetSha256() != sum {
+		return status.Errorf(codes.DataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
+	}
+	if err := h.write(start, content); err != nil {
+		return err
+	}
+	return stream.SendAndClose(&wire.PutResponse{Size: int64(len(content)), Sha256: sum})
+}
+
+func receiveFile(next func() ([]byte, error)) ([]byte, error) {
+	var content []byte
+	for {
+		data, err := next()
+		if errors.Is(err, io.EOF) {
+			return content, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content = append(content, data...)
+	}
+}
+
+func (s *services) artifact(name string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	content, ok := s.artifacts[name]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "artifact %q: not found", name)
+	}
+	return []byte(content), nil
+}
+
+// Get sends a file.
+func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[wire.GetResponse]) error {
+	content, mode, err := s.content(stream.Context(), req)
+	if err != nil {
+		return err
+	}
+	if req.GetMaxSize() > 0 && int64(len(content)) > req.GetMaxSize() {
+		return status.Errorf(codes.OutOfRange, "%s%s has %d bytes; at most %d are wanted", req.GetPath(), req.GetArtifact(), len(content), req.GetMaxSize())
+	}
+	send := func(info *wire.FileInfo) error {
+		return stream.Send(&wire.GetResponse{Message: &wire.GetResponse_Info{Info: info}})
+	}
+	if err := send(&wire.FileInfo{Size: -1}); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(content, wire.ChunkSize) {
+		if err := stream.Send(&wire.GetResponse{Message: &wire.GetResponse_Data{Data: chunk}}); err != nil {
+			return err
+		}
+	}
+	return send(&wire.FileInfo{Size: int64(len(content)), Mode: mode, Sha256: fmt.Sprintf("%x", sha256.Sum256(content))})
+}
+
+func (s *services) content(ctx context.Context, req *wire.GetRequest) ([]byte, uint32, error) {
+	if req.GetArtifact() != "" {
+		if _, err := s.lease(ctx); err != nil {
+			return nil, 0, err
+		}
+		content, err := s.artifact(req.GetArtifact())
+		return content, 0o644, err
+	}
+	h, err := s.enter(ctx, req.GetHost(), "get "+req.GetPath(), true)
+	if err != nil {
+		return nil, 0, err
+	}
+	return h.read(req.GetPath())
+}
+
+// Probe answers as the host's OnProbe says.
+func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.ProbeResponse, error) {
+	h, err := s.enter(ctx, req.GetHost(), "probe", true)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.ProbeResponse{TookMs: 1}, h.probe()
+}
+
+// Dial relays to a scripted listener.
+func (s *services) Dial(stream wire.Hosts_DialServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	start := first.GetStart()
+	h, err := s.enter(stream.Context(), start.GetHost(), "a connection to "+start.GetAddress(), false)
+	if err != nil {
+		return err
+	}
+	conn, served, err := h.dial(stream.Context(), start.GetAddress())
+	if err != nil {
+		return err
+	}
+	if err := stream.SendHeader(nil); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	relay(stream, conn)
+	<-served
+	return nil
+}
+
+func relay(stream wire.Hosts_DialServer, conn io.ReadWriteCloser) {
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		for {
+			msg, err := stream.Recv()
+			if err != nil {
+				_ = conn.Close()
+				return
+			}
+			if _, err := conn.Write(msg.GetData()); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := conn.Read(buf)
+		if n > 0 {
+			_ = stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Data{Data: buf[:n]}})
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Eof{Eof: true}})
+	_ = conn.Close()
+	<-up
+}
+
+// Checkpoint keeps the state.
+func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) (*wire.CheckpointResponse, error) {
+	l, err := s.lease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.saved = append(l.saved, Checkpoint{
+		Name: req.GetName(), State: State{Version: int(req.GetState().GetVersion()), JSON: req.GetState().GetJson()},
+	})
+	return &wire.CheckpointResponse{}, nil
+}
+
+// Secret answers what the kit was given.
+func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.SecretResponse, error) {
+	if _, err := s.lease(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, ok := s.secrets[req.GetName()]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "secret %q: not found", req.GetName())
+	}
+	return &wire.SecretResponse{Value: []byte(value)}, nil
+}
+
+// SaveFile keeps the file.
+func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if _, err := s.lease(stream.Context()); err != nil {
+		return err
+	}
+	name := first.GetStart().GetName()
+	if name == "" || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") {
+		return status.Errorf(codes.InvalidArgument, "name %q: expected a relative path without ..", name)
+	}
+	content, err := receiveFile(func() ([]byte, error) {
+		msg, err := stream.Recv()
+		return msg.GetData(), err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.saved[name] = string(content)
+	s.mu.Unlock()
+	return stream.SendAndClose(&wire.SaveFileResponse{
+		Path: "/fetched/" + name, Size: int64(len(content)), Sha256: fmt.Sprintf("%x", sha256.Sum256(content)),
+	})
+}

@@ -1,0 +1,179 @@
+package reboot_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/plugins/plugintest"
+	"github.com/turnus/turnus/plugins/reboot"
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// device answers boot ids from a script: each look takes the next word; the last one stays.
+// "down" is a host that cannot be reached, "cut" one that drops the connection, "denied" a lease
+// that is over, any other word a boot id.
+type device struct {
+	mu      sync.Mutex
+	looks   []string
+	request plugintest.Reply
+	tests   []int // exit codes of the test command
+	asked   int
+	fresh   []bool
+}
+
+func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case strings.Contains(c.Command, "boot_id"):
+		d.fresh = append(d.fresh, c.Fresh)
+		word := d.looks[0]
+		if len(d.looks) > 1 {
+			d.looks = d.looks[1:]
+		}
+		switch word {
+		case "down":
+			return plugintest.Reply{Err: plugintest.Unreachable("r1", true)}
+		case "cut":
+			return plugintest.Reply{Err: plugintest.Unreachable("r1", false)}
+		}
+		return plugintest.Reply{Stdout: word + "\n"}
+	case c.Command == "health":
+		code := d.tests[0]
+		if len(d.tests) > 1 {
+			d.tests = d.tests[1:]
+		}
+		return plugintest.Reply{Code: code}
+	case strings.Contains(c.Command, "shutdown"):
+		d.asked++
+		return d.request
+	}
+	return plugintest.Reply{Code: 127}
+}
+
+func TestReboot(t *testing.T) {
+	saved := &plugintest.State{Version: 1, JSON: []byte(`{"boot_id":"old"}`)}
+	for name, tc := range map[string]struct {
+		device  *device
+		with    sdk.With
+		state   *plugintest.State
+		outcome string
+		reason  string
+		asked   int
+	}{
+		"comes back":              {device: &device{looks: []string{"old", "new"}}, outcome: "changed", asked: 1},
+		"is down for a while":     {device: &device{looks: []string{"old", "cut", "down", "down", "new"}}, outcome: "changed", asked: 1},
+		"answers before it falls": {device: &device{looks: []string{"old", "old", "old", "down", "new"}}, outcome: "changed", asked: 1},
+		"cuts the request off": {
+			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", false)}},
+			outcome: "changed", asked: 1,
+		},
+		"is ended by a signal": {
+			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Code: 143, Signal: "TERM"}},
+			outcome: "changed", asked: 1,
+		},
+		"the request is never sent": {
+			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", true)}},
+			outcome: "unreachable", asked: 1, reason: "asking for the reboot",
+		},
+		"the request is refused": {
+			device:  &device{looks: []string{"old"}, request: plugintest.Reply{Code: 1, Stderr: "must be root"}},
+			outcome: "failed", asked: 1, reason: "must be root",
+		},
+		"never goes down": {
+			device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "30ms"},
+			outcome: "failed", asked: 1, reason: "still in its old boot",
+		},
+		"never comes back": {
+			device: &device{looks: []string{"old", "down"}}, with: sdk.With{"timeout": "30ms"},
+			outcome: "failed", asked: 1, reason: "connection refused",
+		},
+		"is down before": {device: &device{looks: []string{"down"}}, outcome: "unreachable", reason: "reading the boot id"},
+		"has no boot id": {device: &device{looks: []string{""}}, outcome: "failed", reason: "no boot id"},
+		"passes its test in time": {
+			device: &device{looks: []string{"old", "new"}, tests: []int{1, 1, 0}}, with: sdk.With{"test_command": "health"},
+			outcome: "changed", asked: 1,
+		},
+		"boots sick": {
+			device: &device{looks: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "30ms"},
+			outcome: "failed", asked: 1, reason: "test_command: exit status 1",
+		},
+		"resumed: it has rebooted":     {device: &device{looks: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it is on its way":    {device: &device{looks: []string{"down", "down", "new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it was not asked":    {device: &device{looks: []string{"old", "new"}}, state: saved, outcome: "changed", asked: 1},
+		"a timeout that is no time":    {device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "soon"}, outcome: "failed", reason: `expected a duration such as "90s"`},
+		"a negative one is none, also": {device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "-1s"}, outcome: "failed", reason: "expected a duration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := sdk.With{"interval": "1ms"}
+			for k, v := range tc.with {
+				with[k] = v
+			}
+			kit := plugintest.New(t, reboot.Def())
+			kit.Host("r1").Handle(tc.device.handle)
+			got := kit.Run(with, plugintest.Resume(tc.state))
+			if got.Outcome != tc.outcome || !strings.Contains(got.Reason, tc.reason) {
+				t.Errorf("got %s (%s), want %s (%s)", got.Outcome, got.Reason, tc.outcome, tc.reason)
+			}
+			if tc.device.asked != tc.asked {
+				t.Errorf("asked %d times for the reboot, want %d", tc.device.asked, tc.asked)
+			}
+			if tc.asked > 0 && (len(got.Checkpoints) != 1 || string(got.Checkpoints[0].State.JSON) != `{"boot_id":"old"}`) {
+				t.Errorf("asked without a saved boot id: %+v", got.Checkpoints)
+			}
+			if tc.outcome == "changed" && got.Outputs["boot_id"] != "new" {
+				t.Errorf("outputs %v", got.Outputs)
+			}
+		})
+	}
+}
+
+// OpenSSH from 9.8 on bans sources that connect without authenticating: every look
+// is a fresh, authenticated connection.
+func TestTrapNoBareProbes(t *testing.T) { // ansible#86325
+	d := &device{looks: []string{"old", "down", "new"}}
+	kit := plugintest.New(t, reboot.Def())
+	kit.Host("r1").Handle(d.handle).OnProbe(func(int) error { return fmt.Errorf("probed") })
+	if got := kit.Run(sdk.With{"interval": "1ms"}); got.Outcome != "changed" {
+		t.Fatalf("got %s (%s)", got.Outcome, got.Reason)
+	}
+	for i, fresh := range d.fresh[1:] {
+		if !fresh {
+			t.Errorf("look %d went over a pooled connection", i+1)
+		}
+	}
+}
+
+func TestCheckModeLooksOnly(t *testing.T) {
+	d := &device{looks: []string{"old"}}
+	kit := plugintest.New(t, reboot.Def())
+	kit.Host("r1").Handle(d.handle)
+	if got := kit.Check(sdk.With{}); got.Outcome != "changed" || got.Reason != "would reboot" || d.asked != 0 {
+		t.Errorf("got %s (%s), asked %d", got.Outcome, got.Reason, d.asked)
+	}
+}
+
+func TestCancelWhileWaiting(t *testing.T) {
+	looked := make(chan struct{}, 1000)
+	d := &device{looks: []string{"old", "down"}}
+	kit := plugintest.New(t, reboot.Def())
+	kit.Host("r1").Handle(func(ctx context.Context, c plugintest.Call) plugintest.Reply {
+		looked <- struct{}{}
+		return d.handle(ctx, c)
+	})
+	running := kit.Start(sdk.With{"interval": "1ms"})
+	for range 4 {
+		<-looked
+	}
+	running.Cancel()
+	if got := running.Wait(); got.Outcome != "cancelled" {
+		t.Errorf("got %s (%s)", got.Outcome, got.Reason)
+	}
+}

@@ -1,0 +1,35 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Environment is own and what lets a command of the host recognise its own
+// repetition: TURNUS_IDEMPOTENCY_KEY and TURNUS_FENCE (see [Run].Key and Fence).
+func (r *Run[P, S]) Environment(own map[string]string) map[string]string {
+	env := make(map[string]string, len(own)+2)
+	maps.Copy(env, own)
+	env["TURNUS_IDEMPOTENCY_KEY"] = r.Key
+	env["TURNUS_FENCE"] = strconv.FormatUint(r.Fence, 10)
+	return env
+}
+
+// CheckEnvironment refuses names that a shell cannot export; at is the JSON pointer of env.
+func CheckEnvironment(at string, env map[string]string) error {
+	valid := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !valid.MatchString(name) {
+			bad = append(bad, &ParamError{
+				Pointer: at + "/" + escapePointer(name),
+				Err:     fmt.Errorf("%q is no name of an environment variable: expected letters, digits and _", name),
+			})
+		}
+	}
+	return errors.Join(bad...)
+}

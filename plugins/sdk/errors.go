@@ -1,0 +1,172 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Errors of host services. Each arrives wrapped in a [HostError].
+var (
+	ErrUnreachable = errors.New("host unreachable")
+	ErrCheckMode   = errors.New("refused in check mode") // a call that is not marked read-only
+	ErrDenied      = errors.New("denied")                // the lease does not name the host, or is over
+	ErrTimeout     = errors.New("timed out")             // the call's own limit, not the job's deadline
+	ErrTooLarge    = errors.New("larger than allowed")
+	ErrRefused     = errors.New("connection refused") // the host was reached, the address dialled from it was not
+	ErrNotFound    = fs.ErrNotExist
+)
+
+// HostError is a host service call that did not work.
+type HostError struct {
+	Host   string
+	Op     string // exec, put, get, dial, probe, or what failed on the way there
+	Before bool   // nothing had been sent to the host: the call cannot have had effects
+	Hint   string // what to do next; may be empty
+	Err    error  // one of the errors above where it fits
+	text   string
+}
+
+func (e *HostError) Error() string { return e.text }
+
+func (e *HostError) Unwrap() error { return e.Err }
+
+// hostError translates a status of the worker. A call that ended because ctx did
+// answers the reason of ctx.
+func hostError(ctx context.Context, host, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+	st := status.Convert(err)
+	e := &HostError{Host: host, Op: op, Err: err, text: st.Message()}
+	switch st.Code() {
+	case codes.Unavailable:
+		e.Err = ErrUnreachable
+		for _, d := range st.Details() {
+			if fault, ok := d.(*wire.HostFault); ok {
+				e.Host, e.Op, e.Before, e.Hint = fault.GetHost(), fault.GetOp(), fault.GetBefore(), fault.GetHint()
+			}
+		}
+	case codes.FailedPrecondition:
+		e.Err, e.Before = ErrCheckMode, true
+	case codes.PermissionDenied, codes.Unauthenticated:
+		e.Err, e.Before = ErrDenied, true
+	case codes.NotFound:
+		e.Err = ErrNotFound
+	case codes.OutOfRange:
+		e.Err = ErrTooLarge
+	case codes.DeadlineExceeded:
+		e.Err = ErrTimeout
+	case codes.Aborted:
+		e.Err = ErrRefused
+	case codes.Canceled:
+		e.Err = context.Canceled
+	}
+	if e.text == "" {
+		e.text = fmt.Sprintf("%s: %v", op, e.Err)
+	}
+	return e
+}
+
+// Effects says what a failed step did to its host.
+type Effects int
+
+// The effects of a failure.
+const (
+	EffectsUnknown Effects = iota
+	EffectsNone            // nothing was changed
+	EffectsPartial         // some of it was done
+)
+
+// Failure is an error that says more about how a step failed.
+type Failure struct {
+	reason                      string
+	err                         error
+	effects                     Effects
+	retryable, rolledBack, lost bool
+}
+
+// Fail is an error with a reason that a person understands: what failed, where,
+// what was expected. As it stands, effects are unknown and trying again is no help.
+func Fail(reason string) *Failure { return &Failure{reason: reason} }
+
+// Failf is Fail with a format; %w keeps the cause.
+func Failf(format string, args ...any) *Failure {
+	err := fmt.Errorf(format, args...)
+	return &Failure{reason: err.Error(), err: err}
+}
+
+// Retryable says that trying again may help.
+func (f *Failure) Retryable() *Failure { f.retryable = true; return f }
+
+// Effects says what was done to the host.
+func (f *Failure) Effects(e Effects) *Failure { f.effects = e; return f }
+
+// RolledBack says that the host is as it was before, and proven so.
+func (f *Failure) RolledBack() *Failure {
+	f.rolledBack, f.effects = true, EffectsNone
+	return f
+}
+
+// Lost says that nobody knows what the host saw; it stops the whole run.
+func (f *Failure) Lost() *Failure { f.lost, f.effects = true, EffectsUnknown; return f }
+
+func (f *Failure) Error() string { return f.reason }
+
+func (f *Failure) Unwrap() error { return errors.Unwrap(f.err) }
+
+// suspension is the error value of Suspend.
+type suspension struct {
+	state     json.RawMessage
+	err       error
+	after     time.Duration
+	wakeOn    string
+	reason    string
+	keepLocks bool
+}
+
+func (s *suspension) Error() string { return "suspended: " + s.reason }
+
+// SuspendOption says more about a suspension.
+type SuspendOption func(*suspension)
+
+// Suspend, returned, parks the job: it holds no slot, and continues after the time or
+// event with [Run].State set to state. It costs no attempt.
+func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
+	s := &suspension{after: after}
+	s.state, s.err = encodeState(state)
+	for _, o := range opts {
+		o(s)
+	}
+	return s
+}
+
+// WakeOn continues the job early when the event of that name comes.
+func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn = event } }
+
+// KeepLocks keeps the locks of host and HA group meanwhile.
+func KeepLocks() SuspendOption { return func(s *suspension) { s.keepLocks = true } }
+
+// Because gives the reason that operators see while the job is parked.
+func Because(reason string) SuspendOption { return func(s *suspension) { s.reason = reason } }
+
+func encodeState(state any) (json.RawMessage, error) {
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the state: %w", err)
+	}
+	if len(raw) > wire.MaxState {
+		return nil, fmt.Errorf("state of %d bytes: at most %d are kept; save a reference instead", len(raw), wire.MaxState)
+	}
+	return raw, nil
+}

@@ -1,0 +1,54 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Exists tells which of the paths are there, dangling links included. One round trip.
+func (h *Host) Exists(ctx context.Context, paths ...string) ([]bool, error) {
+	var script strings.Builder
+	for _, p := range paths {
+		q := Quote(p)
+		fmt.Fprintf(&script, "if [ -e %s ] || [ -L %s ]; then echo y; else echo n; fi\n", q, q)
+	}
+	result := h.Query(ctx, script.String())
+	if err := result.Err(); err != nil {
+		return nil, err
+	}
+	answers := strings.Fields(result.Stdout)
+	if len(answers) != len(paths) {
+		return nil, fmt.Errorf("looking for %s: expected %d answers, found %q", QuoteAll(paths...), len(paths), lastLine(result.Stdout))
+	}
+	there := make([]bool, len(paths))
+	for i, a := range answers {
+		there[i] = a == "y"
+	}
+	return there, nil
+}
+
+// Guard skips what has been done: it is satisfied when creates exists, or removes
+// does not. An empty path guards nothing.
+type Guard struct {
+	Creates string `json:"creates,omitempty" turnus:"pattern=^/" jsonschema:"skip when this path exists on the host"`
+	Removes string `json:"removes,omitempty" turnus:"pattern=^/" jsonschema:"skip when this path does not exist on the host"`
+}
+
+// Satisfied tells why there is nothing to do; the reason is empty when there is.
+func (g Guard) Satisfied(ctx context.Context, h *Host) (reason string, err error) {
+	if g.Creates == "" && g.Removes == "" {
+		return "", nil
+	}
+	there, err := h.Exists(ctx, g.Creates, g.Removes)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case g.Creates != "" && there[0]:
+		return g.Creates + " exists", nil
+	case g.Removes != "" && !there[1]:
+		return g.Removes + " does not exist", nil
+	}
+	return "", nil
+}

@@ -1,0 +1,44 @@
+package sdk
+
+import "strings"
+
+// keptTail is how much of the end a Head remembers for LastLine.
+const keptTail = 512
+
+// Head is a writer that keeps the first bytes it gets, and the last line. The zero
+// value keeps 1 MiB. For one goroutine at a time.
+type Head struct {
+	Limit int // 0: 1 MiB
+	kept  []byte
+	tail  []byte
+	lost  bool
+}
+
+// Write never fails.
+func (h *Head) Write(b []byte) (int, error) {
+	limit := h.Limit
+	if limit == 0 {
+		limit = maxKept
+	}
+	room := max(limit-len(h.kept), 0)
+	h.lost = h.lost || len(b) > room
+	h.kept = append(h.kept, b[:min(len(b), room)]...)
+	h.tail = append(h.tail, b[max(len(b)-keptTail, 0):]...)
+	h.tail = h.tail[max(len(h.tail)-keptTail, 0):]
+	return len(b), nil
+}
+
+// String is what was kept, as valid UTF-8.
+func (h *Head) String() string { return strings.ToValidUTF8(string(h.kept), "\uFFFD") }
+
+// Text is String without the newlines at its end, as $(…) has it.
+func (h *Head) Text() string { return strings.TrimRight(h.String(), "\r\n") }
+
+// LastLine is the last line of all that was written, in bounds.
+func (h *Head) LastLine() string { return lastLine(string(h.tail)) }
+
+// Bytes is what was kept.
+func (h *Head) Bytes() []byte { return h.kept }
+
+// Truncated tells whether something was dropped.
+func (h *Head) Truncated() bool { return h.lost }

@@ -1,0 +1,278 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Host is one managed machine, reached through the worker: keys, connections and
+// audit are the worker's. Safe for concurrent use. Errors of its methods wrap a [HostError].
+type Host struct {
+	Name string
+	s    *session
+}
+
+// Command is one command line on a host.
+type Command struct {
+	Run            string            // given to /bin/sh
+	Env            map[string]string // exported before it
+	Stdin          io.Reader         // nil: empty. Closed when the command ends first, if it is an io.Closer
+	Stdout, Stderr io.Writer         // nil: discarded
+	ReadOnly       bool              // changes nothing: allowed in check mode
+	Fresh          bool              // over a new connection
+	Timeout        time.Duration     // 0: none but ctx
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code   int
+	Signal string // name without SIG, when a signal ended it
+}
+
+// Err is nil for exit code 0, and otherwise an [ExitError].
+func (e Exit) Err() error {
+	if e.Code == 0 && e.Signal == "" {
+		return nil
+	}
+	return &ExitError{Exit: e}
+}
+
+// ExitError is a command that did not end well. It fails a step, and says that
+// trying again may help.
+type ExitError struct {
+	Exit
+	LastLine string // of its standard error; may be empty
+}
+
+func (e *ExitError) Error() string {
+	text := fmt.Sprintf("exit status %d", e.Code)
+	if e.Signal != "" {
+		text = "ended by signal " + e.Signal
+	}
+	if e.LastLine != "" {
+		text += ": " + e.LastLine
+	}
+	return text
+}
+
+// Exec runs a command and streams its output. The error is nil whatever the exit
+// code is. It returns after the last byte was written and Stdin's pending Read is back.
+func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
+	hosts, err := h.s.hosts()
+	if err != nil {
+		return Exit{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := hosts.Exec(h.s.withLease(ctx))
+	if err != nil {
+		return Exit{}, h.failed(ctx, "exec", err)
+	}
+	start := h.start(c)
+	start.Stdin = c.Stdin != nil
+	err = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: start}})
+	var fed <-chan error
+	if err == nil && c.Stdin != nil {
+		fed = feed(stream, c.Stdin)
+	} else if err == nil {
+		err = stream.CloseSend()
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv below says why
+		return Exit{}, h.failed(ctx, "exec", err)
+	}
+	exit, err := receiveOutput(stream, c)
+	if fed != nil {
+		cancel() // a command may end before its input does
+		if closer, ok := c.Stdin.(io.Closer); ok {
+			_ = closer.Close()
+		}
+		if readErr := <-fed; err == nil && readErr != nil {
+			return exit, fmt.Errorf("reading the input of the command: %w", readErr)
+		}
+	}
+	if local := new(writeError); errors.As(err, &local) {
+		h.s.touched.Store(true)
+		return exit, local.err
+	}
+	return exit, h.ended(ctx, "exec", c.ReadOnly, err)
+}
+
+func (h *Host) start(c Command) *wire.ExecStart {
+	return &wire.ExecStart{
+		Host: h.Name, Command: c.Run, Env: c.Env, ReadOnly: c.ReadOnly, Fresh: c.Fresh,
+		TimeoutMs: c.Timeout.Milliseconds(),
+	}
+}
+
+type execStream interface {
+	Send(*wire.ExecRequest) error
+	Recv() (*wire.ExecResponse, error)
+	CloseSend() error
+}
+
+// feed pumps stdin; the channel gives the reader's error, once.
+func feed(stream execStream, stdin io.Reader) <-chan error {
+	fed := make(chan error, 1)
+	go func() {
+		var sendErr error
+		err := sendChunks(stdin, func(b []byte) error {
+			sendErr = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Stdin{Stdin: b}})
+			return sendErr
+		})
+		if err == nil {
+			sendErr = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Eof{Eof: true}})
+			_ = stream.CloseSend() // where Send failed, Recv has the reason
+		}
+		if sendErr != nil {
+			err = nil
+		}
+		fed <- err
+	}()
+	return fed
+}
+
+// writeError is the author's own writer that failed.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+func receiveOutput(stream execStream, c Command) (Exit, error) {
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return Exit{}, errors.New("the worker ended the stream without an exit status")
+		}
+		if err != nil {
+			return Exit{}, err
+		}
+		if exit := msg.GetExit(); exit != nil {
+			_, _ = stream.Recv() // the end of the stream; without it, it would be reset
+			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal()}, nil
+		}
+		chunk := msg.GetOutput()
+		if err := writeTo(c.Stdout, chunk.GetStdout()); err != nil {
+			return Exit{}, &writeError{err}
+		}
+		if err := writeTo(c.Stderr, chunk.GetStderr()); err != nil {
+			return Exit{}, &writeError{err}
+		}
+	}
+}
+
+func writeTo(w io.Writer, b []byte) error {
+	if w == nil || len(b) == 0 {
+		return nil
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// Result is a command that ran to its end.
+type Result struct {
+	Exit
+	Stdout, Stderr string
+	Truncated      bool // of either, only the first 1 MiB is kept
+
+	err error
+}
+
+// Err is nil when the command ran and its exit code was 0.
+func (r *Result) Err() error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.Code == 0 && r.Signal == "" {
+		return nil
+	}
+	return &ExitError{Exit: r.Exit, LastLine: lastLine(r.Stderr)}
+}
+
+// Reached tells whether the command ran at all, whatever its exit code.
+func (r *Result) Reached() error { return r.err }
+
+func lastLine(text string) string {
+	text = strings.TrimRight(text, " \r\n\t")
+	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+		text = text[i+1:]
+	}
+	return clean(strings.TrimSpace(text), 300)
+}
+
+const maxKept = 1 << 20
+
+// Run runs a command line that may change the host, streams its output to the
+// operator, and keeps the first 1 MiB of it.
+func (h *Host) Run(ctx context.Context, line string) *Result {
+	var stdout, stderr Head
+	exit, err := h.Exec(ctx, Command{
+		Run:    line,
+		Stdout: io.MultiWriter(printer{events: h.s.events}, &stdout),
+		Stderr: io.MultiWriter(printer{events: h.s.events, stderr: true}, &stderr),
+	})
+	return &Result{
+		Exit: exit, err: err, Stdout: stdout.String(), Stderr: stderr.String(),
+		Truncated: stdout.Truncated() || stderr.Truncated(),
+	}
+}
+
+// Query runs a command line that changes nothing, in one round trip and without
+// showing its output. It is allowed in check mode.
+func (h *Host) Query(ctx context.Context, line string) *Result {
+	return h.Short(ctx, Command{Run: line, ReadOnly: true})
+}
+
+// Short runs a command in one round trip; Stdin is read to its end first, Stdout and
+// Stderr of c are not used. For small input and output.
+func (h *Host) Short(ctx context.Context, c Command) *Result {
+	hosts, err := h.s.hosts()
+	if err != nil {
+		return &Result{err: err}
+	}
+	req := &wire.CommandRequest{Start: h.start(c)}
+	if c.Stdin != nil {
+		if req.Stdin, err = io.ReadAll(io.LimitReader(c.Stdin, wire.MaxMessage/2)); err != nil {
+			return &Result{err: fmt.Errorf("reading the input of the command: %w", err)}
+		}
+	}
+	resp, err := hosts.Command(h.s.withLease(ctx), req)
+	if err = h.ended(ctx, "exec", c.ReadOnly, err); err != nil {
+		return &Result{err: err}
+	}
+	return &Result{
+		Exit:   Exit{Code: int(resp.GetExit().GetCode()), Signal: resp.GetExit().GetSignal()},
+		Stdout: string(resp.GetStdout()), Stderr: string(resp.GetStderr()), Truncated: resp.GetTruncated(),
+	}
+}
+
+// Probe proves that a fresh, authenticated connection works, past the pool.
+func (h *Host) Probe(ctx context.Context, timeout time.Duration) (time.Duration, error) {
+	hosts, err := h.s.hosts()
+	if err != nil {
+		return 0, err
+	}
+	resp, err := hosts.Probe(h.s.withLease(ctx), &wire.ProbeRequest{Host: h.Name, TimeoutMs: timeout.Milliseconds()})
+	if err != nil {
+		return 0, h.failed(ctx, "probe", err)
+	}
+	return time.Duration(resp.GetTookMs()) * time.Millisecond, nil
+}
+
+// ended translates the end of a call, and notes that the host may be touched.
+func (h *Host) ended(ctx context.Context, op string, readOnly bool, err error) error {
+	err = h.failed(ctx, op, err)
+	var fault *HostError
+	if !readOnly && (!errors.As(err, &fault) || !fault.Before) {
+		h.s.touched.Store(true)
+	}
+	return err
+}
+
+func (h *Host) failed(ctx context.Context, op string, err error) error {
+	return hostError(ctx, h.Name, op, err)
+}

@@ -1,0 +1,258 @@
+package sdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// params decodes the with: of a step into a P.
+type params[P any] struct{ schema *schema }
+
+func mustParams[P any](of string) params[P] {
+	p := params[P]{schema: mustSchema[P](of)}
+	if bad := p.schema.checkDefaults(p.schema.root); bad != "" {
+		panic(fmt.Sprintf("sdk: %s: %s", of, bad))
+	}
+	return p
+}
+
+// validator is implemented by a params struct that has rules beyond its schema.
+type validator interface{ Validate() error }
+
+// ParamError is what Validate returns to blame one parameter.
+type ParamError struct {
+	Pointer string // JSON pointer, as in /headers/0
+	Err     error
+}
+
+func (e *ParamError) Error() string { return e.Pointer + ": " + e.Err.Error() }
+
+func (e *ParamError) Unwrap() error { return e.Err }
+
+// decode is strict: what the schema does not name is an error, as is a value that it
+// does not allow. All errors are reported, not the first alone.
+func (p params[P]) decode(raw []byte) (P, []*wire.Diagnostic) {
+	var value P
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = []byte("{}")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // a float64 would lose digits of large integers
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		return value, []*wire.Diagnostic{problem("", fmt.Sprintf("parameters are not JSON: %v", err))}
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return value, []*wire.Diagnostic{problem("", "parameters: more than one JSON value")}
+	}
+	walk := walker{patterns: p.schema.patterns}
+	walk.value("", p.schema.root, tree)
+	if len(walk.found) > 0 {
+		return value, walk.found
+	}
+	full, err := json.Marshal(tree) // with the defaults
+	if err == nil {
+		err = json.Unmarshal(full, &value)
+	}
+	if err != nil {
+		return value, []*wire.Diagnostic{problem(pointerOf(err), err.Error())}
+	}
+	if v, ok := any(&value).(validator); ok {
+		if err := v.Validate(); err != nil {
+			return value, validateProblems(err)
+		}
+	}
+	return value, nil
+}
+
+func pointerOf(err error) string {
+	var typeErr *json.UnmarshalTypeError
+	if errors.As(err, &typeErr) && typeErr.Field != "" {
+		return "/" + strings.ReplaceAll(typeErr.Field, ".", "/")
+	}
+	return ""
+}
+
+// validateProblems takes joined errors apart.
+func validateProblems(err error) []*wire.Diagnostic {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*wire.Diagnostic
+		for _, one := range joined.Unwrap() {
+			all = append(all, validateProblems(one)...)
+		}
+		return all
+	}
+	var at *ParamError
+	if errors.As(err, &at) {
+		return []*wire.Diagnostic{problem(at.Pointer, at.Err.Error())}
+	}
+	return []*wire.Diagnostic{problem("", err.Error())}
+}
+
+func problem(pointer, summary string) *wire.Diagnostic {
+	return &wire.Diagnostic{Severity: wire.Diagnostic_ERROR, Pointer: pointer, Summary: summary}
+}
+
+func diagnosticsText(diags []*wire.Diagnostic) string {
+	lines := make([]string, len(diags))
+	for i, d := range diags {
+		lines[i] = d.GetSummary()
+		if d.GetPointer() != "" {
+			lines[i] = "with" + d.GetPointer() + ": " + lines[i]
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// checkDefaults says what is wrong with a default that its own schema refuses.
+func (s *schema) checkDefaults(js *jsonschema.Schema) string {
+	for name, property := range js.Properties {
+		if property.Default != nil {
+			walk := walker{patterns: s.patterns}
+			walk.value("/"+name, property, decoded(property.Default))
+			if len(walk.found) > 0 {
+				return "default: " + diagnosticsText(walk.found)
+			}
+		}
+		if bad := s.checkDefaults(property); bad != "" {
+			return bad
+		}
+	}
+	if js.Items != nil {
+		return s.checkDefaults(js.Items)
+	}
+	return ""
+}
+
+func decoded(raw json.RawMessage) any {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var v any
+	_ = decoder.Decode(&v) // it was marshalled or checked by literal
+	return v
+}
+
+// maxProblems bounds what one bad with: can print.
+const maxProblems = 50
+
+// walker checks a value against a schema, fills in defaults, and collects what is wrong.
+type walker struct {
+	patterns map[string]*regexp.Regexp
+	found    []*wire.Diagnostic
+}
+
+func (w *walker) fail(pointer, format string, args ...any) {
+	if len(w.found) < maxProblems {
+		w.found = append(w.found, problem(pointer, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (w *walker) value(at string, js *jsonschema.Schema, v any) {
+	if !kindFits(js, v) {
+		w.fail(at, "expected %s, found %s", expected(js), found(v))
+		return
+	}
+	if len(js.Enum) > 0 && !slices.ContainsFunc(js.Enum, func(one any) bool { return jsonEqual(one, v) }) {
+		w.fail(at, "expected one of %s, found %s", enumText(js.Enum), found(v))
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		w.text(at, js, v)
+	case json.Number:
+		w.number(at, js, v)
+	case []any:
+		w.list(at, js, v)
+	case map[string]any:
+		w.object(at, js, v)
+	}
+}
+
+func (w *walker) text(at string, js *jsonschema.Schema, v string) {
+	n := utf8.RuneCountInString(v)
+	if js.MinLength != nil && n < *js.MinLength {
+		if n == 0 {
+			w.fail(at, "must not be empty")
+		} else {
+			w.fail(at, "expected at least %d characters, found %d", *js.MinLength, n)
+		}
+	}
+	if js.MaxLength != nil && n > *js.MaxLength {
+		w.fail(at, "expected at most %d characters, found %d", *js.MaxLength, n)
+	}
+	if js.Pattern == "" || w.patterns[js.Pattern].MatchString(v) {
+		return
+	}
+	switch js.Pattern {
+	case durationPattern:
+		w.fail(at, `expected a duration such as "90s" or "1h30m", found %s`, found(v))
+	case sizePattern:
+		w.fail(at, `expected a size such as "10MiB" or a number of bytes, found %s`, found(v))
+	default:
+		w.fail(at, "%s does not match %s", found(v), js.Pattern)
+	}
+}
+
+func (w *walker) number(at string, js *jsonschema.Schema, v json.Number) {
+	n, err := v.Float64()
+	if err != nil {
+		w.fail(at, "number %s is out of range", v)
+		return
+	}
+	if js.Minimum != nil && n < *js.Minimum {
+		w.fail(at, "expected at least %v, found %s", *js.Minimum, v)
+	}
+	if js.Maximum != nil && n > *js.Maximum {
+		w.fail(at, "expected at most %v, found %s", *js.Maximum, v)
+	}
+}
+
+func (w *walker) list(at string, js *jsonschema.Schema, v []any) {
+	if js.MinItems != nil && len(v) < *js.MinItems {
+		w.fail(at, "expected at least %d entries, found %d", *js.MinItems, len(v))
+	}
+	if js.MaxItems != nil && len(v) > *js.MaxItems {
+		w.fail(at, "expected at most %d entries, found %d", *js.MaxItems, len(v))
+	}
+	if js.Items == nil {
+		return
+	}
+	for i, item := range v {
+		w.value(at+"/"+strconv.Itoa(i), js.Items, item)
+	}
+}
+
+func (w *walker) object(at string, js *jsonschema.Schema, v map[string]any) {
+	for _, name := range sortedKeys(v) {
+		property := js.Properties[name]
+		if property == nil {
+			property = additional(js)
+		}
+		if property == nil {
+			w.fail(at+"/"+escapePointer(name), "unknown parameter %q%s", name, suggestion(name, js.Properties))
+			continue
+		}
+		w.value(at+"/"+escapePointer(name), property, v[name])
+	}
+	for _, name := range js.Required {
+		if _, given := v[name]; !given {
+			w.fail(at, "parameter %q is required", name)
+		}
+	}
+	for name, property := range js.Properties {
+		if _, given := v[name]; !given && property.Default != nil {
+			v[name] = decoded(property.Default)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Run is one call of a job type. Its methods are safe for concurrent use; its
+// fields are the author's to read. Nothing of it works after the function returned.
+type Run[P, S any] struct {
+	Params   P
+	State    S         // what Checkpoint or Suspend saved last; the zero value at first
+	Resumed  bool      // State was saved by an earlier call
+	Job      string    // RUN/INDEX
+	Step     string    // the step's name in the playbook
+	Attempt  int       // from 1
+	Check    bool      // change nothing, report what would change
+	Diff     bool      // ShowDiff is wanted
+	Key      string    // idempotency key, stable over the attempts of this step of this job
+	Fence    uint64    // grows with each lease of the job: a larger one is the later
+	Deadline time.Time // zero: none; ctx carries it too
+	Labels   map[string]string
+
+	s        *session
+	stateVer int
+}
+
+func newRun[P, S any](s *session, t *jobType, p params[P]) (*Run[P, S], error) {
+	value, diags := p.decode(s.req.GetParams())
+	if len(diags) > 0 {
+		return nil, &paramsError{diags: diags}
+	}
+	r := &Run[P, S]{
+		Params: value, Job: s.req.GetJob(), Step: s.req.GetStep(), Attempt: int(s.req.GetAttempt()),
+		Check: s.req.GetCheck(), Diff: s.req.GetDiff(), Key: s.req.GetIdempotencyKey(), Fence: s.req.GetFence(),
+		Labels: maps.Clone(s.req.GetHostLabels()), s: s, stateVer: t.StateVersion,
+	}
+	if ms := s.req.GetDeadlineUnixMs(); ms > 0 {
+		r.Deadline = time.UnixMilli(ms)
+	}
+	if state := s.req.GetState(); len(state.GetJson()) > 0 {
+		current, err := t.migrateState(int(state.GetVersion()), state.GetJson())
+		if err != nil {
+			return nil, Failf("the saved state cannot be used: %w", err)
+		}
+		if err := json.Unmarshal(current, &r.State); err != nil {
+			return nil, Failf("the saved state cannot be read: %w", err)
+		}
+		r.Resumed = true
+	}
+	return r, nil
+}
+
+// migrateState brings a state to the present version.
+func (t *jobType) migrateState(version int, state json.RawMessage) (json.RawMessage, error) {
+	if version == 0 || version == t.StateVersion {
+		return state, nil
+	}
+	if version > t.StateVersion || t.migrate == nil {
+		return nil, fmt.Errorf("state version %d of %s: this plugin knows %d", version, t.Name, t.StateVersion)
+	}
+	return t.migrate(version, state)
+}
+
+// Host is the job's own host.
+func (r *Run[P, S]) Host() *Host { return &Host{s: r.s, Name: r.s.req.GetHost()} }
+
+// HostNamed is another host; the lease must name it too.
+func (r *Run[P, S]) HostNamed(name string) *Host { return &Host{s: r.s, Name: name} }
+
+// Log writes records of this job.
+func (r *Run[P, S]) Log() *slog.Logger { return slog.New(&logHandler{events: r.s.events}) }
+
+// Changed records that the host was changed; in check mode, that it would be.
+func (r *Run[P, S]) Changed() { r.s.update(func(d *done) { d.changed = true }) }
+
+// Skip records that nothing applied, as when a guard is satisfied. It returns nil:
+//
+//	return r.Skip("already there")
+func (r *Run[P, S]) Skip(reason string) error {
+	r.s.update(func(d *done) { d.skipped, d.reason = true, reason })
+	return nil
+}
+
+// Explain gives the reason that is recorded when the step succeeds.
+func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
+
+// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs
+// are kept when the step fails, too, as evidence. value must encode to JSON; all together
+// at most 1 MiB.
+func (r *Run[P, S]) Output(key string, value any) {
+	raw, err := json.Marshal(value)
+	r.s.update(func(d *done) {
+		d.size += len(key) + len(raw)
+		switch {
+		case err != nil:
+			d.err = fmt.Errorf("output %q: %w", key, err)
+		case d.size > maxOutputs:
+			d.err = fmt.Errorf("output %q: outputs are over %d bytes", key, maxOutputs)
+		default:
+			d.outputs[key] = raw
+		}
+	})
+}
+
+// Print streams text to the operator, as the host's standard output.
+func (r *Run[P, S]) Print(text []byte) { _, _ = r.Stdout().Write(text) }
+
+// Stdout streams to the operator.
+func (r *Run[P, S]) Stdout() io.Writer { return printer{events: r.s.events} }
+
+// Stderr streams to the operator.
+func (r *Run[P, S]) Stderr() io.Writer { return printer{events: r.s.events, stderr: true} }
+
+// ShowDiff reports what differs as a unified diff, when the operator asked for it.
+// Binary content is described by size and hash, long diffs are cut.
+func (r *Run[P, S]) ShowDiff(title string, before, after []byte) {
+	if !r.Diff {
+		return
+	}
+	text := unified(title, before, after)
+	if text == "" {
+		return
+	}
+	_ = r.s.events.emit(&wire.RunEvent{Event: &wire.RunEvent_Diff{Diff: &wire.Diff{
+		Title: clean(title, maxTitle), Text: clean(text, maxDiff),
+	}}})
+}
+
+// Progress reports how far the step is, from 0 to 1, and the name of its phase.
+func (r *Run[P, S]) Progress(done float64, phase string) {
+	_ = r.s.events.emit(&wire.RunEvent{Event: &wire.RunEvent_Progress{Progress: &wire.Progress{
+		Done: min(max(done, 0), 1), Phase: clean(phase, maxTitle),
+	}}})
+}
+
+// Checkpoint saves state and returns once it is durable: after a crash the next
+// call finds it in State. name says which phase was reached. State holds
+// references to secrets only, never secrets.
+func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
+	raw, err := encodeState(state)
+	if err != nil {
+		return err
+	}
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return err
+	}
+	_, err = jobs.Checkpoint(r.s.withLease(ctx), &wire.CheckpointRequest{
+		Name: clean(name, maxTitle), State: &wire.State{Version: uint32(r.stateVer), Json: raw},
+	})
+	if err != nil {
+		return hostError(ctx, "", "checkpoint "+name, err)
+	}
+	r.s.update(func(d *done) { r.State = state })
+	return nil
+}
+
+// Secret resolves a secret by name, at the worker. Keep it out of State, outputs and logs.
+func (r *Run[P, S]) Secret(ctx context.Context, name string) (string, error) {
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return "", err
+	}
+	resp, err := jobs.Secret(r.s.withLease(ctx), &wire.SecretRequest{Name: name})
+	if err != nil {
+		return "", hostError(ctx, "", "secret "+name, err)
+	}
+	return string(resp.GetValue()), nil
+}
+
+// Artifact copies a file of the worker into w: by digest, or by a path relative to the
+// playbook. More than maxSize bytes are ErrTooLarge (0: any).
+func (r *Run[P, S]) Artifact(ctx context.Context, name string, maxSize int64, w io.Writer) (FileInfo, error) {
+	return r.s.get(ctx, &wire.GetRequest{Artifact: name, MaxSize: maxSize}, w)
+}
+
+// SavedFile is a file in the worker's fetch folder.
+type SavedFile struct {
+	Path   string // on the worker
+	Size   int64
+	SHA256 string // hex
+}
+
+// SaveFile streams data to the worker's fetch folder of the run, under RUN/HOST/name.
+func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (SavedFile, error) {
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return SavedFile{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := jobs.SaveFile(r.s.withLease(ctx))
+	if err != nil {
+		return SavedFile{}, hostError(ctx, "", "save file", err)
+	}
+	err = stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Start{Start: &wire.SaveFileStart{Name: name}}})
+	if err == nil {
+		err = sendChunks(data, func(b []byte) error {
+			return stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Data{Data: b}})
+		})
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndRecv says why
+		return SavedFile{}, fmt.Errorf("save file %s: %w", name, err)
+	}
+	resp, err := stream.CloseAndRecv()
+	if err != nil {
+		return SavedFile{}, hostError(ctx, "", "save file", err)
+	}
+	return SavedFile{Path: resp.GetPath(), Size: resp.GetSize(), SHA256: resp.GetSha256()}, nil
+}

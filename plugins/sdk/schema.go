@@ -1,0 +1,214 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// schema is a JSON Schema of the subset that For and the tags produce.
+type schema struct {
+	root     *jsonschema.Schema
+	encoded  json.RawMessage
+	patterns map[string]*regexp.Regexp // compiled, by expression
+}
+
+func mustSchema[T any](of string) *schema {
+	s, err := newSchema[T]()
+	if err != nil {
+		panic(fmt.Sprintf("sdk: %s: %v", of, err))
+	}
+	return s
+}
+
+func newSchema[T any]() (*schema, error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("%s: expected a struct type", t)
+	}
+	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern},
+		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(0.0)},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s := &schema{root: root, patterns: make(map[string]*regexp.Regexp)}
+	if err := s.refine(root, t); err != nil {
+		return nil, err
+	}
+	if s.encoded, err = json.Marshal(root); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// refine applies the tags of ours: inference alone calls every field without
+// omitempty required, and allows null for lists.
+func (s *schema) refine(js *jsonschema.Schema, t reflect.Type) error {
+	dropNull(js)
+	if js.Pattern != "" {
+		if err := s.compile(js.Pattern); err != nil {
+			return err
+		}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return s.refine(js, t.Elem())
+	case reflect.Slice, reflect.Array:
+		if js.Items != nil {
+			return s.refine(js.Items, t.Elem())
+		}
+	case reflect.Map:
+		if js.AdditionalProperties != nil {
+			return s.refine(js.AdditionalProperties, t.Elem())
+		}
+	case reflect.Struct:
+		if js.Properties != nil {
+			js.Required = nil
+			return s.refineFields(js, t)
+		}
+	}
+	return nil
+}
+
+func (s *schema) refineFields(js *jsonschema.Schema, t reflect.Type) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			embedded := f.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			if err := s.refineFields(js, embedded); err != nil {
+				return err
+			}
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		property := js.Properties[name]
+		if property == nil {
+			continue // unexported, or json:"-"
+		}
+		if err := s.refine(property, f.Type); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		if err := s.applyTag(js, property, name, f.Tag.Get("turnus")); err != nil {
+			return fmt.Errorf("field %s, tag turnus:%q: %w", f.Name, f.Tag.Get("turnus"), err)
+		}
+	}
+	return nil
+}
+
+func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string) error {
+	for tag != "" {
+		var item string
+		if strings.HasPrefix(tag, "pattern=") {
+			item, tag = tag, ""
+		} else {
+			item, tag, _ = strings.Cut(tag, ",")
+		}
+		key, value, _ := strings.Cut(item, "=")
+		var err error
+		switch key {
+		case "required":
+			parent.Required = append(parent.Required, name)
+		case "default":
+			property.Default, err = literal(property, value)
+		case "min":
+			err = bound(property, value, true)
+		case "max":
+			err = bound(property, value, false)
+		case "enum":
+			for one := range strings.SplitSeq(value, "|") {
+				property.Enum = append(property.Enum, one)
+			}
+		case "pattern":
+			property.Pattern = value
+			err = s.compile(value)
+		default:
+			err = fmt.Errorf("unknown key %q", key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *schema) compile(expr string) error {
+	re, err := regexp.Compile(expr)
+	s.patterns[expr] = re
+	return err
+}
+
+// literal is value as JSON: as it stands where the type is not a string.
+func literal(property *jsonschema.Schema, value string) (json.RawMessage, error) {
+	if allows(property, "string") {
+		return json.Marshal(value)
+	}
+	if !json.Valid([]byte(value)) {
+		return nil, fmt.Errorf("default %q is not JSON", value)
+	}
+	return json.RawMessage(value), nil
+}
+
+func bound(property *jsonschema.Schema, value string, lower bool) error {
+	number, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return err
+	}
+	count := int(number)
+	set := func(low, high **int) {
+		if lower {
+			*low = &count
+		} else {
+			*high = &count
+		}
+	}
+	switch {
+	case allows(property, "string"):
+		set(&property.MinLength, &property.MaxLength)
+	case allows(property, "array"):
+		set(&property.MinItems, &property.MaxItems)
+	case lower:
+		property.Minimum = &number
+	default:
+		property.Maximum = &number
+	}
+	return nil
+}
+
+// dropNull makes absence the only way to say nothing.
+func dropNull(js *jsonschema.Schema) {
+	var kept []string
+	for _, t := range js.Types {
+		if t != "null" {
+			kept = append(kept, t)
+		}
+	}
+	js.Types = kept
+	if len(kept) == 1 {
+		js.Type, js.Types = kept[0], nil
+	}
+}
+
+func allows(js *jsonschema.Schema, kind string) bool {
+	if js.Type == kind {
+		return true
+	}
+	for _, t := range js.Types {
+		if t == kind {
+			return true
+		}
+	}
+	return false
+}

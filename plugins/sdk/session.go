@@ -1,0 +1,218 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+const maxOutputs = 1 << 20
+
+// session is one call of Run on the wire, without the author's types.
+type session struct {
+	req    *wire.RunRequest
+	events *events
+	worker *workerConn
+
+	touched atomic.Bool // a call that may change a host was sent
+
+	mu   sync.Mutex
+	done done
+}
+
+// done is what a successful outcome will say.
+type done struct {
+	changed, skipped bool
+	reason           string
+	outputs          map[string]json.RawMessage
+	size             int
+	err              error // of an output; fails the step
+}
+
+func (s *session) update(change func(*done)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.done)
+}
+
+func (s *session) withLease(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, wire.LeaseKey, s.req.GetLease())
+}
+
+func (s *session) hosts() (wire.HostsClient, error) {
+	conn, err := s.worker.get()
+	if err != nil {
+		return nil, err
+	}
+	return wire.NewHostsClient(conn), nil
+}
+
+func (s *session) jobs() (wire.JobClient, error) {
+	conn, err := s.worker.get()
+	if err != nil {
+		return nil, err
+	}
+	return wire.NewJobClient(conn), nil
+}
+
+// workerConn connects to the worker when the first job needs it.
+type workerConn struct {
+	dial func() (grpc.ClientConnInterface, error)
+	once sync.Once
+	conn grpc.ClientConnInterface
+	err  error
+}
+
+func (w *workerConn) get() (grpc.ClientConnInterface, error) {
+	w.once.Do(func() { w.conn, w.err = w.dial() })
+	return w.conn, w.err
+}
+
+var errCancelled = errors.New("cancelled")
+
+// paramsError is a with: that does not fit; it reaches the worker as diagnostics.
+type paramsError struct{ diags []*wire.Diagnostic }
+
+func (e *paramsError) Error() string { return "invalid parameters: " + diagnosticsText(e.diags) }
+
+// outcome is how the call ended, from what the author's function returned.
+func (s *session) outcome(ctx context.Context, err error) *wire.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.done.err != nil {
+		err = s.done.err
+	}
+	if err == nil {
+		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{
+			Changed: s.done.changed, Skipped: s.done.skipped,
+			Reason: clean(s.done.reason, maxReason), Outputs: s.outputs(),
+		}}}
+	}
+	var parked *suspension
+	if errors.As(err, &parked) && parked.err == nil {
+		return s.suspended(parked)
+	}
+	if parked != nil {
+		err = parked.err
+	}
+	failed := s.failed(err)
+	if ctx.Err() != nil && isContextError(err) && !failed.RolledBack && !failed.Lost {
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return &wire.Outcome{Outcome: &wire.Outcome_Cancelled{Cancelled: &wire.Cancelled{Reason: clean(err.Error(), maxReason)}}}
+		}
+		failed.TimedOut, failed.Retryable = true, true
+	}
+	return &wire.Outcome{Outcome: &wire.Outcome_Failed{Failed: failed}}
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errCancelled)
+}
+
+func (s *session) suspended(p *suspension) *wire.Outcome {
+	return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
+		State:         &wire.State{Json: p.state},
+		ResumeAfterMs: max(p.after, 0).Milliseconds(),
+		WakeOn:        clean(p.wakeOn, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
+	}}}
+}
+
+// failed is what an error says about the host. Errors of the sdk carry it; of any
+// other, effects are unknown.
+func (s *session) failed(err error) *wire.Failed {
+	out := &wire.Failed{Reason: clean(err.Error(), maxReason), Outputs: s.outputs()}
+	var (
+		host    *HostError
+		failure *Failure
+		exit    *ExitError
+		bad     *paramsError
+	)
+	if errors.As(err, &host) {
+		s.blame(out, host)
+	}
+	if errors.As(err, &exit) {
+		out.Retryable = true // the playbook's retry decides; a command that says no may say yes later
+	}
+	if errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		out.TimedOut, out.Retryable = true, true
+	}
+	if errors.As(err, &failure) {
+		out.Retryable = out.Retryable || failure.retryable
+		out.RolledBack, out.Lost = failure.rolledBack, failure.lost
+		if failure.effects != EffectsUnknown || failure.lost {
+			out.Effects = failure.effects.wire()
+		}
+	}
+	if errors.As(err, &bad) {
+		out.Effects = wire.Failed_NONE
+	}
+	return out
+}
+
+func (s *session) blame(out *wire.Failed, host *HostError) {
+	if host.Hint != "" {
+		out.Reason = clean(out.Reason+"\nhint: "+host.Hint, maxReason)
+	}
+	if errors.Is(host, ErrUnreachable) {
+		out.Unreachable, out.Retryable = true, true
+	}
+	if host.Before && !s.touched.Load() {
+		out.Effects = wire.Failed_NONE
+	}
+}
+
+func (e Effects) wire() wire.Failed_Effects {
+	switch e {
+	case EffectsNone:
+		return wire.Failed_NONE
+	case EffectsPartial:
+		return wire.Failed_PARTIAL
+	}
+	return wire.Failed_UNKNOWN
+}
+
+// outputs needs s.mu.
+func (s *session) outputs() []byte {
+	if len(s.done.outputs) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(s.done.outputs)
+	if err != nil {
+		return nil // each value was marshalled before
+	}
+	return raw
+}
+
+func (s *session) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ms := s.req.GetDeadlineUnixMs(); ms > 0 {
+		return context.WithDeadline(ctx, time.UnixMilli(ms))
+	}
+	return context.WithCancel(ctx)
+}
+
+// sendChunks copies data in pieces that fit the wire.
+func sendChunks(data io.Reader, send func([]byte) error) error {
+	buf := make([]byte, wire.ChunkSize)
+	for {
+		n, err := data.Read(buf)
+		if n > 0 {
+			if sendErr := send(buf[:n]); sendErr != nil {
+				return sendErr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

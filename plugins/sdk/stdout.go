@@ -1,0 +1,44 @@
+//go:build unix
+
+package sdk
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// handshakeFile is the standard output that the process was born with, set once
+// before main runs. Whatever the author's code prints from then on, in init or main
+// or a C library, goes to standard error: one stray line before the
+// handshake would make the worker give the plugin up.
+var handshakeFile = claimStdout()
+
+func claimStdout() *os.File {
+	if os.Getenv(wire.CookieKey) != wire.CookieValue {
+		return nil // not a plugin process
+	}
+	syscall.ForkLock.RLock()
+	saved, err := syscall.Dup(1)
+	if err == nil {
+		syscall.CloseOnExec(saved)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil
+	}
+	if err := redirect(2, 1); err != nil {
+		_ = syscall.Close(saved)
+		return nil
+	}
+	return os.NewFile(uintptr(saved), "handshake")
+}
+
+// handshakeStdout makes os.Stdout the real one for go-plugin's handshake; go-plugin
+// then replaces it with a stream to the worker.
+func handshakeStdout() {
+	if handshakeFile != nil {
+		os.Stdout = handshakeFile
+	}
+}

@@ -1,0 +1,280 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// PutFile says where and how to write a file. It is written beside Path, verified by
+// its hash on the host and renamed, so that nobody sees half of it.
+type PutFile struct {
+	Path   string // absolute
+	Mode   uint32 // permission bits; 0: 0644
+	Owner  string // user[:group]; empty leaves it
+	SHA256 string // hex; empty: what was sent
+	Size   int64  // 0: unknown
+	Backup string // suffix; the old file is kept under Path+Backup
+}
+
+// Written is what a transfer wrote.
+type Written struct {
+	Size   int64
+	SHA256 string // hex
+}
+
+// Put writes data to a file of the host.
+func (h *Host) Put(ctx context.Context, f PutFile, data io.Reader) (Written, error) {
+	return h.put(ctx, f, "", data)
+}
+
+// PutArtifact writes a file of the worker to the host; its bytes do not pass
+// through the plugin. artifact is a digest or a path relative to the playbook.
+func (h *Host) PutArtifact(ctx context.Context, f PutFile, artifact string) (Written, error) {
+	return h.put(ctx, f, artifact, nil)
+}
+
+func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Reader) (Written, error) {
+	hosts, err := h.s.hosts()
+	if err != nil {
+		return Written{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := hosts.Put(h.s.withLease(ctx))
+	if err != nil {
+		return Written{}, h.ended(ctx, "put", false, err)
+	}
+	size := f.Size
+	if size == 0 {
+		size = -1
+	}
+	err = stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
+		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
+		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup,
+	}}})
+	if err == nil && data != nil {
+		err = sendChunks(data, func(b []byte) error {
+			return stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Data{Data: b}})
+		})
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, CloseAndRecv says why
+		return Written{}, fmt.Errorf("put %s: %w", f.Path, err) // ctx ends, so the worker gives the file up
+	}
+	resp, err := stream.CloseAndRecv()
+	if err = h.ended(ctx, "put", false, err); err != nil {
+		return Written{}, err
+	}
+	return Written{Size: resp.GetSize(), SHA256: resp.GetSha256()}, nil
+}
+
+// FileInfo describes what was read.
+type FileInfo struct {
+	Size   int64
+	Mode   uint32 // permission bits
+	SHA256 string // hex
+}
+
+// Get copies a file of the host into w. More than maxSize bytes are ErrTooLarge (0:
+// any); w may then have got some of it.
+func (h *Host) Get(ctx context.Context, path string, maxSize int64, w io.Writer) (FileInfo, error) {
+	return h.s.get(ctx, &wire.GetRequest{Host: h.Name, Path: path, MaxSize: maxSize}, w)
+}
+
+func (s *session) get(ctx context.Context, req *wire.GetRequest, w io.Writer) (FileInfo, error) {
+	hosts, err := s.hosts()
+	if err != nil {
+		return FileInfo{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := hosts.Get(s.withLease(ctx), req)
+	if err != nil {
+		return FileInfo{}, hostError(ctx, req.GetHost(), "get", err)
+	}
+	var info FileInfo
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return info, nil
+		}
+		if err != nil {
+			return info, hostError(ctx, req.GetHost(), "get", err)
+		}
+		if i := msg.GetInfo(); i != nil {
+			info = merge(info, i)
+		}
+		if err := writeTo(w, msg.GetData()); err != nil {
+			return info, fmt.Errorf("get %s: %w", req.GetPath(), err)
+		}
+	}
+}
+
+// merge: the first info says what comes, the last its hash.
+func merge(info FileInfo, i *wire.FileInfo) FileInfo {
+	if i.GetSize() > 0 || i.GetSha256() != "" { // -1 at first: not known yet
+		info.Size = i.GetSize()
+	}
+	if i.GetMode() != 0 {
+		info.Mode = i.GetMode()
+	}
+	if i.GetSha256() != "" {
+		info.SHA256 = i.GetSha256()
+	}
+	return info
+}
+
+// Dial opens a TCP connection from the host to address (host:port as the host sees
+// it). It returns once the connection stands; ctx ends the whole connection, not the
+// dialling alone. What is sent over it may change anything, so check mode refuses it.
+func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
+	hosts, err := h.s.hosts()
+	if err != nil {
+		return nil, err
+	}
+	streamCtx, cancel := context.WithCancel(ctx)
+	stream, err := hosts.Dial(h.s.withLease(streamCtx))
+	if err == nil {
+		err = stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: &wire.DialStart{Host: h.Name, Address: address}}})
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		header, headerErr := stream.Header() // comes as soon as the connection stands
+		err = headerErr
+		if err == nil && header == nil {
+			_, err = stream.Recv()
+		}
+	}
+	if err = h.ended(ctx, "dial "+address, false, err); err != nil {
+		cancel()
+		return nil, err
+	}
+	return &tunnel{ctx: streamCtx, cancel: cancel, stream: stream, host: h, address: address}, nil
+}
+
+type dialStream interface {
+	Send(*wire.DialMessage) error
+	Recv() (*wire.DialMessage, error)
+	CloseSend() error
+}
+
+// tunnel is a net.Conn over a Dial stream. A deadline that passes ends the whole
+// connection: a stream cannot give up one read.
+type tunnel struct {
+	ctx     context.Context //nolint:containedctx // it is the connection's life
+	cancel  context.CancelFunc
+	stream  dialStream
+	host    *Host
+	address string
+
+	readMu  sync.Mutex
+	pending []byte
+	eof     bool
+
+	writeMu sync.Mutex
+
+	timerMu sync.Mutex
+	timer   *time.Timer
+	expired bool
+}
+
+func (t *tunnel) Read(b []byte) (int, error) {
+	t.readMu.Lock()
+	defer t.readMu.Unlock()
+	for len(t.pending) == 0 {
+		if t.eof {
+			return 0, io.EOF
+		}
+		msg, err := t.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			t.eof = true
+		case err != nil:
+			return 0, t.failed(err)
+		case msg.GetEof():
+			t.eof = true
+		default:
+			t.pending = msg.GetData() // empty for start
+		}
+	}
+	n := copy(b, t.pending)
+	t.pending = t.pending[n:]
+	return n, nil
+}
+
+func (t *tunnel) Write(b []byte) (int, error) {
+	t.writeMu.Lock()
+	defer t.writeMu.Unlock()
+	written := 0
+	for len(b) > 0 {
+		n := min(len(b), wire.ChunkSize)
+		if err := t.stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Data{Data: b[:n]}}); err != nil {
+			return written, t.failed(err)
+		}
+		written, b = written+n, b[n:]
+	}
+	return written, nil
+}
+
+func (t *tunnel) failed(err error) error {
+	t.timerMu.Lock()
+	expired := t.expired
+	t.timerMu.Unlock()
+	if expired {
+		return os.ErrDeadlineExceeded
+	}
+	if t.ctx.Err() != nil {
+		return net.ErrClosed
+	}
+	return hostError(t.ctx, t.host.Name, "dial "+t.address, err)
+}
+
+// CloseWrite ends the sending direction.
+func (t *tunnel) CloseWrite() error {
+	t.writeMu.Lock()
+	defer t.writeMu.Unlock()
+	if err := t.stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Eof{Eof: true}}); err != nil {
+		return t.failed(err)
+	}
+	return t.stream.CloseSend()
+}
+
+func (t *tunnel) Close() error {
+	t.cancel()
+	return t.SetDeadline(time.Time{})
+}
+
+func (t *tunnel) LocalAddr() net.Addr  { return tunnelAddr(t.host.Name) }
+func (t *tunnel) RemoteAddr() net.Addr { return tunnelAddr(t.address) }
+
+func (t *tunnel) SetReadDeadline(at time.Time) error  { return t.SetDeadline(at) }
+func (t *tunnel) SetWriteDeadline(at time.Time) error { return t.SetDeadline(at) }
+
+func (t *tunnel) SetDeadline(at time.Time) error {
+	t.timerMu.Lock()
+	defer t.timerMu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	if !at.IsZero() {
+		t.timer = time.AfterFunc(time.Until(at), func() {
+			t.timerMu.Lock()
+			t.expired = true
+			t.timerMu.Unlock()
+			t.cancel()
+		})
+	}
+	return nil
+}
+
+type tunnelAddr string
+
+func (a tunnelAddr) Network() string { return "tcp" }
+func (a tunnelAddr) String() string  { return string(a) }

@@ -1,0 +1,80 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	durationPattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	sizePattern     = `^[0-9]+ ?([kKMGT]i?)?B?$`
+)
+
+// Duration is a time span in parameters, written "90s" or "1h30m".
+type Duration time.Duration
+
+// String is the span as Go writes it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads a string such as "90s".
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return err
+	}
+	span, err := time.ParseDuration(text)
+	if err != nil || span < 0 {
+		return fmt.Errorf("duration %q: expected such as 90s or 1h30m", text)
+	}
+	*d = Duration(span)
+	return nil
+}
+
+// Size is a number of bytes in parameters, written as a number or "10MiB".
+type Size int64
+
+// UnmarshalJSON reads a number or a string with a unit: k, M, G, T are powers of
+// 1000; Ki, Mi, Gi, Ti of 1024.
+func (s *Size) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	digits := strings.TrimRight(text, "kKMGTiB ")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit := strings.TrimSuffix(strings.TrimSpace(text[len(digits):]), "B")
+	factor, known := sizeUnits[strings.ToUpper(unit)]
+	if err != nil || !known || n > math.MaxInt64/factor {
+		return fmt.Errorf("size %s: expected a number of bytes, or such as 10MiB", raw)
+	}
+	*s = Size(n * factor)
+	return nil
+}
+
+var sizeUnits = map[string]int64{
+	"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+	"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40,
+}
+
+// Quote makes s one word of a shell command line, whatever it holds. A path that may
+// begin with a dash needs "--" before it or "./" in front as well: quoting does not
+// change what a program takes for an option.
+func Quote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// QuoteAll quotes each word and joins them with spaces.
+func QuoteAll(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = Quote(w)
+	}
+	return strings.Join(quoted, " ")
+}
