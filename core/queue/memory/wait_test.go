@@ -1,0 +1,166 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+)
+
+func openSession(tb testing.TB, q queue.Node) string {
+	tb.Helper()
+	s, err := q.Open(tb.Context(), "n")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// waiters blocks n nodes in Wait for an hour and counts those that returned.
+func waiters(t *testing.T, q *memory.Queue, n int) *atomic.Int32 {
+	t.Helper()
+	var returned atomic.Int32
+	for range n {
+		s := openSession(t, q)
+		go func() {
+			if err := q.Wait(t.Context(), s, time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			returned.Add(1)
+		}()
+	}
+	synctest.Wait()
+	return &returned
+}
+
+func TestOneJobWakesOneNode(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		due  time.Duration
+	}{{"new", 0}, {"due", time.Minute}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
+				returned := waiters(t, q, 8)
+				r := bulk("a", 1)
+				if tc.due > 0 {
+					r.Segments = []queue.Segment{{Due: time.Now().Add(tc.due), Count: 1}}
+				}
+				submit(t, q, r)
+				<-time.After(tc.due) // fake time
+				synctest.Wait()
+				if n := returned.Load(); n != 1 {
+					t.Errorf("one job woke %d nodes", n)
+				}
+				q.Shutdown()
+				synctest.Wait()
+				if n := returned.Load(); n != 8 {
+					t.Errorf("after Shutdown %d of 8 nodes returned", n)
+				}
+			})
+		})
+	}
+}
+
+// A bulk run wakes a chain: whoever leases less than all wakes the next.
+func TestTurnPassesTheWakeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
+		defer q.Shutdown()
+		s := openSession(t, q)
+		returned := waiters(t, q, 3)
+		submit(t, q, bulk("a", 3))
+		for i := int32(1); i <= 3; i++ {
+			synctest.Wait()
+			if n := returned.Load(); n != i {
+				t.Fatalf("%d nodes were woken after %d turns", n, i-1)
+			}
+			turn(t, q, s, 1, nil)
+		}
+	})
+}
+
+// A node that is woken just as it leaves does not take the wake with it.
+func TestWakeOfALeavingNodeIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
+		defer q.Shutdown()
+		leaving, leave := context.WithCancel(t.Context())
+		s := openSession(t, q)
+		go func() {
+			if err := q.Wait(leaving, s, time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		returned := waiters(t, q, 1)
+		leave()
+		submit(t, q, bulk("a", 1))
+		synctest.Wait()
+		if n := returned.Load(); n != 1 {
+			t.Errorf("%d nodes that stay were woken, expected 1", n)
+		}
+	})
+}
+
+func TestCompleteRunsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: 1000 * time.Hour, Retain: time.Hour})
+		defer q.Shutdown()
+		s := openSession(t, q)
+		submit(t, q, bulk("a", 1))
+		l := turn(t, q, s, 1, nil).Leases[0]
+		<-time.After(2 * time.Hour)
+		turn(t, q, s, 0, []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}})
+		if created, err := q.Submit(t.Context(), bulk("a", 1)); created || err != nil {
+			t.Fatalf("within the retention: created %t, %v", created, err)
+		}
+		<-time.After(time.Hour)
+		turn(t, q, s, 0, nil)
+		if _, err := q.Status(t.Context(), "a"); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("after the retention: %v, expected core.ErrNotFound", err)
+		}
+		submit(t, q, bulk("a", 2)) // its id is free
+	})
+}
+
+// The queue's clock is held though the machine's goes back. // db-scheduler#433
+func TestTrapClockGoesBack(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := memory.New(memory.Options{Now: func() time.Time { return now }})
+	s := openSession(t, q)
+	first := turn(t, q, s, 0, nil).Now
+	now = now.Add(-time.Hour)
+	if got := turn(t, q, s, 0, nil).Now; got.Before(first) {
+		t.Errorf("the clock went from %v to %v", first, got)
+	}
+	now = now.Add(time.Hour + time.Second)
+	if got := turn(t, q, s, 0, nil).Now; !got.After(first) {
+		t.Errorf("the clock stands still at %v", got)
+	}
+}
+
+// A bulk run costs the same few allocations whatever its size.
+func TestSubmitAllocatesNothingPerJob(t *testing.T) {
+	allocs := func(n int) float64 {
+		runs := make([]queue.Run, 0, 11)
+		for i := range cap(runs) {
+			runs = append(runs, bulk(string(rune('a'+i)), n))
+		}
+		q := memory.New(memory.Options{})
+		i := 0
+		return testing.AllocsPerRun(10, func() {
+			submit(t, q, runs[i])
+			i++
+		})
+	}
+	if small, big := allocs(10), allocs(10_000); big > small+5 {
+		t.Errorf("a run of 10,000 took %v allocations, one of 10 took %v", big, small)
+	}
+}

@@ -1,0 +1,268 @@
+package queuebench
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+)
+
+// Scenario is a contest for worker slots, in virtual time.
+type Scenario struct {
+	Name     string        `json:"name"`
+	Slots    int           `json:"slots"`
+	Tasks    []Task        `json:"tasks"`     // in order of At
+	ByTenant bool          `json:"by_tenant"` // the parties are tenants, not tasks
+	From     time.Duration `json:"from_ns"`   // window in which worker time is compared
+	To       time.Duration `json:"to_ns"`
+	End      time.Duration `json:"end_ns"` // the simulation ends here; 0 means when all is done
+}
+
+// Task is a run of equal jobs.
+type Task struct {
+	Name   string        `json:"name"`
+	Tenant string        `json:"tenant"`
+	Jobs   int           `json:"jobs"`
+	Each   time.Duration `json:"each_ns"`
+	At     time.Duration `json:"at_ns"` // when it is submitted
+}
+
+// Scenarios are the three contests that the issue names.
+func Scenarios() []Scenario {
+	ms, s := time.Millisecond, time.Second
+	tenants := Scenario{Name: "tenant of 50 runs against tenant of 1", Slots: 20, ByTenant: true, To: 300 * s, End: 300 * s}
+	for i := range 50 {
+		tenants.Tasks = append(tenants.Tasks, Task{Name: fmt.Sprintf("many-%02d", i), Tenant: "many", Jobs: 200, Each: s})
+	}
+	tenants.Tasks = append(tenants.Tasks, Task{Name: "one", Tenant: "one", Jobs: 10_000, Each: s})
+	return []Scenario{
+		{
+			Name: "Alice 3000 jobs, then Bob 4", Slots: 10, From: 1030 * ms, To: 2030 * ms,
+			Tasks: []Task{{Name: "alice", Jobs: 3000, Each: 100 * ms}, {Name: "bob", Jobs: 4, Each: 100 * ms, At: 1030 * ms}},
+		},
+		{
+			Name: "30 s jobs against 1 s jobs", Slots: 10, To: 1800 * s, End: 1800 * s,
+			Tasks: []Task{{Name: "long", Jobs: 900, Each: 30 * s}, {Name: "short", Jobs: 50_000, Each: s}},
+		},
+		tenants,
+	}
+}
+
+// FairResult is one scenario under one policy.
+type FairResult struct {
+	Scenario string  `json:"scenario"`
+	Policy   string  `json:"policy"`
+	Slots    int     `json:"slots"`
+	Parties  []Party `json:"parties"`
+	// Jain's index over what each party got in the window, of what it could use
+	// of an equal share: 1 is fair, 1/n is all to one.
+	Jain    float64 `json:"jain"`
+	Touched int     `json:"touched"` // entries that the policy moved about to keep its order
+}
+
+// Party is a task, or a tenant, in a result.
+type Party struct {
+	Name       string        `json:"name"`
+	Done       int           `json:"done"`
+	Took       time.Duration `json:"took_ns"` // from submission to its last end; 0 when it was not done
+	Later      float64       `json:"later"`   // share by which Took is longer than alone on all slots; 0 when not done
+	WorkerTime time.Duration `json:"worker_time_ns"`
+	Share      float64       `json:"share"` // of the worker time in the window
+}
+
+// Fair runs every scenario under every policy: first come first served, the
+// classic reordering pass, and the queue of Turnus itself.
+func Fair(scenarios []Scenario) ([]FairResult, error) {
+	var results []FairResult
+	for _, sc := range scenarios {
+		for _, start := range []func() (policy, error){newFirstCome, newReordering, newTurnus} {
+			p, err := start()
+			if err != nil {
+				return nil, err
+			}
+			res, err := simulate(sc, p)
+			if err != nil {
+				return nil, fmt.Errorf("scenario %q under %s: %w", sc.Name, p.name(), err)
+			}
+			if err := res.compareAlone(sc, start); err != nil {
+				return nil, err
+			}
+			results = append(results, *res)
+		}
+	}
+	return results, nil
+}
+
+// compareAlone fills Later in: each party that was done, against the same alone.
+func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) error {
+	if sc.ByTenant {
+		return nil
+	}
+	for i, t := range sc.Tasks {
+		if r.Parties[i].Took == 0 {
+			continue
+		}
+		p, err := start()
+		if err != nil {
+			return err
+		}
+		alone := sc
+		alone.Tasks = []Task{t}
+		res, err := simulate(alone, p)
+		if err != nil {
+			return fmt.Errorf("%s alone under %s: %w", t.Name, p.name(), err)
+		}
+		if took := res.Parties[0].Took; took > 0 {
+			r.Parties[i].Later = float64(r.Parties[i].Took)/float64(took) - 1
+		}
+	}
+	return nil
+}
+
+// running is a job in a slot.
+type running struct {
+	task       int
+	start, end time.Duration
+	handle     handle
+}
+
+// ends orders running jobs by their end.
+type ends []running
+
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].end < e[j].end }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(running)) }
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	*e = (*e)[:last]
+	return x
+}
+
+// simulate is a discrete event simulation: submissions and ends of jobs are the events.
+func simulate(sc Scenario, p policy) (*FairResult, error) {
+	m := newMeter(sc)
+	var slots ends
+	next := 0 // task to submit, they are in order of time
+	for now := time.Duration(0); ; {
+		for ; next < len(sc.Tasks) && sc.Tasks[next].At <= now; next++ {
+			if err := p.submit(now, next, sc.Tasks[next]); err != nil {
+				return nil, err
+			}
+		}
+		var finished []handle
+		for len(slots) > 0 && slots[0].end <= now {
+			j := heap.Pop(&slots).(running)
+			finished = append(finished, j.handle)
+			m.ended(j)
+		}
+		started, err := p.turn(now, finished, sc.Slots-len(slots))
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range started {
+			heap.Push(&slots, running{task: h.task, start: now, end: now + sc.Tasks[h.task].Each, handle: h})
+		}
+		switch {
+		case len(slots) > 0 && (next == len(sc.Tasks) || slots[0].end <= sc.Tasks[next].At):
+			now = slots[0].end
+		case next < len(sc.Tasks):
+			now = sc.Tasks[next].At
+		default:
+			return m.result(p, nil), nil
+		}
+		if sc.End > 0 && now > sc.End {
+			return m.result(p, slots), nil
+		}
+	}
+}
+
+// meter adds up what each party gets.
+type meter struct {
+	sc      Scenario
+	parties []Party
+	index   []int // party of a task
+	window  []time.Duration
+	demand  []time.Duration
+	jobs    []int
+	at      []time.Duration
+}
+
+func newMeter(sc Scenario) *meter {
+	m := &meter{sc: sc, index: make([]int, len(sc.Tasks))}
+	known := map[string]int{}
+	for i, t := range sc.Tasks {
+		name := t.Name
+		if sc.ByTenant {
+			name = t.Tenant
+		}
+		party, ok := known[name]
+		if !ok {
+			party = len(m.parties)
+			known[name] = party
+			m.parties = append(m.parties, Party{Name: name})
+			m.window = append(m.window, 0)
+			m.demand = append(m.demand, 0)
+			m.jobs = append(m.jobs, 0)
+			m.at = append(m.at, t.At)
+		}
+		m.index[i] = party
+		m.demand[party] += time.Duration(t.Jobs) * t.Each
+		m.jobs[party] += t.Jobs
+	}
+	return m
+}
+
+func (m *meter) ended(j running) {
+	i := m.index[j.task]
+	party := &m.parties[i]
+	party.Done++
+	if party.Done == m.jobs[i] {
+		party.Took = j.end - m.at[i]
+	}
+	m.served(j, j.end)
+}
+
+// served counts worker time until a job's end, or the simulation's.
+func (m *meter) served(j running, end time.Duration) {
+	i := m.index[j.task]
+	m.parties[i].WorkerTime += end - j.start
+	if part := min(end, m.sc.To) - max(j.start, m.sc.From); part > 0 {
+		m.window[i] += part
+	}
+}
+
+func (m *meter) result(p policy, unfinished []running) *FairResult {
+	for _, j := range unfinished {
+		m.served(j, m.sc.End)
+	}
+	total := time.Duration(0)
+	for _, w := range m.window {
+		total += w
+	}
+	equal := time.Duration(m.sc.Slots) * (m.sc.To - m.sc.From) / time.Duration(len(m.parties))
+	got := make([]float64, len(m.parties))
+	for i := range m.parties {
+		if total > 0 {
+			m.parties[i].Share = float64(m.window[i]) / float64(total)
+		}
+		got[i] = min(1, float64(m.window[i])/float64(min(equal, m.demand[i])))
+	}
+	return &FairResult{
+		Scenario: m.sc.Name, Policy: p.name(), Slots: m.sc.Slots, Parties: m.parties,
+		Jain: jain(got), Touched: p.touched(),
+	}
+}
+
+// jain is (Σx)² / (n·Σx²).
+func jain(x []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range x {
+		sum += v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(x)) * squares)
+}

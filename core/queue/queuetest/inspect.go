@@ -1,0 +1,132 @@
+package queuetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+var inspectTests = []test{
+	{name: "StatusAddsUp", run: statusSums},
+	{name: "ServedIsWorkerTime", run: servedTime},
+	{name: "Explain", run: explainTexts},
+	{name: "Stats", run: statsCounts},
+	{name: "CheckAndRepairOfASoundQueue", run: checkSound},
+}
+
+func statusSums(f *fixture) {
+	s := f.open("n")
+	l := f.everywhere(s) // f.status checks the sum
+	f.status("a")
+	f.ack(s, done(l, core.Failed))
+	f.status("a")
+	f.completes(s, "a")
+	st := f.status("a")
+	eq(f, "total", st.Total, 20)
+}
+
+func servedTime(f *fixture) {
+	f.submit(run("a", 2))
+	s := f.open("n")
+	got := f.leaseN(s, 2)
+	<-time.After(60 * time.Millisecond)
+	f.ack(s, done(got[0], core.Changed), retry(got[1], time.Hour))
+	if served := f.status("a").Served; served < 110*time.Millisecond {
+		f.Errorf("served %v, expected two times 60ms", served)
+	}
+}
+
+func explainTexts(f *fixture) {
+	s := f.open("worker-7")
+	leased := f.everywhere(s)
+	for index, want := range map[int]struct {
+		state core.State
+		text  string
+	}{
+		0:  {core.Leased, "worker-7"},
+		1:  {core.Retrying, ""},
+		2:  {core.Suspended, "e"},
+		3:  {core.Suspended, ""},
+		4:  {core.Blocked, "held"},
+		5:  {core.Retrying, ""},
+		7:  {core.Done, "changed"},
+		8:  {core.Pending, ""},
+		12: {core.Pending, ""},
+		19: {core.Pending, ""},
+	} {
+		ex := f.explain("a", index)
+		eq(f, "job", ex.Job, core.JobID{Run: "a", Index: index})
+		eq(f, "state of "+ex.Job.String(), ex.State, want.state)
+		if ex.Reason == "" || !strings.Contains(ex.Reason, want.text) {
+			f.Errorf("Explain(%v) says %q, expected it to contain %q", ex.Job, ex.Reason, want.text)
+		}
+	}
+	if ex := f.explain("a", 4); !strings.Contains(ex.Reason, "holder/0") {
+		f.Errorf("Explain says %q, expected who holds the host", ex.Reason)
+	}
+	for _, timed := range []int{1, 3, 5, 12} {
+		if f.explain("a", timed).Until.IsZero() {
+			f.Errorf("Explain(a/%d) does not say until when", timed)
+		}
+	}
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: ptr(true)}))
+	if ex := f.explain("a", 8); !strings.Contains(ex.Reason, "paused") {
+		f.Errorf("Explain says %q of a paused run", ex.Reason)
+	}
+	f.ack(s, done(leased, core.Failed))
+	f.completes(s, "a")
+	if ex := f.explain("a", 15); ex.State != core.Done || !strings.Contains(ex.Reason, "cancelled") {
+		f.Errorf("Explain says %+v of a cancelled job", ex)
+	}
+}
+
+func statsCounts(f *fixture) {
+	eq(f, "runs", f.stats().Runs, 0)
+	s := f.open("n")
+	f.open("n2")
+	for _, id := range []string{"a", "b", "c"} {
+		r := run(id, 3)
+		r.Tenant = map[string]string{"a": "x", "b": "x", "c": "y"}[id]
+		f.submit(r)
+	}
+	later := run("later", 2)
+	later.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 1}, {Due: time.Now().Add(2 * time.Hour), Count: 1}}
+	f.submit(later)
+	got := f.leaseN(s, 4)
+	st := f.stats()
+	eq(f, "runs", st.Runs, 4)
+	eq(f, "tenants", st.Tenants, 3)
+	eq(f, "ready", st.Ready, 3)
+	eq(f, "in flight", st.InFlight, 4)
+	eq(f, "sessions", st.Sessions, 2)
+	eq(f, "timed", st.Timed, 2)
+	f.ack(s, retry(got[0], time.Hour), suspend(got[1], "e"))
+	st = f.stats()
+	if st.Timed < 3 || st.Timed > 4 {
+		f.Errorf("timed is %d, expected the two segments and the retry", st.Timed)
+	}
+	eq(f, "in flight", st.InFlight, 2)
+	before := st
+	f.turn(s, 0)
+	st = f.stats()
+	eq(f, "turns", st.Turns-before.Turns, 1)
+	eq(f, "empty turns", st.EmptyTurns-before.EmptyTurns, 1)
+	if f.stats().Oldest < 0 {
+		f.Error("the oldest overdue job is negative")
+	}
+}
+
+func checkSound(f *fixture) {
+	s := f.open("n")
+	l := f.everywhere(s)
+	f.clean()
+	findings, err := f.q.Check(f.ctx, true)
+	f.must(err)
+	if len(findings) != 0 {
+		f.Errorf("a sound queue has findings: %v", findings)
+	}
+	f.ack(s, done(l, core.Failed))
+	f.completes(s, "a")
+}

@@ -1,0 +1,299 @@
+package queuetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+var sessionTests = []test{
+	{name: "SessionIDsAreNew", run: sessionIDs},
+	{name: "UnknownSessionIsGone", run: sessionUnknown},
+	{name: "AdoptListsWhatIsHeld", run: adopt},
+	{name: "CloseGivesBack", run: closeGivesBack},
+	{name: "ReapedJobsAreRetried", ttl: shortTTL, run: reapRetry},
+	{name: "ReapedJobsWaitForBackoff", ttl: shortTTL, run: reapBackoff},
+	{name: "ReapedHoldIsLost", ttl: shortTTL, run: reapHold},
+	{name: "ReapedTooOftenIsDead", ttl: shortTTL, run: reapDead},
+	{name: "ReapedInCancelledRunIsLost", ttl: shortTTL, run: reapCancelled},
+	{name: "ReapedFreesLocks", ttl: shortTTL, run: reapLocks},
+	{name: "TurnAndBeatKeepAlive", ttl: shortTTL, run: keepAlive},
+	{name: "WaitIsWokenByRecovery", ttl: shortTTL, run: waitRecovery},
+}
+
+func sessionIDs(f *fixture) {
+	seen := map[string]bool{}
+	for range 50 {
+		s := f.open("same")
+		if s == "" || seen[s] {
+			f.Fatalf("session id %q is empty or was given out before", s)
+		}
+		seen[s] = true
+	}
+}
+
+// gone expects that every method of the session says so.
+func (f *fixture) gone(s string) {
+	f.Helper()
+	wants := func(what string, err error) {
+		f.Helper()
+		if !errors.Is(err, core.ErrSessionGone) {
+			f.Errorf("%s: error %v, expected core.ErrSessionGone", what, err)
+		}
+	}
+	_, err := f.q.Turn(f.ctx, queue.Turn{Session: s, Want: 1})
+	wants("Turn", err)
+	_, err = f.q.Beat(f.ctx, s)
+	wants("Beat", err)
+	_, err = f.q.Adopt(f.ctx, s)
+	wants("Adopt", err)
+	wants("Close", f.q.Close(f.ctx, s))
+}
+
+func sessionUnknown(f *fixture) {
+	f.submit(run("a", 1))
+	f.gone("never opened")
+	f.gone("")
+	s := f.open("n")
+	f.must(f.q.Close(f.ctx, s))
+	f.gone(s)
+	eq(f, "pending", f.status("a").Pending, 1)
+}
+
+func adopt(f *fixture) {
+	r := run("a", 5)
+	for i := range r.Targets {
+		r.Targets[i].Data = fmt.Append(nil, "data ", i)
+	}
+	f.submit(r)
+	s, other := f.open("n"), f.open("n")
+	got := f.leaseN(s, 4)
+	f.leaseN(other, 1)
+	a := retry(got[0], 0)
+	a.State = []byte("state")
+	f.ack(s, a, done(got[1], core.Changed))
+	again := f.one(s)
+	held, err := f.q.Adopt(f.ctx, s)
+	f.must(err)
+	slices.SortFunc(held, func(a, b queue.Lease) int { return a.Job.Index - b.Job.Index })
+	want := []queue.Lease{again, got[2], got[3]}
+	eq(f, "held", len(held), 3)
+	for i := range want {
+		eq(f, "lease", fmt.Sprintf("%+v", held[i]), fmt.Sprintf("%+v", want[i]))
+	}
+	f.ack(s, allDone(held, core.Changed)...)
+	held, err = f.q.Adopt(f.ctx, s)
+	f.must(err)
+	eq(f, "held after acks", len(held), 0)
+}
+
+func closeGivesBack(f *fixture) {
+	f.submit(run("a", 300))
+	s := f.open("n")
+	got := f.leaseN(s, 300)
+	f.must(f.q.Close(f.ctx, s))
+	f.gone(s)
+	s = f.open("n")
+	again := f.leaseN(s, 300)
+	for _, l := range again {
+		eq(f, "attempt", l.Attempt, 1)
+	}
+	res := f.turn(s, 0, done(got[0], core.Changed))
+	eq(f, "stale", len(res.Stale), 1)
+}
+
+// expire lets a session that was silent pass its time. It opens a new one and returns it.
+func (f *fixture) expire(old string) string {
+	f.Helper()
+	f.eventually("the session to expire", func() bool {
+		<-time.After(f.ttl / 10)
+		_, err := f.q.Adopt(f.ctx, old)
+		if err != nil && !errors.Is(err, core.ErrSessionGone) {
+			f.Fatal(err)
+		}
+		return err != nil
+	})
+	return f.open("rescuer")
+}
+
+func reapRetry(f *fixture) {
+	f.submit(run("a", 100))
+	s := f.open("victim")
+	got := f.leaseN(s, 100)
+	before := f.stats().Reaped
+	s2 := f.expire(s)
+	f.gone(s)
+	again := f.leaseN(s2, 100)
+	for _, l := range again {
+		eq(f, "attempt", l.Attempt, 2)
+		if l.Token <= got[99].Token {
+			f.Fatalf("token %d is not above the one before", l.Token)
+		}
+	}
+	eq(f, "reaped sessions", f.stats().Reaped-before, 1)
+	f.ack(s2, allDone(again, core.Changed)...)
+	eq(f, "complete", f.status("a").Complete, true)
+	eq(f, "attempts recorded", f.records("a")[0].Attempt, 2)
+}
+
+func reapBackoff(f *fixture) {
+	r := run("a", 1)
+	r.Backoff = core.Backoff{Interval: time.Hour}
+	f.submit(r)
+	s := f.open("victim")
+	f.one(s)
+	s = f.expire(s)
+	f.eventually("the job to be recovered", func() bool {
+		eq(f, "leases", len(f.turn(s, 1).Leases), 0)
+		return f.status("a").Waiting == 1
+	})
+}
+
+func reapHold(f *fixture) {
+	r := run("a", 3)
+	r.OnLost = queue.LostHold
+	f.submit(r)
+	s := f.open("victim")
+	l := f.leaseN(s, 1)
+	s = f.expire(s)
+	st := f.completes(s, "a")
+	eq(f, "lost", st.Outcomes[core.Lost], 1)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
+	eq(f, "phase", st.Phase, queue.Stopped)
+	eq(f, "dead", st.Dead, 0)
+	for _, rec := range f.records("a") {
+		if rec.Reason == "" {
+			f.Errorf("record %+v has no reason", rec)
+		}
+		if rec.Outcome == core.Lost {
+			eq(f, "index", rec.Index, l[0].Job.Index)
+			eq(f, "attempt", rec.Attempt, 1)
+		}
+	}
+	n, err := f.q.Redrive(f.ctx, "a")
+	f.must(err)
+	eq(f, "redriven: lost, but not dead", n, 0)
+}
+
+func reapDead(f *fixture) {
+	r := run("a", 3)
+	r.MaxCrashes, r.MaxInFlight = 2, 1
+	f.submit(r)
+	s := f.open("victim")
+	a := retry(f.one(s), 0) // a retry is no crash
+	a.State = []byte("kept")
+	f.ack(s, a)
+	for i := range 2 {
+		l := f.one(s)
+		eq(f, "job", l.Job.Index, 0)
+		eq(f, "attempt", l.Attempt, 2+i)
+		eq(f, "state survives a crash", string(l.State), "kept")
+		s = f.expire(s)
+	}
+	st := f.completes(s, "a")
+	eq(f, "lost", st.Outcomes[core.Lost], 1)
+	eq(f, "dead", st.Dead, 1)
+	eq(f, "phase", st.Phase, queue.Stopped)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
+	eq(f, "state", f.explain("a", 0).State, core.Dead)
+	if _, err := f.q.Redrive(f.ctx, "a", 3); !errors.Is(err, core.ErrInvalid) {
+		f.Errorf("Redrive of an index outside: error %v, expected core.ErrInvalid", err)
+	}
+	n, err := f.q.Redrive(f.ctx, "a", 1, 2)
+	f.must(err)
+	eq(f, "redriven of those that are not dead", n, 0)
+	n, err = f.q.Redrive(f.ctx, "a")
+	f.must(err)
+	eq(f, "redriven", n, 1)
+	st = f.status("a")
+	eq(f, "phase", st.Phase, queue.Active)
+	eq(f, "complete", st.Complete, false)
+	eq(f, "lost after redrive", st.Outcomes[core.Lost], 0)
+	eq(f, "dead after redrive", st.Dead, 0)
+	s = f.open("healthy") // whatever time the above took
+	l := f.one(s)
+	eq(f, "attempt of the new life", l.Attempt, 1)
+	eq(f, "state of the new life", len(l.State), 0)
+	f.ack(s, done(l, core.Changed))
+	st = f.status("a")
+	eq(f, "complete", st.Complete, true)
+	eq(f, "phase", st.Phase, queue.Finished)
+	eq(f, "changed", st.Outcomes[core.Changed], 1)
+	var of0 []core.Outcome
+	for _, rec := range f.records("a") {
+		if rec.Index == 0 && rec.Count == 1 {
+			of0 = append(of0, rec.Outcome)
+		}
+	}
+	if !slices.Equal(of0, []core.Outcome{core.Lost, core.Changed}) {
+		f.Errorf("records of job 0 are %v, expected one a life", of0)
+	}
+}
+
+func reapCancelled(f *fixture) {
+	f.submit(run("a", 2))
+	s := f.open("victim")
+	f.one(s)
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
+	s = f.expire(s)
+	st := f.completes(s, "a")
+	eq(f, "lost: it had begun, and is not tried again", st.Outcomes[core.Lost], 1)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 1)
+	eq(f, "phase", st.Phase, queue.Cancelled)
+	eq(f, "dead", st.Dead, 0)
+	if _, err := f.q.Redrive(f.ctx, "a"); !errors.Is(err, core.ErrConflict) {
+		f.Errorf("Redrive of a cancelled run: error %v, expected core.ErrConflict", err)
+	}
+}
+
+func reapLocks(f *fixture) {
+	r := on("a", "h")
+	r.OnLost = queue.LostHold
+	f.submit(r)
+	s := f.open("victim")
+	f.one(s)
+	f.submit(on("b", "h"))
+	s = f.expire(s)
+	eq(f, "host is free again", f.one(s).Job.Run, "b")
+}
+
+func keepAlive(f *fixture) {
+	f.submit(run("a", 1))
+	s := f.open("n")
+	l := f.one(s)
+	// Four lives long: half by Turn, half by Beat.
+	until := time.Now().Add(4 * shortTTL)
+	for beat := false; time.Now().Before(until); beat = !beat {
+		if beat {
+			b, err := f.q.Beat(f.ctx, s)
+			f.must(err)
+			if left := b.Until.Sub(b.Now); left != shortTTL {
+				f.Fatalf("Beat promises %v, expected %v", left, shortTTL)
+			}
+		} else {
+			f.turn(s, 0)
+		}
+		<-time.After(shortTTL / 20)
+	}
+	eq(f, "in flight", f.status("a").InFlight, 1)
+	f.ack(s, done(l, core.Changed))
+}
+
+func waitRecovery(f *fixture) {
+	f.submit(run("a", 1))
+	f.one(f.open("victim"))
+	// A node that only waits, at most a second at a time as nodes do, gets the job.
+	s := f.open("rescuer")
+	f.eventually("the job of the dead node", func() bool {
+		res := f.turn(s, 1)
+		if len(res.Leases) == 1 {
+			return true
+		}
+		f.must(f.q.Wait(f.ctx, s, res.Now.Add(shortTTL/2)))
+		return false
+	})
+}

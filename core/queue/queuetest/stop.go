@@ -1,0 +1,300 @@
+package queuetest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+var stopTests = []test{
+	{name: "BudgetStopsInTheSameTurn", run: budgetSameTurn},
+	{name: "BudgetWithinManyAcks", run: budgetManyAcks},
+	{name: "UnreachableHasItsOwnBudget", run: budgetUnreachable},
+	{name: "GoodOutcomesSpendNoBudget", run: budgetGood},
+	{name: "LostStopsTheRun", run: lostStops},
+	{name: "StoppedRunEndsEverything", run: stoppedEnds},
+	{name: "CancelEndsEverything", run: cancelEnds},
+	{name: "CancelListsStop", run: cancelStop},
+	{name: "CancelTwiceAndAfterTheEnd", run: cancelTwice},
+	{name: "CancelOfAStoppedRun", run: cancelStopped},
+	{name: "AdjustCannotReviveARun", run: adjustOver},
+	{name: "LastAckSpendsTheBudget", run: budgetLast},
+}
+
+func budgetSameTurn(f *fixture) {
+	r := run("a", 10)
+	r.StopAfter = 2
+	f.submit(r)
+	s := f.open("n")
+	got := f.leaseN(s, 3)
+	eq(f, "leases after the first failure", len(f.turn(s, 1, done(got[0], core.Failed)).Leases), 1)
+	res := f.turn(s, 5, done(got[1], core.RolledBack))
+	eq(f, "leases in the turn that spends the budget", len(res.Leases), 0)
+	st := f.status("a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	if st.Reason == "" {
+		f.Error("Status does not say why the run was stopped")
+	}
+	eq(f, "in flight: stop lets them finish", st.InFlight, 2)
+	if len(res.Stop) != 0 {
+		f.Errorf("a stopped run lists %v to stop, expected none", res.Stop)
+	}
+}
+
+func budgetManyAcks(f *fixture) {
+	r := run("a", 20)
+	r.StopAfter = 2
+	f.submit(r)
+	f.submit(run("b", 20))
+	s := f.open("n")
+	got := f.leaseN(s, 12)
+	var a, b []queue.Lease
+	for _, l := range got {
+		if l.Job.Run == "a" {
+			a = append(a, l)
+		} else {
+			b = append(b, l)
+		}
+	}
+	eq(f, "leases of a", len(a), 6)
+	acks := []queue.Ack{
+		done(a[0], core.Failed),
+		retry(a[1], 0), // the budget is not spent yet: granted, then cancelled by the stop
+		done(b[0], core.Failed),
+		done(a[2], core.Failed), // spends it
+		retry(a[3], 0),          // not granted: ends as failed
+		giveBack(a[4]),          // ends as cancelled
+		suspend(a[5], "e"),      // ends as cancelled
+	}
+	res := f.turn(s, 5, acks...)
+	for _, l := range res.Leases {
+		eq(f, "leased of", l.Job.Run, "b")
+	}
+	st := f.completes(s, "a")
+	eq(f, "failed", st.Outcomes[core.Failed], 3)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 17)
+	out := f.outcomes("a")
+	eq(f, "outcomes", len(out), 20)
+	for i, want := range map[int]core.Outcome{0: core.Failed, 1: core.Cancelled, 2: core.Failed, 3: core.Failed, 4: core.Cancelled, 5: core.Cancelled} {
+		eq(f, "outcome of "+a[i].Job.String(), out[a[i].Job.Index], want)
+	}
+}
+
+func budgetUnreachable(f *fixture) {
+	r := run("a", 10)
+	r.StopAfter, r.StopUnreachable = 1, 2
+	f.submit(r)
+	s := f.open("n")
+	got := f.leaseN(s, 2)
+	eq(f, "leases after one", len(f.turn(s, 1, done(got[0], core.Unreachable)).Leases), 1)
+	eq(f, "leases after two", len(f.turn(s, 1, done(got[1], core.Unreachable)).Leases), 0)
+	eq(f, "phase", f.status("a").Phase, queue.Stopped)
+}
+
+func budgetGood(f *fixture) {
+	r := run("a", 6)
+	r.StopAfter, r.StopUnreachable = 1, 1
+	f.submit(r)
+	s := f.open("n")
+	got := f.leaseN(s, 4)
+	res := f.turn(s, 2, done(got[0], core.Changed), done(got[1], core.Unchanged), done(got[2], core.Skipped), done(got[3], core.Cancelled))
+	eq(f, "leases", len(res.Leases), 2)
+	// A retry granted is no outcome, whatever it would have been.
+	eq(f, "leases after a retry", len(f.turn(s, 1, retry(res.Leases[0], 0)).Leases), 1)
+	eq(f, "phase", f.status("a").Phase, queue.Active)
+}
+
+func lostStops(f *fixture) {
+	f.submit(run("a", 10)) // no budget at all
+	s := f.open("n")
+	got := f.leaseN(s, 2)
+	eq(f, "leases after a lost host", len(f.turn(s, 1, done(got[0], core.Lost)).Leases), 0)
+	f.ack(s, done(got[1], core.Changed))
+	st := f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	eq(f, "dead", st.Dead, 0)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 8)
+}
+
+// everywhere makes a run with a job in every state: 0 leased, 1 waiting, 2 suspended for an event,
+// 3 suspended for a time, 4 blocked, 5 returned for later, 6 ready again, 7 ended, 8-11 fresh,
+// 12-13 not yet due, 14-19 beyond the limit.
+func (f *fixture) everywhere(s string) (leased queue.Lease) {
+	f.Helper()
+	f.submit(on("holder", "held"))
+	f.one(s)
+	r := run("a", 20)
+	r.Targets[4].Host = "held"
+	r.Limit, r.StopAfter = 14, 1
+	r.Segments = []queue.Segment{{Count: 12}, {Due: time.Now().Add(time.Hour), Count: 2}, {Count: 6}}
+	f.submit(r)
+	got := f.leaseN(s, 7)
+	byIndex := map[int]queue.Lease{}
+	for _, l := range got {
+		byIndex[l.Job.Index] = l
+	}
+	later := retry(byIndex[1], time.Hour)
+	timed := suspend(byIndex[3], "")
+	timed.After = time.Hour
+	back := giveBack(byIndex[5])
+	back.After = time.Hour
+	f.ack(s, later, suspend(byIndex[2], "e"), timed, back, done(byIndex[7], core.Changed), retry(byIndex[6], 0))
+	st := f.status("a")
+	eq(f, "blocked", st.Blocked, 1)
+	eq(f, "suspended", st.Suspended, 2)
+	eq(f, "in flight", st.InFlight, 1)
+	return byIndex[0]
+}
+
+func (f *fixture) endedEverywhere(first core.Outcome) {
+	f.Helper()
+	out := f.outcomes("a")
+	eq(f, "outcomes", len(out), 20)
+	for i, o := range out {
+		want := core.Cancelled
+		switch i {
+		case 0:
+			want = first
+		case 7:
+			want = core.Changed
+		}
+		eq(f, "outcome of "+(core.JobID{Run: "a", Index: i}).String(), o, want)
+	}
+	eq(f, "timed left", f.stats().Timed, 0)
+}
+
+func stoppedEnds(f *fixture) {
+	s := f.open("n")
+	leased := f.everywhere(s)
+	f.ack(s, done(leased, core.Failed))
+	st := f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	f.endedEverywhere(core.Failed)
+	f.none(s, "the run was stopped")
+}
+
+func cancelEnds(f *fixture) {
+	s := f.open("n")
+	leased := f.everywhere(s)
+	f.must(f.q.Cancel(f.ctx, "a", "the customer called"))
+	f.none(s, "the run is cancelled")
+	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
+	if n, err := f.q.Wake(f.ctx, "a", "e"); err != nil || n > 1 {
+		f.Errorf("Wake in a cancelled run: %d, %v", n, err)
+	}
+	f.none(s, "the run is cancelled")
+	f.ack(s, retry(leased, 0))
+	st := f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Cancelled)
+	eq(f, "reason", st.Reason, "the customer called")
+	f.endedEverywhere(core.Failed)
+	for _, rec := range f.records("a") {
+		if rec.Outcome == core.Cancelled && !strings.Contains(rec.Reason, "the customer called") {
+			f.Errorf("record %+v does not carry the reason", rec)
+		}
+	}
+}
+
+func cancelStop(f *fixture) {
+	f.submit(run("a", 10))
+	f.submit(run("b", 10))
+	s, other := f.open("n"), f.open("n2")
+	got := f.leaseN(s, 6)
+	f.leaseN(other, 1)
+	f.must(f.q.Cancel(f.ctx, "a", "x"))
+	var want []core.JobID
+	var acks []queue.Ack
+	for _, l := range got {
+		if l.Job.Run == "a" {
+			want = append(want, l.Job)
+			acks = append(acks, suspend(l, "e"))
+		}
+	}
+	sorted := func(list []core.JobID) []core.JobID {
+		slices.SortFunc(list, func(a, b core.JobID) int { return strings.Compare(a.String(), b.String()) })
+		return list
+	}
+	b, err := f.q.Beat(f.ctx, s)
+	f.must(err)
+	if !slices.Equal(sorted(b.Stop), sorted(want)) {
+		f.Errorf("Beat stops %v, expected %v", b.Stop, want)
+	}
+	res := f.turn(s, 0)
+	if !slices.Equal(sorted(res.Stop), want) {
+		f.Errorf("Turn stops %v, expected %v", res.Stop, want)
+	}
+	for _, id := range f.turn(other, 0).Stop {
+		if slices.Contains(want, id) {
+			f.Errorf("another session is told to stop %v", id)
+		}
+	}
+	f.ack(s, acks...)
+	if res := f.turn(s, 0); len(res.Stop) != 0 {
+		f.Errorf("Turn stops %v after all were acknowledged", res.Stop)
+	}
+	eq(f, "suspended", f.status("a").Suspended, 0)
+}
+
+func cancelTwice(f *fixture) {
+	f.submit(run("a", 2))
+	s := f.open("n")
+	f.must(f.q.Cancel(f.ctx, "a", "first"))
+	f.must(f.q.Cancel(f.ctx, "a", "second"))
+	st := f.completes(s, "a")
+	eq(f, "reason", st.Reason, "first")
+	eq(f, "outcomes", len(f.outcomes("a")), 2)
+
+	f.submit(run("b", 1))
+	f.ack(s, done(f.one(s), core.Changed))
+	f.must(f.q.Cancel(f.ctx, "b", "too late"))
+	st = f.status("b")
+	eq(f, "phase", st.Phase, queue.Finished)
+	eq(f, "records", len(f.records("b")), 1)
+}
+
+func cancelStopped(f *fixture) {
+	r := run("a", 5)
+	r.StopAfter = 1
+	f.submit(r)
+	s := f.open("n")
+	got := f.leaseN(s, 2)
+	f.ack(s, done(got[0], core.Failed))
+	eq(f, "phase", f.status("a").Phase, queue.Stopped)
+	f.must(f.q.Cancel(f.ctx, "a", "now"))
+	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
+	res := f.turn(s, 0)
+	if !slices.Equal(res.Stop, []core.JobID{got[1].Job}) {
+		f.Errorf("Turn stops %v, expected %v", res.Stop, got[1].Job)
+	}
+	f.ack(s, done(got[1], core.Lost))
+	st := f.completes(s, "a")
+	eq(f, "phase: lost does not undo cancel", st.Phase, queue.Cancelled)
+}
+
+func adjustOver(f *fixture) {
+	f.submit(run("a", 5))
+	s := f.open("n")
+	l := f.one(s)
+	f.must(f.q.Cancel(f.ctx, "a", "x"))
+	no := false
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: ptr(0), Weight: ptr(5)}))
+	f.none(s, "resume does not revive a cancelled run")
+	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
+	f.ack(s, done(l, core.Changed))
+	f.completes(s, "a")
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: ptr(true)}))
+	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
+}
+
+func budgetLast(f *fixture) {
+	r := run("a", 1)
+	r.StopAfter = 1
+	f.submit(r)
+	s := f.open("n")
+	f.ack(s, done(f.one(s), core.Failed))
+	st := f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+}
