@@ -3,9 +3,11 @@ package playbooks
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"gopkg.in/yaml.v3"
 )
 
 // bounds checks the size of a number and the length and pattern of a text.
@@ -113,6 +115,9 @@ func (v *value) describe() string {
 		return "a list"
 	case "null":
 		return "empty"
+	}
+	if kind := v.kind(); kind != "string" && v.node.Kind == yaml.ScalarNode && !strings.Contains(v.node.Value, "${{") {
+		return kindOf(v.node) // as it is written: 0644, not 420
 	}
 	return describe(v.literal)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -17,10 +18,13 @@ type decoder struct {
 	diags   Diagnostics
 	values  int  // values seen, aliases followed
 	text    int  // bytes of scalars seen, aliases followed
+	exprs   int  // expressions compiled
 	full    bool // a bound was passed: nothing more is read
 	schemas map[string]*typeSchema
 	vars    map[string]any
-	steps   []knownStep // those before the step that is being read
+	steps   []knownStep    // those before the step that is being read
+	later   map[string]int // names of all steps that are written out, with their lines
+	key     string         // that is being read, for messages
 }
 
 func (d *decoder) report(at span, p problem) {
@@ -68,7 +72,7 @@ func (d *decoder) entries(n *yaml.Node, depth int) []entry {
 	var out []entry
 	index := map[string]int{}
 	var merged []*yaml.Node
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
 		key, ok := d.follow(n.Content[i])
 		if !ok {
 			return out
@@ -147,15 +151,18 @@ func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T],
 	if !ok {
 		return
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{} // misspelt ones too: they are not missing besides
 	found := map[string]entry{}
 	for _, e := range d.entries(n, 1) {
+		if d.full {
+			return
+		}
 		seen[e.name] = true
 		if strings.HasPrefix(e.name, "x-") && n.Column == 1 {
 			continue // a place for anchors, at the top of a file
 		}
 		if !slices.ContainsFunc(fields, func(f field[T]) bool { return f.key == e.name }) {
-			d.unknownKey(e, what, keysOf(fields), foreign)
+			seen[d.unknownKey(e, what, keysOf(fields), foreign)] = true
 			continue
 		}
 		found[e.name] = e
@@ -169,6 +176,7 @@ func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T],
 		case given && isNull(e.val):
 			d.reportNode(e.key, problem{message: fmt.Sprintf("%q has no value", f.key), expected: f.form.want, hint: "leave the key out, or give it a value"})
 		case given:
+			d.key = f.key
 			f.read(d, e.val, into)
 		}
 	}
@@ -176,12 +184,17 @@ func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T],
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-func (d *decoder) unknownKey(e entry, what string, keys []string, foreign map[string]string) {
+// unknownKey reports a key and returns the one that was likely meant.
+func (d *decoder) unknownKey(e entry, what string, keys []string, foreign map[string]string) (meant string) {
 	p := problem{message: fmt.Sprintf("unknown key %s in %s", quote(e.name), what), expected: oneOf(keys), hint: foreign[e.name]}
+	meant = nearest(e.name, keys)
 	if p.hint == "" {
 		p.hint = didYouMean(e.name, keys)
+	} else if i := slices.IndexFunc(keys, func(k string) bool { return strings.Contains(p.hint, strconv.Quote(k)) }); i >= 0 {
+		meant = keys[i]
 	}
 	d.reportNode(e.key, p)
+	return meant
 }
 
 func keysOf[T any](fields []field[T]) []string {
@@ -222,7 +235,7 @@ func (d *decoder) scalar(n *yaml.Node, want string) (*yaml.Node, bool) {
 }
 
 func (d *decoder) mismatch(n, target *yaml.Node, want, hint string) {
-	d.reportNode(n, problem{message: "this is " + kindOf(target), expected: want, hint: hint})
+	d.reportNode(n, problem{message: d.key + " is " + kindOf(target), expected: want, hint: hint})
 }
 
 // list reads a list's items; a single value is an error that says so.

@@ -48,8 +48,7 @@ func (e Expr) Bool(env Env) (bool, error) {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		return false, e.code.fail(env, span{}, problem{message: "gives " + describe(v), expected: "true or false",
-			hint: `compare it: … == "value", or … != nil`})
+		return false, e.code.fail(env, span{}, notBool(describe(v)))
 	}
 	return b, nil
 }
@@ -129,6 +128,9 @@ func runtimeProblem(message string) problem {
 	if _, err := fmt.Sscanf(message, "cannot fetch %s from <nil>", &what); err == nil {
 		return problem{message: fmt.Sprintf("cannot read %q of a value that is missing", what), hint: "write ?. instead of . where a value may be missing, or default(value, other)"}
 	}
+	if got, ok := strings.CutPrefix(message, "invalid operation: bool("); ok {
+		return notBool(typeWord(strings.TrimSuffix(got, ")")))
+	}
 	switch {
 	case message == "memory budget exceeded":
 		return problem{message: errTooLarge.Error()}
@@ -139,6 +141,10 @@ func runtimeProblem(message string) problem {
 		return problem{message: fmt.Sprintf("needs %s, got %s", typeWord(want), typeWord(got))}
 	}
 	return problem{message: message}
+}
+
+func notBool(got string) problem {
+	return problem{message: "gives " + got, expected: "true or false", hint: `compare it: … == "value", or … != nil`}
 }
 
 func typeWord(goType string) string {
@@ -239,6 +245,11 @@ func compileSafely(text string, options []expr.Option) (program *vm.Program, err
 		}
 	}()
 	return expr.Compile(text, options...)
+}
+
+// cutByComment tells whether YAML took the rest of an unquoted expression for a comment.
+func (c *code) cutByComment() bool {
+	return c.node != nil && c.node.Style == 0 && strings.Contains(c.src.line(c.node.Line), " #")
 }
 
 // compileProblem rewords what the expression library says.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -17,7 +16,8 @@ import (
 type shape struct {
 	label  string // how messages call it: "host", "the outputs of step \"x\""
 	fields map[string]*shape
-	closed bool // other fields do not exist
+	closed bool           // other fields do not exist
+	later  map[string]int // fields that exist further down in the file: their lines
 }
 
 func (s *shape) names() []string { return sortedKeys(s.fields) }
@@ -57,7 +57,7 @@ type checker struct {
 	code    *code
 	found   []Diagnostic
 	callees map[*ast.IdentifierNode]bool
-	bases   map[*ast.IdentifierNode]bool // read with a constant field
+	bases   map[*ast.IdentifierNode]string // the constant field that is read
 	locals  map[string]bool
 	muted   map[ast.Node]bool // already explained
 }
@@ -69,11 +69,15 @@ func (s scope) check(c *code) (found []Diagnostic) {
 	if err != nil {
 		var fe *file.Error
 		if errors.As(err, &fe) {
-			return []Diagnostic{c.src.diagnose(c.place(fe.From, fe.To), compileProblem(fe.Message))}
+			p := compileProblem(fe.Message)
+			if c.cutByComment() {
+				p.hint = `in YAML " #" begins a comment: put the whole expression in quotes`
+			}
+			return []Diagnostic{c.src.diagnose(c.place(fe.From, fe.To), p)}
 		}
 		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(err.Error()))}
 	}
-	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]bool{},
+	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]string{},
 		locals: map[string]bool{}, muted: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
@@ -106,8 +110,8 @@ func (k *checker) gather(n ast.Node) {
 		k.locals[n.Name] = true
 	case *ast.MemberNode:
 		if id, ok := n.Node.(*ast.IdentifierNode); ok {
-			if _, constant := n.Property.(*ast.StringNode); constant {
-				k.bases[id] = true
+			if property, constant := n.Property.(*ast.StringNode); constant {
+				k.bases[id] = property.Value
 			}
 		}
 	case *ast.BinaryNode:
@@ -187,8 +191,8 @@ func (k *checker) names(n ast.Node) {
 		}
 		p := suggestFor(property.Value, base)
 		p.message = fmt.Sprintf("%s has no %q", base.label, property.Value)
-		if len(base.fields) == 0 {
-			p.expected = ""
+		if line := base.later[property.Value]; line > 0 {
+			p = problem{message: fmt.Sprintf("step %q has not run before this one", property.Value), hint: fmt.Sprintf("it stands in line %d: move it up", line)}
 		}
 		k.report(property, p)
 	}
@@ -261,12 +265,16 @@ func (k *checker) note(n *ast.IdentifierNode) {
 	r := &k.code.reads
 	switch n.Value {
 	case "host":
-		r.host = true
-		if !k.bases[n] {
-			r.labels, r.groups = true, true
+		if r.host == nil {
+			r.host = map[string]bool{}
 		}
-		r.labels = r.labels || strings.Contains(k.code.text, "labels")
-		r.groups = r.groups || strings.Contains(k.code.text, "groups")
+		if field := k.bases[n]; field != "" {
+			r.host[field] = true
+			return
+		}
+		for _, field := range hostShape().names() { // as a whole
+			r.host[field] = true
+		}
 	case "vars":
 		r.vars = true
 	case "steps":

@@ -224,14 +224,17 @@ func joinTexts(args ...any) (any, error) {
 	return b.String(), nil
 }
 
-// reads says which roots an expression reads, so that only they are made.
-type reads struct{ host, labels, groups, vars, steps, run bool }
+// reads says what an expression reads, so that only that is made for each host.
+type reads struct {
+	host             map[string]bool // fields; nil: none
+	vars, steps, run bool
+}
 
 // values is the environment of one evaluation.
 func (c *code) values(env Env, b *budget) map[string]any {
 	out := make(map[string]any, 8)
 	out[budgetName] = b
-	if c.reads.host {
+	if c.reads.host != nil {
 		out["host"] = c.hostValues(env.Host)
 	}
 	if c.reads.vars {
@@ -273,23 +276,41 @@ func withOutputs(r map[string]any) map[string]any {
 }
 
 func (c *code) hostValues(h core.Host) map[string]any {
-	out := make(map[string]any, 9)
-	out["name"], out["address"], out["customer"], out["site"] = h.Name, h.Target(), h.Customer, h.Site
-	out["pool"], out["ha_group"] = h.Pool, h.HAGroup
-	out["vars"] = orEmpty(h.Vars)
-	if c.reads.labels {
+	out := make(map[string]any, len(c.reads.host))
+	for field := range c.reads.host {
+		out[field] = hostField(h, field)
+	}
+	return out
+}
+
+func hostField(h core.Host, field string) any {
+	switch field {
+	case "name":
+		return h.Name
+	case "address":
+		return h.Target()
+	case "customer":
+		return h.Customer
+	case "site":
+		return h.Site
+	case "pool":
+		return h.Pool
+	case "ha_group":
+		return h.HAGroup
+	case "vars":
+		return orEmpty(h.Vars)
+	case "labels":
 		labels := make(map[string]any, len(h.Labels))
 		for k, v := range h.Labels {
 			labels[k] = v
 		}
-		out["labels"] = labels
-	}
-	if c.reads.groups {
+		return labels
+	case "groups":
 		groups := make([]any, len(h.Groups))
 		for i, g := range h.Groups {
 			groups[i] = g
 		}
-		out["groups"] = groups
+		return groups
 	}
-	return out
+	return nil
 }

@@ -126,11 +126,21 @@ func plainText(parts []part) (text any, dynamic bool) {
 	return b.String(), false
 }
 
+// Bounds on expressions in one text and in one file, which cost time to compile.
+const (
+	maxParts       = 100
+	maxExpressions = 5000
+)
+
 // split cuts a string at its ${{ }} and compiles each. $${{ is a literal ${{.
 func (d *decoder) split(n *yaml.Node, what string, s scope) []part {
 	var out []part
 	text, at := n.Value, 0 // at: bytes of text that are done
-	for {
+	for !d.full {
+		if len(out) > 2*maxParts {
+			d.reportNode(n, problem{message: "there are too many expressions in this text", expected: fmt.Sprintf("%d at most", maxParts)})
+			return out
+		}
 		start := strings.Index(text[at:], "${{")
 		if start < 0 {
 			return append(out, part{text: text[at:]})
@@ -154,12 +164,13 @@ func (d *decoder) split(n *yaml.Node, what string, s scope) []part {
 		inner := strings.TrimSpace(body)
 		lead := len(body) - len(strings.TrimLeft(body, " \t\r\n"))
 		c := &code{what: what, src: d.src, node: n, from: utf8.RuneCountInString(text[:start+3+lead]), text: inner}
-		d.add(c.compile(s, wantAny))
+		d.add(d.compile(c, s, wantAny))
 		out = append(out, part{code: c})
 		if at = start + 3 + end + 2; at == len(text) {
 			return out
 		}
 	}
+	return out
 }
 
 // closing finds the }} of an expression, past its strings and braces.
@@ -183,6 +194,18 @@ func closing(text string) int {
 		}
 	}
 	return -1
+}
+
+// compile counts what a file makes the expression compiler do.
+func (d *decoder) compile(c *code, s scope, w want) []Diagnostic {
+	if d.exprs++; d.exprs == maxExpressions+1 {
+		d.reportNode(c.node, problem{message: "the file holds too many expressions", expected: fmt.Sprintf("%d at most", maxExpressions)})
+		d.full = true
+	}
+	if d.full {
+		return nil
+	}
+	return c.compile(s, w)
 }
 
 func (d *decoder) add(found []Diagnostic) {

@@ -2,6 +2,7 @@ package playbooks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ func (d *decoder) readSteps(n *yaml.Node) []Step {
 		return nil
 	}
 	taken := d.givenNames(items)
+	d.later = maps.Clone(taken)
 	out := make([]Step, 0, len(items))
 	for i, item := range items {
 		if d.full {
@@ -229,7 +231,7 @@ func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
 		d.report(c.place(0, 3), problem{message: what + " is an expression already", expected: "it without ${{ }}: " + clip(strings.TrimSpace(strings.TrimSuffix(inner, "}}")), 60)})
 		return Expr{}
 	}
-	found := c.compile(s, w)
+	found := d.compile(c, s, w)
 	if d.add(found); len(found) > 0 {
 		return Expr{}
 	}
@@ -261,16 +263,13 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 
 // stepScope is what the expressions of the step that is being read may use.
 func (d *decoder) stepScope(foreach bool) scope {
-	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true}
+	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
 	s := scope{elsewhere: map[string]string{}}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
 		one.fields["outputs"] = step.outputs
 		steps.fields[step.name] = one
 		s.stepNames = append(s.stepNames, step.name)
-	}
-	if len(d.steps) == 0 {
-		steps.label = "there is no step before this one: steps"
 	}
 	s.root = &shape{label: "the expression", closed: true, fields: map[string]*shape{
 		"host": hostShape(), "vars": d.varsShape(), "steps": steps, "run": runShape()}}

@@ -251,6 +251,7 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 		sub := s.Properties[f.name]
 		if sub == nil && len(s.PatternProperties) == 0 {
 			if isFalse(s.AdditionalProperties) {
+				have[nearest(f.name, names)] = true
 				k.reportAt(v.src, f.key, k.unknown(f.name, path, names))
 				continue
 			}

@@ -101,6 +101,9 @@ func (s *source) explainYAML(err error) (span, problem) {
 		return span{}, problem{message: "not YAML: " + err.Error()}
 	}
 	line, _ := strconv.Atoi(m[1])
+	if strings.HasPrefix(m[2], "did not find expected") {
+		line = s.firstBadLine(m[2])
+	}
 	if u := yamlUnknown.FindStringSubmatch(m[2]); u != nil {
 		return s.find("*" + u[1]), problem{message: fmt.Sprintf("unknown alias %q", "*"+u[1]), expected: fmt.Sprintf("an anchor &%s before it", u[1])}
 	}
@@ -131,6 +134,22 @@ func (s *source) explainYAML(err error) (span, problem) {
 		return span{}, p
 	}
 	return s.wholeLine(line), p
+}
+
+// firstBadLine is where a parser error first shows when the file is read line by
+// line. The parser itself only tells where the broken mapping or list began.
+func (s *source) firstBadLine(message string) int {
+	low, high := 1, len(s.starts)
+	for low < high {
+		mid := (low + high) / 2
+		_, _, err := decodeYAML([]byte(s.text[:s.starts[mid]]))
+		if err != nil && strings.HasSuffix(err.Error(), message) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
 }
 
 // find is the first place of a word, or the file as a whole.
