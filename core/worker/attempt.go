@@ -19,6 +19,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
+	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 	maxOutputs = 32 << 10        // of one step, as JSON
 )
 
@@ -184,7 +185,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
-	case crashed && out.Effects != "none" && onLost(a.typ) == queue.LostHold:
+	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 	case err != nil:
@@ -234,7 +235,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 		return say(core.Lost, detail)
 	case out.RolledBack:
 		return say(core.RolledBack, detail)
-	case errors.Is(err, core.ErrPluginFailed) && onLost(a.typ) == queue.LostHold:
+	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
 		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
 	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
 		return say(core.Cancelled, detail)
@@ -243,6 +244,14 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	v.kind = queue.AckRetry // another worker goes on with the same attempt
 	a.cur.Resumed = true
 	return v
+}
+
+// unclean tells whether the call ended without the job type's own word.
+func (a *attempts) unclean(out host.Outcome, err error) bool {
+	if errors.Is(err, core.ErrPluginFailed) {
+		return out.Effects != host.EffectsNone
+	}
+	return err == nil && out.Cancelled && out.Effects == host.EffectsUnknown
 }
 
 // again decides whether another attempt follows.
@@ -258,6 +267,14 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		}
 		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
 		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
+	}
+	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or is held back: nothing was done
+		a.cur.Absent++
+		if a.cur.Absent < maxAbsence {
+			a.cur.Resumed = true
+			return true, crashBackoff.Delay(a.cur.Absent-1, 0)
+		}
+		return false, 0
 	}
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0

@@ -312,11 +312,34 @@ func TestPluginThatDies(t *testing.T) {
 			}
 		})
 	})
+	t.Run("is held back for a while", func(t *testing.T) {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+				if len(l.plugins.seen()) < 5 {
+					return host.Outcome{Failed: true, Effects: host.EffectsNone}, core.ErrUnavailable
+				}
+				return host.Outcome{}, nil
+			}
+			if r := l.one(oneStep); r.Outcome != core.Unchanged || r.Steps[0].Attempts != 1 {
+				t.Errorf("%+v", r)
+			}
+		})
+	})
+	t.Run("does not start at all", func(t *testing.T) {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+				return host.Outcome{Failed: true, Effects: host.EffectsNone}, fmt.Errorf("plugin x: exec format error: %w", core.ErrUnavailable)
+			}
+			if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "exec format error") {
+				t.Errorf("%+v", r)
+			}
+		})
+	})
 	t.Run("before it did anything", func(t *testing.T) {
 		inLab(t, func(l *lab) {
 			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
 				if len(l.plugins.seen()) == 1 {
-					return host.Outcome{Effects: "none"}, core.ErrPluginFailed
+					return host.Outcome{Effects: host.EffectsNone}, core.ErrPluginFailed
 				}
 				return host.Outcome{}, nil
 			}

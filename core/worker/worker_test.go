@@ -150,6 +150,10 @@ func TestKillStopsAtOnceAndSaysWhatBecameOfEachJob(t *testing.T) {
 			<-ctx.Done()
 			return host.Outcome{}, core.ErrPluginFailed
 		}, core.Lost},
+		{"process had to be replaced", oneStep, func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			<-ctx.Done()
+			return host.Outcome{Cancelled: true, Effects: host.EffectsUnknown}, nil
+		}, core.Lost},
 		{"rolled back", oneStep, func(ctx context.Context, _ host.Call) (host.Outcome, error) {
 			<-ctx.Done()
 			return host.Outcome{Failed: true, RolledBack: true, Reason: "reverted"}, nil
