@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -81,22 +82,46 @@ func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
-	out, err = j.w.cfg.Plugins.Run(ctx, a.request())
+	saved := &checkpoint{}
+	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
+	if state := saved.close(); state != nil {
+		a.cur.Plugin = state
+	}
 	return out, err, j.ctx.Err() == nil && errors.Is(context.Cause(ctx), errTimeout)
 }
 
-func (a *attempts) request() host.Call {
+// checkpoint holds the last state that a call saved. It outlives the plugin's process and every
+// parking of the job, not the worker's own death: then OnLost decides.
+type checkpoint struct {
+	mu     sync.Mutex
+	state  *host.State
+	closed bool
+}
+
+func (c *checkpoint) save(_ context.Context, s host.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("checkpoint: the call is over: %w", core.ErrInvalid)
+	}
+	c.state = &s
+	return nil
+}
+
+func (c *checkpoint) close() *host.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.state
+}
+
+func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
 		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
-		Checkpoint: func(_ context.Context, s host.State) error {
-			// It outlives the plugin's process and every parking of the job, not the
-			// worker's own death: then OnLost decides.
-			a.cur.Plugin = &s
-			return nil
-		},
+		Checkpoint: saved.save,
 	}
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
