@@ -416,6 +416,32 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) { // bull#308
 	})
 }
 
+func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) == 1 {
+				pass(15 * time.Second) // ends long after it was told to
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue, c.Grace = f, 10*time.Second
+		la := l.submit("r", 1, safeStep)
+		n := l.start(c)
+		pass(100 * time.Millisecond)
+		f.set(away)
+		pass(7 * time.Second) // the session is over, its job is not
+		f.set(nil)
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if got := len(l.plugins.seen()); got != 2 || l.plugins.clash != "" {
+			t.Errorf("%d calls, two at once on host %q", got, l.plugins.clash)
+		}
+	})
+}
+
 func TestRepliesThatAreLost(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		t.Run(fmt.Sprintf("took effect %v", reached), func(t *testing.T) {
