@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -19,6 +20,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
+	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 	maxOutputs = 32 << 10        // of one step, as JSON
 )
 
@@ -80,22 +82,46 @@ func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
-	out, err = j.w.cfg.Plugins.Run(ctx, a.request())
+	saved := &checkpoint{}
+	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
+	if state := saved.close(); state != nil {
+		a.cur.Plugin = state
+	}
 	return out, err, j.ctx.Err() == nil && errors.Is(context.Cause(ctx), errTimeout)
 }
 
-func (a *attempts) request() host.Call {
+// checkpoint holds the last state that a call saved. It outlives the plugin's process and every
+// parking of the job, not the worker's own death: then OnLost decides.
+type checkpoint struct {
+	mu     sync.Mutex
+	state  *host.State
+	closed bool
+}
+
+func (c *checkpoint) save(_ context.Context, s host.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("checkpoint: the call is over: %w", core.ErrInvalid)
+	}
+	c.state = &s
+	return nil
+}
+
+func (c *checkpoint) close() *host.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.state
+}
+
+func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
 		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
-		Checkpoint: func(_ context.Context, s host.State) error {
-			// It outlives the plugin's process and every parking of the job, not the
-			// worker's own death: then OnLost decides.
-			a.cur.Plugin = &s
-			return nil
-		},
+		Checkpoint: saved.save,
 	}
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
@@ -184,7 +210,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
-	case crashed && out.Effects != "none" && onLost(a.typ) == queue.LostHold:
+	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 	case err != nil:
@@ -234,7 +260,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 		return say(core.Lost, detail)
 	case out.RolledBack:
 		return say(core.RolledBack, detail)
-	case errors.Is(err, core.ErrPluginFailed) && onLost(a.typ) == queue.LostHold:
+	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
 		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
 	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
 		return say(core.Cancelled, detail)
@@ -243,6 +269,14 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	v.kind = queue.AckRetry // another worker goes on with the same attempt
 	a.cur.Resumed = true
 	return v
+}
+
+// unclean tells whether the call ended without the job type's own word.
+func (a *attempts) unclean(out host.Outcome, err error) bool {
+	if errors.Is(err, core.ErrPluginFailed) {
+		return out.Effects != host.EffectsNone
+	}
+	return err == nil && out.Cancelled && out.Effects == host.EffectsUnknown
 }
 
 // again decides whether another attempt follows.
@@ -258,6 +292,14 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		}
 		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
 		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
+	}
+	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or is held back: nothing was done
+		a.cur.Absent++
+		if a.cur.Absent < maxAbsence {
+			a.cur.Resumed = true
+			return true, crashBackoff.Delay(a.cur.Absent-1, 0)
+		}
+		return false, 0
 	}
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0

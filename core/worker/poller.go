@@ -145,7 +145,7 @@ func (p *poller) wantsTurn(now time.Time) bool {
 		return true
 	}
 	if p.draining {
-		return false
+		return p.hinted // what woke us must wake another node: a Turn passes it on
 	}
 	return p.hinted || !now.Before(p.pollAt) || p.more && p.free() > 0
 }
@@ -203,6 +203,9 @@ func (p *poller) turnFailed(err error) {
 	}
 	p.w.queueAway(err)
 	p.retryAt = now.Add(turnRetry)
+	if p.draining {
+		p.hinted = false // other nodes have their backstop
+	}
 }
 
 // adopt compares what the queue thinks this node holds with what it runs, after a Turn
@@ -360,6 +363,7 @@ func (p *poller) startDrain() {
 		return
 	}
 	p.draining = true
+	p.endWaiter()
 	close(p.w.drain)
 	if p.w.cfg.DrainTimeout > 0 {
 		p.killAfter = time.Now().Add(p.w.cfg.DrainTimeout)
@@ -411,7 +415,7 @@ func (p *poller) over(now time.Time) bool {
 	if p.count() > p.stuck {
 		return false
 	}
-	return len(p.acks) == 0 || p.session == nil || p.killed && now.Sub(p.killedAt) > p.w.patience()+giveUp
+	return len(p.acks) == 0 && !p.hinted || p.session == nil || p.killed && now.Sub(p.killedAt) > p.w.patience()+giveUp
 }
 
 // close ends the node, see run.
@@ -527,6 +531,7 @@ func (p *poller) endWaiter() {
 	p.waiter = nil
 	select {
 	case <-p.hint:
+		p.hinted = true
 	default:
 	}
 }

@@ -139,10 +139,13 @@ func (s *session) unfence() {
 // lose ends the session for good: its jobs are stopped, and nothing is acknowledged with it again.
 func (s *session) lose(err error) {
 	s.mu.Lock()
+	was := s.fenced
 	s.fenced = true
 	s.mu.Unlock()
 	close(s.gone)
-	s.stopAll(err.Error())
+	if !was {
+		s.stopAll(err.Error())
+	}
 }
 
 func (s *session) stopAll(why string) {

@@ -33,6 +33,7 @@ type progress struct {
 	Attempts int             `json:"attempts,omitempty"` // made on the present item
 	All      int             `json:"all,omitempty"`      // made on all items
 	Crashes  int             `json:"crashes,omitempty"`  // of the plugin on the present item
+	Absent   int             `json:"absent,omitempty"`   // calls that the plugin could not take
 	Plugin   *host.State     `json:"plugin,omitempty"`   // suspended, or its last checkpoint
 	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt goes on
 	Took     time.Duration   `json:"took_ns,omitempty"`

@@ -71,7 +71,7 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 		pass(time.Second)
 		m := l.start(other) // what the first has no slot for must be there for the second
 		pass(time.Second)
-		if s, _ := l.q.Status(t.Context(), "r"); s.InFlight != 8 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 8 {
 			t.Errorf("%d in flight on two nodes of 4 slots", s.InFlight)
 		}
 		l.exactlyOnce(la, l.results(la))
@@ -103,7 +103,7 @@ steps:
 		if took := time.Since(stopped); took != 5*time.Second+coalesce && took != 5*time.Second {
 			t.Errorf("drain took %v: expected the rest of the step that ran", took)
 		}
-		if s, _ := l.q.Status(t.Context(), "r"); s.InFlight != 0 || s.Total-s.Pending != s.Suspended+s.Waiting {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 0 || s.Total-s.Pending != s.Suspended+s.Waiting {
 			t.Errorf("after the drain: %+v", s)
 		}
 		c := l.config()
@@ -150,6 +150,10 @@ func TestKillStopsAtOnceAndSaysWhatBecameOfEachJob(t *testing.T) {
 			<-ctx.Done()
 			return host.Outcome{}, core.ErrPluginFailed
 		}, core.Lost},
+		{"process had to be replaced", oneStep, func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			<-ctx.Done()
+			return host.Outcome{Cancelled: true, Effects: host.EffectsUnknown}, nil
+		}, core.Lost},
 		{"rolled back", oneStep, func(ctx context.Context, _ host.Call) (host.Outcome, error) {
 			<-ctx.Done()
 			return host.Outcome{Failed: true, RolledBack: true, Reason: "reverted"}, nil
@@ -176,7 +180,7 @@ func TestKillStopsAtOnceAndSaysWhatBecameOfEachJob(t *testing.T) {
 				if took := time.Since(start); took > time.Second {
 					t.Errorf("took %v", took)
 				}
-				s, _ := l.q.Status(t.Context(), "r")
+				s, _ := l.q.Status(l.t.Context(), "r")
 				if c.want == "" {
 					if s.Waiting+s.Pending != 1 || s.Complete {
 						t.Errorf("status %+v, expected the job to wait for another worker", s)
@@ -223,7 +227,7 @@ func TestCancelledRunStopsItsJobs(t *testing.T) {
 		n := l.start(l.config())
 		pass(time.Second)
 		start := time.Now()
-		if err := l.q.Cancel(t.Context(), "r", "wrong playbook"); err != nil {
+		if err := l.q.Cancel(l.t.Context(), "r", "wrong playbook"); err != nil {
 			t.Fatal(err)
 		}
 		res := l.results(la)
@@ -283,10 +287,10 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 			<-n.done
 			n.stop()
 			// Somebody must turn to see that the victim is gone; it has no slots to spare for it.
-			s, _ := l.q.Open(t.Context(), "watcher")
+			s, _ := l.q.Open(l.t.Context(), "watcher")
 			for range 10 {
 				pass(time.Second)
-				if _, err := l.q.Turn(t.Context(), queue.Turn{Session: s}); err != nil {
+				if _, err := l.q.Turn(l.t.Context(), queue.Turn{Session: s}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -295,7 +299,7 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 		if len(res) != 1 || res[0].Outcome != core.Lost {
 			t.Errorf("%+v", res)
 		}
-		if s, _ := l.q.Status(t.Context(), "r"); s.Dead != 1 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.Dead != 1 {
 			t.Errorf("%+v", s)
 		}
 		if got := len(l.plugins.seen()); got != 3 {
@@ -412,6 +416,32 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) { // bull#308
 	})
 }
 
+func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) == 1 {
+				pass(15 * time.Second) // ends long after it was told to
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue, c.Grace = f, 10*time.Second
+		la := l.submit("r", 1, safeStep)
+		n := l.start(c)
+		pass(100 * time.Millisecond)
+		f.set(away)
+		pass(7 * time.Second) // the session is over, its job is not
+		f.set(nil)
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if got := len(l.plugins.seen()); got != 2 || l.plugins.clash != "" {
+			t.Errorf("%d calls, two at once on host %q", got, l.plugins.clash)
+		}
+	})
+}
+
 func TestRepliesThatAreLost(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		t.Run(fmt.Sprintf("took effect %v", reached), func(t *testing.T) {
@@ -439,7 +469,7 @@ func TestRepliesThatAreLost(t *testing.T) {
 				if got := len(l.plugins.seen()); got != 12 || l.plugins.most > 4 {
 					t.Errorf("%d calls, %d at once", got, l.plugins.most)
 				}
-				if s, _ := l.q.Stats(t.Context()); s.StaleAcks != 0 {
+				if s, _ := l.q.Stats(l.t.Context()); s.StaleAcks != 0 {
 					t.Errorf("%d stale acks: what had been applied was sent again", s.StaleAcks)
 				}
 			})
@@ -498,7 +528,7 @@ steps:
 				n.drain()
 			}
 			l.exactlyOnce(la, res)
-			if findings, _ := l.q.Check(t.Context(), false); len(findings) != 0 {
+			if findings, _ := l.q.Check(l.t.Context(), false); len(findings) != 0 {
 				rt.Fatalf("queue: %+v", findings)
 			}
 			if t.Failed() {
@@ -599,7 +629,7 @@ func TestMemoryAndGoroutinesAreFlatInPendingJobs(t *testing.T) {
 		if held != 4 {
 			t.Errorf("the worker holds %d jobs on 4 slots", held)
 		}
-		if err := l.q.Cancel(t.Context(), "big", "seen enough"); err != nil {
+		if err := l.q.Cancel(l.t.Context(), "big", "seen enough"); err != nil {
 			t.Fatal(err)
 		}
 		close(block)

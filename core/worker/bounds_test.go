@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+func TestCaptureKeepsHeadAndTail(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c capture
+		var all []byte
+		letter := byte('a')
+		for range rapid.IntRange(0, 12).Draw(t, "writes") {
+			p := make([]byte, rapid.IntRange(0, 40<<10).Draw(t, "bytes"))
+			for i := range p {
+				p[i] = letter
+				letter = 'a' + (letter-'a'+1)%26
+			}
+			c.write(p)
+			all = append(all, p...)
+		}
+		text, cut := c.text()
+		if len(all) <= streamKeep {
+			if cut || text != string(all) {
+				t.Fatalf("%d bytes were changed", len(all))
+			}
+			return
+		}
+		head, tail, ok := strings.Cut(text, "\n[… ")
+		_, tail, _ = strings.Cut(tail, "…]\n")
+		if !cut || !ok || head != string(all[:streamKeep/2]) || tail != string(all[len(all)-streamKeep/2:]) {
+			t.Fatalf("%d bytes became %d: cut %v", len(all), len(text), cut)
+		}
+		if cap(c.head)+cap(c.tail) > 3*streamKeep {
+			t.Fatalf("%d bytes are held", cap(c.head)+cap(c.tail))
+		}
+	})
+}
+
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"plain\n", "é", "\xff\xfe", "\x1b[2J", "\u0085", "tab\tnul\x00", "\xe2\x82"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		out := escape(s)
+		if !utf8.ValidString(out) {
+			t.Errorf("%q became %q", s, out)
+		}
+		for _, r := range out {
+			if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0 {
+				t.Errorf("%q kept control character %U", s, r)
+			}
+		}
+		if again := escape(out); again != out {
+			t.Errorf("%q is not stable: %q", out, again)
+		}
+		if short := shorten(out, 64); utf8.ValidString(out) && !utf8.ValidString(short) {
+			t.Errorf("shorten broke %q", out)
+		}
+	})
+}
+
+func TestResultsFitTheQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := core.Result{Host: "h", Outcome: core.Failed, Reason: strings.Repeat("r", rapid.IntRange(0, 1<<19).Draw(t, "reason"))}
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			r.Steps = append(r.Steps, core.StepResult{
+				Name: "s", Stdout: strings.Repeat("\"", rapid.IntRange(0, 70<<10).Draw(t, "stdout")),
+				Outputs: map[string]any{"x": strings.Repeat("o", rapid.IntRange(0, 30<<10).Draw(t, "outputs"))},
+			})
+		}
+		data := fit(&r, queue.MaxDetail)
+		var got core.Result
+		if err := json.Unmarshal(data, &got); err != nil || len(data) > queue.MaxDetail {
+			t.Fatalf("%d bytes, %v", len(data), err)
+		}
+		if got.Outcome != core.Failed || got.Host != "h" {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+func TestStateFitsTheQueueAndKeepsOutputs(t *testing.T) {
+	s := &state{Current: progress{Attempts: 2, Plugin: &host.State{Version: 1, JSON: json.RawMessage(`{}`)}}}
+	for range 5 {
+		s.Done = append(s.Done, core.StepResult{Name: "s", Outcome: core.Changed, Stdout: strings.Repeat("x", streamKeep), Outputs: map[string]any{"n": 12345678, "text": strings.Repeat("o", 20<<10)}})
+	}
+	data, err := s.encode()
+	if err != nil || len(data) > queue.MaxDetail {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	got, err := decodeState(data)
+	if err != nil || len(got.Done) != 5 || got.Done[4].Outputs["n"] != 12345678 || len(got.Done[4].Outputs["text"].(string)) != 20<<10 || got.Current.Attempts != 2 {
+		t.Errorf("%v", err)
+	}
+	if len(s.Done[0].Stdout) != streamKeep {
+		t.Error("encoding cut the texts of the state itself")
+	}
+	for range 20 {
+		s.Done = append(s.Done, s.Done[0])
+	}
+	if _, err := s.encode(); err == nil || !strings.Contains(err.Error(), "at most 262144") {
+		t.Errorf("outputs over the bound: %v", err)
+	}
+}
+
+func TestStateOfAnotherVersion(t *testing.T) {
+	for _, text := range []string{"{", `{"v":0}`, `{"v":2}`} {
+		if _, err := decodeState([]byte(text)); err == nil {
+			t.Errorf("%s was read", text)
+		}
+	}
+}
+
+func TestNodeLoad(t *testing.T) {
+	measure := NodeLoad()
+	measure()
+	c, m := measure()
+	if c < 0 || c > 1 || m <= 0 || m > 1.5 {
+		t.Errorf("CPU %v, memory %v", c, m)
+	}
+}
+
+func TestMemoryOfACgroup(t *testing.T) {
+	machine := memoryShare(filepath.Join(t.TempDir(), "none"))
+	cases := []struct {
+		max, current, stat string
+		want               float64
+	}{
+		{"1000000\n", "950000\n", "anon 1\ninactive_file 0\n", 0.95},
+		{"1000000\n", "1950000\n", "anon 1\ninactive_file 1000000\n", 0.95},
+		{"max\n", "950000\n", "", machine},
+		{"1000000\n", "", "", machine},
+	}
+	for _, c := range cases {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"memory.max": c.max, "memory.current": c.current, "memory.stat": c.stat} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := memoryShare(dir); got < c.want-0.1 || got > max(c.want, machine)+0.1 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestLoadGuardHasHysteresis(t *testing.T) {
+	var cpu, memory float64
+	g := loadGuard{limits: Limits{CPU: 0.9, Memory: 0.9}, measure: func() (float64, float64) { return cpu, memory }}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	steps := []struct {
+		cpu, memory   float64
+		over, changed bool
+	}{
+		{0.5, 0.5, false, false}, {0.89, 0.5, false, false}, {0.9, 0.5, true, true}, {0.85, 0.5, true, false},
+		{0.79, 0.5, false, true}, {0.1, 0.95, true, true}, {0.1, 0.95, true, false}, {0.1, 0.5, false, true},
+	}
+	for i, s := range steps {
+		cpu, memory = s.cpu, s.memory
+		now = now.Add(loadEvery)
+		if over, changed, _ := g.check(now); over != s.over || changed != s.changed {
+			t.Errorf("step %d: over %v, changed %v, expected %v, %v", i, over, changed, s.over, s.changed)
+		}
+		cpu = 1 - cpu
+		if over, changed, _ := g.check(now.Add(loadEvery / 2)); over != s.over || changed {
+			t.Errorf("step %d: measured again too soon", i)
+		}
+	}
+}
