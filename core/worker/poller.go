@@ -16,7 +16,9 @@ const (
 	backstop    = time.Second      // an idle node looks at least so often
 	waitMargin  = 50 * time.Millisecond
 	turnRetry   = 200 * time.Millisecond // after a call without an answer
-	giveUp      = 5 * time.Second        // after Kill: how long results are still offered to a silent queue
+	barrenTurns = 16
+	barrenPause = 5 * time.Millisecond
+	giveUp      = 5 * time.Second // after Kill: how long results are still offered to a silent queue
 )
 
 // poller is the only goroutine that calls Turn. All its fields are its own.
@@ -35,6 +37,7 @@ type poller struct {
 	adoptAt   time.Time     // when to compare with what the queue thinks we hold; zero is never
 	stuckAt   time.Time     // when to look for jobs that ignore their end
 	skew      time.Duration // the queue's clock less ours; only Wait is told of it
+	barren    int           // turns in a row that left work and brought no job
 	hinted    bool
 	more      bool
 	quick     int // hints in a row that came at once and brought nothing
@@ -168,7 +171,16 @@ func (p *poller) turn(ctx context.Context) {
 	p.skew = res.Now.Sub(now)
 	p.pollAt = now.Add(backstop)
 	if !res.Next.IsZero() && t.Want > 0 {
-		p.pollAt = now.Add(min(max(res.Next.Sub(res.Now)+waitMargin, waitMargin), backstop))
+		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, backstop))
+		if !res.Next.After(res.Now) { // due, and yet not leased: do not spin on it
+			p.pollAt = now.Add(barrenPause)
+		}
+	}
+	if p.barren++; !res.More || len(res.Leases) > 0 {
+		p.barren = 0
+	}
+	if p.more && p.barren > barrenTurns { // much is left to do that brings no job: no hurry
+		p.more, p.pollAt = false, now.Add(barrenPause)
 	}
 	for _, id := range res.Stale {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())

@@ -7,6 +7,9 @@ import (
 
 // armWaiter starts waiting for work where there are slots for it.
 func (p *poller) armWaiter(ctx context.Context) {
+	if time.Until(p.pollAt) <= waitMargin {
+		return // the next look is too near to wait for anything before it
+	}
 	if p.waiter != nil || p.session == nil || p.draining || time.Now().Before(p.retryAt) || p.free() == 0 || p.want() == 0 {
 		return
 	}

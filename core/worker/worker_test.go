@@ -413,6 +413,29 @@ func TestIdleNodeIsQuietAndWakesAtOnce(t *testing.T) {
 	})
 }
 
+// endless is a queue that always says that work is left, and gives none.
+type endless struct{ *flaky }
+
+func (e endless) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	res, err := e.flaky.Turn(ctx, t)
+	res.More = true
+	return res, err
+}
+
+func TestWorkThatBringsNoJobIsNotSpunOn(t *testing.T) {
+	inLab(t, func(l *lab) {
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue = endless{f}
+		n := l.start(c)
+		pass(10 * time.Second)
+		n.drain()
+		if got := len(f.turns); got > 10*250 {
+			t.Errorf("%d turns in 10s", got)
+		}
+	})
+}
+
 func TestTimedJobStartsWhenItIsDue(t *testing.T) {
 	inLab(t, func(l *lab) {
 		due := time.Now().Add(90*time.Second + 123*time.Millisecond)
