@@ -87,8 +87,13 @@ func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
 	if state := saved.close(); state != nil {
 		a.cur.Plugin = state
 	}
-	return out, err, j.ctx.Err() == nil && errors.Is(context.Cause(ctx), errTimeout)
+	deadline, limited := ctx.Deadline()
+	first := limited && out.TimedOut && time.Until(deadline) < sameInstant // the job type saw the deadline first
+	return out, err, j.ctx.Err() == nil && (first || errors.Is(context.Cause(ctx), errTimeout))
 }
+
+// sameInstant is how far apart two processes may see one deadline.
+const sameInstant = 250 * time.Millisecond
 
 // checkpoint holds the last state that a call saved. It outlives the plugin's process and every
 // parking of the job, not the worker's own death: then OnLost decides.

@@ -164,13 +164,22 @@ func TestLoadGuardHasHysteresis(t *testing.T) {
 		cpu, memory   float64
 		over, changed bool
 	}{
-		{0.5, 0.5, false, false}, {0.89, 0.5, false, false}, {0.9, 0.5, true, true}, {0.85, 0.5, true, false},
+		{0.5, 0.5, false, false}, {0.89, 0.5, false, false}, {0.91, 0.5, true, true}, {0.85, 0.5, true, false},
 		{0.79, 0.5, false, true}, {0.1, 0.95, true, true}, {0.1, 0.95, true, false}, {0.1, 0.5, false, true},
 	}
 	for i, s := range steps {
 		cpu, memory = s.cpu, s.memory
-		now = now.Add(loadEvery)
-		if over, changed, _ := g.check(now); over != s.over || changed != s.changed {
+		over, changed := false, false
+		for n := range loadWindow {
+			var flipped bool
+			now = now.Add(loadEvery)
+			over, flipped, _ = g.check(now)
+			changed = changed || flipped
+			if n == 0 && s.cpu >= 0.9 && over {
+				t.Errorf("step %d: one measurement of a busy CPU is an overload", i)
+			}
+		}
+		if over != s.over || changed != s.changed {
 			t.Errorf("step %d: over %v, changed %v, expected %v, %v", i, over, changed, s.over, s.changed)
 		}
 		cpu = 1 - cpu

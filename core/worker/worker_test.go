@@ -364,7 +364,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 		n := l.start(c)
 		pass(time.Second)
 		load.Store(95)
-		pass(5 * time.Second) // the first jobs are over, and one more is taken at a time
+		pass(15 * time.Second) // the first jobs are over, and one more is taken at a time
 		for range 5 {
 			pass(time.Second)
 			if got := len(n.Running()); got > 1 {
@@ -376,7 +376,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 			t.Errorf("%d jobs were begun: a busy neighbour must not stop all work", before)
 		}
 		load.Store(85) // below the limit, but not by enough
-		pass(3 * time.Second)
+		pass(6 * time.Second)
 		if got := len(n.Running()); got > 1 {
 			t.Errorf("%d jobs run just below the limit", got)
 		}

@@ -53,18 +53,18 @@ func labMain(mode string) {
 		fmt.Println("hello from main")
 	case "deluge":
 		_, _ = os.Stdout.WriteString(strings.Repeat("noise\n", 30_000))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "mute":
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "quit":
 		fmt.Fprintln(os.Stderr, "cannot find my config")
 		os.Exit(7)
 	case "tcp":
 		fmt.Println("1|1|tcp|127.0.0.1:1|grpc")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "elsewhere":
 		fmt.Println("1|1|unix|/run/other.sock|grpc")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}

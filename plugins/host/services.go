@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -133,12 +134,13 @@ func fault(host, op string, err error) error {
 
 // unreachable says what is known, for the plugin to judge whether trying again is safe.
 func unreachable(host, op string, err error) error {
-	detail := &wire.HostFault{Host: host, Op: op}
+	detail, text := &wire.HostFault{Host: host, Op: op}, err.Error()
 	var te *transport.Error
 	if errors.As(err, &te) {
 		detail.Op, detail.Before, detail.Hint = te.Op, te.Before, te.Hint
+		text = strings.TrimSuffix(text, "\nhint: "+te.Hint) // the plugin's end says it once, at the end
 	}
-	s := status.New(codes.Unavailable, err.Error())
+	s := status.New(codes.Unavailable, text)
 	if with, derr := s.WithDetails(detail); derr == nil {
 		s = with
 	}
