@@ -132,7 +132,7 @@ func (c *conductor) report(p *part, s queue.Status) report {
 	r := report{
 		Run: p.l.Run.ID, Playbook: p.l.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.l.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
-		file: p.l.Playbook.File, check: p.l.Snapshot.Check,
+		file: p.l.Playbook.File, Check: p.l.Snapshot.Check,
 	}
 	for _, h := range p.l.Hosts {
 		res, ok := p.results[h.Name]

@@ -133,7 +133,7 @@ func (a *app) finish(reports []report, events bool) error {
 		default:
 			a.writeRecap(a.out, r)
 		}
-		if !r.check {
+		if !r.Check {
 			if err := saveLastRun(r); err != nil {
 				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
 			}
