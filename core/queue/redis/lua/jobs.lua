@@ -18,9 +18,10 @@ end
 
 -- unlease ends a lease and charges the worker time; locks stay.
 local function unlease(f, idx, l)
-  local t, s, key = f.t, session(l.sid), f.no .. '/' .. idx
+  local is = idx .. '' -- a number is put into words once: that is slow
+  local t, s, key = f.t, session(l.sid), f.pre .. is
   f.inf, t.inf = f.inf - 1, t.inf - 1
-  append(f, 'del', idx)
+  append(f, 'del', is)
   t.del[#t.del + 1] = key
   s.del[#s.del + 1] = key
   local d = max(now - l.since, 0)
