@@ -76,18 +76,18 @@ local function handoff(lock)
 end
 
 -- drop gives lock back if (f, idx) has it.
-local function drop(f, lock, idx)
+local function drop(f, lock, idx, key)
   if byte(lock) == 112 then
     if call('ZREM', f.k .. xPlaces, place(lock, idx)) == 0 then return end
   else
-    if getlock(lock) ~= f.pre .. idx then return end
+    if getlock(lock) ~= (key or f.pre .. idx) then return end
     setlock(lock, false)
   end
   handoff(lock)
 end
 
-local function release(f, idx, host, ha, group)
-  drop(f, hostlock(host), idx)
+local function release(f, idx, host, ha, group, key)
+  drop(f, hostlock(host), idx, key)
   if f.disruptive and ha ~= '' then drop(f, halock(ha), idx) end
   if f.pergroup > 0 and group ~= '' then drop(f, grouplock(f, group), idx) end
 end

@@ -35,7 +35,7 @@ if #ARGV > 4 then
         g = { f = x[10] }
         byrun[r] = g
       end
-      g[#g + 1] = idx
+      g[#g + 1] = idx .. ''
       x[11], x[12] = g, #g
     end
   end
@@ -45,7 +45,10 @@ if #ARGV > 4 then
     for i, v in ipairs(found) do
       local l = leaseof(v)
       found[i] = l or false
-      if l then names[#names + 1] = hostlock(l.host) end
+      if l then
+        l.is = g[i]
+        names[#names + 1] = hostlock(l.host)
+      end
     end
     g.leases, g.used = found, {}
   end
