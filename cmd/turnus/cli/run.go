@@ -80,6 +80,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.listHosts {
 		return a.listLaunches(launches)
 	}
+	if err := f.queue.choosePool(launches); err != nil {
+		return err
+	}
 	q, closeQueue, err := f.queue.open(ctx, a)
 	if err != nil {
 		return err
