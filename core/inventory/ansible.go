@@ -29,7 +29,7 @@ func (f *file) yaml(data []byte) bool {
 	case "list":
 		f.listing(root, nil)
 	case "plugin":
-		f.fail(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
+		f.problem(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
 			Hint = "write its result into a file: ansible-inventory -i FILE --list > hosts.json"
 	default:
 		f.ansibleGroups(root)
