@@ -31,7 +31,7 @@ var errNoMoreAuth = errors.New("no way to log in is left")
 type authState struct {
 	pool *Pool
 	e    *endpoint
-	ctx  context.Context // of the handshake
+	ctx  context.Context //nolint:containedctx // of the handshake: the callbacks of x/crypto/ssh pass none
 
 	mu        sync.Mutex // agentConn only: a handshake may be left behind with its jump host
 	agentConn net.Conn
