@@ -29,7 +29,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 		v, err := q.eval(ctx, q.scripts.wait, session, backstop.Microseconds())
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the end of ctx ends a wait, and is no error
 			}
 			return err
 		}

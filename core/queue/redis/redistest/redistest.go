@@ -223,7 +223,7 @@ func portOf(addr string) string {
 // tempDir is short: the path of a Unix socket has at most 107 bytes.
 func tempDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "rt")
+	dir, err := os.MkdirTemp("", "rt") //nolint:usetesting // tb.TempDir may be too long for a socket
 	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
