@@ -112,7 +112,7 @@ func recordsBulk(f *fixture) {
 	if len(recs) > 50 {
 		f.Errorf("%d records of one bulk cancel, expected a few with counts", len(recs))
 	}
-	eq(f, "outcomes", len(f.outcomes("a")), 10_000)
+	eq(f, "outcomes", len(f.outcomes()), 10_000)
 	for _, rec := range recs {
 		if rec.Count < 1 {
 			f.Errorf("record %+v counts nothing", rec)

@@ -76,7 +76,7 @@ func budgetManyAcks(f *fixture) {
 	st := f.completes(s, "a")
 	eq(f, "failed", st.Outcomes[core.Failed], 3)
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 17)
-	out := f.outcomes("a")
+	out := f.outcomes()
 	eq(f, "outcomes", len(out), 20)
 	for i, want := range map[int]core.Outcome{0: core.Failed, 1: core.Cancelled, 2: core.Failed, 3: core.Failed, 4: core.Cancelled, 5: core.Cancelled} {
 		eq(f, "outcome of "+a[i].Job.String(), out[a[i].Job.Index], want)
@@ -151,7 +151,7 @@ func (f *fixture) everywhere(s string) (leased queue.Lease) {
 
 func (f *fixture) endedEverywhere(first core.Outcome) {
 	f.Helper()
-	out := f.outcomes("a")
+	out := f.outcomes()
 	eq(f, "outcomes", len(out), 20)
 	for i, o := range out {
 		want := core.Cancelled
@@ -245,7 +245,7 @@ func cancelTwice(f *fixture) {
 	f.must(f.q.Cancel(f.ctx, "a", "second"))
 	st := f.completes(s, "a")
 	eq(f, "reason", st.Reason, "first")
-	eq(f, "outcomes", len(f.outcomes("a")), 2)
+	eq(f, "outcomes", len(f.outcomes()), 2)
 
 	f.submit(run("b", 1))
 	f.ack(s, done(f.one(s), core.Changed))
