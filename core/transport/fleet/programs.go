@@ -455,7 +455,7 @@ func kill(_ context.Context, c *call) int {
 }
 
 // testExpr is test with one or two operands, ! before them, and -a or -o between.
-func testExpr(_ context.Context, c *call) int {
+func testExpr(ctx context.Context, c *call) int {
 	args := c.args
 	if c.name == "[" {
 		if len(args) == 0 || args[len(args)-1] != "]" {
@@ -465,13 +465,13 @@ func testExpr(_ context.Context, c *call) int {
 	}
 	for _, op := range []string{"-o", "-a"} {
 		if i := slices.Index(args, op); i > 0 && len(args) > 3 {
-			left := testExpr(nil, &call{sh: c.sh, name: "test", args: args[:i], stdio: c.stdio}) == 0
-			right := testExpr(nil, &call{sh: c.sh, name: "test", args: args[i+1:], stdio: c.stdio}) == 0
+			left := testExpr(ctx, &call{sh: c.sh, name: "test", args: args[:i], stdio: c.stdio}) == 0
+			right := testExpr(ctx, &call{sh: c.sh, name: "test", args: args[i+1:], stdio: c.stdio}) == 0
 			return status(op == "-o" && (left || right) || op == "-a" && left && right)
 		}
 	}
 	if len(args) > 1 && args[0] == "!" {
-		return 1 - min(testExpr(nil, &call{sh: c.sh, name: "test", args: args[1:], stdio: c.stdio}), 1)
+		return 1 - min(testExpr(ctx, &call{sh: c.sh, name: "test", args: args[1:], stdio: c.stdio}), 1)
 	}
 	switch len(args) {
 	case 0:
