@@ -296,7 +296,7 @@ func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
 func (t *turnus) jump(v *yaml.Node) []string {
 	var out []string
 	for _, s := range t.texts(v, "jump") {
-		for _, hop := range strings.Split(s.text, ",") {
+		for hop := range strings.SplitSeq(s.text, ",") {
 			if hop = strings.TrimSpace(hop); hop == "" || hop[0] == '-' || strings.ContainsAny(hop, " \t\n'\"") {
 				t.b.fail(s.at, "jump: %q is no host", hop)
 				continue

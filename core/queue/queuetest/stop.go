@@ -280,12 +280,12 @@ func adjustOver(f *fixture) {
 	l := f.one(s)
 	f.must(f.q.Cancel(f.ctx, "a", "x"))
 	no := false
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: ptr(0), Weight: ptr(5)}))
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: new(0), Weight: new(5)}))
 	f.none(s, "resume does not revive a cancelled run")
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 	f.ack(s, done(l, core.Changed))
 	f.completes(s, "a")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: ptr(true)}))
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(true)}))
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 }
 

@@ -52,7 +52,7 @@ func compile(ctx context.Context) ([]byte, error) {
 	}
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{source},
-		Parameter:      proto.String("paths=source_relative"),
+		Parameter:      new("paths=source_relative"),
 		ProtoFile:      []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(files[0])},
 	})
 }
