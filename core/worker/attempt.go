@@ -310,7 +310,7 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		return false, 0
 	}
 	a.cur.Plugin = nil // a new attempt begins anew
-	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64())
+	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 
 // pause waits before the next attempt: here if that is short, else parked.

@@ -122,7 +122,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		o.addresses = nextAddresses(1)
 	}
 	if os.Geteuid() == 0 { // sshd wants its directory for privilege separation
-		must(tb, os.MkdirAll("/run/sshd", 0o755))
+		must(tb, os.MkdirAll("/run/sshd", 0o755)) //nolint:gosec // sshd wants this very mode
 	}
 	me, err := user.Current()
 	must(tb, err)
@@ -211,7 +211,7 @@ func (s *Server) start(tb testing.TB, program string, o *options) error {
 	for list := range slices.Chunk(o.addresses, perDaemon) {
 		file := s.path(fmt.Sprintf("sshd_config.%d", len(s.daemons)))
 		must(tb, os.WriteFile(file, []byte(s.config(o, list)), 0o600))
-		cmd := exec.Command(program, "-D", "-e", "-f", file) //nolint:noctx // it ends with stop, which reads its log to the end
+		cmd := exec.Command(program, "-D", "-e", "-f", file) //nolint:noctx,gosec // it ends with stop, which reads its log to the end; our own configuration
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.StderrPipe()

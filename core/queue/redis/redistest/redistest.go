@@ -65,7 +65,7 @@ func start(tb testing.TB, dir, addr string, args []string) *Server {
 
 func (s *Server) launch(tb testing.TB, args []string) {
 	tb.Helper()
-	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx // ended by Kill
+	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx,gosec // ended by Kill; the test's own program
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	s.cmd.SysProcAttr = attributes()
 	if err := s.cmd.Start(); err != nil {
