@@ -309,7 +309,7 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0
 	}
-	a.cur.Plugin = nil // a new attempt begins anew
+	a.cur.Plugin = nil                                                // a new attempt begins anew
 	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 
