@@ -211,7 +211,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	for i := range 40 {
 		doubling += fmt.Sprintf(" let a%d = a%d + a%d;", i+1, i, i)
 	}
-	nested := strings.Replace(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ", -1)
+	nested := strings.ReplaceAll(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ")
 	for i := range 40 {
 		nested = strings.Replace(nested, fmt.Sprintf("= a%d, a%d;", i, i), fmt.Sprintf("= [a%d, a%d];", i, i), 1)
 	}

@@ -86,7 +86,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	var e *exit
-	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
 		fmt.Fprintln(stderr, a.paint(red, "error: ")+err.Error())
 	}
 	return code

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -118,9 +119,7 @@ func (t *tally) snapshot(slowest int) progress {
 		now = t.ended
 	}
 	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note}
-	for o, n := range t.outcomes {
-		p.outcomes[o] = n
-	}
+	maps.Copy(p.outcomes, t.outcomes)
 	jobs := make([]runningJob, 0, len(t.running))
 	for _, j := range t.running {
 		jobs = append(jobs, j)
