@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"go/format"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -82,7 +85,7 @@ func TestPlaybooksOfTheDocsLoad(t *testing.T) {
 	found := 0
 	for _, path := range pages(t) {
 		for i, block := range fenced(page(t, path), "yaml") {
-			if !isPlaybook(block) {
+			if !isPlaybook(block) || path == pluginGuide { // its job type is its own
 				continue
 			}
 			found++
@@ -91,8 +94,8 @@ func TestPlaybooksOfTheDocsLoad(t *testing.T) {
 			}
 		}
 	}
-	if found < 8 {
-		t.Errorf("%d playbooks were found in the docs, expected at least 8", found)
+	if found < 6 {
+		t.Errorf("%d playbooks were found in the docs, expected at least 6", found)
 	}
 }
 
@@ -284,5 +287,63 @@ func TestBrokenLinksAreNoticed(t *testing.T) {
 	text := "# A heading: here\n[a](cli.go) [b](nowhere.md) [c](#a-heading-here) [d](#nowhere) [e](https://example.net/x)"
 	if got := broken(".", text); len(got) != 2 || got[0] != "nowhere.md" || got[1] != "#nowhere" {
 		t.Errorf("broken links %q", got)
+	}
+}
+
+const pluginGuide = "docs/writing-a-plugin.md"
+
+// The guide's plugin is built and tested as its reader would, its own tests included, and
+// its playbook loads with it.
+func TestPluginOfTheGuideWorks(t *testing.T) {
+	golang := testparts.Need(t, "go", "golang")
+	checkout, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, src, dir := page(t, pluginGuide), t.TempDir(), t.TempDir()
+	folder := filepath.Join(dir, "uptime", "1.0.0")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code := fenced(guide, "go")
+	if len(code) != 2 || !strings.HasPrefix(code[0], "// main.go\n") || !strings.HasPrefix(code[1], "// main_test.go\n") {
+		t.Fatalf("the guide has %d go blocks, expected main.go and main_test.go", len(code))
+	}
+	write(filepath.Join(src, "main.go"), code[0])
+	write(filepath.Join(src, "main_test.go"), code[1])
+	write(filepath.Join(src, "go.sum"), page(t, "go.sum"))
+	write(filepath.Join(src, "go.mod"), "module example.org/uptime\n\ngo 1.26.0\n\nrequire github.com/turnus/turnus v0.0.0\n\nreplace github.com/turnus/turnus => "+checkout+"\n")
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), golang, args...)
+		cmd.Dir = src
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	if out, err := format.Source([]byte(code[0])); err != nil || string(out) != code[0] {
+		t.Errorf("main.go is not formatted: %v", err)
+	}
+	run("test", "-vet=all", ".")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run("build", "-o", filepath.Join(folder, "plugin"), ".")
+	book := filepath.Join(src, "up.yaml")
+	for _, block := range fenced(guide, "yaml") {
+		if isPlaybook(block) {
+			write(book, block)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := Main([]string{"validate", book, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK {
+		t.Errorf("the guide's playbook does not load: %s", errs.String())
 	}
 }
