@@ -149,6 +149,7 @@ UsePAM no
 PasswordAuthentication no
 MaxStartups 1000:30:2000
 LogLevel ERROR
+SetEnv SHLVL=2
 Subsystem sftp internal-sftp
 `, s.port, s.hostKey, s.userKey)
 	file := filepath.Join(dir, "sshd_config")

@@ -215,7 +215,8 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		}
 		one.Lock()
 		defer one.Unlock()
-		fmt.Fprintf(a.err, "%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host"))
+		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host")))
+		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
 			text, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -41,6 +41,13 @@ func newTally(name string, total int) *tally {
 	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}}
 }
 
+// begin sets the clock to zero: the run is launched now.
+func (t *tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started = time.Now()
+}
+
 func (t *tally) jobStarted(host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

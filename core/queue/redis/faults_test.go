@@ -437,8 +437,7 @@ func finishAll(t *testing.T, q *redis.Queue, gone string) {
 }
 
 // TestTrapUnboundedCleanup // bull#2357: forgetting a run of a million jobs pauses nobody.
-func TestTrapUnboundedCleanup(t *testing.T) {
-	t.Parallel()
+func TestTrapUnboundedCleanup(t *testing.T) { // not in parallel: it is heavy
 	c := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "100").Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q := newQueue(t, c, redis.Options{Keep: time.Millisecond})
@@ -468,7 +467,7 @@ func TestTrapUnboundedCleanup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range slow {
-		if e.Duration > 100*time.Millisecond { // some 200 µs on a quiet machine
+		if e.Duration > 100*time.Millisecond { // generous: machines are loaded
 			t.Errorf("%v took %v", e.Args[:2], e.Duration)
 		}
 	}

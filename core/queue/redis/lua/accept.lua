@@ -42,6 +42,7 @@ local function next()
 end
 
 expire({ k = k }, nil) -- what was uploaded could have expired until here
+call('HSETNX', kLocks, '', string.rep('-', 65)) -- too long for a listpack: look-ups must not scan
 local f = run(no)
 for _ = 1, tonumber(next()) do
   local a = tonumber(next())

@@ -55,7 +55,7 @@ local function run(no)
     R[no] = false
     return false
   end
-  f = { no = no, k = k, outs = v[3], reason = v[4] or '', inf = call('HLEN', k .. xLeases), nq = call('ZCARD', k .. xQueue) }
+  f = { no = no, k = k, pre = no .. '/', outs = v[3], reason = v[4] or '', inf = call('HLEN', k .. xLeases), nq = call('ZCARD', k .. xQueue) }
   f.id, f.tno, f.prio, f.total, f.maxif, f.pergroup, f.stopafter, f.stopunreach, f.disruptive, f.hold, f.maxcrash,
     f.bint, f.bmax, f.bjit, f.chunksize, f.keep = unpk(v[1])
   f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat = unpk(v[2])

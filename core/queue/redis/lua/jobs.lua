@@ -18,9 +18,11 @@ end
 
 -- unlease ends a lease and charges the worker time; locks stay.
 local function unlease(f, idx, l)
-  local t, s, key = f.t, session(l.sid), f.no .. '/' .. idx
+  local is = l.is or idx .. '' -- a number is put into words once: that is slow
+  local t, s, key = f.t, session(l.sid), f.pre .. is
+  l.key = key
   f.inf, t.inf = f.inf - 1, t.inf - 1
-  append(f, 'del', idx)
+  append(f, 'del', is)
   t.del[#t.del + 1] = key
   s.del[#s.del + 1] = key
   local d = max(now - l.since, 0)
@@ -34,7 +36,7 @@ end
 local function finish(f, idx, l, oc, reason, detail)
   record(f, idx, 1, oc, l.attempt, reason, detail)
   if l.hasj then append(f, 'jdel', idx) end
-  release(f, idx, l.host, l.ha, l.group)
+  release(f, idx, l.host, l.ha, l.group, l.key)
   budget(f, oc, idx)
   touch(f)
 end
@@ -57,7 +59,7 @@ local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
     return finish(f, idx, l, CANCEL, f.reason, '')
   end
   if kind == DONE then return finish(f, idx, l, oc, '', detail) end
-  if not keep then release(f, idx, l.host, l.ha, l.group) end
+  if not keep then release(f, idx, l.host, l.ha, l.group, l.key) end
   if kind == RETRY then
     setjob(f, idx, n + 1, l.crashes, state, '', false)
   elseif kind == SUSPEND then
@@ -92,8 +94,27 @@ local function crash(f, idx, l, node)
   local _, _, state = jobstate(f, idx)
   setjob(f, idx, l.attempt, crashes, state, '', false)
   if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
-  release(f, idx, l.host, l.ha, l.group)
+  release(f, idx, l.host, l.ha, l.group, l.key)
   touch(f)
+end
+
+-- held reads at most n leases of a session, the latest first, and how many entries its set gave.
+local function held(sid, n)
+  local s, list = session(sid), {}
+  local keys = call('SRANDMEMBER', s.k, n)
+  for _, key in ipairs(keys) do
+    local no, idx = string.match(key, '^(%d+)/(%d+)$')
+    local f = run(tonumber(no))
+    local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
+    if l and l.sid == sid then
+      l.f, l.idx = f, tonumber(idx)
+      list[#list + 1] = l
+    else
+      s.del[#s.del + 1] = key
+    end
+  end
+  table.sort(list, function(a, b) return a.token > b.token end)
+  return list, #keys
 end
 
 -- reap recovers at most n jobs of expired sessions; returns how many sessions were given up.
@@ -101,21 +122,15 @@ local function reap(n)
   local gone = 0
   for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', now, 'LIMIT', 0, 8)) do
     if n <= 0 then break end
-    local s = session(sid)
-    local keys, node = call('SRANDMEMBER', s.k, n), call('HGET', kNodes, sid) or '?'
-    for _, key in ipairs(keys) do
-      local no, idx = string.match(key, '^(%d+)/(%d+)$')
-      no, idx = tonumber(no), tonumber(idx)
-      local f = run(no)
-      local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
-      if l and l.sid == sid then crash(f, idx, l, node) else s.del[#s.del + 1] = key end
-    end
-    if #keys < n then
+    local node = call('HGET', kNodes, sid) or '?'
+    local list, count = held(sid, n)
+    for _, l in ipairs(list) do crash(l.f, l.idx, l, node) end
+    if count < n then
       call('ZREM', kSessions, sid)
       call('HDEL', kNodes, sid)
       gone = gone + 1
     end
-    n = n - #keys
+    n = n - count
   end
   return gone
 end

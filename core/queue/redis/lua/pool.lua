@@ -78,7 +78,7 @@ for i = 1, #locks, 2 do
     local f = run(tonumber(no))
     right = f and select(5, jobstate(f, tonumber(idx)))
   end
-  if not right then
+  if not right and locks[i] ~= '' then
     found('the lock of ' .. sub(locks[i], 3) .. ' was held by nobody who lives', function()
       setlock(locks[i], false)
       handoff(locks[i])

@@ -35,7 +35,7 @@ if #ARGV > 4 then
         g = { f = x[10] }
         byrun[r] = g
       end
-      g[#g + 1] = idx
+      g[#g + 1] = idx .. ''
       x[11], x[12] = g, #g
     end
   end
@@ -45,7 +45,10 @@ if #ARGV > 4 then
     for i, v in ipairs(found) do
       local l = leaseof(v)
       found[i] = l or false
-      if l then names[#names + 1] = hostlock(l.host) end
+      if l then
+        l.is = g[i]
+        names[#names + 1] = hostlock(l.host)
+      end
     end
     g.leases, g.used = found, {}
   end
@@ -216,6 +219,7 @@ end
 local leases, extras, ids, idof, nleases = {}, {}, {}, {}, 0
 local first = seq + 1
 local mine = session(sid)
+local PAD = string.rep('-', 65)
 
 -- consume takes candidate x off the ready work of f.
 local function consume(f, x)
@@ -234,7 +238,8 @@ end
 
 local function lease(f, x)
   local idx, t, host = x[1], f.t, x[2]
-  local key = f.no .. '/' .. idx
+  local is = idx .. ''
+  local key = f.pre .. is
   local n, crashes, state, hasj = 0, 0, '', false
   if not x[7] then
     local j = call('HGET', f.k .. xJobs, idx)
@@ -250,8 +255,10 @@ local function lease(f, x)
   if f.pergroup > 0 and x[4] ~= '' then take(f, grouplock(f, x[4]), idx) end
   seq = seq + 1
   f.inf, t.inf = f.inf + 1, t.inf + 1
-  append(f, 'add', idx)
-  append(f, 'add', pack(seq, sid, now, n + 1, crashes, hasj, host, f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or ''))
+  append(f, 'add', is)
+  -- Many leases must not be a listpack, which is scanned: PAD makes a value too long for one.
+  append(f, 'add', pack(seq, sid, now, n + 1, crashes, hasj, host, f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or '',
+    f.inf > 16 and PAD or nil))
   t.add[#t.add + 1] = key
   mine.add[#mine.add + 1] = key
   vt, t.v = t.tag, f.tag
@@ -289,7 +296,7 @@ local function try(f)
   end
   local idx, held = x[1], nil
   local v = lk[x[8]]
-  if v and v ~= f.no .. '/' .. idx then
+  if v and v ~= f.pre .. idx then
     held = x[8]
   elseif f.disruptive and x[3] ~= '' and not isfree(f, halock(x[3]), idx) then
     held = halock(x[3])
