@@ -186,6 +186,23 @@ func TestForeach(t *testing.T) {
 	}
 }
 
+// A step with foreach has the outputs of its items, as the worker gives them, not the job type's own.
+func TestOutputsOfForeach(t *testing.T) {
+	t.Parallel()
+	load := func(read string) error {
+		_, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nsteps:\n"+
+			"  - {name: each, uses: script, foreach: [1, 2], with: {source: a}}\n"+
+			"  - {uses: command, with: {run: \"${{ "+read+" }}\"}}\n"), options(t))
+		return err
+	}
+	if err := load("steps.each.outputs.items[1].outputs.stdout"); err != nil {
+		t.Error(err)
+	}
+	if err := load("steps.each.outputs.stdout"); err == nil {
+		t.Error("an output of the job type can be read of a step with foreach, where it is not")
+	}
+}
+
 func TestAbsentExpressions(t *testing.T) {
 	t.Parallel()
 	var e playbooks.Expr
