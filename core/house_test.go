@@ -41,6 +41,7 @@ var borders = []struct {
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/inventory", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/launch", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/queue", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.
