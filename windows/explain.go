@@ -63,11 +63,15 @@ func (c *Compiled) Explain(t time.Time, need time.Duration) (Explanation, error)
 func (c *Compiled) explainOpen(e *Explanation, t time.Time, need time.Duration, w Window) {
 	e.Open, e.Window, e.By = true, &w, strings.Join(w.Rules, ", ")
 	left := w.Close.Sub(t)
-	closes := "it closes at " + c.show(w.Close)
-	if by := c.closer(w.Close.UnixNano()); by != "" {
+	rules, closes := e.By, "it closes at "+c.show(w.Close)
+	by := c.closer(w.Close.UnixNano())
+	if by != "" {
 		closes += " because of " + by
 	}
-	switch {
+	switch freeze, frozen := strings.CutPrefix(by, "freeze/"); {
+	case frozen && max(need, c.Cutoff) > left:
+		e.Cause, e.By = ByFreeze, freeze
+		e.Reason = fmt.Sprintf("open by %s, but only %s are left before freeze %s and %s are needed: %s", rules, FormatDuration(left), freeze, FormatDuration(max(need, c.Cutoff)), closes)
 	case need > left:
 		e.Cause = ByNeed
 		e.Reason = fmt.Sprintf("open by %s, but only %s are left and %s are needed: %s", e.By, FormatDuration(left), FormatDuration(need), closes)

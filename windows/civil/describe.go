@@ -60,7 +60,10 @@ func (c *Cron) days() string {
 		}
 		return list(dow, weekday, join)
 	}
-	ordinal := "day " + list(dom, strconv.Itoa, "and") + " of the month"
+	ordinal := "day " + list(dom, strconv.Itoa, "and")
+	if len(values(c.month)) == 12 {
+		ordinal += " of the month"
+	}
 	switch allDom, allDow := len(dom) == 31, len(dow) == 7; {
 	case !c.domStar && !c.dowStar && (allDom || allDow), allDom && allDow:
 		return "every day"
