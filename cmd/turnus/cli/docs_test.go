@@ -165,7 +165,7 @@ func undocumented(root *cobra.Command, text string) []string {
 }
 
 func testRoot() *cobra.Command {
-	root := (&app{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).root()
+	root := newApp(strings.NewReader(""), io.Discard, io.Discard).root()
 	root.InitDefaultCompletionCmd()
 	return root
 }

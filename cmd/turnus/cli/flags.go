@@ -171,13 +171,7 @@ func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transpo
 			}
 			return []byte(text), err
 		},
-		Password: func(h core.Host) (string, error) {
-			text, err := secretFrom(ctx, f.password, f.passwordCommand)
-			if err != nil || text != "" || inv == nil {
-				return text, err
-			}
-			return inv.Password(h.Name), nil
-		},
+		Password: func(h core.Host) (string, error) { return f.passwordOf(ctx, inv, h) },
 	}
 	if inv != nil {
 		cfg.Lookup = inv.Host
@@ -194,6 +188,18 @@ func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transpo
 		}
 	}
 	return transport.New(cfg)
+}
+
+// passwordOf is the password for h: the flags', or else the one that inv, which may be nil, has for this very machine.
+func (f *sshFlags) passwordOf(ctx context.Context, inv *inventory.Inventory, h core.Host) (string, error) {
+	text, err := secretFrom(ctx, f.password, f.passwordCommand)
+	if err != nil || text != "" || inv == nil {
+		return text, err
+	}
+	if known, ok := inv.Host(h.Name); !ok || f.sshConfig == "" && known.Target() != h.Target() {
+		return "", nil // another launcher's job on a shared queue calls another machine by this name
+	}
+	return inv.Password(h.Name), nil
 }
 
 // secretFrom reads a secret from an environment variable, or else from what a command prints.
