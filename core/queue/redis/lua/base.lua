@@ -36,7 +36,7 @@ local function tenant(no)
   local v = call('HMGET', k, 'w', 's', 'v', 'i')
   local m = string.format('%014d', no) -- the order of first submission breaks ties
   t = { no = no, k = k, m = m, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
-    nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, out = false, entered = false, rank = 0 }
+    nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0 }
   t.wasready = t.nready > 0
   T[no] = t
   return t
@@ -48,10 +48,12 @@ local function canlease(f)
 end
 
 local function rank(inf, weight, tag)
-  local share = 64 * inf / max(weight, 1)
+  local share = 64 * inf / (weight < 1 and 1 or weight)
+  share = share - share % 1
+  if share > MAXSHARE then share = MAXSHARE end
   tag = tag / TAGUNIT
   if tag < 0 then tag = 0 elseif tag >= SHIFT then tag = SHIFT - 1 end
-  return min(share - share % 1, MAXSHARE) * SHIFT + (tag - tag % 1)
+  return share * SHIFT + (tag - tag % 1)
 end
 
 local function run(no)
@@ -63,17 +65,15 @@ local function run(no)
     R[no] = false
     return false
   end
-  -- All fields are named here, so that the table has its size from the start.
-  f = { no = no, k = k, pre = '', outs = v[3], o = false, m = '', id = '', tno = 0, prio = 0, total = 0, maxif = 0, pergroup = 0, stopafter = 0,
-    stopunreach = 0, disruptive = false, hold = false, maxcrash = 0, bint = 0, bmax = 0, bjit = 0, chunksize = 0, keep = 0,
-    phase = 0, complete = false, limit = 0, cur = 0, cend = 0, coff = 0, tag = 0, weight = 0, ready = false, born = false, served = 0,
-    readyat = 0, inf = 0, nq = 0, inz = false, can = false, rank0 = 0, rank = 0, t = false, dirty = false, odirty = false, rec = false,
-    jdel = false, qdel = false, cands = false, ci = 0, cno = -1, cstr = '', heaped = false, out = false, entered = false, ahead = 0 }
-  f.id, f.tno, f.prio, f.total, f.maxif, f.pergroup, f.stopafter, f.stopunreach, f.disruptive, f.hold, f.maxcrash,
-    f.bint, f.bmax, f.bjit, f.chunksize, f.keep, f.m, f.pre = unpk(v[1])
-  f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat, f.inf, f.nq = unpk(v[2])
-  f.inz, f.can, f.rank0 = f.ready, canlease(f), rank(f.inf, f.weight, f.tag)
-  f.t = tenant(f.tno)
+  local id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit, chunksize, keep, m, pre = unpk(v[1])
+  local phase, complete, limit, cur, cend, coff, tag, weight, ready, born, served, readyat, inf, nq = unpk(v[2])
+  -- All fields that are set later are named here, so that the table has its size from the start.
+  f = { no = no, k = k, pre = pre, outs = v[3], o = false, m = m, id = id, tno = tno, prio = prio, total = total, maxif = maxif, pergroup = pergroup,
+    stopafter = stopafter, stopunreach = stopunreach, disruptive = disruptive, hold = hold, maxcrash = maxcrash, bint = bint, bmax = bmax,
+    bjit = bjit, chunksize = chunksize, keep = keep, phase = phase, complete = complete, limit = limit, cur = cur, cend = cend, coff = coff,
+    tag = tag, weight = weight, ready = ready, born = born, served = served, readyat = readyat, inf = inf, nq = nq,
+    inz = ready, can = phase == ACTIVE and (maxif == 0 or inf < maxif), rank0 = rank(inf, weight, tag), rank = 0, t = tenant(tno),
+    dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = -1, cstr = '', heaped = false, entered = false, ahead = 0 }
   R[no] = f
   return f
 end
@@ -103,12 +103,12 @@ local strip -- in locks.lua
 -- touch: keeps readiness, the heirs of locks and the tags right after any change to f.
 local function touch(f)
   f.dirty = true
-  local can = canlease(f)
+  local can = f.phase == ACTIVE and (f.maxif == 0 or f.inf < f.maxif) -- canlease
   if can ~= f.can then
     f.can = can
     if not can then strip(f) end
   end
-  local ready = can and haswork(f)
+  local ready = can and (f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)) -- haswork
   if ready == f.ready then return end
   f.ready = ready
   local t = f.t

@@ -71,41 +71,51 @@ if not activate(64) then more = true end
 if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
-local function less(a, b)
-  if a.rank ~= b.rank then return a.rank < b.rank end
-  return a.m < b.m
-end
-
 local function push(h, o)
-  local i = #h + 1
+  local i, r, m = #h + 1, o.rank, o.m
   o.heaped, o.entered = true, true
   while i > 1 do
     local p = floor(i / 2)
-    if not less(o, h[p]) then break end
-    h[i] = h[p]
+    local x = h[p]
+    if x.rank < r or (x.rank == r and x.m < m) then break end
+    h[i] = x
     i = p
   end
   h[i] = o
 end
 
-local function pop(h)
-  local top, n = h[1], #h
-  local o = h[n]
-  h[n] = nil
-  n = n - 1
-  top.heaped = false
-  if n == 0 then return top end
-  local i = 1
+-- settle puts o, which comes from the place i of h or behind it, where it belongs at or below i.
+local function settle(h, i, o)
+  local n, r, m = #h, o.rank, o.m
   while true do
     local c = 2 * i
     if c > n then break end
-    if c < n and less(h[c + 1], h[c]) then c = c + 1 end
-    if not less(h[c], o) then break end
-    h[i] = h[c]
+    local x, y = h[c], h[c + 1]
+    if y and (y.rank < x.rank or (y.rank == x.rank and y.m < x.m)) then c, x = c + 1, y end
+    if r < x.rank or (r == x.rank and m < x.m) then break end
+    h[i] = x
     i = c
   end
   h[i] = o
-  return top
+end
+
+-- replace moves o, the first of h until lately, to where its rank belongs now, or off h.
+local function replace(h, o, stays)
+  local i, n = 1, #h
+  while h[i] ~= o do i = i + 1 end -- others may have come before it meanwhile, a few
+  if not stays then
+    o.heaped = false
+    local last = h[n]
+    h[n] = nil
+    if last == o then return end
+    while i > 1 do -- what was above goes down one, for last can be lower than that
+      local p = floor(i / 2)
+      h[i] = h[p]
+      i = p
+    end
+    o = last
+  end
+  settle(h, i, o)
 end
 
 local function best(level)
@@ -149,11 +159,11 @@ end
 
 function onready(f)
   local t = f.t
-  if not f.heaped and not f.out then
+  if not f.heaped then
     f.rank = rank(f.inf, f.weight, f.tag)
     push(flows(t).h, f)
   end
-  if not t.heaped and not t.out then
+  if not t.heaped then
     t.rank = rank(t.inf, t.weight, t.tag)
     push(tenants.h, t)
   end
@@ -314,26 +324,16 @@ if want > 0 then
   while nleases < want and steps > 0 do
     local t = best(tenants)
     if not t then break end
-    pop(tenants.h)
-    t.out = true
     local f = best(flows(t))
     if f then
-      pop(t.level.h)
-      f.out = true
       try(f)
-      f.out = false
-      if f.ready then
-        f.rank = rank(f.inf, f.weight, f.tag)
-        push(t.level.h, f)
-      end
+      f.rank = rank(f.inf, f.weight, f.tag)
+      replace(t.level.h, f, f.ready)
     else
       t.nready = 0
     end
-    t.out = false
-    if t.nready > 0 then
-      t.rank = rank(t.inf, t.weight, t.tag)
-      push(tenants.h, t)
-    end
+    t.rank = rank(t.inf, t.weight, t.tag)
+    replace(tenants.h, t, t.nready > 0)
     steps = steps - 1
   end
 end
