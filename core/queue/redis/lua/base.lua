@@ -13,6 +13,7 @@ local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
 local LOST, CANCEL, UNREACHABLE = 7, 8, 6 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
+local RUNS = 1e14 -- more than there are run and tenant numbers
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
 local meta = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks')
@@ -35,7 +36,7 @@ local function tenant(no)
   local k = pTenant .. no
   local v = call('HMGET', k, 'w', 's', 'v', 'i')
   local m = string.format('%014d', no) -- the order of first submission breaks ties
-  t = { no = no, k = k, m = m, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
+  t = { no = no, k = k, m = m, ord = no, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
     nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0 }
   t.wasready = t.nready > 0
   T[no] = t
@@ -68,7 +69,7 @@ local function run(no)
   local id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit, chunksize, keep, m, pre = unpk(v[1])
   local phase, complete, limit, cur, cend, coff, tag, weight, ready, born, served, readyat, inf, nq = unpk(v[2])
   -- All fields that are set later are named here, so that the table has its size from the start.
-  f = { no = no, k = k, pre = pre, outs = v[3], o = false, m = m, id = id, tno = tno, prio = prio, total = total, maxif = maxif, pergroup = pergroup,
+  f = { no = no, k = k, pre = pre, outs = v[3], o = false, m = m, ord = (10 - prio) * RUNS + no, id = id, tno = tno, prio = prio, total = total, maxif = maxif, pergroup = pergroup,
     stopafter = stopafter, stopunreach = stopunreach, disruptive = disruptive, hold = hold, maxcrash = maxcrash, bint = bint, bmax = bmax,
     bjit = bjit, chunksize = chunksize, keep = keep, phase = phase, complete = complete, limit = limit, cur = cur, cend = cend, coff = coff,
     tag = tag, weight = weight, ready = ready, born = born, served = served, readyat = readyat, inf = inf, nq = nq,

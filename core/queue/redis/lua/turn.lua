@@ -72,12 +72,12 @@ if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
 local function push(h, o)
-  local i, r, m = #h + 1, o.rank, o.m
+  local i, r, ord = #h + 1, o.rank, o.ord
   o.heaped, o.entered = true, true
   while i > 1 do
     local p = floor(i / 2)
     local x = h[p]
-    if x.rank < r or (x.rank == r and x.m < m) then break end
+    if x.rank < r or (x.rank == r and x.ord < ord) then break end
     h[i] = x
     i = p
   end
@@ -86,13 +86,13 @@ end
 
 -- settle puts o, which comes from the place i of h or behind it, where it belongs at or below i.
 local function settle(h, i, o)
-  local n, r, m = #h, o.rank, o.m
+  local n, r, ord = #h, o.rank, o.ord
   while true do
     local c = 2 * i
     if c > n then break end
     local x, y = h[c], h[c + 1]
-    if y and (y.rank < x.rank or (y.rank == x.rank and y.m < x.m)) then c, x = c + 1, y end
-    if r < x.rank or (r == x.rank and m < x.m) then break end
+    if y and (y.rank < x.rank or (y.rank == x.rank and y.ord < x.ord)) then c, x = c + 1, y end
+    if r < x.rank or (r == x.rank and ord < x.ord) then break end
     h[i] = x
     i = c
   end
@@ -129,11 +129,12 @@ local function best(level)
     end
     local m, top = page[i], level.h[1]
     if not m then return top end
-    local no, score = tonumber(sub(m, level.skip)), tonumber(page[i + 1])
+    local ord, score = tonumber(m), tonumber(page[i + 1])
+    local no = ord % RUNS
     local o = level.seen[no]
     if o == false or (o and o.entered) then
       level.i = i + 2
-    elseif top and (top.rank < score or (top.rank == score and top.m < m)) then
+    elseif top and (top.rank < score or (top.rank == score and top.ord < ord)) then
       return top
     else
       level.i = i + 2
@@ -146,12 +147,12 @@ local function best(level)
   end
 end
 
-local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, skip = 1, seen = T, load = tenant }
+local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = T, load = tenant }
 
 local function flows(t)
   local l = t.level
   if not l then
-    l = { k = t.k .. xReady, h = {}, page = {}, i = 1, from = 0, size = 4, skip = 3, seen = R, load = run }
+    l = { k = t.k .. xReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = R, load = run }
     t.level = l
   end
   return l
