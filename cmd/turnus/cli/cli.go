@@ -165,8 +165,29 @@ Start with:
 		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
+		if c.HasSubCommands() {
+			onlyCommands(c)
+		}
 	}
+	onlyCommands(root)
 	return root
+}
+
+// onlyCommands makes a command that only groups others refuse what it does not have,
+// as wrong usage, and show its help when nothing is asked.
+func onlyCommands(c *cobra.Command) {
+	c.SuggestionsMinimumDistance = 2
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := cmd.CommandPath() + " --help lists what there is"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+		}
+		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // usageErrors makes wrong arguments exit 5, like every invalid input.
