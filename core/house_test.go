@@ -27,7 +27,8 @@ var borders = []struct {
 }{
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
-	{"windows", "a pure value calculus", nil},
+	{"windows", "a pure value calculus; iCalendar and civil time stand below it", nil},
+	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
 	{"plugins/sdk", "a plugin author's module must not drag the runner in", []string{"plugins/internal/wire"}},
 	{"plugins", "tests of all built-ins as one real plugin", []string{"plugins", "core"}},
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},

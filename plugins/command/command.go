@@ -71,7 +71,7 @@ attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each.
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	reason, err := p.Guard.Satisfied(ctx, r.Host())
+	reason, err := p.Satisfied(ctx, r.Host())
 	if err != nil {
 		return err
 	}

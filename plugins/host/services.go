@@ -133,8 +133,7 @@ func fault(host, op string, err error) error {
 // unreachable says what is known, for the plugin to judge whether trying again is safe.
 func unreachable(host, op string, err error) error {
 	detail, text := &wire.HostFault{Host: host, Op: op}, err.Error()
-	var te *transport.Error
-	if errors.As(err, &te) {
+	if te, ok := errors.AsType[*transport.Error](err); ok {
 		detail.Op, detail.Before, detail.Hint = te.Op, te.Before, te.Hint
 		text = strings.TrimSuffix(text, "\nhint: "+te.Hint) // the plugin's end says it once, at the end
 	}

@@ -121,7 +121,8 @@ func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
 		s := p.live[0].services
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for token = range s.leases {
+		for lease := range s.leases {
+			token = lease
 		}
 		return token != ""
 	})

@@ -180,8 +180,7 @@ func newClient(r *runOf) *http.Client {
 
 // failed names the request without its query, which may hold a token.
 func failed(p Params, looksOnly bool, err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
 	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err).Retryable()

@@ -70,7 +70,7 @@ Guards, environment, outputs and repetition are those of ` + "`command`" + `.
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	reason, err := p.Guard.Satisfied(ctx, r.Host())
+	reason, err := p.Satisfied(ctx, r.Host())
 	if err != nil {
 		return err
 	}

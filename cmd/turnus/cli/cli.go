@@ -19,6 +19,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
 )
 
 // version is set by the build.
@@ -86,7 +88,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	var e *exit
-	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
 		fmt.Fprintln(stderr, a.paint(red, "error: ")+err.Error())
 	}
 	return code
@@ -100,7 +102,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, &d), errors.Is(err, core.ErrInvalid):
+	case errors.As(err, &d), errors.Is(err, core.ErrInvalid), errors.Is(err, windows.ErrInvalid), errors.Is(err, civil.ErrInvalid):
 		return exitInvalid
 	case errors.Is(err, context.Canceled):
 		return exitCancelled
@@ -135,7 +137,7 @@ Start with:
 		return invalid("%w\nhint: %s --help shows what there is", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
 	}

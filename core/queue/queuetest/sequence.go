@@ -223,11 +223,11 @@ func (m *machine) adjust(t *rapid.T) {
 	var a queue.Adjust
 	switch rapid.IntRange(0, 2).Draw(t, "what") {
 	case 0:
-		a.Paused = ptr(rapid.Bool().Draw(t, "paused"))
+		a.Paused = new(rapid.Bool().Draw(t, "paused"))
 	case 1:
-		a.Weight = ptr(queue.MaxWeight / rapid.IntRange(1, 2).Draw(t, "part"))
+		a.Weight = new(queue.MaxWeight / rapid.IntRange(1, 2).Draw(t, "part"))
 	default:
-		a.Limit = ptr(rapid.IntRange(0, len(r.Targets)).Draw(t, "limit"))
+		a.Limit = new(rapid.IntRange(0, len(r.Targets)).Draw(t, "limit"))
 	}
 	both(t, m, "Adjust", func(s *side) (bool, error) { return true, s.q.Adjust(t.Context(), r.ID, a) })
 	if a.Limit != nil && m.limit[r.ID] != 0 && (*a.Limit == 0 || *a.Limit > m.limit[r.ID]) {
@@ -345,7 +345,7 @@ func (m *machine) invariants(t *rapid.T) {
 // drain lets everything run to its end: what is not timed must complete.
 func (m *machine) drain(t *rapid.T) {
 	for _, r := range m.runs {
-		a := queue.Adjust{Paused: ptr(false), Limit: ptr(0)}
+		a := queue.Adjust{Paused: new(false), Limit: new(0)}
 		both(t, m, "Adjust", func(s *side) (bool, error) { return true, s.q.Adjust(t.Context(), r.ID, a) })
 		m.off[r.ID], m.limit[r.ID] = false, 0
 	}

@@ -14,7 +14,7 @@ import (
 // reply reads a script's answer from front to back. The first value that is not
 // what was expected makes end an error; reads after it give zero values.
 type reply struct {
-	items []any //nolint:forbidigo // go-redis gives any
+	items []any // as go-redis gives them
 	bad   error
 }
 

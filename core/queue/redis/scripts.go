@@ -64,7 +64,7 @@ func loadScripts() (*scripts, error) {
 		}
 		var text strings.Builder
 		text.WriteString(head)
-		for _, lib := range strings.Fields(d.libs) {
+		for lib := range strings.FieldsSeq(d.libs) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)
