@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -102,12 +103,12 @@ func (f *varFlags) values() (map[string]any, error) {
 			src := []byte(arg)
 			if isFile {
 				var err error
-				if src, err = os.ReadFile(file); err != nil {
+				if src, err = readBounded(file, maxVarsFile+1); err != nil {
 					return nil, invalid("-e: %w", err)
 				}
 			}
 			if len(src) > maxVarsFile {
-				return nil, invalid("-e %s: %d bytes; 1 MiB at most", arg[:min(len(arg), 60)], len(src))
+				return nil, invalid("-e %s: more than 1 MiB", arg[:min(len(arg), 60)])
 			}
 			var more map[string]any
 			if err := yaml.Unmarshal(src, &more); err != nil {
@@ -123,6 +124,16 @@ func (f *varFlags) values() (map[string]any, error) {
 		}
 	}
 	return jsonValues(vars)
+}
+
+// readBounded reads at most most bytes, whatever the file is: -e @<(command) is none with a size.
+func readBounded(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot.
