@@ -246,9 +246,25 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 	case "turnus_window_set":
 		into.windowSet = text
 	default:
-		return false
+		if !secretVar(key) {
+			return false
+		}
+		f.warn(line, col, "%s is not used and not kept: a var is written to the queue in the clear", key)
 	}
 	return true
+}
+
+// secretVar tells whether a var of some Ansible plugin is a password, passphrase, token or private key.
+func secretVar(key string) bool {
+	if !strings.HasPrefix(key, "ansible_") {
+		return false
+	}
+	for _, end := range []string{"_pass", "_passwd", "_password", "_passphrase", "_token", "_secret", "_private_key"} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // sshArgs finds the jump hosts in arguments for ssh; the rest is named in a warning.

@@ -48,6 +48,46 @@ func TestCaptureKeepsHeadAndTail(t *testing.T) {
 	})
 }
 
+// A foreach that did its work is not failed for the size of what it reports, and can be parked at any item.
+func TestForeachOfManyItemsFits(t *testing.T) {
+	code := 0
+	for _, c := range []struct {
+		items, bytes int // bytes of each item's outputs
+		thin         int
+	}{{3, 10, 0}, {300, 1000, thinOutputs}, {maxItems, 10, thinGone}} {
+		var p progress
+		for i := range c.items {
+			one := core.StepResult{Outcome: core.Unchanged, Outputs: map[string]any{"x": strings.Repeat("y", c.bytes)}, ExitCode: &code}
+			if i == c.items/2 {
+				one.Outcome = core.Changed
+			}
+			p.add(i, one)
+			if i%97 != 0 && i != c.items-1 {
+				continue
+			}
+			if _, err := (&state{Current: p}).encode(); err != nil {
+				t.Fatalf("parked at item %d of %d: %v", i, c.items, err)
+			}
+		}
+		sr := p.total(core.StepResult{Name: "e"}, c.items)
+		if sr.Outcome != core.Changed || sr.Truncated != (c.thin > 0) || p.Thin != c.thin || p.Item != c.items {
+			t.Errorf("%d items: %s, truncated %v, thin %d: %s", c.items, sr.Outcome, sr.Truncated, p.Thin, sr.Reason)
+		}
+		items, _ := sr.Outputs["items"].([]any)
+		if c.thin < thinGone && len(items) != c.items {
+			t.Errorf("%d of %d items are reported", len(items), c.items)
+		}
+		if c.thin == 0 && items[0].(map[string]any)["outputs"].(map[string]any)["x"] != "yyyyyyyyyy" {
+			t.Errorf("negative control: %v", items[0])
+		}
+		failed := p
+		failed.add("last", core.StepResult{Outcome: core.Failed, Reason: "boom"})
+		if sr := failed.total(core.StepResult{}, c.items+1); sr.Outcome != core.Failed || !strings.Contains(sr.Reason, "boom") || !strings.Contains(sr.Reason, "item") {
+			t.Errorf("%d items, then a failure: %+v", c.items, sr.Reason)
+		}
+	}
+}
+
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"plain\n", "é", "\xff\xfe", "\x1b[2J", "\u0085", "tab\tnul\x00", "\xe2\x82"} {
 		f.Add(s)

@@ -54,14 +54,18 @@ type process struct {
 
 // launch says how processes are started.
 type launch struct {
-	root  string // folder of the processes' folders
+	root  *folder
 	reach reach
 	log   *slog.Logger
 }
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
 func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
-	dir, err := os.MkdirTemp(l.root, "")
+	root, err := l.root.open()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(root, "")
 	if err != nil {
 		return nil, fmt.Errorf("folder for a plugin process: %w", err)
 	}

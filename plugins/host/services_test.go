@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -324,6 +325,34 @@ func TestSavedFilesStayInTheirFolder(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("outside of the folder: %v, %v", left, err)
+	}
+}
+
+// A fetched file may be a key: nobody else reads it, and a file named like the part of another one keeps its content.
+func TestSavedFilesAreTheUsersOnly(t *testing.T) {
+	c := call("op", labParams{})
+	c.Fetch = filepath.Join(t.TempDir(), "fetched")
+	b := open(t, &fleet{})
+	for _, name := range []string{"etc/key.part", "etc/key"} {
+		if code, text := b.op(t, c, labParams{Op: "save", Path: name, Text: name}); code != "OK" {
+			t.Fatalf("%s: %s %s", name, code, text)
+		}
+	}
+	if raw, err := os.ReadFile(filepath.Join(c.Fetch, "fw1", "etc", "key.part")); err != nil || string(raw) != "etc/key.part" {
+		t.Errorf("key.part: %q, %v", raw, err)
+	}
+	err := filepath.WalkDir(c.Fetch, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -201,6 +201,11 @@ func TestTrapEnvironmentIsInherited(t *testing.T) { // trap 6
 	if got["pid"] != got["group"] {
 		t.Errorf("process %v is in group %v, expected one of its own", got["pid"], got["group"])
 	}
+	// A session of its own: no /dev/tty of the operator's, and no joining of another plugin's group, which
+	// is what its host services let in.
+	if got["pid"] != got["session"] {
+		t.Errorf("process %v is in session %v, expected one of its own", got["pid"], got["session"])
+	}
 	if runtime.GOOS == "linux" && got["core"] != 0.0 {
 		t.Errorf("core dumps up to %v bytes", got["core"])
 	}

@@ -165,7 +165,7 @@ func undocumented(root *cobra.Command, text string) []string {
 }
 
 func testRoot() *cobra.Command {
-	root := (&app{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).root()
+	root := newApp(strings.NewReader(""), io.Discard, io.Discard).root()
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -345,5 +345,35 @@ func TestPluginOfTheGuideWorks(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := Main([]string{"validate", book, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK {
 		t.Errorf("the guide's playbook does not load: %s", errs.String())
+	}
+}
+
+// Every package is a room of ARCHITECTURE's table, or stands below one for a reason.
+func TestEveryRoomIsInTheArchitecture(t *testing.T) {
+	golang := testparts.Need(t, "go", "golang")
+	cmd := exec.CommandContext(t.Context(), golang, "list", "./...")
+	cmd.Dir = repo
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rooms, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Rooms\n")
+	rooms, _, _ = strings.Cut(rooms, "\n## ")
+	builtins := builtinDefs() // one line of the table is for all of them
+	count := 0
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimPrefix(strings.TrimSpace(path), "github.com/turnus/turnus/")
+		_, builtin := builtins[strings.TrimPrefix(path, "plugins/")]
+		switch {
+		case builtin, path == "cmd/turnus", path == "plugins", path == "plugins/internal/wire/gen", strings.Contains(path, "/testdata/"):
+			continue // main, a test over all built-ins, the generator of the wire
+		}
+		count++
+		if !strings.Contains(rooms, "`"+path+"`") {
+			t.Errorf("ARCHITECTURE.md has no room for %s", path)
+		}
+	}
+	if count < 15 {
+		t.Errorf("only %d packages were found", count)
 	}
 }

@@ -34,7 +34,7 @@ type progressView struct {
 func (a *app) showProgress(tallies ...*tally) (stop func()) {
 	v := &progressView{a: a, tallies: tallies, done: make(chan struct{})}
 	every := plainEvery
-	if a.terminal {
+	if a.live {
 		every = redrawEvery
 	}
 	a.mu.Lock()
@@ -96,7 +96,7 @@ func (a *app) ask(question string) (answered func()) {
 
 func (v *progressView) erase() {
 	if v.drawn > 0 {
-		fmt.Fprintf(v.a.err, "\x1b[%dA\x1b[J", v.drawn)
+		fmt.Fprintf(raw{v.a.err}, "\x1b[%dA\x1b[J", v.drawn)
 		v.drawn = 0
 	}
 }
@@ -107,7 +107,7 @@ func (v *progressView) show() {
 	if v.held {
 		return
 	}
-	if !v.a.terminal {
+	if !v.a.live {
 		for _, t := range v.tallies {
 			if p := t.snapshot(1); p.done < p.total {
 				fmt.Fprintln(v.a.err, plainLine(p))
@@ -125,11 +125,11 @@ func (v *progressView) show() {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
 	for _, line := range lines {
-		b.WriteString("\r\x1b[K" + cutVisible(line, width) + "\n")
+		b.WriteString("\r\x1b[K" + cutVisible(clean(line, v.a.color), width) + "\n")
 	}
 	b.WriteString("\x1b[J")
 	v.drawn = len(lines)
-	fmt.Fprint(v.a.err, b.String())
+	fmt.Fprint(raw{v.a.err}, b.String())
 }
 
 func plainLine(p progress) string {
@@ -184,7 +184,7 @@ func (a *app) liveLines(p progress) []string {
 	}
 	for _, j := range p.slowest {
 		if took := time.Since(j.since); took > slowAfter {
-			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, j.step)))
+			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, printable(j.step))))
 		}
 	}
 	return lines

@@ -149,16 +149,6 @@ func shownLines(text string) []string {
 	return lines
 }
 
-// printable takes control characters out, so that no host can drive the operator's terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
-			return '·'
-		}
-		return r
-	}, s)
-}
-
 func cutText(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

@@ -103,7 +103,13 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	stopView := a.showProgress(tallies...)
 	defer stopView()
 	if !f.noWorker {
-		if err := n.work(&f.node, q, func(_, files string) string { return files }, c.workerEvent, log); err != nil {
+		files := func(run, files string) string {
+			if c.part(run) == nil {
+				return "" // another launcher's run on the shared queue says which folder, and this machine's are not for it
+			}
+			return files
+		}
+		if err := n.work(&f.node, q, files, c.workerEvent, log); err != nil {
 			return err
 		}
 	}
@@ -174,7 +180,7 @@ func (a *app) listLaunches(launches []*launch.Launch) error {
 	return nil
 }
 
-// signals makes the first SIGINT or SIGTERM end ctx and the second close now and
+// signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
 func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -186,6 +192,8 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 		select {
 		case <-got:
 			say("stopping: running jobs finish, no more start; once more cancels them")
+			cancel()
+		case <-a.gone:
 			cancel()
 		case <-end:
 			return

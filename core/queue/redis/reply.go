@@ -83,8 +83,9 @@ func (r *reply) bytes() []byte {
 }
 
 // time is a time in µs; negative is none.
-func (r *reply) time() time.Time {
-	us := r.int64()
+func (r *reply) time() time.Time { return micro(r.int64()) }
+
+func micro(us int64) time.Time {
 	if us < 0 {
 		return time.Time{}
 	}

@@ -54,7 +54,7 @@ func loadScripts() (*scripts, error) {
 		{&s.event, "event", "base locks jobs"},
 		{&s.wait, "wait", "base"},
 		{&s.status, "status", "base"},
-		{&s.explain, "explain", "base locks"},
+		{&s.explain, "explain", "base locks jobs"},
 		{&s.tidy, "tidy", "base locks jobs"},
 		{&s.pool, "pool", "base locks jobs"},
 	} {

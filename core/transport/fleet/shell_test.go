@@ -197,11 +197,13 @@ refuse() { echo "$1" >&2; rm -f -- "$p"; exit 73; }
 s=$(sum "$p") || exit 71
 [ "${s%% *}" = ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad ] || { rm -f -- "$p"; exit 72; }
 [ -d "$f" ] && refuse "$f is a directory"
+[ -L "$p" ] && refuse "$p was replaced by a symbolic link"
 if [ -z "$own" ] && [ -e "$f" ]; then own=$(stat -c %u:%g -- "$f" 2>/dev/null)
 [ "$own" = "$(stat -c %u:%g -- "$p" 2>/dev/null)" ] && own=; fi
-if [ -n "$own" ]; then e=$(chown -- "$own" "$p" 2>&1) || refuse "$e"; fi
+if [ -n "$own" ]; then e=$(chown -h -- "$own" "$p" 2>&1) || refuse "$e"; fi
 e=$(chmod 0640 "$p" 2>&1) || refuse "$e"
-if [ -e "$f" ]; then e=$(cp -p -- "$f" "$f"'.old' 2>&1) || refuse "$e"; fi
+if [ -e "$f" ]; then old="$f"'.old'; [ -d "$old" ] && refuse "$old is a directory"
+e=$(cp -p -- "$f" "$p.old" 2>&1 && mv -f -- "$p.old" "$old" 2>&1) || { rm -f -- "$p.old"; refuse "$e"; }; fi
 sync -- "$p" 2>/dev/null
 e=$(mv -f -- "$p" "$f" 2>&1) || refuse "$e"
 echo done`
