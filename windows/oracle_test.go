@@ -314,7 +314,11 @@ func yearScene(zone string, year int) scene {
 func TestYearsAgreeWithLookingAtTheClock(t *testing.T) {
 	for _, zone := range oddZones() {
 		t.Run(zone, func(t *testing.T) {
-			for _, year := range []int{2011, 2026} {
+			years := []int{2026}
+			if zone == "Pacific/Apia" { // has had its odd year
+				years = []int{2009, 2010, 2011, 2012, 2021}
+			}
+			for _, year := range years {
 				s := yearScene(zone, year)
 				from := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 				if err := compare(s, load(t, s.yaml()), from, from.AddDate(1, 0, 10), []int{90}); err != nil {

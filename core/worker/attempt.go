@@ -218,6 +218,9 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
+		if timedOut {
+			sr.Reason = fmt.Sprintf("step %s timed out after %v: %s", a.name, a.limit(), sr.Reason)
+		}
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {

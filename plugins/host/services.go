@@ -116,11 +116,9 @@ func fault(host, op string, err error) error {
 	}
 	code := codes.Unknown
 	switch {
-	case errors.Is(err, core.ErrTimeout):
-		code = codes.DeadlineExceeded
-	case errors.Is(err, core.ErrUnreachable):
+	case errors.Is(err, core.ErrUnreachable): // first: one that did not answer in time is both
 		return unreachable(host, op, err)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, core.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled

@@ -205,6 +205,7 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 
 func TestFaultsAreTranslated(t *testing.T) {
 	refused := &transport.Error{Host: "fw1", Addr: "10.0.0.1:22", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("refused: %w", core.ErrUnreachable)}
+	silent := &transport.Error{Host: "fw1", Op: "dial", Hint: "is it on?", Before: true, Err: errors.Join(core.ErrTimeout, core.ErrUnreachable)}
 	var give error
 	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
 		return transport.Exit{}, give
@@ -215,6 +216,7 @@ func TestFaultsAreTranslated(t *testing.T) {
 	}{
 		{refused, "Unavailable"},
 		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
+		{silent, "Unavailable"},
 		{context.DeadlineExceeded, "DeadlineExceeded"},
 		{os.ErrNotExist, "NotFound"},
 		{core.ErrInvalid, "InvalidArgument"},

@@ -104,3 +104,29 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	}
 	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == 3 })
 }
+
+// Ctrl-C on a run whose work is done by other nodes: their running jobs finish, no more start; the second one
+// ends them, there too.
+func TestInterruptReachesOtherNodes(t *testing.T) {
+	t.Parallel()
+	var e ends
+	l := newLab(t, fleet.Config{Hosts: 12, Handle: e.handle}).withRedis()
+	l.worker("-f", "4")
+	once := l.run("-o", "json", l.book("once", "{uses: command, with: {run: sleep 2}}"))
+	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
+	once.signal(syscall.SIGINT)
+	once.wants(3)
+	if r := once.report(); r.Outcomes[core.Changed] != 4 || r.Outcomes[core.Cancelled] != 8 {
+		t.Errorf("after one signal: %v, expected 4 changed, 8 cancelled", r.Outcomes)
+	}
+	twice := l.run("-o", "json", l.book("twice", "{uses: command, with: {run: never-ends}}"))
+	until(t, "4 jobs on hosts", func() bool { return e.begun.Load() == 4 })
+	twice.signal(syscall.SIGINT)
+	until(t, "the first signal to be told", func() bool { return twice.err.has("once more") })
+	twice.signal(syscall.SIGINT)
+	twice.wants(3)
+	if r := twice.report(); len(r.Results) != 12 || r.Outcomes[core.Changed] > 0 {
+		t.Errorf("after two signals: %v, expected that none of 12 was done", r.Outcomes)
+	}
+	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == 4 })
+}
