@@ -34,8 +34,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a command.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 64 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 64 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the beginning, without newlines at the end; all outputs of a step together keep 32 KiB"`
+	Stderr   string `json:"stderr" jsonschema:"the beginning, without newlines at the end; all outputs of a step together keep 32 KiB"`
 	ExitCode int    `json:"exit_code"`
 }
 
@@ -58,8 +58,8 @@ func Def() sdk.Def {
 }
 
 const description = `
-Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the first 64 KiB of each
-stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`exit_code`" + `.
+Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the beginnings of the
+streams are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`exit_code`" + `.
 
 A command is not repeated after its worker died, for nobody knows how far it came. A command that must not
 happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all

@@ -116,10 +116,10 @@ func fault(host, op string, err error) error {
 	}
 	code := codes.Unknown
 	switch {
+	case errors.Is(err, core.ErrUnreachable): // first: a host that does not answer in time is unreachable, no failure of the call
+		return unreachable(host, op, err)
 	case errors.Is(err, core.ErrTimeout):
 		code = codes.DeadlineExceeded
-	case errors.Is(err, core.ErrUnreachable):
-		return unreachable(host, op, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	case errors.Is(err, context.Canceled):

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -203,6 +203,7 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 }
 
 func TestFaultsAreTranslated(t *testing.T) {
+	silent := &transport.Error{Host: "fw1", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("%w: %w", core.ErrTimeout, core.ErrUnreachable)}
 	refused := &transport.Error{Host: "fw1", Addr: "10.0.0.1:22", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("refused: %w", core.ErrUnreachable)}
 	var give error
 	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
@@ -213,6 +214,7 @@ func TestFaultsAreTranslated(t *testing.T) {
 		code string
 	}{
 		{refused, "Unavailable"},
+		{silent, "Unavailable"},
 		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{context.DeadlineExceeded, "DeadlineExceeded"},
 		{os.ErrNotExist, "NotFound"},

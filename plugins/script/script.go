@@ -38,8 +38,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a script.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 64 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 64 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the beginning, without newlines at the end; all outputs of a step together keep 32 KiB"`
+	Stderr   string `json:"stderr" jsonschema:"the beginning, without newlines at the end; all outputs of a step together keep 32 KiB"`
 	ExitCode int    `json:"exit_code"`
 }
 
