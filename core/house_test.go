@@ -27,7 +27,8 @@ var borders = []struct {
 }{
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
-	{"windows", "a pure value calculus", nil},
+	{"windows", "a pure value calculus; iCalendar and civil time stand below it", nil},
+	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
 	{"plugins/sdk", "a plugin author's module must not drag the runner in", []string{"plugins/internal/wire"}},
 	{"plugins", "tests of all built-ins as one real plugin", []string{"plugins", "core"}},
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
@@ -41,6 +42,7 @@ var borders = []struct {
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/inventory", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/launch", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/queue", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -186,6 +186,23 @@ func TestForeach(t *testing.T) {
 	}
 }
 
+// A step with foreach has the outputs of its items, as the worker gives them, not the job type's own.
+func TestOutputsOfForeach(t *testing.T) {
+	t.Parallel()
+	load := func(read string) error {
+		_, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nsteps:\n"+
+			"  - {name: each, uses: script, foreach: [1, 2], with: {source: a}}\n"+
+			"  - {uses: command, with: {run: \"${{ "+read+" }}\"}}\n"), options(t))
+		return err
+	}
+	if err := load("steps.each.outputs.items[1].outputs.stdout"); err != nil {
+		t.Error(err)
+	}
+	if err := load("steps.each.outputs.stdout"); err == nil {
+		t.Error("an output of the job type can be read of a step with foreach, where it is not")
+	}
+}
+
 func TestAbsentExpressions(t *testing.T) {
 	t.Parallel()
 	var e playbooks.Expr
@@ -211,7 +228,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	for i := range 40 {
 		doubling += fmt.Sprintf(" let a%d = a%d + a%d;", i+1, i, i)
 	}
-	nested := strings.Replace(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ", -1)
+	nested := strings.ReplaceAll(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ")
 	for i := range 40 {
 		nested = strings.Replace(nested, fmt.Sprintf("= a%d, a%d;", i, i), fmt.Sprintf("= [a%d, a%d];", i, i), 1)
 	}

@@ -83,7 +83,9 @@ func scheduleFields() []field[Schedule] {
 		{key: "catch_up", doc: "Launches that were missed: skip them, once for all of them, or all.", form: enumForm("skip", "once", "all"),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.CatchUp = d.enumOf(n, "skip", "once", "all") }},
 		{key: "overlap", doc: "While the last run is not over: skip, queue one, or cancel what runs.", form: enumForm("skip", "queue", "cancel_running"),
-			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Overlap = d.enumOf(n, "skip", "queue", "cancel_running") }},
+			read: func(d *decoder, n *yaml.Node, s *Schedule) {
+				s.Overlap = d.enumOf(n, "skip", "queue", "cancel_running")
+			}},
 		{key: "jitter", doc: "Launches are put off by up to this, the same for each fire time.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Jitter = d.durationOf(n) }},
 		{key: "start_within", doc: "A launch later than this is dropped.", form: durationForm(),

@@ -77,7 +77,7 @@ func short(d time.Duration) string {
 	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
 		if n := d / u.size; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.size
+			d %= u.size
 		}
 	}
 	if b.Len() == 0 {

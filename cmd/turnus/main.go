@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // time zones mean the same on every machine, also on one without zone files
 
 	"github.com/turnus/turnus/cmd/turnus/cli"
 )

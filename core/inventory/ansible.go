@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func (f *file) yaml(data []byte) bool {
 	case "list":
 		f.listing(root, nil)
 	case "plugin":
-		f.fail(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
+		f.problem(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
 			Hint = "write its result into a file: ansible-inventory -i FILE --list > hosts.json"
 	default:
 		f.ansibleGroups(root)
@@ -53,10 +54,8 @@ func (f *file) dialect(root *yaml.Node) string {
 		case "all", "ungrouped":
 			return "ansible"
 		default:
-			for _, t := range topKeys {
-				if k == t {
-					return "turnus"
-				}
+			if slices.Contains(topKeys, k) {
+				return "turnus"
 			}
 		}
 		looksLikeGroups = looksLikeGroups && isGroup(follow(root.Content[i+1]))
@@ -306,7 +305,7 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 
 func jumps(list string) []string {
 	var out []string
-	for _, hop := range strings.Split(list, ",") {
+	for hop := range strings.SplitSeq(list, ",") {
 		if hop = strings.TrimSpace(hop); hop != "" {
 			out = append(out, hop)
 		}

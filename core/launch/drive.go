@@ -206,7 +206,7 @@ func (d *drive) obey(ctx, follow context.Context) error {
 	d.mu.Unlock()
 	switch {
 	case d.ended != nil:
-		return nil
+		return nil //nolint:nilerr // that is why it ended; nothing is left to obey
 	case now:
 		return d.cancel(follow, errStoppedNow)
 	case ctx.Err() == nil:

@@ -182,7 +182,7 @@ func TestRunIDsSortByTime(t *testing.T) {
 	if !strings.HasPrefix(a, "20260102-020405-") || a >= b || len(a) != len("20260102-020405-ab12cd") {
 		t.Errorf("%s, %s", a, b)
 	}
-	if NewRunID(at) == NewRunID(at) {
+	if again := NewRunID(at); a == again {
 		t.Error("two runs of one second have the same id")
 	}
 }

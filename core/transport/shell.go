@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The scripts below run on the host by POSIX sh. Exit codes that Go tells apart:
+// The scripts below run on the host by POSIX sh. These exit codes are told apart in Go.
 const (
 	exitNoTool   = 71 // nothing computes SHA-256 there
 	exitMismatch = 72

@@ -49,7 +49,7 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		}
 		a.cur.Resumed = false
 		started := time.Now()
-		out, err, timedOut := a.call()
+		out, timedOut, err := a.call()
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		if v := a.ended(out, err, &sr, timedOut); v != nil {
@@ -66,7 +66,7 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 }
 
 // call makes one attempt.
-func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
+func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
 	j := a.m.job
 	limit := a.step.Timeout
@@ -90,7 +90,7 @@ func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
 	}
 	deadline, limited := ctx.Deadline()
 	first := limited && out.TimedOut && time.Until(deadline) < sameInstant // the job type saw the deadline first
-	return out, err, j.ctx.Err() == nil && (first || errors.Is(context.Cause(ctx), errTimeout))
+	return out, j.ctx.Err() == nil && (first || errors.Is(context.Cause(ctx), errTimeout)), err
 }
 
 // sameInstant is how far apart two processes may see one deadline.
@@ -219,6 +219,9 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
+		if timedOut {
+			sr.Reason = fmt.Sprintf("step %s timed out after %v: %s", a.name, a.limit(), sr.Reason)
+		}
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
@@ -310,8 +313,8 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0
 	}
-	a.cur.Plugin = nil // a new attempt begins anew
-	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64())
+	a.cur.Plugin = nil                                                // a new attempt begins anew
+	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 
 // pause waits before the next attempt: here if that is short, else parked.

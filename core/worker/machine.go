@@ -361,7 +361,7 @@ func (m *machine) result(v verdict) core.Result {
 	if m.partial != nil {
 		p := *m.partial
 		p.Outcome, p.Reason = v.outcome, v.reason
-		steps = append(steps[:len(steps):len(steps)], p)
+		steps = append(slices.Clip(steps), p)
 	}
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, Step: v.step,

@@ -195,8 +195,7 @@ func (p *poller) turnFailed(err error) {
 	now := time.Now()
 	switch {
 	case errors.Is(err, core.ErrSessionGone):
-		// The beat finds out as well; whoever is first stops the jobs.
-		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
+		p.session.fence(err.Error()) // the beat finds out as well; whoever is first stops the jobs and says so
 		p.dropSession()
 		return
 	case errors.Is(err, core.ErrInvalid):

@@ -64,7 +64,7 @@ func (p *poller) endWaiter() {
 	<-p.waiter
 	p.waiter = nil
 	select {
-	case <-p.hint:
+	case <-p.hint: //nolint:errcheck // the turn that a hint brings meets the same error
 		p.hinted = true
 	default:
 	}

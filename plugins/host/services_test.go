@@ -122,7 +122,8 @@ func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
 		s := p.live[0].services
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for token = range s.leases {
+		for lease := range s.leases {
+			token = lease
 		}
 		return token != ""
 	})
@@ -203,8 +204,8 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 }
 
 func TestFaultsAreTranslated(t *testing.T) {
-	silent := &transport.Error{Host: "fw1", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("%w: %w", core.ErrTimeout, core.ErrUnreachable)}
 	refused := &transport.Error{Host: "fw1", Addr: "10.0.0.1:22", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("refused: %w", core.ErrUnreachable)}
+	silent := &transport.Error{Host: "fw1", Op: "dial", Hint: "is it on?", Before: true, Err: errors.Join(core.ErrTimeout, core.ErrUnreachable)}
 	var give error
 	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
 		return transport.Exit{}, give

@@ -109,7 +109,7 @@ func TestTrapGrandchildOfACrashedPlugin(t *testing.T) { // traps 3 and 12: orpha
 }
 
 func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here DRAIN waits for the call
-	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 50 * time.Millisecond }))
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = time.Second }))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -129,7 +129,7 @@ func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here
 		}
 	})
 	<-q.retire
-	time.AfterFunc(200*time.Millisecond, cancel) // well over Grace
+	time.AfterFunc(1500*time.Millisecond, cancel) // over Grace, which must be ample for the answer to cancel
 	wg.Wait()
 }
 

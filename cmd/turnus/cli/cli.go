@@ -21,6 +21,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
 )
 
 // version is set by the build.
@@ -91,7 +93,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	var e *exit
-	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
 		fmt.Fprintln(a.err, a.paint(red, "error: ")+err.Error())
 	}
 	if lost := a.out.problem(); lost != nil && code == exitOK {
@@ -125,7 +127,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, &d), errors.Is(err, core.ErrInvalid):
+	case errors.As(err, &d), errors.Is(err, core.ErrInvalid), errors.Is(err, windows.ErrInvalid), errors.Is(err, civil.ErrInvalid):
 		return exitInvalid
 	case errors.Is(err, context.Canceled):
 		return exitCancelled
@@ -160,11 +162,32 @@ Start with:
 		return invalid("%w\nhint: %s --help shows what there is", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
+		if c.HasSubCommands() {
+			onlyCommands(c)
+		}
 	}
+	onlyCommands(root)
 	return root
+}
+
+// onlyCommands makes a command that only groups others refuse what it does not have,
+// as wrong usage, and show its help when nothing is asked.
+func onlyCommands(c *cobra.Command) {
+	c.SuggestionsMinimumDistance = 2
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := cmd.CommandPath() + " --help lists what there is"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+		}
+		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // usageErrors makes wrong arguments exit 5, like every invalid input.

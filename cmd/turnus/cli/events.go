@@ -54,8 +54,8 @@ func (w *eventWriter) write(e eventLine) {
 }
 
 func (w *eventWriter) worker(e worker.Event) {
-	if e.Kind == worker.JobDone {
-		return // the record of the queue is the truth; see result
+	if e.Kind == worker.JobDone || e.Kind == worker.Draining {
+		return // the record of the queue is the truth, see result; and our own end comes after the report
 	}
 	line := eventLine{
 		Time: e.Time, Event: string(e.Kind), Run: e.Job.Run, Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,

@@ -24,7 +24,8 @@ const (
 type progressView struct {
 	a       *app
 	tallies []*tally
-	drawn   int // lines on the screen that belong to the view
+	drawn   int  // lines on the screen that belong to the view
+	held    bool // an operator is asked something: draw nothing
 	done    chan struct{}
 	wg      sync.WaitGroup
 }
@@ -68,7 +69,29 @@ func (a *app) message(text string) {
 	if a.view != nil {
 		a.view.erase()
 	}
+	if a.terminal {
+		text = cutVisible(text, terminalWidth(a.err))
+	}
 	fmt.Fprintln(a.err, text)
+}
+
+// ask prints a question in place of the moving part, which stands still until answered is called.
+func (a *app) ask(question string) (answered func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.view
+	if v != nil {
+		v.erase()
+		v.held = true
+	}
+	fmt.Fprint(a.err, question)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if v != nil {
+			v.held = false
+		}
+	}
 }
 
 func (v *progressView) erase() {
@@ -81,6 +104,9 @@ func (v *progressView) erase() {
 func (v *progressView) show() {
 	v.a.mu.Lock()
 	defer v.a.mu.Unlock()
+	if v.held {
+		return
+	}
 	if !v.a.live {
 		for _, t := range v.tallies {
 			if p := t.snapshot(1); p.done < p.total {

@@ -80,6 +80,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.listHosts {
 		return a.listLaunches(launches)
 	}
+	if err := f.queue.choosePool(launches); err != nil {
+		return err
+	}
 	q, closeQueue, err := f.queue.open(ctx, a)
 	if err != nil {
 		return err
@@ -223,7 +226,8 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		}
 		one.Lock()
 		defer one.Unlock()
-		fmt.Fprintf(a.err, "%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host"))
+		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host")))
+		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
 			text, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -233,4 +233,4 @@ func (q *Queue) forget(now time.Time) {
 	}
 }
 
-func random() float64 { return rand.Float64() }
+func random() float64 { return rand.Float64() } //nolint:gosec // spread, no secret

@@ -133,8 +133,8 @@ func TestCompleteRunsAreForgotten(t *testing.T) {
 	})
 }
 
-// The queue's clock is held though the machine's goes back. // db-scheduler#433
-func TestTrapClockGoesBack(t *testing.T) {
+// The queue's clock is held though the machine's goes back.
+func TestTrapClockGoesBack(t *testing.T) { // db-scheduler#433
 	now := time.Unix(1000, 0)
 	q := memory.New(memory.Options{Now: func() time.Time { return now }})
 	s := openSession(t, q)
@@ -168,8 +168,8 @@ func TestSubmitAllocatesNothingPerJob(t *testing.T) {
 	}
 }
 
-// A node that waits for an hour is woken when another falls silent. // asynq#334
-func TestTrapSilentNodeWakesAWaiter(t *testing.T) {
+// A node that waits for an hour is woken when another falls silent.
+func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{})
 		defer q.Shutdown()

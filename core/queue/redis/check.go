@@ -21,7 +21,11 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 	if err != nil {
 		return nil, err
 	}
-	args := []any{flag(repair)}
+	sessions, err := q.sessionSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]any{flag(repair)}, sessions...)
 	for _, no := range nos {
 		args = append(args, no)
 	}
@@ -30,7 +34,7 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 		return nil, err
 	}
 	err = q.eachRun(ctx, func(run string, no int64) error {
-		more, err := q.checkRun(ctx, run, no, repair)
+		more, err := q.checkRun(ctx, run, no, repair, sessions)
 		findings = append(findings, more...)
 		return err
 	})
@@ -55,8 +59,9 @@ func (q *Queue) findings(ctx context.Context, s *script, run string, args []any)
 	return list, r.end(s.name)
 }
 
-func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool) ([]queue.Finding, error) {
-	v, err := q.eval(ctx, q.scripts.tidy, flag(repair), run)
+func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {
+	args := append([]any{flag(repair), run}, sessions...)
+	v, err := q.eval(ctx, q.scripts.tidy, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool)
 	if err != nil {
 		return nil, err
 	}
-	args := []any{flag(repair), run}
+	none := len(args)
 	for i := 0; i < total; {
 		if !ended[i] {
 			i++
@@ -81,7 +86,7 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool)
 		}
 		args = append(args, from, i)
 	}
-	if len(args) == 2 {
+	if len(args) == none {
 		args = append(args, 0, 0)
 	}
 	return q.findings(ctx, q.scripts.tidy, run, args)
@@ -115,23 +120,46 @@ func (q *Queue) endedJobs(ctx context.Context, no int64, last string, total int)
 
 // recordNumbers finds the records of runs by their keys, ascending, whether they are listed or not.
 func (q *Queue) recordNumbers(ctx context.Context) ([]int64, error) {
+	var nos []int64
+	err := q.scan(ctx, "pRun", `(\d+)`, func(s string) error {
+		no, err := strconv.ParseInt(s, 10, 64)
+		nos = append(nos, no)
+		return err
+	})
+	slices.Sort(nos)
+	return slices.Compact(nos), err
+}
+
+// sessionSets finds the sessions that have a set of leases, listed or not: their number, then their ids, as the scripts
+// want them. A session that opens after this is listed, and the scripts read that list themselves.
+func (q *Queue) sessionSets(ctx context.Context) ([]any, error) {
+	ids := map[string]bool{}
+	err := q.scan(ctx, "pSession", "([^:]+)"+q.keys.key("xLeases"), func(s string) error {
+		ids[s] = true
+		return nil
+	})
+	out := []any{len(ids)}
+	for id := range ids {
+		out = append(out, id)
+	}
+	return out, err
+}
+
+// scan visits the part in parentheses of every key that is prefix and pattern.
+func (q *Queue) scan(ctx context.Context, prefix, pattern string, visit func(string) error) error {
 	c, err := q.node(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	prefix := q.keys.key("pRun")
-	record := regexp.MustCompile("^" + regexp.QuoteMeta(prefix) + `(\d+)$`)
-	var nos []int64
-	it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+	p := q.keys.key(prefix)
+	re := regexp.MustCompile("^" + regexp.QuoteMeta(p) + pattern + "$")
+	it := c.Scan(ctx, 0, p+"*", 1000).Iterator()
 	for it.Next(ctx) {
-		if m := record.FindStringSubmatch(it.Val()); m != nil {
-			no, err := strconv.ParseInt(m[1], 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("queue: key %q: %w", it.Val(), errors.Join(err, core.ErrInvalid))
+		if m := re.FindStringSubmatch(it.Val()); m != nil {
+			if err := visit(m[1]); err != nil {
+				return fmt.Errorf("queue: key %q: %w", it.Val(), errors.Join(err, core.ErrInvalid))
 			}
-			nos = append(nos, no)
 		}
 	}
-	slices.Sort(nos)
-	return slices.Compact(nos), translate(ctx, it.Err(), "check")
+	return translate(ctx, it.Err(), "check")
 }

@@ -54,7 +54,7 @@ func loadScripts() (*scripts, error) {
 		{&s.event, "event", "base locks jobs"},
 		{&s.wait, "wait", "base"},
 		{&s.status, "status", "base"},
-		{&s.explain, "explain", "base locks"},
+		{&s.explain, "explain", "base locks jobs"},
 		{&s.tidy, "tidy", "base locks jobs"},
 		{&s.pool, "pool", "base locks jobs"},
 	} {
@@ -64,7 +64,7 @@ func loadScripts() (*scripts, error) {
 		}
 		var text strings.Builder
 		text.WriteString(head)
-		for _, lib := range strings.Fields(d.libs) {
+		for lib := range strings.FieldsSeq(d.libs) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)

@@ -249,7 +249,9 @@ func (p *parser) command() command {
 		p.simple(&c)
 		return c
 	}
-	for p.blanks(false); p.redirection(&c); p.blanks(false) {
+	p.blanks(false)
+	for p.redirection(&c) {
+		p.blanks(false)
 	}
 	return c
 }

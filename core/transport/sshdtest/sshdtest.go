@@ -122,7 +122,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		o.addresses = nextAddresses(1)
 	}
 	if os.Geteuid() == 0 { // sshd wants its directory for privilege separation
-		must(tb, os.MkdirAll("/run/sshd", 0o755))
+		must(tb, os.MkdirAll("/run/sshd", 0o755)) //nolint:gosec // sshd wants this very mode
 	}
 	me, err := user.Current()
 	must(tb, err)
@@ -143,6 +143,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 }
 
 func (s *Server) writeKeys(tb testing.TB, o *options) {
+	tb.Helper()
 	if o.hostKey == nil {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		must(tb, err)
@@ -206,10 +207,11 @@ func (s *Server) config(o *options, addresses []string) string {
 // start runs the daemons and waits until each says that it listens. It connects
 // to none: newer servers ban sources that connect and say nothing.
 func (s *Server) start(tb testing.TB, program string, o *options) error {
+	tb.Helper()
 	for list := range slices.Chunk(o.addresses, perDaemon) {
 		file := s.path(fmt.Sprintf("sshd_config.%d", len(s.daemons)))
 		must(tb, os.WriteFile(file, []byte(s.config(o, list)), 0o600))
-		cmd := exec.Command(program, "-D", "-e", "-f", file)
+		cmd := exec.Command(program, "-D", "-e", "-f", file) //nolint:noctx,gosec // it ends with stop, which reads its log to the end; our own configuration
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.StderrPipe()
@@ -336,7 +338,8 @@ func WriteKey(tb testing.TB, file string, key ed25519.PrivateKey) {
 
 // freePort asks the kernel for a port that is free on ip.
 func freePort(tb testing.TB, ip string) int {
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	tb.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // returns at once
 	must(tb, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port

@@ -7,9 +7,11 @@ if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
 for _, l in ipairs((held(sid, 128))) do ack(l.f, l.idx, l, RETURN, 0, 0, false, '', '', '') end
 activate(64)
 flush()
-local left = call('SCARD', session(sid).k)
+local k = session(sid).k
+local left = call('HLEN', k) - call('HEXISTS', k, '')
 if left == 0 then
   call('ZREM', kSessions, sid)
   call('HDEL', kNodes, sid)
+  call('UNLINK', k)
 end
 return { left }

@@ -12,7 +12,7 @@ local function forget(n)
       call('SREM', pTenant .. tno .. xRuns, no)
       if call('EXISTS', pTenant .. tno .. xRuns) == 0 then
         call('HDEL', kTenants, call('HGET', pTenant .. tno, 'n') or '')
-        call('UNLINK', pTenant .. tno, pTenant .. tno .. xReady, pTenant .. tno .. xLeases)
+        call('UNLINK', pTenant .. tno, pTenant .. tno .. xReady)
       end
     end
     for _, x in ipairs(RUNKEYS) do call('UNLINK', k .. x) end

@@ -86,8 +86,9 @@ local function drop(f, lock, idx, key)
   handoff(lock)
 end
 
-local function release(f, idx, host, ha, group, key)
-  drop(f, hostlock(host), idx, key)
+-- release gives back all that (f, idx) may have; key and lock are its RUN/INDEX and host lock where the caller has them.
+local function release(f, idx, host, ha, group, key, lock)
+  drop(f, lock or hostlock(host), idx, key)
   if f.disruptive and ha ~= '' then drop(f, halock(ha), idx) end
   if f.pergroup > 0 and group ~= '' then drop(f, grouplock(f, group), idx) end
 end

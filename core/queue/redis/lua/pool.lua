@@ -2,7 +2,7 @@
 -- Needs: base, locks, jobs.
 -- Does: counters stay ahead of what they number; run ids without a record are forgotten; locks, tenant and session
 -- sets name only jobs that have a right to be there.
--- ARGV: repair 1 | 0, then run numbers that have a record, ascending.
+-- ARGV: repair 1 | 0, n, n session ids that have a set of leases, then run numbers that have a record, ascending.
 -- Returns: findings as tidy.lua does.
 local repair, out = ARGV[1] == '1', {}
 local function found(text, mend)
@@ -10,11 +10,32 @@ local function found(text, mend)
   if repair then mend() end
 end
 
-local highest, token, tenantno = tonumber(ARGV[#ARGV]) or 0, 0, 0
-if #ARGV == 1 then highest = 0 end
+local sids, nsids, highest, token, tenantno = {}, tonumber(ARGV[2]), 0, 0, 0
+for i = 3, 2 + nsids do sids[#sids + 1] = ARGV[i] end
+local all = allleases(sids, function(l)
+  found('job ' .. l.key .. ' (by number) was leased to two sessions', function() call('HDEL', l.s.k, l.key) end)
+end)
+for _, sid in ipairs(sids) do
+  local k = pSession .. sid .. xLeases
+  if not call('ZSCORE', kSessions, sid) and call('HLEN', k) == call('HEXISTS', k, '') then
+    found('a session that is no more left its set', function() call('UNLINK', k) end)
+  end
+end
+local inflight = {} -- by tenant number
 local known = {}
-for i = 2, #ARGV do
+for key, l in pairs(all) do
+  token = max(token, l.token)
+  local no = tonumber(string.match(key, '^(%d+)/'))
+  local f = no and run(no)
+  if f then
+    inflight[f.tno] = (inflight[f.tno] or 0) + 1
+  else
+    found('a session held a job of a run that is no more', function() call('HDEL', l.s.k, key) end)
+  end
+end
+for i = 3 + nsids, #ARGV do
   local n = tonumber(ARGV[i])
+  highest = n
   local f = run(n)
   if f then
     known[f.id] = true
@@ -39,16 +60,11 @@ for i = 2, #ARGV do
     if call('SISMEMBER', f.t.k .. xRuns, n) == 0 then
       found('run ' .. f.id .. ' was not in the set of its tenant', function() call('SADD', f.t.k .. xRuns, n) end)
     end
-    for _, key in ipairs(call('SMEMBERS', f.t.k .. xLeases)) do
-      local rn, idx = string.match(key, '^(%d+)/(%d+)$')
-      if call('HEXISTS', pRun .. rn .. xLeases, idx) == 0 then
-        found('the tenant of run ' .. f.id .. ' counted a lease that is not', function()
-          if call('SREM', f.t.k .. xLeases, key) == 1 then f.t.inf = f.t.inf - 1 end
-        end)
-      end
+    local n = inflight[f.tno] or 0
+    if f.t.inf ~= n then
+      found('the tenant of run ' .. f.id .. ' counted ' .. f.t.inf .. ' jobs in flight, it has ' .. n, function() f.t.inf = n end)
+      inflight[f.tno] = f.t.inf
     end
-    local l = call('HGETALL', f.k .. xLeases)
-    for j = 2, #l, 2 do token = max(token, (unpk(l[j]))) end
   end
 end
 for _, v in ipairs({ { 'run', highest }, { 'tenant', tenantno }, { 'seq', token } }) do
@@ -73,7 +89,7 @@ end
 local locks = call('HGETALL', kLocks)
 for i = 1, #locks, 2 do
   local no, idx = string.match(locks[i + 1], '^(%d+)/(%d+)$')
-  local right = no and (call('HEXISTS', pRun .. no .. xLeases, idx) == 1 or call('HEXISTS', pRun .. no .. xHeirs, idx) == 1)
+  local right = no and (all[locks[i + 1]] or call('HEXISTS', pRun .. no .. xHeirs, idx) == 1)
   if no and not right then
     local f = run(tonumber(no))
     right = f and select(5, jobstate(f, tonumber(idx)))
@@ -89,15 +105,6 @@ for _, m in ipairs(call('ZRANGE', kWait, 0, -1)) do
   local no, idx = sunpack('>I5I4', m, #m - 8)
   if call('HGET', pRun .. no .. xBlocked, idx) ~= m then
     found('somebody stood in line for a lock who was not blocked', function() call('ZREM', kWait, m) end)
-  end
-end
-for _, sid in ipairs(call('ZRANGE', kSessions, 0, -1)) do
-  for _, key in ipairs(call('SMEMBERS', pSession .. sid .. xLeases)) do
-    local no, idx = string.match(key, '^(%d+)/(%d+)$')
-    local l = leaseof(call('HGET', pRun .. no .. xLeases, idx))
-    if not l or l.sid ~= sid then
-      found('a session held a job that was not leased to it', function() call('SREM', pSession .. sid .. xLeases, key) end)
-    end
   end
 end
 if repair and #out > 0 then flush() end

@@ -3,7 +3,7 @@
 -- Needs: base, locks, jobs.
 -- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
 -- place; places in the ready, due, sweep and done sets follow from the run's record.
--- ARGV: repair 1 | 0, run id, then the indexes that ended (from the log, read by check.go up to the
+-- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (from the log, read by check.go up to the
 -- entry that the first call returned), as ranges flat (from, to, …); none on the first call.
 -- Returns: first call: {'LOG', last entry id, total, sum of outcomes}; then findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
@@ -13,7 +13,8 @@ if not f then return { '!' } end
 local k = f.k
 local o, recorded = outcomes(f), 0
 for i = 1, 8 do recorded = recorded + o[i] end
-if #ARGV == 2 then
+local nsids = tonumber(ARGV[3])
+if #ARGV == 3 + nsids then
   local last = call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
   return { 'LOG', last and last[1] or '0-0', f.total, recorded }
 end
@@ -35,8 +36,19 @@ local function put(idx, where, remove)
     at[idx] = where
   end
 end
-local leases = call('HGETALL', k .. xLeases)
-for i = 1, #leases, 2 do put(leases[i], 'leased') end
+local sids, leases = {}, {}
+for i = 4, 3 + nsids do sids[#sids + 1] = ARGV[i] end
+for key, l in pairs(allleases(sids)) do
+  local no, idx = string.match(key, '^(%d+)/(%d+)$')
+  if tonumber(no) == f.no then
+    l.idx = tonumber(idx)
+    leases[#leases + 1] = l
+    put(idx, 'leased')
+  end
+end
+if f.inf ~= #leases then
+  found('run ' .. f.id .. ' counted ' .. f.inf .. ' jobs in flight, it has ' .. #leases, function() f.inf = #leases end)
+end
 local blocked = call('HGETALL', k .. xBlocked)
 for i = 1, #blocked, 2 do
   local idx, m = blocked[i], blocked[i + 1]
@@ -60,7 +72,7 @@ for _, set in ipairs({ xRanges, xSegments }) do
   end
 end
 local logged, over = 0, {}
-for i = 3, #ARGV, 2 do
+for i = 4 + nsids, #ARGV, 2 do
   local a, b = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
   spans[#spans + 1] = { a, b }
   logged = logged + b - a
@@ -71,7 +83,13 @@ for idx, where in pairs(at) do
     if s[1] <= idx and idx < s[2] then
       found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
         for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
-        for _, h in ipairs({ xLeases, xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
+        for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
+        for _, l in ipairs(leases) do
+          if l.idx == idx then
+            call('HDEL', l.s.k, l.key)
+            f.inf, f.t.inf = f.inf - 1, f.t.inf - 1
+          end
+        end
       end)
     end
   end
@@ -111,9 +129,8 @@ elseif unlogged ~= 0 then
 end
 
 -- Leases: locks, sets, session.
-for i = 1, #leases, 2 do
-  local idx, l = tonumber(leases[i]), leaseof(leases[i + 1])
-  local key = f.no .. '/' .. idx
+for _, l in ipairs(leases) do
+  local idx, key = l.idx, l.key
   local names = { hostlock(l.host) }
   if l.ha ~= '' then names[#names + 1] = halock(l.ha) end
   for _, name in ipairs(names) do
@@ -126,11 +143,6 @@ for i = 1, #leases, 2 do
   end
   if l.group ~= '' and not call('ZSCORE', k .. xPlaces, place(grouplock(f, l.group), idx)) then
     found('leased job ' .. job(idx) .. ' had no place in its group', function() take(f, grouplock(f, l.group), idx) end)
-  end
-  for _, set in ipairs({ f.t.k .. xLeases, pSession .. l.sid .. xLeases }) do
-    if call('SISMEMBER', set, key) == 0 then
-      found('leased job ' .. job(idx) .. ' was not in the set of its tenant or session', function() call('SADD', set, key) end)
-    end
   end
   if not call('ZSCORE', kSessions, l.sid) then
     found('leased job ' .. job(idx) .. ' had no session: it is recovered as after a crash', function() call('ZADD', kSessions, 0, l.sid) end)
@@ -158,12 +170,17 @@ for _, h in ipairs({ xHeirs, xOrder }) do
 end
 
 -- Places that follow from the record.
-f.nq = call('ZCARD', k .. xQueue)
+local nq = call('ZCARD', k .. xQueue)
+if f.nq ~= nq and not (repair and #out > 0) then -- else it is what was mended above
+  found('run ' .. f.id .. ' counted ' .. f.nq .. ' jobs that are ready again, it has ' .. nq, function() end)
+end
+f.nq = nq
 local z = call('ZSCORE', f.t.k .. xReady, f.m)
 local ready = canlease(f) and haswork(f)
 if (z and true or false) ~= ready or f.ready ~= ready or (z and tonumber(z) ~= rank(f.inf, f.weight, f.tag)) then
   found('run ' .. f.id .. ' stood in the wrong place among the ready', function()
     f.inz = true
+    f.rank0 = -1
     if f.ready and not z then f.t.nready = f.t.nready + 1 end
     touch(f)
   end)

@@ -1,0 +1,412 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
+	"github.com/turnus/turnus/windows/ics"
+)
+
+// maxYears is how far windows next looks for rare windows.
+const maxYears = 20
+
+// maxShown bounds -n.
+const maxShown = 10_000
+
+func (a *app) windowsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "windows",
+		Short: "Service windows: when they open next, what blocks, what is wrong with them",
+	}
+	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd())
+	return c
+}
+
+// windowFlags choose a window set and a time.
+type windowFlags struct {
+	files []string
+	from  string
+	need  string
+}
+
+func (f *windowFlags) addFiles(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with window sets, freezes and holidays (repeatable; read together)")
+}
+
+// load reads the definitions and finds the set.
+func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
+	if len(f.files) == 0 {
+		return nil, nil, invalid("no definitions are given\nhint: -f windows.yaml")
+	}
+	defs, err := windows.Load(f.files...)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := defs.Sets[name]
+	if set == nil {
+		return nil, nil, invalid("no window set %q; there are: %s", name, strings.Join(sortedKeys(defs.Sets), ", "))
+	}
+	zone, err := civil.LoadZone(set.Timezone)
+	return defs, zone, err
+}
+
+// instantFlag reads a time given by a flag: RFC 3339, or wall time in the zone; "" is now.
+func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
+	if text == "" {
+		return time.Now().Truncate(time.Second), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, checkYear(flag, t)
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			at, _ := civil.Resolve(t, zone)
+			return at, checkYear(flag, at)
+		}
+	}
+	return time.Time{}, invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 in %s", flag, text, zone)
+}
+
+func checkYear(flag string, t time.Time) error {
+	if t.Year() < 1971 || t.Year() > 2150 {
+		return invalid("%s %s: expected a year from 1971 to 2150", flag, t.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// needFlag reads --need; "" is 0.
+func needFlag(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := windows.ParseDuration(text)
+	if err != nil {
+		return 0, invalid("--need: %w", err)
+	}
+	return d, nil
+}
+
+// windowDoc is a window in -o json.
+type windowDoc struct {
+	Open       string   `json:"open"`
+	Close      string   `json:"close"`
+	OpenLocal  string   `json:"open_local"`
+	CloseLocal string   `json:"close_local"`
+	Rules      []string `json:"rules"`
+	Notes      []string `json:"notes"`
+	Approved   bool     `json:"approved"`
+}
+
+func windowDocOf(w windows.Window, zone *time.Location) windowDoc {
+	d := windowDoc{
+		Open: utc(w.Open), Close: utc(w.Close), OpenLocal: w.Open.In(zone).Format(time.RFC3339), CloseLocal: w.Close.In(zone).Format(time.RFC3339),
+		Rules: w.Rules, Notes: append([]string{}, w.Notes...), Approved: w.Unapproved == "",
+	}
+	if w.Unapproved != "" {
+		d.Notes = append(d.Notes, w.Unapproved)
+	}
+	return d
+}
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func localAndUTC(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04 MST") + "  (" + utc(t) + ")"
+}
+
+// droppedDoc is an occurrence that came to nothing, in -o json.
+type droppedDoc struct {
+	Rule   string `json:"rule"`
+	Start  string `json:"start_local"` // wall time; it may not exist
+	Reason string `json:"reason"`
+}
+
+type nextDoc struct {
+	Set         string       `json:"set"`
+	Timezone    string       `json:"timezone"`
+	Occurrences []windowDoc  `json:"occurrences"`
+	Dropped     []droppedDoc `json:"dropped"`
+	NextStart   *string      `json:"next_start,omitempty"`
+	Reason      string       `json:"reason,omitempty"` // why there is no next start, or no occurrence
+}
+
+func (a *app) windowsNextCmd() *cobra.Command {
+	var f windowFlags
+	var n int
+	c := &cobra.Command{
+		Use:   "next -f FILE SET",
+		Short: "List the next windows of a set, in local time and UTC",
+		Example: `  turnus windows next -f windows.yaml acme-fra
+  turnus windows next -f windows.yaml acme-fra --from 2026-10-20T00:00:00Z -n 3 --need 40m -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if n < 1 || n > maxShown {
+				return invalid("-n %d: expected 1 to %d", n, maxShown)
+			}
+			defs, zone, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			from, err := instantFlag("--from", f.from, zone)
+			if err != nil {
+				return err
+			}
+			need, err := needFlag(f.need)
+			if err != nil {
+				return err
+			}
+			doc, err := nextWindows(defs, args[0], zone, from, n, need)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(a.out, doc)
+			}
+			a.writeNext(doc, zone)
+			return nil
+		},
+	}
+	f.addFiles(c)
+	c.Flags().StringVar(&f.from, "from", "", "from when on: RFC 3339, or local time of the set (default: now)")
+	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included: also show when it may start")
+	c.Flags().IntVarP(&n, "count", "n", 10, "how many")
+	return c
+}
+
+// nextWindows compiles ever longer horizons until enough windows are found.
+func nextWindows(defs *windows.Definitions, name string, zone *time.Location, from time.Time, n int, need time.Duration) (*nextDoc, error) {
+	doc := &nextDoc{Set: name, Timezone: zone.String(), Occurrences: []windowDoc{}, Dropped: []droppedDoc{}}
+	var c *windows.Compiled
+	var list []windows.Window
+	var noStart error
+	for days := windows.DefaultDays; ; days = min(2*days, maxYears*366) {
+		c = defs.Compile(name, windows.Ahead(from, days))
+		list = c.Occurrences(from, c.Horizon.To)
+		var start time.Time
+		if need > 0 {
+			if start, noStart = c.Next(from, need); noStart == nil {
+				text := utc(start)
+				doc.NextStart = &text
+			}
+		}
+		if c.Reason() != "" || days == maxYears*366 || len(list) >= n && (need == 0 || noStart == nil || days > windows.DefaultDays) {
+			break
+		}
+	}
+	end := c.Horizon.To
+	if len(list) > n {
+		list = list[:n]
+		end = list[n-1].Close
+	}
+	for _, w := range list {
+		doc.Occurrences = append(doc.Occurrences, windowDocOf(w, zone))
+	}
+	for _, d := range c.Dropped {
+		if at, _ := civil.Resolve(d.Start, zone); at.Before(end) && len(doc.Dropped) < maxShown {
+			doc.Dropped = append(doc.Dropped, droppedDoc{d.Rule, d.Start.Format("2006-01-02T15:04:05"), d.Reason})
+		}
+	}
+	switch {
+	case noStart != nil && !errors.Is(noStart, windows.ErrClosed):
+		return nil, noStart
+	case noStart != nil:
+		doc.Reason = noStart.Error()
+	case len(list) == 0:
+		doc.Reason = "it does not open"
+		if c.Reason() != "" {
+			doc.Reason = c.Reason()
+		}
+	}
+	return doc, nil
+}
+
+func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
+	for _, o := range doc.Occurrences {
+		open, _ := time.Parse(time.RFC3339, o.Open)
+		end, _ := time.Parse(time.RFC3339, o.Close)
+		mark := a.paint(green, "open   ")
+		if !o.Approved {
+			mark = a.paint(red, "closed ")
+		}
+		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), short(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.out, "     to %s\n", localAndUTC(end, zone))
+		for _, note := range o.Notes {
+			fmt.Fprintf(a.out, "        %s\n", a.paint(yellow, note))
+		}
+	}
+	for _, d := range doc.Dropped {
+		fmt.Fprintf(a.out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
+	}
+	if doc.NextStart != nil {
+		start, _ := time.Parse(time.RFC3339, *doc.NextStart)
+		fmt.Fprintf(a.out, "next start: %s\n", localAndUTC(start, zone))
+	}
+	if doc.Reason != "" {
+		fmt.Fprintln(a.out, doc.Reason)
+	}
+}
+
+type explainDoc struct {
+	Set            string     `json:"set"`
+	At             string     `json:"at"`
+	AtLocal        string     `json:"at_local"`
+	Need           string     `json:"need"`
+	Open           bool       `json:"open"`
+	Fits           bool       `json:"fits"`
+	Cause          string     `json:"cause"`
+	By             string     `json:"by,omitempty"`
+	Reason         string     `json:"reason"`
+	Window         *windowDoc `json:"window,omitempty"`
+	NextStart      *string    `json:"next_start"`
+	NextStartLocal *string    `json:"next_start_local"`
+	NoNext         string     `json:"no_next,omitempty"`
+	Overrun        string     `json:"overrun"`
+}
+
+func (a *app) windowsExplainCmd() *cobra.Command {
+	var f windowFlags
+	c := &cobra.Command{
+		Use:   "explain -f FILE SET --need D",
+		Short: "Say whether work may start at a time, what decides, and when it may start next",
+		Example: `  turnus windows explain -f windows.yaml acme-fra --at 2026-12-19T22:30:00Z --need 40m
+  turnus windows explain -f windows.yaml acme-fra --need 2h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			defs, zone, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			at, err := instantFlag("--at", f.from, zone)
+			if err != nil {
+				return err
+			}
+			need, err := needFlag(f.need)
+			if err != nil {
+				return err
+			}
+			if need == 0 {
+				return invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
+			}
+			return a.explainWindow(defs.Compile(args[0], windows.Ahead(at, windows.DefaultDays)), at, need)
+		},
+	}
+	f.addFiles(c)
+	c.Flags().StringVar(&f.from, "at", "", "when: RFC 3339, or local time of the set (default: now)")
+	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included")
+	return c
+}
+
+func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duration) error {
+	e, err := c.Explain(at, need)
+	if err != nil {
+		return err
+	}
+	doc := explainDoc{
+		Set: c.Name, At: utc(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: e.Open, Fits: e.Fits,
+		Cause: string(e.Cause), By: e.By, Reason: e.Reason, NoNext: e.NoNext, Overrun: string(c.Overrun),
+	}
+	if e.Window != nil {
+		w := windowDocOf(*e.Window, c.Zone)
+		doc.Window = &w
+	}
+	if !e.Next.IsZero() {
+		next, local := utc(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
+		doc.NextStart, doc.NextStartLocal = &next, &local
+	}
+	if a.output == "json" {
+		return printJSON(a.out, doc)
+	}
+	verdict := a.paint(red, "closed")
+	switch {
+	case e.Fits:
+		verdict = a.paint(green, "may start")
+	case e.Open:
+		verdict = a.paint(yellow, "open, but it does not fit")
+	}
+	fmt.Fprintf(a.out, "%s at %s: %s\n  %s\n", c.Name, localAndUTC(at, c.Zone), verdict, e.Reason)
+	if e.NoNext != "" {
+		fmt.Fprintf(a.out, "  no next start: %s\n", e.NoNext)
+		return nil
+	}
+	fmt.Fprintf(a.out, "  next start: %s\n", localAndUTC(e.Next, c.Zone))
+	return nil
+}
+
+func (a *app) windowsICSCmd() *cobra.Command {
+	var f windowFlags
+	var days, sequence int
+	c := &cobra.Command{
+		Use:     "ics -f FILE SET",
+		Short:   "Write a set's windows as iCalendar, to subscribe to",
+		Example: `  turnus windows ics -f windows.yaml acme-fra > acme-fra.ics`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if days < 1 || days > 3*366 {
+				return invalid("--days %d: expected 1 to %d", days, 3*366)
+			}
+			defs, zone, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			from, err := instantFlag("--from", f.from, zone)
+			if err != nil {
+				return err
+			}
+			stamp, err := newest(f.files)
+			if err != nil {
+				return err
+			}
+			if sequence < 0 {
+				sequence = max(0, int(stamp.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Minutes()))
+			}
+			compiled := defs.Compile(args[0], windows.Ahead(from, days))
+			if compiled.Reason() != "" {
+				return invalid("window set %s is closed: %s", args[0], compiled.Reason())
+			}
+			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To), Stamp: stamp, Sequence: sequence}
+			if a.output == "json" {
+				docs := []windowDoc{}
+				for _, w := range feed.Windows {
+					docs = append(docs, windowDocOf(w, zone))
+				}
+				return printJSON(a.out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
+			}
+			var text strings.Builder
+			if err := ics.Write(&text, feed); err != nil {
+				return err
+			}
+			// Lines of iCalendar end in CR LF, which the screen would not let pass.
+			lines := clean(strings.ReplaceAll(text.String(), "\r\n", "\n"), false)
+			_, err = io.WriteString(raw{a.out}, strings.ReplaceAll(lines, "\n", "\r\n"))
+			return err
+		},
+	}
+	f.addFiles(c)
+	c.Flags().StringVar(&f.from, "from", "", "from when on: RFC 3339, or local time of the set (default: now)")
+	c.Flags().IntVar(&days, "days", windows.DefaultDays, "how many days ahead")
+	c.Flags().IntVar(&sequence, "sequence", -1, "SEQUENCE of the events (default: minutes since 2020 of the file's last change)")
+	return c
+}
+
+// newest is when the files were last changed.
+func newest(files []string) (time.Time, error) {
+	var at time.Time
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return at, invalid("-f: %w", err)
+		}
+		if info.ModTime().After(at) {
+			at = info.ModTime()
+		}
+	}
+	return at, nil
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
+	"github.com/turnus/turnus/windows/ics"
+)
+
+// lintDoc is the -o json document of windows lint.
+type lintDoc struct {
+	Valid    bool              `json:"valid"`
+	Sets     []lintSet         `json:"sets"`
+	Problems windows.Problems  `json:"problems"`
+	Findings []windows.Finding `json:"findings"`
+}
+
+type lintSet struct {
+	Set  string `json:"set"`
+	Hash string `json:"hash"` // what approvals are bound to by window:
+}
+
+func (a *app) windowsLintCmd() *cobra.Command {
+	var f windowFlags
+	c := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Check window sets: mistakes with their place, sets that never open, rules that never fit",
+		Example: `  turnus windows lint windows.yaml --need 40m
+  turnus windows lint windows/ -o json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			need, err := needFlag(f.need)
+			if err != nil {
+				return err
+			}
+			defs, err := windows.Load(args...)
+			var problems windows.Problems
+			if err != nil && !errors.As(err, &problems) {
+				return err
+			}
+			doc := lintDoc{Valid: len(problems) == 0, Sets: []lintSet{}, Problems: windows.Problems{}, Findings: []windows.Finding{}}
+			doc.Problems = append(doc.Problems, problems...)
+			if defs != nil {
+				for _, name := range sortedKeys(defs.Sets) {
+					zone, err := civil.LoadZone(defs.Sets[name].Timezone)
+					if err != nil {
+						return err
+					}
+					from, err := instantFlag("--from", f.from, zone)
+					if err != nil {
+						return err
+					}
+					doc.Sets = append(doc.Sets, lintSet{name, defs.Sets[name].Hash()})
+					doc.Findings = append(doc.Findings, defs.Lint(defs.Compile(name, windows.Ahead(from, windows.DefaultDays)), need)...)
+				}
+			}
+			return a.reportLint(doc)
+		},
+	}
+	c.Flags().StringVar(&f.from, "from", "", "from when on: RFC 3339, or local time of the set (default: now)")
+	c.Flags().StringVar(&f.need, "need", "", "how long the work of the playbooks takes: windows that are shorter do not count")
+	return c
+}
+
+// reportLint exits with 5 if a file is wrong or a set can never be used.
+func (a *app) reportLint(doc lintDoc) error {
+	for _, f := range doc.Findings {
+		doc.Valid = doc.Valid && f.Severity != windows.Error
+	}
+	if a.output == "json" {
+		if err := printJSON(a.out, doc); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range doc.Problems {
+			fmt.Fprintf(a.err, "%s\n\n", p)
+		}
+		paints := map[windows.Severity]color{windows.Error: red, windows.Warning: yellow, windows.Info: faint}
+		for _, f := range doc.Findings {
+			fmt.Fprintf(a.out, "%s: %s: %s\n", f.Set, a.paint(paints[f.Severity], string(f.Severity)), f.Message)
+		}
+	}
+	if !doc.Valid {
+		return &exit{code: exitInvalid}
+	}
+	return nil
+}
+
+func (a *app) windowsImportCmd() *cobra.Command {
+	var opts ics.Import
+	c := &cobra.Command{
+		Use:   "import FILE.ics",
+		Short: "Make a window set of the events of an iCalendar file; - reads stdin",
+		Example: `  turnus windows import maintenance.ics --name acme-fra > acme-fra.yaml
+  turnus windows import calendar.ics --name acme --timezone Europe/Berlin`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			data, err := a.readCalendar(args[0])
+			if err != nil {
+				return err
+			}
+			if opts.Timezone != "" {
+				if _, err := civil.LoadZone(opts.Timezone); err != nil {
+					return invalid("--timezone: %w", err)
+				}
+			}
+			set, err := ics.Read(data, opts)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			for _, s := range set.Skipped {
+				fmt.Fprintln(a.err, a.paint(yellow, "skipped: ")+s)
+			}
+			if a.output == "json" {
+				return printJSON(a.out, map[string]any{"set": opts.Name, "timezone": set.Timezone, "skipped": append([]string{}, set.Skipped...), "yaml": string(set.YAML)})
+			}
+			_, err = a.out.Write(set.YAML)
+			return err
+		},
+	}
+	c.Flags().StringVar(&opts.Name, "name", "imported", "name of the window set")
+	c.Flags().StringVar(&opts.Timezone, "timezone", "", "time zone of the window set (default: that of the events)")
+	return c
+}
+
+func (a *app) readCalendar(path string) ([]byte, error) {
+	in := a.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, invalid("%w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, windows.MaxFileSize+1))
+	if err != nil {
+		return nil, invalid("%s: %w", path, err)
+	}
+	return data, nil
+}

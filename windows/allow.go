@@ -1,0 +1,213 @@
+package windows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/windows/civil"
+)
+
+// wider lists the sets of wider scope, the narrowest first.
+func (d *Definitions) wider(s *Set) []*Set {
+	var out []*Set
+	if s.Scope == nil {
+		return nil
+	}
+	for _, name := range sortedNames(d.Sets) {
+		if other := d.Sets[name]; other.Scope != nil && len(other.Scope) < len(s.Scope) && contains(s.Scope, other.Scope) {
+			out = append(out, other)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Set) int { return len(b.Scope) - len(a.Scope) })
+	return out
+}
+
+// nearest lists the sets of wider scope between which and s there is no other.
+func (d *Definitions) nearest(s *Set) []*Set {
+	all := d.wider(s)
+	return slices.DeleteFunc(slices.Clone(all), func(o *Set) bool {
+		return slices.ContainsFunc(all, func(between *Set) bool { return len(between.Scope) > len(o.Scope) && contains(between.Scope, o.Scope) })
+	})
+}
+
+func contains(scope, part map[string]string) bool {
+	for k, v := range part {
+		if scope[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// allows are the pieces that a set's rules open, resolved by inherit.
+func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
+	own, dropped, err := c.own(s)
+	if err != nil || s.Inherit == Replace {
+		return own, dropped, err
+	}
+	for i, parent := range c.defs.nearest(s) {
+		theirs, more, err := c.allows(parent)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case s.Allow == nil && i == 0:
+			own, dropped = theirs, more
+		case s.Inherit == Extend:
+			own, dropped = append(own, theirs...), append(dropped, more...)
+		default:
+			var gone []Dropped
+			own, gone = intersect(own, theirs, parent.Name)
+			dropped = append(dropped, gone...)
+		}
+	}
+	return own, dropped, nil
+}
+
+// intersect keeps what both allow. It is approved where both are.
+func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropped) {
+	slices.SortStableFunc(theirs, func(a, b piece) int { return int(max(-1, min(1, a.open-b.open))) })
+	var longest int64
+	for _, q := range theirs {
+		longest = max(longest, q.close-q.open)
+	}
+	for _, p := range own {
+		var shared []span
+		first, _ := slices.BinarySearchFunc(theirs, p.open-longest, func(q piece, t int64) int { return int(max(-1, min(1, q.open-t))) })
+		for _, q := range theirs[first:] {
+			if q.open >= p.close {
+				break
+			}
+			s := p.and(q.span)
+			if s.empty() {
+				continue
+			}
+			shared = append(shared, s)
+			both := p
+			both.span = s
+			both.lifts = slices.Concat(p.lifts, q.lifts)
+			both.notes = slices.Concat(p.notes, q.notes)
+			if both.why == "" {
+				both.why = q.why
+			}
+			if s != p.span {
+				both.notes = appendNew(both.notes, "cut to what "+parent+" allows")
+			}
+			out = append(out, both)
+		}
+		if len(shared) == 0 {
+			for _, rule := range p.rules {
+				dropped = append(dropped, Dropped{rule, p.start, "outside what " + parent + " allows"})
+			}
+		}
+	}
+	return out, dropped
+}
+
+// own are the pieces of the set's own rules.
+func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
+	zone, err := civil.LoadZone(s.Timezone)
+	if err != nil {
+		return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
+	}
+	consents := map[*Approval]consent{}
+	for i := range s.Allow {
+		r := &s.Allow[i]
+		list, err := r.occurrences(zone, c.lo, c.hi)
+		if err != nil {
+			return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
+		}
+		a := r.Approval
+		if a == nil {
+			a = s.Approval
+		}
+		ok, known := consents[a]
+		if !known {
+			if ok, err = c.consent(a, s, zone); err != nil {
+				return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
+			}
+			consents[a] = ok
+		}
+		for _, o := range list {
+			p := piece{span: spanOf(o.open, o.close), rules: []string{r.ID}, start: o.start, notes: notes(o), lifts: ok.lifts}
+			if p.empty() {
+				dropped = append(dropped, Dropped{r.ID, o.start, "empty: a clock change leaves nothing of it"})
+				continue
+			}
+			held := ok
+			if !r.AtUTC.IsZero() && !r.AtUTC.Equal(o.open) {
+				held.why = fmt.Sprintf("zone data has moved it from the approved %s; confirm it", r.AtUTC.UTC().Format(time.RFC3339))
+			}
+			out = append(out, held.split(p)...)
+		}
+	}
+	return out, dropped, nil
+}
+
+// notes tells what a clock change does to an occurrence.
+func notes(o occurrence) []string {
+	var out []string
+	switch length := o.close.Sub(o.open); {
+	case length < o.nominal:
+		out = append(out, "shortened by "+FormatDuration(o.nominal-length)+" by a clock change")
+	case length > o.nominal:
+		out = append(out, "lengthened by "+FormatDuration(length-o.nominal)+" by a clock change")
+	}
+	if o.moved {
+		out = append(out, "opens late: "+o.start.Format("15:04")+" does not exist on that day")
+	}
+	return out
+}
+
+// denials works out the denies of one level and appends them.
+func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
+	zone, err := civil.LoadZone(s.Timezone)
+	if err != nil {
+		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
+	}
+	for i := range s.Deny {
+		deny := &s.Deny[i]
+		d := denial{name: deny.Use, cancel: deny.Effect == Cancel}
+		kind, name, _ := strings.Cut(deny.Use, "/")
+		var list []span
+		switch {
+		case deny.Rule != nil:
+			d.name = deny.Rule.ID
+			occurrences, err := deny.Rule.occurrences(zone, c.lo, c.hi)
+			if err != nil {
+				return nil, fmt.Errorf("window set %s: %w", s.Name, err)
+			}
+			for _, o := range occurrences {
+				list = append(list, spanOf(o.open, o.close))
+			}
+		case kind == "freeze":
+			f := c.defs.Freezes[name]
+			if f == nil {
+				return nil, fmt.Errorf("window set %s: no freeze has the name %s", s.Name, quote(name))
+			}
+			freezeZone, err := civil.LoadZone(f.Timezone)
+			if err != nil {
+				return nil, fmt.Errorf("freeze %s: %w", name, err)
+			}
+			from, _ := civil.Resolve(f.From, freezeZone)
+			to, _ := civil.Resolve(f.To, freezeZone)
+			d.freeze = name
+			list = append(list, spanOf(from, to))
+		default:
+			first, last := day(civil.Wall(c.lo, zone)), day(civil.Wall(c.hi, zone))
+			dates, ok := c.defs.holidayDates(name, first, last)
+			if !ok || kind != "holidays" {
+				return nil, fmt.Errorf("window set %s: nothing is known of %s", s.Name, quote(deny.Use))
+			}
+			for _, date := range dates {
+				from, _ := civil.Resolve(date, zone)
+				to, _ := civil.Resolve(date.AddDate(0, 0, 1), zone)
+				list = append(list, spanOf(from, to))
+			}
+		}
+		d.spans = unite(list)
+		out = append(out, d)
+	}
+	return out, nil
+}

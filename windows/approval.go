@@ -1,0 +1,166 @@
+package windows
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/turnus/turnus/windows/civil"
+)
+
+// Hash is what an approval of the set is bound to: sha256:HEX of all that says when it is
+// open. Any edit changes it; approvals and carry-over are not a part of it.
+func (s *Set) Hash() string {
+	bare := *s
+	bare.Approval, bare.Carry = nil, nil
+	bare.Allow = make([]Rule, len(s.Allow))
+	for i, r := range s.Allow {
+		r.Approval = nil
+		bare.Allow[i] = r
+	}
+	text, err := json.Marshal(bare)
+	if err != nil {
+		return "" // plain values: it cannot fail; an empty hash equals none that is written down
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// consent is an approval, worked out: when it holds, and why not otherwise.
+type consent struct {
+	span          // when it holds
+	why    string // it holds never
+	before string // why it does not hold before its span
+	after  string // why not after
+	lifts  []string
+}
+
+func always() consent { return consent{span: span{math.MinInt64, math.MaxInt64}} }
+
+// consent works out an approval. No approval given means that none is needed.
+func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, error) {
+	out := always()
+	switch {
+	case a == nil:
+		return out, nil
+	case a.State == Proposed:
+		out.why = "unapproved: " + a.name() + " is only proposed"
+	case a.State == Revoked && a.RevokedAt.IsZero():
+		out.why = "unapproved: " + a.name() + " was revoked"
+	case a.Window != "" && a.Window != s.Hash():
+		out.why = "unapproved: the window was edited after " + a.name()
+	}
+	show := func(t time.Time) string { return t.In(zone).Format("2006-01-02 15:04") }
+	if !a.At.IsZero() {
+		out.open, out.before = a.At.UnixNano(), fmt.Sprintf("unapproved: before %s was given, %s", a.name(), show(a.At))
+	}
+	end := func(t time.Time, why string) {
+		if nano := t.UnixNano(); nano < out.close {
+			out.close, out.after = nano, why
+		}
+	}
+	if !a.Until.IsZero() {
+		end(a.Until, fmt.Sprintf("unapproved: %s expired %s", a.name(), show(a.Until)))
+	}
+	if !a.RevokedAt.IsZero() {
+		end(a.RevokedAt, fmt.Sprintf("unapproved: %s was revoked %s", a.name(), show(a.RevokedAt)))
+	}
+	if a.MaxOccurrences > 0 {
+		last, err := c.lastCovered(a, s, zone)
+		if err != nil {
+			return out, err
+		}
+		if !last.IsZero() {
+			end(last, fmt.Sprintf("unapproved: %s covers %d occurrences", a.name(), a.MaxOccurrences))
+		}
+	}
+	for _, name := range a.Freezes {
+		if f := c.defs.Freezes[name]; f != nil && a.cannotLift(f) == "" {
+			out.lifts = append(out.lifts, name)
+		}
+	}
+	return out, nil
+}
+
+// lastCovered is when the last occurrence that an approval covers closes; zero if fewer come.
+// Rules under one approval count together: what overlaps or touches is one occurrence.
+func (c *compiler) lastCovered(a *Approval, s *Set, zone *time.Location) (time.Time, error) {
+	from := c.countFrom(a, s, zone)
+	if !from.Before(c.hi) {
+		return time.Time{}, nil
+	}
+	var list []span
+	for i := range s.Allow {
+		r := &s.Allow[i]
+		if r.Approval != a && (r.Approval != nil || s.Approval != a) {
+			continue
+		}
+		occurrences, err := r.occurrences(zone, from, c.hi)
+		if err != nil {
+			return time.Time{}, err
+		}
+		for _, o := range occurrences {
+			list = append(list, spanOf(o.open, o.close))
+		}
+	}
+	if all := unite(list); len(all) >= a.MaxOccurrences {
+		return at(all[a.MaxOccurrences-1].close), nil
+	}
+	return time.Time{}, nil
+}
+
+// countFrom is when an approval begins to count its occurrences.
+func (c *compiler) countFrom(a *Approval, s *Set, zone *time.Location) time.Time {
+	if !a.At.IsZero() {
+		return a.At
+	}
+	first := time.Time{}
+	for i := range s.Allow {
+		r := &s.Allow[i]
+		switch begins := r.Valid; {
+		case r.Approval != a && (r.Approval != nil || s.Approval != a):
+		case begins == nil && r.At.IsZero():
+			return c.h.From
+		default:
+			start := r.At
+			if begins != nil {
+				start = begins.First
+			}
+			if first.IsZero() || start.Before(first) {
+				first = start
+			}
+		}
+	}
+	instant, _ := civil.Resolve(first, zone)
+	return instant
+}
+
+// split cuts a piece into what is approved and what is not.
+func (ok consent) split(p piece) []piece {
+	if ok.why != "" {
+		p.why = ok.why
+		return []piece{p}
+	}
+	if ok.open <= p.open && p.close <= ok.close {
+		return []piece{p}
+	}
+	var out []piece
+	add := func(s span, why, note string) {
+		if s.empty() {
+			return
+		}
+		q := p
+		q.span, q.why = s, why
+		if note != "" && s != p.span {
+			q.notes = append(q.notes[:len(q.notes):len(q.notes)], note)
+		}
+		out = append(out, q)
+	}
+	add(span{p.open, min(p.close, ok.open)}, ok.before, "")
+	add(p.and(ok.span), "", "clipped to its approval")
+	add(span{max(p.open, ok.close), p.close}, ok.after, "")
+	return out
+}

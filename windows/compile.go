@@ -1,0 +1,290 @@
+package windows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/windows/civil"
+)
+
+// Horizon is the time a set is compiled for. Nothing is known outside of it.
+type Horizon struct{ From, To time.Time }
+
+// DefaultDays is how far ahead a horizon looks, unless told otherwise.
+const DefaultDays = 400
+
+const maxHorizon = 60 * 366 * 24 * time.Hour
+
+// Ahead is the horizon that begins at from and lasts a number of days.
+func Ahead(from time.Time, days int) Horizon {
+	return Horizon{from, from.Add(time.Duration(days) * 24 * time.Hour)}
+}
+
+// Compiled is a window set worked out for a horizon. It is immutable: one is shared by all
+// hosts of the set, by any number of goroutines.
+type Compiled struct {
+	Name    string
+	Zone    *time.Location
+	Horizon Horizon
+	Cutoff  time.Duration
+	Overrun Overrun
+	Carry   *CarryOver // nil: no limit
+	Dropped []Dropped  // occurrences of the horizon that came to nothing, by start
+
+	closed string // why the whole set is closed, because something is unknown
+	fits   index
+	windows,
+	unapproved []Window
+	longest  time.Duration
+	allowed  []piece // before requires and denies, for Explain
+	held     []piece
+	denies   []denial
+	requires []*Compiled
+}
+
+// Window is a time during which the set is open.
+type Window struct {
+	Open, Close time.Time
+	Rules       []string // that open it
+	Notes       []string // why it is not what the rules say: clipped, shortened by a clock change
+	Unapproved  string   // why it is not open after all; "" if it is
+}
+
+// Dropped is an occurrence that came to nothing.
+type Dropped struct {
+	Rule   string
+	Start  time.Time // wall time in the set's zone, floating
+	Reason string
+}
+
+// piece is a part of an occurrence.
+type piece struct {
+	span
+	rules []string
+	start time.Time // wall time of the occurrence
+	lifts []string  // freezes that do not apply to it
+	notes []string
+	why   string // it is not approved
+}
+
+// denial is one deny, worked out.
+type denial struct {
+	name   string
+	freeze string // the name of the freeze, if it is one
+	cancel bool
+	spans  spans
+}
+
+// Closed is a set that never opens, for a reason: a name that nobody defines, a file that
+// could not be read.
+func Closed(name, reason string) *Compiled {
+	return &Compiled{Name: name, Zone: time.UTC, Overrun: Finish, closed: reason}
+}
+
+// Compile works out a window set. It never fails: what is unknown makes a set that is closed
+// and says why.
+func (d *Definitions) Compile(name string, h Horizon) *Compiled {
+	if !h.To.After(h.From) || h.To.Sub(h.From) > maxHorizon || h.From.Year() < firstYear || h.To.Year() > lastYear+60 {
+		return Closed(name, "the horizon is empty, longer than 60 years, or out of range")
+	}
+	c := &compiler{defs: d, busy: map[string]bool{}, done: map[string]*Compiled{}, h: h}
+	const longest = 32*24*time.Hour + 26*time.Hour // what begins before the horizon may end in it
+	c.lo, c.hi = h.From.Add(-longest), h.To.Add(longest)
+	return c.set(name)
+}
+
+type compiler struct {
+	defs   *Definitions
+	h      Horizon
+	lo, hi time.Time // wider than h, so that nothing is cut at its ends
+	busy   map[string]bool
+	done   map[string]*Compiled
+}
+
+func (c *compiler) set(name string) *Compiled {
+	if out := c.done[name]; out != nil {
+		return out
+	}
+	s := c.defs.Sets[name]
+	switch {
+	case s == nil:
+		return Closed(name, "no window set has the name "+quote(name))
+	case c.busy[name]:
+		return Closed(name, "window set "+quote(name)+" requires itself")
+	}
+	c.busy[name] = true
+	out, err := c.compile(s)
+	if err != nil {
+		out = Closed(name, strings.TrimPrefix(err.Error(), "invalid "))
+	}
+	c.busy[name], c.done[name] = false, out
+	return out
+}
+
+func (c *compiler) compile(s *Set) (*Compiled, error) {
+	zone, err := civil.LoadZone(s.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	out := &Compiled{Name: s.Name, Zone: zone, Horizon: c.h}
+	c.settings(s, out)
+	levels := append([]*Set{s}, c.defs.wider(s)...)
+	for _, level := range levels {
+		for _, name := range level.Requires {
+			required := c.set(name)
+			if required.closed != "" {
+				return nil, fmt.Errorf("requires %s, which is closed: %s", name, required.closed)
+			}
+			out.requires = append(out.requires, required)
+		}
+		if out.denies, err = c.denials(out.denies, level); err != nil {
+			return nil, err
+		}
+	}
+	pieces, dropped, err := c.allows(s)
+	if err != nil {
+		return nil, err
+	}
+	out.Dropped = dropped
+	for _, p := range pieces {
+		if p.why == "" {
+			out.allowed = append(out.allowed, p)
+		} else {
+			out.held = append(out.held, p)
+		}
+	}
+	out.sweep()
+	return out, nil
+}
+
+// settings takes what is not given from the nearest wider scope that gives it.
+func (c *compiler) settings(s *Set, out *Compiled) {
+	for _, level := range append([]*Set{s}, c.defs.wider(s)...) {
+		if out.Cutoff == 0 && level.Cutoff != nil {
+			out.Cutoff = *level.Cutoff
+		}
+		if out.Overrun == "" {
+			out.Overrun = level.Overrun
+		}
+		if out.Carry == nil {
+			out.Carry = level.Carry
+		}
+	}
+	if out.Overrun == "" {
+		out.Overrun = Finish
+	}
+}
+
+// sweep takes requires and denies from what is allowed, and merges what is left.
+func (c *Compiled) sweep() {
+	var open []piece
+	for _, p := range c.allowed {
+		parts, why := c.left(p)
+		open = append(open, parts...)
+		if len(parts) == 0 {
+			c.drop(p, why)
+		}
+	}
+	c.windows = merge(open)
+	effective := make(spans, 0, len(c.windows))
+	for _, w := range c.windows {
+		s := spanOf(w.Open, w.Close)
+		effective = append(effective, s)
+		c.longest = max(c.longest, w.Close.Sub(w.Open))
+	}
+	c.fits = newIndex(effective)
+	for _, p := range c.held {
+		parts, _ := c.left(p)
+		for _, part := range parts {
+			for _, rest := range effective.cut(part.span) {
+				c.unapproved = append(c.unapproved, Window{at(rest.open), at(rest.close), part.rules, part.notes, p.why})
+			}
+		}
+	}
+	slices.SortStableFunc(c.unapproved, func(a, b Window) int { return a.Open.Compare(b.Open) })
+	slices.SortStableFunc(c.Dropped, func(a, b Dropped) int { return a.Start.Compare(b.Start) })
+	c.Dropped = slices.DeleteFunc(c.Dropped, func(d Dropped) bool { // the margins are not of interest
+		from, to := civil.Wall(c.Horizon.From, c.Zone), civil.Wall(c.Horizon.To, c.Zone)
+		return d.Start.Before(day(from)) || d.Start.After(to)
+	})
+}
+
+// left is what requires and denies leave of a piece, and what took it if nothing is left.
+func (c *Compiled) left(p piece) (parts []piece, why string) {
+	for _, d := range c.denies {
+		if d.cancel && !slices.Contains(p.lifts, d.freeze) && len(d.spans.touching(p.span)) > 0 {
+			return nil, "cancelled by " + d.name
+		}
+	}
+	parts = []piece{p}
+	apply := func(note string, do func(span) []span) bool {
+		var next []piece
+		for _, part := range parts {
+			for _, s := range do(part.span) {
+				q := part
+				if s != part.span {
+					q.notes = appendNew(slices.Clip(q.notes), note)
+				}
+				q.span = s
+				next = append(next, q)
+			}
+		}
+		parts = next
+		return len(parts) > 0
+	}
+	for _, r := range c.requires {
+		if !apply("cut to the hours of "+r.Name, r.fits.spans.keep) {
+			return nil, "outside the hours of " + r.Name
+		}
+	}
+	for _, d := range c.denies {
+		if d.cancel || slices.Contains(p.lifts, d.freeze) {
+			continue
+		}
+		if len(d.spans.touching(p.span)) > 0 && !apply("clipped by "+d.name, d.spans.cut) {
+			return nil, "taken by " + d.name
+		}
+	}
+	return parts, ""
+}
+
+func (c *Compiled) drop(p piece, why string) {
+	for _, rule := range p.rules {
+		c.Dropped = append(c.Dropped, Dropped{rule, p.start, why})
+	}
+}
+
+// merge sorts pieces and makes windows of what overlaps or touches.
+func merge(pieces []piece) []Window {
+	slices.SortStableFunc(pieces, func(a, b piece) int { return int(max(-1, min(1, a.open-b.open))) })
+	var out []Window
+	var last int64
+	for _, p := range pieces {
+		n := len(out)
+		if n == 0 || p.open > last {
+			out = append(out, Window{Open: at(p.open), Close: at(p.close), Rules: slices.Clip(p.rules), Notes: slices.Clip(p.notes)})
+			last = p.close
+			continue
+		}
+		w := &out[n-1]
+		if p.close > last {
+			w.Close, last = at(p.close), p.close
+		}
+		for _, rule := range p.rules {
+			w.Rules = appendNew(w.Rules, rule)
+		}
+		for _, note := range p.notes {
+			w.Notes = appendNew(w.Notes, note)
+		}
+	}
+	return out
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}

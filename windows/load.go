@@ -1,0 +1,204 @@
+package windows
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+const maxFiles = 1000
+
+// Load reads definitions from files, and from every .yaml and .yml file of folders, together:
+// a set may use what another file defines. The error is Problems where the content is wrong.
+func Load(paths ...string) (*Definitions, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		err = filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+			if ext := filepath.Ext(p); err == nil && !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
+				files = append(files, p)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read window definitions: %w", err)
+		}
+	}
+	if len(files) > maxFiles {
+		return nil, fmt.Errorf("%w: more than %d files", ErrInvalid, maxFiles)
+	}
+	docs := make([]Document, 0, len(files))
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err == nil && info.Size() > MaxFileSize {
+			docs = append(docs, Document{file, make([]byte, MaxFileSize+1)})
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read window definitions: %w", err)
+		}
+		docs = append(docs, Document{file, data})
+	}
+	return Parse(docs...)
+}
+
+// Document is a file's name, for messages, and its content.
+type Document struct {
+	File string
+	Data []byte
+}
+
+// Parse reads definitions. All is loaded or nothing; the error is Problems.
+func Parse(docs ...Document) (*Definitions, error) {
+	defs := &Definitions{Sets: map[string]*Set{}, Freezes: map[string]*Freeze{}, Holidays: map[string]*Calendar{}}
+	var all Problems
+	var later []func()
+	var decoders []*decoder
+	for _, doc := range docs {
+		src, root, bad := readYAML(doc.File, doc.Data)
+		if bad != nil {
+			all = append(all, *bad)
+			continue
+		}
+		d := &decoder{src: src, defs: defs}
+		d.file(root)
+		decoders = append(decoders, d)
+		later = append(later, d.later...)
+	}
+	for _, check := range later {
+		check()
+	}
+	for _, d := range decoders {
+		all = append(all, d.problems...)
+	}
+	if len(all) == 0 {
+		return defs, nil
+	}
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	if len(all) > MaxProblems {
+		all = all[:MaxProblems]
+		all[MaxProblems-1].Hint = fmt.Sprintf("more than %d problems: the rest is not shown", MaxProblems)
+	}
+	return nil, all
+}
+
+func (d *decoder) file(root *yaml.Node) {
+	d.mapping(root, "the file", keys{
+		"window_sets": func(n *yaml.Node) { named(d, n, "window set", d.defs.Sets, d.set) },
+		"freezes":     func(n *yaml.Node) { named(d, n, "freeze", d.defs.Freezes, d.freeze) },
+		"holidays":    func(n *yaml.Node) { named(d, n, "holiday calendar", d.defs.Holidays, d.calendar) },
+	})
+}
+
+// named reads a mapping of definitions by name.
+func named[T any](d *decoder, n *yaml.Node, what string, into map[string]*T, read func(name string, k, v *yaml.Node) *T) {
+	target := d.follow(n)
+	if target.Kind != yaml.MappingNode {
+		d.fail(n, "", "expected a mapping from names to definitions, not %s", kindOf(target))
+		return
+	}
+	d.each(target, "the "+what+"s", func(name string, k, v *yaml.Node) {
+		if _, err := nameText(name); err != nil {
+			d.fail(k, "", "%s %s: %v", what, quote(name), err)
+			return
+		}
+		if into[name] != nil {
+			d.fail(k, "names are shared by all files that are read together", "%s %s is defined twice", what, quote(name))
+			return
+		}
+		if def := read(name, k, v); def != nil {
+			into[name] = def
+		}
+	})
+}
+
+func (d *decoder) freeze(name string, k, v *yaml.Node) *Freeze {
+	f := &Freeze{Name: name}
+	wall := func(into *time.Time, what string) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			with(d, n, what, func(text string) (time.Time, error) { t, _, err := parseWall(text); return t, err }, into)
+		}
+	}
+	var made *yaml.Node
+	ok := d.mapping(v, "freeze "+quote(name), keys{
+		"timezone": func(n *yaml.Node) { with(d, n, "timezone", zoneText, &f.Timezone) },
+		"from":     wall(&f.From, "from"),
+		"to":       wall(&f.To, "to"),
+		"owner":    func(n *yaml.Node) { with(d, n, "owner", nameText, &f.Owner) },
+		"made":     func(n *yaml.Node) { made = n },
+		"reason":   func(n *yaml.Node) { with(d, n, "reason", plainText, &f.Reason) },
+	}, "timezone", "from", "to")
+	if made != nil {
+		with(d, made, "made", instant(&f.Timezone, true), &f.Made)
+		if text := d.follow(made).Value; len(text) == len(time.DateOnly) {
+			f.Made = f.Made.Add(-time.Second) // made on a day: whatever says that day was not after it
+		}
+	}
+	if ok && !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
+		d.fail(k, "a freeze is half-open: it ends when the day of to: begins", "freeze %s ends before it begins", quote(name))
+	}
+	return f
+}
+
+func (d *decoder) calendar(name string, k, v *yaml.Node) *Calendar {
+	c := &Calendar{Name: name}
+	d.mapping(v, "holiday calendar "+quote(name), keys{
+		"dates": func(n *yaml.Node) {
+			for _, item := range d.list(n, "dates") {
+				var date time.Time
+				with(d, item, "date", parseDate, &date)
+				c.Dates = append(c.Dates, date)
+			}
+		},
+		"include": func(n *yaml.Node) {
+			c.Include = d.names(n, "include")
+			d.later = append(d.later, func() { d.checkInclude(n, c) })
+		},
+	})
+	if len(c.Dates)+len(c.Include) == 0 && !d.full {
+		d.fail(k, "give dates: [2026-12-24], or include: [DE-HE]", "holiday calendar %s is empty", quote(name))
+	}
+	return c
+}
+
+func (d *decoder) checkInclude(n *yaml.Node, c *Calendar) {
+	for _, name := range c.Include {
+		if !d.knowsCalendar(name) {
+			d.fail(n, holidayHint(name, sortedNames(d.defs.Holidays)), "unknown holiday calendar %s", quote(name))
+		}
+	}
+	if d.reaches(c.Name, c.Name, map[string]bool{}) {
+		d.fail(n, "", "holiday calendar %s includes itself", quote(c.Name))
+	}
+}
+
+func (d *decoder) reaches(from, to string, seen map[string]bool) bool {
+	c := d.defs.Holidays[from]
+	if c == nil || seen[from] {
+		return false
+	}
+	seen[from] = true
+	return slices.ContainsFunc(c.Include, func(name string) bool { return name == to || d.reaches(name, to, seen) })
+}
+
+func (d *decoder) knowsCalendar(name string) bool {
+	_, ok := builtinHolidays(strings.ToUpper(name))
+	return ok || d.defs.Holidays[name] != nil
+}
