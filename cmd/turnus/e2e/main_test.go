@@ -33,7 +33,7 @@ func testMain(m *testing.M) int {
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	if out, err := exec.Command("go", append(args, "github.com/turnus/turnus/cmd/turnus")...).CombinedOutput(); err != nil { //nolint:noctx // ends by itself
+	if out, err := exec.Command("go", append(args, "github.com/turnus/turnus/cmd/turnus")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build turnus: %v\n%s", err, out)
 		return 1
 	}
@@ -88,7 +88,7 @@ var labPlugins = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(folder, "plugin"), ".") //nolint:noctx // ends by itself
+	build := exec.Command("go", "build", "-o", filepath.Join(folder, "plugin"), ".")
 	build.Dir = src
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {

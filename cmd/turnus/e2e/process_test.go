@@ -60,7 +60,7 @@ func (x *text) has(parts ...string) bool {
 func (l *lab) start(args ...string) *process {
 	l.t.Helper()
 	p := &process{t: l.t, exited: make(chan struct{}), out: &text{}, err: &text{}}
-	p.cmd = exec.Command(binary, args...) //nolint:noctx // ended by signals
+	p.cmd = exec.Command(binary, args...)
 	p.cmd.Dir = l.dir
 	p.cmd.Env = append(os.Environ(), "HOME="+l.dir, "TURNUS_STATE="+filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -30,14 +29,11 @@ type redisServer struct {
 func startRedis(t *testing.T, extra ...string) *redisServer {
 	t.Helper()
 	program := testparts.Need(t, "redis-server", "redis-server")
-	port, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
+	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(base, "redis-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	s := &redisServer{t: t, addr: port.Addr().String()}
 	_, number, _ := net.SplitHostPort(s.addr)
 	_ = port.Close()
@@ -55,7 +51,7 @@ func (s *redisServer) url() string { return "redis://" + s.addr }
 // launch starts the server and waits until it answers.
 func (s *redisServer) launch() {
 	s.t.Helper()
-	s.cmd, s.done = exec.Command(s.args[0], s.args[1:]...), make(chan struct{}) //nolint:noctx // ended by kill
+	s.cmd, s.done = exec.Command(s.args[0], s.args[1:]...), make(chan struct{})
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
