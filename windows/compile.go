@@ -85,14 +85,23 @@ func Closed(name, reason string) *Compiled {
 
 // Compile works out a window set. It never fails: what is unknown makes a set that is closed
 // and says why.
-func (d *Definitions) Compile(name string, h Horizon) *Compiled {
-	if !h.To.After(h.From) || h.To.Sub(h.From) > maxHorizon || h.From.Year() < firstYear || h.To.Year() > lastYear+60 {
-		return Closed(name, "the horizon is empty, longer than 60 years, or out of range")
-	}
-	c := &compiler{defs: d, busy: map[string]bool{}, done: map[string]*Compiled{}, h: h}
+func (d *Definitions) Compile(name string, h Horizon) *Compiled { return d.CompileAll(h, name)[name] }
+
+// CompileAll works out several sets for one horizon. What they require is worked out once.
+func (d *Definitions) CompileAll(h Horizon, names ...string) map[string]*Compiled {
+	out := make(map[string]*Compiled, len(names))
+	c := &compiler{defs: d, h: h, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
 	const longest = 32*24*time.Hour + 26*time.Hour // what begins before the horizon may end in it
 	c.lo, c.hi = h.From.Add(-longest), h.To.Add(longest)
-	return c.set(name)
+	valid := h.To.After(h.From) && h.To.Sub(h.From) <= maxHorizon && h.From.Year() >= firstYear && h.To.Year() <= lastYear+60
+	for _, name := range names {
+		if !valid {
+			out[name] = Closed(name, "the horizon is empty, longer than 60 years, or out of range")
+			continue
+		}
+		out[name] = c.set(name)
+	}
+	return out
 }
 
 type compiler struct {
@@ -101,6 +110,19 @@ type compiler struct {
 	lo, hi time.Time // wider than h, so that nothing is cut at its ends
 	busy   map[string]bool
 	done   map[string]*Compiled
+	zones  map[string]*time.Location
+}
+
+// zone loads each zone once: the data is on disk.
+func (c *compiler) zone(name string) (*time.Location, error) {
+	if zone := c.zones[name]; zone != nil {
+		return zone, nil
+	}
+	zone, err := civil.LoadZone(name)
+	if err == nil {
+		c.zones[name] = zone
+	}
+	return zone, err
 }
 
 func (c *compiler) set(name string) *Compiled {
@@ -124,7 +146,7 @@ func (c *compiler) set(name string) *Compiled {
 }
 
 func (c *compiler) compile(s *Set) (*Compiled, error) {
-	zone, err := civil.LoadZone(s.Timezone)
+	zone, err := c.zone(s.Timezone)
 	if err != nil {
 		return nil, err
 	}
