@@ -34,12 +34,17 @@ type Compiled struct {
 	Dropped []Dropped  // occurrences of the horizon that came to nothing, by start
 
 	closed string // why the whole set is closed, because something is unknown
-	fits   index
-	windows,
+	open   spans  // also in the margins around the horizon: other sets may require this one
+
+	// Of the horizon:
+	fits       index
+	windows    []Window
 	unapproved []Window
-	longest  time.Duration
-	allowed  []piece // before requires and denies, for Explain
-	held     []piece
+	longest    time.Duration
+
+	// For Explain:
+	allowed  []piece // before requires and denies
+	held     []piece // not approved
 	denies   []denial
 	requires []*Compiled
 }
@@ -209,18 +214,24 @@ func (c *Compiled) sweep() {
 			c.drop(p, why)
 		}
 	}
-	c.windows = merge(open)
-	effective := make(spans, 0, len(c.windows))
+	all := merge(open)
+	c.open = make(spans, 0, len(all))
+	for _, w := range all {
+		c.open = append(c.open, spanOf(w.Open, w.Close))
+	}
+	first := c.open.from(c.Horizon.From.UnixNano())
+	last := first + len(c.open.touching(spanOf(c.Horizon.From, c.Horizon.To)))
+	c.windows, c.fits = all[first:last], newIndex(c.open[first:last])
 	for _, w := range c.windows {
-		s := spanOf(w.Open, w.Close)
-		effective = append(effective, s)
 		c.longest = max(c.longest, w.Close.Sub(w.Open))
 	}
-	c.fits = newIndex(effective)
 	for _, p := range c.held {
 		parts, _ := c.left(p)
 		for _, part := range parts {
-			for _, rest := range effective.cut(part.span) {
+			for _, rest := range c.open.cut(part.span) {
+				if rest.and(spanOf(c.Horizon.From, c.Horizon.To)).empty() {
+					continue
+				}
 				c.unapproved = append(c.unapproved, Window{at(rest.open), at(rest.close), part.rules, part.notes, p.why})
 			}
 		}
@@ -257,7 +268,7 @@ func (c *Compiled) left(p piece) (parts []piece, why string) {
 		return len(parts) > 0
 	}
 	for _, r := range c.requires {
-		if !apply("cut to the hours of "+r.Name, r.fits.spans.keep) {
+		if !apply("cut to the hours of "+r.Name, r.open.keep) {
 			return nil, "outside the hours of " + r.Name
 		}
 	}
