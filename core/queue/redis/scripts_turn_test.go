@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -269,19 +268,4 @@ func (s *sent) look(args []any) {
 			}
 		}
 	}
-}
-
-// slowest is the longest command of a class since the last reset, from SLOWLOG.
-func (b bench) slowest() (time.Duration, string) {
-	b.Helper()
-	list, err := b.c.SlowLogGet(b.Context(), -1).Result()
-	b.must(err)
-	var longest time.Duration
-	what := ""
-	for _, e := range list {
-		if e.Duration > longest && strings.HasPrefix(strings.ToLower(e.Args[0]), "eval") {
-			longest, what = e.Duration, e.Args[1]
-		}
-	}
-	return longest, what
 }
