@@ -204,7 +204,8 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) {
 // when Redis is back, first after it stood still, then after it was killed and started from its file.
 func TestRedisAwayOnlyDelays(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 40}).withRedis()
+	// With everysec a killed Redis forgets up to two seconds, and what it forgot is done and recorded once more.
+	l := newLab(t, fleet.Config{Hosts: 40}).withRedis("--appendfsync", "always")
 	file := l.dir + "/trace"
 	w := l.worker("-f", "4")
 	run := l.run("--events", l.book("away", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 700}}", file)))
