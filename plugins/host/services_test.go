@@ -215,8 +215,8 @@ func TestFaultsAreTranslated(t *testing.T) {
 		code string
 	}{
 		{refused, "Unavailable"},
-		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{silent, "Unavailable"},
+		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{context.DeadlineExceeded, "DeadlineExceeded"},
 		{os.ErrNotExist, "NotFound"},
 		{core.ErrInvalid, "InvalidArgument"},
