@@ -236,7 +236,7 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 		if !o.Approved {
 			mark = a.paint(red, "closed ")
 		}
-		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), short(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
 		fmt.Fprintf(a.out, "     to %s\n", localAndUTC(end, zone))
 		for _, note := range o.Notes {
 			fmt.Fprintf(a.out, "        %s\n", a.paint(yellow, note))
