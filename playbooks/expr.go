@@ -223,8 +223,7 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 		c.program, c.steps = program, s.stepNames
 		return nil
 	}
-	var fe *file.Error
-	if errors.As(err, &fe) {
+	if fe, ok := errors.AsType[*file.Error](err); ok {
 		return one(c.place(fe.From, fe.To), compileProblem(fe.Message))
 	}
 	p := problem{message: c.what + " is not valid: " + err.Error()}

@@ -90,7 +90,7 @@ func TestSelectorReadsNothingButTheHost(t *testing.T) {
 // step builds a playbook of one step before and the given step.
 func step(t *testing.T, vars, yaml string) *playbooks.Playbook {
 	t.Helper()
-	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nvars: "+vars+"\nsteps:\n  - {name: one, uses: script, with: {file: a}}\n"+yaml), options(t))
+	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nvars: "+vars+"\nsteps:\n  - {name: one, uses: script, with: {source: a}}\n"+yaml), options(t))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -101,7 +101,7 @@ func TestParams(t *testing.T) {
 	t.Parallel()
 	env := playbooks.Env{
 		Host: web1(), Vars: map[string]any{"n": 7, "list": []any{1, "a"}, "text": "<&>", "f": 1.5}, Item: "it",
-		Steps: map[string]map[string]any{"one": {"outcome": "changed", "changed": true, "stdout": " 42\n", "exit_code": 0, "outputs": map[string]any{"reboot_required": true}}},
+		Steps: map[string]map[string]any{"one": {"outcome": "changed", "changed": true, "stdout": " 42\n", "exit_code": 0, "outputs": map[string]any{"exit_code": true}}},
 		Run:   map[string]any{"id": "r1", "playbook": "p", "check": false, "attempt": 1},
 	}
 	for _, tt := range []struct{ name, with, want string }{
@@ -113,7 +113,7 @@ func TestParams(t *testing.T) {
 		{"escape alone", `{run: "$${{ literal }}"}`, `{"run":"${{ literal }}"}`},
 		{"braces in strings", `{run: "${{ \"}}\" + '{{' }}!"}`, `{"run":"}}{{!"}`},
 		{"json of floats", `{run: "p=${{ host.vars.port }}"}`, `{"run":"p=8080"}`},
-		{"step outputs", `{run: "${{ trim(steps.one.stdout) }} ${{ steps.one.outputs.reboot_required }}"}`, `{"run":"42 true"}`},
+		{"step outputs", `{run: "${{ trim(steps.one.stdout) }} ${{ steps.one.outputs.exit_code }}"}`, `{"run":"42 true"}`},
 		{"run", `{run: "${{ run.id }}/${{ run.attempt }}"}`, `{"run":"r1/1"}`},
 		{"nested", `{run: a, env: {A: "${{ host.name }}", B: b}}`, `{"env":{"A":"web-1","B":"b"},"run":"a"}`},
 		{"dates stay text", `{run: 2026-01-02}`, `{"run":"2026-01-02"}`},
@@ -157,7 +157,7 @@ func TestRunTimeErrorsHaveAPlace(t *testing.T) {
 
 func TestStepsWithoutResultAreEmptyNotMissing(t *testing.T) {
 	t.Parallel()
-	s := step(t, "{}", "  - {uses: command, when: steps.one.outputs.reboot_required != true && steps.one.changed == nil, with: {run: a}}\n").Steps[1]
+	s := step(t, "{}", "  - {uses: command, when: steps.one.outputs.exit_code != true && steps.one.changed == nil, with: {run: a}}\n").Steps[1]
 	for _, env := range []playbooks.Env{{}, {Steps: map[string]map[string]any{"one": {"outcome": "skipped"}}}} {
 		if ok, err := s.When.Bool(env); err != nil || !ok {
 			t.Errorf("got %v, %v", ok, err)
@@ -186,6 +186,23 @@ func TestForeach(t *testing.T) {
 	}
 }
 
+// A step with foreach has the outputs of its items, as the worker gives them, not the job type's own.
+func TestOutputsOfForeach(t *testing.T) {
+	t.Parallel()
+	load := func(read string) error {
+		_, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nsteps:\n"+
+			"  - {name: each, uses: script, foreach: [1, 2], with: {source: a}}\n"+
+			"  - {uses: command, with: {run: \"${{ "+read+" }}\"}}\n"), options(t))
+		return err
+	}
+	if err := load("steps.each.outputs.items[1].outputs.stdout"); err != nil {
+		t.Error(err)
+	}
+	if err := load("steps.each.outputs.stdout"); err == nil {
+		t.Error("an output of the job type can be read of a step with foreach, where it is not")
+	}
+}
+
 func TestAbsentExpressions(t *testing.T) {
 	t.Parallel()
 	var e playbooks.Expr
@@ -211,7 +228,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	for i := range 40 {
 		doubling += fmt.Sprintf(" let a%d = a%d + a%d;", i+1, i, i)
 	}
-	nested := strings.Replace(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ", -1)
+	nested := strings.ReplaceAll(strings.Replace(doubling, "host.name", "[1]", 1), " + ", ", ")
 	for i := range 40 {
 		nested = strings.Replace(nested, fmt.Sprintf("= a%d, a%d;", i, i), fmt.Sprintf("= [a%d, a%d];", i, i), 1)
 	}

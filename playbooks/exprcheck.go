@@ -67,8 +67,7 @@ type checker struct {
 func (s scope) check(c *code) (found []Diagnostic) {
 	tree, err := parseSafely(c.text)
 	if err != nil {
-		var fe *file.Error
-		if errors.As(err, &fe) {
+		if fe, ok := errors.AsType[*file.Error](err); ok {
 			p := compileProblem(fe.Message)
 			if c.cutByComment() {
 				p.hint = `in YAML " #" begins a comment: put the whole expression in quotes`

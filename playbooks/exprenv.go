@@ -3,8 +3,10 @@ package playbooks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -142,10 +144,8 @@ func hasGroup(args ...any) (any, error) {
 	if !ok {
 		return nil, errors.New("has_group needs the host: has_group(host, \"name\")")
 	}
-	for _, g := range groups {
-		if g == args[1] {
-			return true, nil
-		}
+	if slices.Contains(groups, args[1]) {
+		return true, nil
 	}
 	return false, nil
 }
@@ -210,7 +210,7 @@ func joinTexts(args ...any) (any, error) {
 	}
 	var b strings.Builder
 	for i := range r.Len() {
-		s, ok := r.Index(i).Interface().(string)
+		s, ok := reflect.TypeAssert[string](r.Index(i))
 		if !ok {
 			return nil, fmt.Errorf("join: element %d is %s, not text", i, describe(r.Index(i).Interface()))
 		}
@@ -269,9 +269,7 @@ func orEmpty(m map[string]any) map[string]any {
 // withOutputs lets steps.X.outputs.Y be nil, not an error, for a step without any.
 func withOutputs(r map[string]any) map[string]any {
 	out := make(map[string]any, len(r)+1)
-	for k, v := range r {
-		out[k] = v
-	}
+	maps.Copy(out, r)
 	out["outputs"] = map[string]any{}
 	return out
 }

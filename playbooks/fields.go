@@ -80,10 +80,12 @@ func scheduleFields() []field[Schedule] {
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Cron = d.cronOf(n) }},
 		{key: "timezone", doc: "IANA name of the zone that cron is read in; UTC when not given.", form: textForm("an IANA time zone such as Europe/Zurich"),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Timezone = d.zoneOf(n) }},
-		{key: "catch_up", doc: "Launches that were missed: none, once for all of them, or all.", form: enumForm("none", "once", "all"),
-			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.CatchUp = d.enumOf(n, "none", "once", "all") }},
-		{key: "overlap", doc: "While the last run is not over: skip, queue one, or allow both.", form: enumForm("skip", "queue", "allow"),
-			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Overlap = d.enumOf(n, "skip", "queue", "allow") }},
+		{key: "catch_up", doc: "Launches that were missed: skip them, once for all of them, or all.", form: enumForm("skip", "once", "all"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.CatchUp = d.enumOf(n, "skip", "once", "all") }},
+		{key: "overlap", doc: "While the last run is not over: skip, queue one, or cancel what runs.", form: enumForm("skip", "queue", "cancel_running"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) {
+				s.Overlap = d.enumOf(n, "skip", "queue", "cancel_running")
+			}},
 		{key: "jitter", doc: "Launches are put off by up to this, the same for each fire time.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Jitter = d.durationOf(n) }},
 		{key: "start_within", doc: "A launch later than this is dropped.", form: durationForm(),

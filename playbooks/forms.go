@@ -198,25 +198,17 @@ func (d *decoder) sizeOf(n *yaml.Node) rollout.Size {
 	return size
 }
 
-var sizePattern = regexp.MustCompile(`^(\d{1,9})(\.\d{1,6})?(%?)$`)
+var sizePattern = regexp.MustCompile(`^\d{1,9}(\.\d{1,6})?%?$`)
 
-// ParseSize reads "5" or "2.5%". Zero is an error: leave the key out instead.
+// ParseSize reads "5" or "2.5%". Zero is an error: leave the key out instead. A
+// playbook has one way to write a size; rollout.ParseSize takes a few more.
 func ParseSize(text string) (rollout.Size, error) {
-	bad := fmt.Errorf("%s: expected %s", quote(text), wantSize)
-	m := sizePattern.FindStringSubmatch(text)
-	if m == nil {
-		return rollout.Size{}, bad
+	if sizePattern.MatchString(text) {
+		if size, err := rollout.ParseSize(text); err == nil {
+			return size, nil
+		}
 	}
-	v, err := strconv.ParseFloat(m[1]+m[2], 64)
-	switch {
-	case err != nil || v <= 0:
-		return rollout.Size{}, bad
-	case m[3] == "%" && v <= 100:
-		return rollout.Size{Percent: v}, nil
-	case m[3] == "" && m[2] == "":
-		return rollout.Size{Count: int(v)}, nil
-	}
-	return rollout.Size{}, bad
+	return rollout.Size{}, fmt.Errorf("%s: expected %s", quote(text), wantSize)
 }
 
 // shareOf reads "20%" or 0.2 as 0.2.

@@ -195,8 +195,7 @@ func readFile(path string) ([]byte, error) {
 
 func fileProblem(path string, err error) Diagnostic {
 	d := Diagnostic{File: path, Message: err.Error()}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		d.Message = pe.Err.Error()
 	}
 	if errors.Is(err, fs.ErrNotExist) {

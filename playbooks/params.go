@@ -228,7 +228,7 @@ func (v *value) evaluate(env Env, b *budget) (*value, error) {
 	case v.fields != nil:
 		out.fields = make([]named, 0, len(v.fields))
 		for _, f := range v.fields {
-			fv, err := f.value.evaluate(env, b)
+			fv, err := f.evaluate(env, b)
 			if err != nil {
 				return nil, err
 			}
@@ -308,7 +308,7 @@ func (v *value) plain() any {
 	case v.fields != nil:
 		out := make(map[string]any, len(v.fields))
 		for _, f := range v.fields {
-			out[f.name] = f.value.plain()
+			out[f.name] = f.plain()
 		}
 		return out
 	case v.items != nil:

@@ -11,7 +11,7 @@ import (
 
 func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 	before := len(d.diags)
-	s := Schedule{Timezone: "UTC", CatchUp: "none", Overlap: "skip"}
+	s := Schedule{Timezone: "UTC", CatchUp: "skip", Overlap: "skip"}
 	readFields(d, n, "schedule", scheduleFields(), scheduleWords(), &s)
 	if len(d.diags) > before || s.Cron == "" {
 		return
@@ -77,7 +77,7 @@ func short(d time.Duration) string {
 	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
 		if n := d / u.size; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.size
+			d %= u.size
 		}
 	}
 	if b.Len() == 0 {

@@ -117,7 +117,11 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
 	}
 	s.With = d.readWith(&s, scope, typ)
-	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputShape(s.Name, typ, known)})
+	outputs := outputShape(s.Name, typ, known)
+	if s.each != nil { // each item has the job type's outputs; the step has the items
+		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
+	}
+	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputs})
 	return s.Step
 }
 

@@ -20,9 +20,10 @@ type commandParams struct {
 }
 
 type scriptParams struct {
-	Script string   `json:"script,omitempty" jsonschema:"text of the script"`
-	File   string   `json:"file,omitempty" jsonschema:"script beside the playbook"`
-	Args   []string `json:"args,omitempty" jsonschema:"arguments"`
+	Content string            `json:"content,omitempty" jsonschema:"text of the script"`
+	Source  string            `json:"source,omitempty" jsonschema:"script beside the playbook"`
+	Args    []string          `json:"args,omitempty" jsonschema:"arguments"`
+	Env     map[string]string `json:"env,omitempty" jsonschema:"environment of the script"`
 }
 
 type fileParams struct {
@@ -33,12 +34,12 @@ type fileParams struct {
 	Vars     map[string]any `json:"vars,omitempty" jsonschema:"values of the template"`
 	Mode     string         `json:"mode,omitempty" jsonschema:"permissions in octal"`
 	Owner    string         `json:"owner,omitempty" jsonschema:"user that owns the file"`
-	Backup   bool           `json:"backup,omitempty" jsonschema:"keep the old file"`
+	Backup   string         `json:"backup,omitempty" jsonschema:"suffix of the old file's copy"`
 }
 
 type fetchParams struct {
-	Path string `json:"path" jsonschema:"file on the host"`
-	Dest string `json:"dest,omitempty" jsonschema:"file or folder on the worker"`
+	Path     string `json:"path" jsonschema:"file on the host"`
+	Optional bool   `json:"optional,omitempty" jsonschema:"a missing file is left out"`
 }
 
 type rebootParams struct {
@@ -55,14 +56,16 @@ type httpParams struct {
 	URL    string `json:"url" jsonschema:"address to ask"`
 	Method string `json:"method,omitempty" jsonschema:"GET when not given"`
 	Body   string `json:"body,omitempty" jsonschema:"body of the request"`
-	Status []int  `json:"status,omitempty" jsonschema:"codes that are good"`
+	Expect []int  `json:"expect,omitempty" jsonschema:"codes that are good"`
 	From   string `json:"from,omitempty" jsonschema:"who asks: worker or host"`
 }
 
 type noOutputs struct{}
 
-type patchOutputs struct {
-	RebootRequired bool `json:"reboot_required"`
+type scriptOutputs struct {
+	ExitCode int    `json:"exit_code"`
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
 }
 
 func schemaOf[T any](t testing.TB, edit ...func(*jsonschema.Schema)) json.RawMessage {
@@ -85,7 +88,7 @@ func builtins(t testing.TB) []playbooks.Type {
 	t.Helper()
 	return []playbooks.Type{
 		{Name: "command", Params: schemaOf[commandParams](t), Outputs: schemaOf[noOutputs](t)},
-		{Name: "script", Params: schemaOf[scriptParams](t), Outputs: schemaOf[patchOutputs](t)},
+		{Name: "script", Params: schemaOf[scriptParams](t), Outputs: schemaOf[scriptOutputs](t)},
 		{Name: "file", Params: schemaOf[fileParams](t, func(s *jsonschema.Schema) { s.Properties["mode"].Pattern = "^0?[0-7]{3,4}$" })},
 		{Name: "fetch", Params: schemaOf[fetchParams](t)},
 		{Name: "reboot", Params: schemaOf[rebootParams](t), Disruptive: true},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/windows/civil"
@@ -155,7 +156,7 @@ func (ok consent) split(p piece) []piece {
 		q := p
 		q.span, q.why = s, why
 		if note != "" && s != p.span {
-			q.notes = append(q.notes[:len(q.notes):len(q.notes)], note)
+			q.notes = append(slices.Clip(q.notes), note)
 		}
 		out = append(out, q)
 	}

@@ -43,7 +43,7 @@ func parseRRule(text string) (*dayRule, error) {
 		return nil, fmt.Errorf("longer than %d characters", maxRRule)
 	}
 	seen := map[string]bool{}
-	for _, part := range strings.Split(strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(text)), "RRULE:"), ";") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(text)), "RRULE:"), ";") {
 		key, value, ok := strings.Cut(part, "=")
 		switch {
 		case !ok || value == "":
@@ -117,7 +117,7 @@ func weekdays() map[string]rrule.Weekday {
 }
 
 func (r *dayRule) parseDays(value string) error {
-	for _, item := range strings.Split(value, ",") {
+	for item := range strings.SplitSeq(value, ",") {
 		day, ok := weekdays()[item[max(0, len(item)-2):]]
 		if !ok {
 			return fmt.Errorf("%s: expected weekdays such as SA or 2TU", quote(item))
@@ -157,7 +157,7 @@ func number(text string, least, most int) (int, error) {
 
 func numbers(text string, most int, negative bool) ([]int, error) {
 	var out []int
-	for _, item := range strings.Split(text, ",") {
+	for item := range strings.SplitSeq(text, ",") {
 		least := 1
 		if negative {
 			least = -most

@@ -49,9 +49,9 @@ func FormatDuration(d time.Duration) string {
 		name string
 		size time.Duration
 	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		if n := d / u.size; n > 0 {
+		if n := int64(d / u.size); n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.size
+			d %= u.size
 		}
 	}
 	return b.String()

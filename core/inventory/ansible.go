@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func (f *file) yaml(data []byte) bool {
 	case "list":
 		f.listing(root, nil)
 	case "plugin":
-		f.fail(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
+		f.problem(root.Line, root.Column, "this configures an inventory plugin of Ansible, which is not supported").
 			Hint = "write its result into a file: ansible-inventory -i FILE --list > hosts.json"
 	default:
 		f.ansibleGroups(root)
@@ -53,10 +54,8 @@ func (f *file) dialect(root *yaml.Node) string {
 		case "all", "ungrouped":
 			return "ansible"
 		default:
-			for _, t := range topKeys {
-				if k == t {
-					return "turnus"
-				}
+			if slices.Contains(topKeys, k) {
+				return "turnus"
 			}
 		}
 		looksLikeGroups = looksLikeGroups && isGroup(follow(root.Content[i+1]))
@@ -247,9 +246,25 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 	case "turnus_window_set":
 		into.windowSet = text
 	default:
-		return false
+		if !secretVar(key) {
+			return false
+		}
+		f.warn(line, col, "%s is not used and not kept: a var is written to the queue in the clear", key)
 	}
 	return true
+}
+
+// secretVar tells whether a var of some Ansible plugin is a password, passphrase, token or private key.
+func secretVar(key string) bool {
+	if !strings.HasPrefix(key, "ansible_") {
+		return false
+	}
+	for _, end := range []string{"_pass", "_passwd", "_password", "_passphrase", "_token", "_secret", "_private_key"} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // sshArgs finds the jump hosts in arguments for ssh; the rest is named in a warning.
@@ -290,7 +305,7 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 
 func jumps(list string) []string {
 	var out []string
-	for _, hop := range strings.Split(list, ",") {
+	for hop := range strings.SplitSeq(list, ",") {
 		if hop = strings.TrimSpace(hop); hop != "" {
 			out = append(out, hop)
 		}

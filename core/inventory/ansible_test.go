@@ -76,6 +76,26 @@ ansible_python_interpreter=/usr/bin/python3
 	}
 }
 
+// Vars reach the queue with the host: no secret of any Ansible plugin may be among them.
+func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
+	secret := []string{
+		"ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password", "ansible_become_pass",
+		"ansible_sudo_pass", "ansible_su_pass", "ansible_enable_password", "ansible_ssh_private_key_passphrase",
+		"ansible_private_key_passphrase", "ansible_ssh_private_key", "ansible_winrm_pass", "ansible_httpapi_password",
+		"ansible_paramiko_password", "ansible_httpapi_token",
+	}
+	for _, key := range secret {
+		inv := loadText(t, "hosts", "[web]\na "+key+"=hunter2 ansible_become_user=root db_host=x\n[web:vars]\n"+key+"=hunter2\n")
+		h := mustHost(t, inv, "a")
+		if text := fmt.Sprintf("%+v %q", h, inv.Warnings); strings.Contains(text, "hunter2") {
+			t.Errorf("%s: %s", key, text)
+		}
+		if len(h.Vars) != 2 { // the negative control: what is no secret stays
+			t.Errorf("%s: vars %v", key, h.Vars)
+		}
+	}
+}
+
 func TestVaultIsLeftOut(t *testing.T) {
 	inv := loadText(t, "h.yml", "all:\n  hosts:\n    a:\n      secret: !vault |\n        $ANSIBLE_VAULT;1.1;AES256\n        6162\n      plain: 1\n")
 	if h := mustHost(t, inv, "a"); !reflect.DeepEqual(h.Vars, map[string]any{"plain": 1}) {

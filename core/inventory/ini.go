@@ -64,7 +64,7 @@ func (f *file) ini(data []byte) {
 		for name := range r.declared {
 			known = append(known, name)
 		}
-		e := r.fail(p.line, 1, "section [%s] names the group %q, which is not defined", p.section, p.name)
+		e := r.problem(p.line, 1, "section [%s] names the group %q, which is not defined", p.section, p.name)
 		e.Hint = suggest(p.name, known)
 	}
 }
@@ -82,7 +82,7 @@ func (r *iniReader) section(name, kind string, line, col int) {
 			r.pending = append(r.pending, pendingGroup{name, name + ":vars", line})
 		}
 	default:
-		r.fail(line, col, "section [%s:%s] has the unknown kind %q", name, kind, kind).Hint = "known kinds: children, hosts, vars"
+		r.problem(line, col, "section [%s:%s] has the unknown kind %q", name, kind, kind).Hint = "known kinds: children, hosts, vars"
 		r.kind = "skip"
 	}
 	r.group = r.b.group(name, r.at(line, col))

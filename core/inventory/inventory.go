@@ -89,7 +89,7 @@ func (inv *Inventory) Password(host string) string { return inv.passwords[host] 
 // nameList reads "a,b,c,".
 func (b *builder) nameList(list string) {
 	src := &file{name: "-i " + list, b: b}
-	for _, part := range strings.Split(list, ",") {
+	for part := range strings.SplitSeq(list, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}

@@ -354,7 +354,7 @@ func TestHostPatterns(t *testing.T) {
 	}
 }
 
-// BenchmarkLoad reads 10,000 hosts: go test -bench Load ./core/inventory
+// BenchmarkLoad reads 10,000 hosts: go test -bench Load ./core/inventory.
 func BenchmarkLoad(b *testing.B) {
 	var turnus, yml, ini strings.Builder
 	turnus.WriteString("defaults: {user: x, vars: {a: 1}}\ncustomers:\n")

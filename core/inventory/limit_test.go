@@ -102,8 +102,7 @@ for pattern in sys.argv[2:]:
 	cmd := exec.Command(python, args...)
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "ANSIBLE_LOCAL_TEMP="+t.TempDir())
 	out, err := cmd.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("%v\n%s", err, failed.Stderr)
 	} else if err != nil {
 		t.Fatal(err)

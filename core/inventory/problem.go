@@ -80,15 +80,24 @@ type file struct {
 
 func (f *file) at(line, col int) place { return place{f.name, max(line, 1), max(col, 1)} }
 
-func (f *file) fail(line, col int, format string, args ...any) *Error {
-	return f.b.fail(f.at(line, col), format, args...)
+func (f *file) fail(line, col int, format string, args ...any) {
+	f.b.fail(f.at(line, col), format, args...)
+}
+
+func (f *file) problem(line, col int, format string, args ...any) *Error {
+	return f.b.problem(f.at(line, col), format, args...)
 }
 
 func (f *file) warn(line, col int, format string, args ...any) {
 	f.b.warn(f.at(line, col), format, args...)
 }
 
-func (b *builder) fail(at place, format string, args ...any) *Error {
+func (b *builder) fail(at place, format string, args ...any) {
+	_ = b.problem(at, format, args...)
+}
+
+// problem keeps a mistake, as fail does, and gives it back for a hint.
+func (b *builder) problem(at place, format string, args ...any) *Error {
 	e := &Error{File: at.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 	if len(b.errs) < maxErrors {
 		b.errs = append(b.errs, e)

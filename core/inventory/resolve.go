@@ -25,7 +25,7 @@ func (b *builder) resolveChildren() {
 		for _, ref := range g.childRef {
 			c := b.groups[ref.text]
 			if c == nil {
-				err := b.fail(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
+				err := b.problem(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
 				if len(b.errs) <= maxHints {
 					err.Hint = suggest(ref.text, slices.Sorted(maps.Keys(b.groups)))
 				}
@@ -82,7 +82,7 @@ func (b *builder) addByName(g *group, name string, sel selector) {
 		b.join(g, e)
 		return
 	}
-	err := b.fail(sel.at, "group %q lists the host %q, which is not defined", g.name, name)
+	err := b.problem(sel.at, "group %q lists the host %q, which is not defined", g.name, name)
 	if len(b.errs) <= maxHints {
 		err.Hint = suggest(name, slices.Sorted(maps.Keys(b.hosts)))
 	}

@@ -205,12 +205,12 @@ func (t *turnus) known(s *settings, k *yaml.Node, what string) {
 	}
 	c := t.b.customers[s.customer]
 	if c == nil {
-		t.fail(k.Line, k.Column, "%s: the customer %q is not defined", what, s.customer).
+		t.problem(k.Line, k.Column, "%s: the customer %q is not defined", what, s.customer).
 			Hint = suggest(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
 		return
 	}
 	if s.site != "" && len(c.sites) > 0 && c.sites[s.site] == nil {
-		t.fail(k.Line, k.Column, "%s: the customer %q has no site %q", what, s.customer, s.site).
+		t.problem(k.Line, k.Column, "%s: the customer %q has no site %q", what, s.customer, s.site).
 			Hint = suggest(s.site, slices.Sorted(maps.Keys(c.sites)))
 	}
 }
@@ -237,7 +237,7 @@ func (t *turnus) parallel(v *yaml.Node, what string, names int, share bool) []st
 	case share:
 		t.fail(n.Line, n.Column, "%s is %d names for %d hosts, which cannot be shared evenly", what, len(values), names)
 	default:
-		t.fail(n.Line, n.Column, "%s is %d values for %d hosts", what, len(values), names).
+		t.problem(n.Line, n.Column, "%s is %d values for %d hosts", what, len(values), names).
 			Hint = "a range here must have as many values as the host's name"
 	}
 	return nil
@@ -296,7 +296,7 @@ func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
 func (t *turnus) jump(v *yaml.Node) []string {
 	var out []string
 	for _, s := range t.texts(v, "jump") {
-		for _, hop := range strings.Split(s.text, ",") {
+		for hop := range strings.SplitSeq(s.text, ",") {
 			if hop = strings.TrimSpace(hop); hop == "" || hop[0] == '-' || strings.ContainsAny(hop, " \t\n'\"") {
 				t.b.fail(s.at, "jump: %q is no host", hop)
 				continue

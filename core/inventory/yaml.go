@@ -34,7 +34,7 @@ func (f *file) parseYAML(data []byte) *yaml.Node {
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
-		f.fail(second.Line, second.Column, "a second document in one file").Hint = "put it into a file of its own"
+		f.problem(second.Line, second.Column, "a second document in one file").Hint = "put it into a file of its own"
 	} else if !errors.Is(err, io.EOF) {
 		f.yamlError(data, err)
 		return nil
@@ -54,7 +54,7 @@ func (f *file) yamlError(data []byte, err error) {
 		}
 		msg = msg[len(m[0]):]
 	}
-	e := f.fail(line, 1, "not YAML: %s", msg)
+	e := f.problem(line, 1, "not YAML: %s", msg)
 	for i, l := range bytes.SplitN(data, []byte("\n"), line+2) {
 		if i+1 >= line-1 && bytes.HasPrefix(bytes.TrimLeft(l, " "), []byte("\t")) {
 			e.Line, e.Col, e.Hint = i+1, 1+bytes.IndexByte(l, '\t'), "indent with spaces: YAML does not allow tabs"
@@ -155,7 +155,7 @@ func (f *file) merge(n *yaml.Node, what string, seen map[string]*yaml.Node, visi
 
 // unknown reports a key that does not belong here.
 func (f *file) unknown(k *yaml.Node, what string, known []string) {
-	e := f.fail(k.Line, k.Column, "%s: unknown key %q", what, shorten(k.Value))
+	e := f.problem(k.Line, k.Column, "%s: unknown key %q", what, shorten(k.Value))
 	if e.Hint = suggest(k.Value, known); e.Hint == "" {
 		e.Hint = "known keys: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
 	}

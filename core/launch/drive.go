@@ -70,7 +70,7 @@ type Event struct {
 //
 // When ctx ends, no new job starts, running ones finish, the rest is cancelled, and
 // Drive returns when that is done, with the context's cause. Closing o.Now also
-// stops the jobs that run. Other errors mean that the run was not accepted, that
+// stops the jobs that run; the error is then context.Canceled too. Other errors mean that the run was not accepted, that
 // it is gone, or that a wave was refused; the status is what was last known.
 func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Status, error) {
 	if o.Patience <= 0 {
@@ -206,7 +206,7 @@ func (d *drive) obey(ctx, follow context.Context) error {
 	d.mu.Unlock()
 	switch {
 	case d.ended != nil:
-		return nil
+		return nil //nolint:nilerr // that is why it ended; nothing is left to obey
 	case now:
 		return d.cancel(follow, errStoppedNow)
 	case ctx.Err() == nil:
@@ -223,7 +223,7 @@ func (d *drive) obey(ctx, follow context.Context) error {
 	return d.adjust(follow, queue.Adjust{Paused: &yes})
 }
 
-var errStoppedNow = errors.New("stopped at once by the operator")
+var errStoppedNow = fmt.Errorf("stopped at once by the operator: %w", context.Canceled)
 
 func (d *drive) cancel(ctx context.Context, why error) error {
 	reason := "cancelled by the operator"

@@ -25,7 +25,7 @@ func CheckGroupKey(key string) error {
 // GroupOf is the name of the host's group under key. It is "" for a host that
 // belongs to none, which per_group then does not limit.
 func GroupOf(key string, h core.Host) string {
-	value := ""
+	var value string
 	switch key {
 	case "ha_group":
 		value = h.HAGroup

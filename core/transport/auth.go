@@ -31,7 +31,7 @@ var errNoMoreAuth = errors.New("no way to log in is left")
 type authState struct {
 	pool *Pool
 	e    *endpoint
-	ctx  context.Context // of the handshake
+	ctx  context.Context //nolint:containedctx // of the handshake: the callbacks of x/crypto/ssh pass none
 
 	mu        sync.Mutex // agentConn only: a handshake may be left behind with its jump host
 	agentConn net.Conn
@@ -104,7 +104,7 @@ func (a *authState) password() (string, error) {
 		}
 		return v, nil
 	case len(s.PasswordCommand) > 0:
-		cmd := exec.CommandContext(a.ctx, s.PasswordCommand[0], s.PasswordCommand[1:]...)
+		cmd := exec.CommandContext(a.ctx, s.PasswordCommand[0], s.PasswordCommand[1:]...) //nolint:gosec // the operator's own command
 		cmd.WaitDelay = time.Second
 		out, err := cmd.Output()
 		if err != nil { // its output may hold the secret: not shown

@@ -60,7 +60,7 @@ func BenchmarkFanout(b *testing.B) {
 		hosts = v
 	}
 	key, public := sshdtest.NewKey(b)
-	s := sshdtest.Start(b, sshdtest.Authorize(public), sshdtest.Addresses(hosts), sshdtest.Config("MaxStartups 1000", "LogLevel ERROR"))
+	s := sshdtest.Start(b, sshdtest.Authorize(public), sshdtest.Addresses(hosts), sshdtest.Config("MaxStartups 1000"))
 	list := make([]core.Host, hosts)
 	for i := range list {
 		list[i] = s.HostAt(i, fmt.Sprintf("h%d", i))

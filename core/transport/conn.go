@@ -74,7 +74,7 @@ func (c *conn) watch(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	var pong chan error // of the keepalive under way
 	defer func() {
 		if pong != nil {
-			<-pong
+			<-pong //nolint:errcheck // awaited, so that its goroutine has ended; the connection is over
 		}
 	}()
 	missed, pinged := 0, time.Now()

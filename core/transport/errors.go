@@ -81,8 +81,7 @@ func (e *endpoint) ended(ctx context.Context, op string, before bool) *Error {
 
 // dialError explains why no TCP connection came about.
 func dialError(e *endpoint, err error) *Error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		hint := "check the name, or set the host's address in the inventory"
 		if dns.IsTimeout || dns.IsTemporary {
 			hint = "the name server did not answer; check the worker's resolver, or set the host's address in the inventory"
@@ -122,12 +121,10 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 // handshakeError explains why the SSH handshake failed.
 func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) *Error {
 	stage := stage(h.stage.Load())
-	var own *Error
-	if errors.As(err, &own) { // the host key check speaks for itself
+	if own, ok := errors.AsType[*Error](err); ok { // the host key check speaks for itself
 		return own
 	}
-	var algo *ssh.AlgorithmNegotiationError
-	if errors.As(err, &algo) {
+	if algo, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err); ok {
 		return e.unreachable("handshake",
 			fmt.Sprintf("the host offers only %s; update its SSH server or its configuration", strings.Join(algo.RequestedAlgorithms, ", ")), err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -109,6 +110,61 @@ func TestPutAndGet(t *testing.T) {
 			}
 			testFileErrors(t, p, h)
 		})
+	}
+}
+
+// The owner of the folder may plant links; what root writes, owns and opens must not go through them.
+func TestPutWritesThroughNoPlantedLink(t *testing.T) {
+	for name, config := range map[string][]string{"shell": nil, "SFTP only": {"ForceCommand internal-sftp"}} {
+		t.Run(name, func(t *testing.T) {
+			s, p := startSSHD(t, sshdtest.Config(config...))
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			file, victim := filepath.Join(dir, "rc"), filepath.Join(elsewhere, "victim")
+			write(t, file, []byte("mine"))
+			write(t, victim, []byte("precious"))
+			if err := errors.Join(os.Chmod(victim, 0o600), os.Symlink(victim, file+".bak")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Put(testContext(t), s.Host("web1"), Put{Path: file, Mode: 0o666, Size: 3, Backup: ".bak"}, strings.NewReader("new")); err != nil {
+				t.Fatal(err)
+			}
+			for path, want := range map[string]string{file: "new", file + ".bak": "mine", victim: "precious"} {
+				if got, err := os.ReadFile(path); err != nil || string(got) != want {
+					t.Errorf("%s: %q, %v; want %q", path, got, err, want)
+				}
+			}
+			if err := errors.Join(os.Remove(file+".bak"), os.Symlink(elsewhere, file+".bak")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Put(testContext(t), s.Host("web1"), Put{Path: file, Size: 4, Backup: ".bak"}, strings.NewReader("next")); err == nil && name == "shell" {
+				t.Error("a link to a folder was taken for the backup's name")
+			}
+			expectOnly(t, elsewhere, "victim")
+		})
+	}
+}
+
+// Between the transfer and its end the folder's owner puts a link in the place of the part.
+func TestFinishRefusesALinkAsItsPart(t *testing.T) {
+	dir := t.TempDir()
+	part, file, victim := filepath.Join(dir, "f.part"), filepath.Join(dir, "f"), filepath.Join(dir, "victim")
+	finish := func() error {
+		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", fmt.Sprint(os.Getuid()), "", 0o666)).Run()
+	}
+	write(t, victim, []byte("precious"))
+	if err := errors.Join(os.Chmod(victim, 0o600), os.Symlink(victim, part)); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := finish(); !errors.As(err, &exit) || exit.ExitCode() != exitRefused {
+		t.Errorf("%v, expected exit code %d", err, exitRefused)
+	}
+	if st, err := os.Stat(victim); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the link's target: %v, %v", st.Mode(), err)
+	}
+	write(t, part, []byte("new"))
+	if err := finish(); err != nil {
+		t.Errorf("negative control: %v", err)
 	}
 }
 

@@ -78,7 +78,7 @@ const (
 // network. A slow or silent host therefore costs nobody else anything.
 type handshakeConn struct {
 	net.Conn
-	ctx   context.Context // ends the wait at the gate; lives no longer than the handshake
+	ctx   context.Context //nolint:containedctx // ends the wait at the gate, for net.Conn passes none; lives no longer than the handshake
 	cpu   gate
 	held  atomic.Bool
 	over  atomic.Bool

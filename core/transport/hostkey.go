@@ -172,7 +172,7 @@ func (pr *proof) changed(key ssh.PublicKey, expected []ssh.PublicKey) error {
 
 func (pr *proof) howToPin(key ssh.PublicKey, when string) string {
 	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
-	return fmt.Sprintf("%s\n  in the inventory:   ssh: {host_keys: [%q]}\n  or in known_hosts:  %s",
+	return fmt.Sprintf("%s\n  in the inventory:   host_key: %q\n  or in known_hosts:  %s",
 		when, line, knownhosts.Line([]string{pr.e.trustAddr()}, key))
 }
 

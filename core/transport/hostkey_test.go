@@ -46,7 +46,7 @@ func TestHostKeyPinsAgainstOpenSSH(t *testing.T) {
 	unknown.SSH.HostKeys = nil
 	_, err := run(t, p, unknown, "true")
 	expectHostKeyError(t, err, "unknown host key", ssh.FingerprintSHA256(s.HostKey),
-		"host_keys: [\""+sshdtest.Line(s.HostKey)+"\"]", knownhosts.Line([]string{s.Addr()}, s.HostKey))
+		"host_key: \""+sshdtest.Line(s.HostKey)+"\"", knownhosts.Line([]string{s.Addr()}, s.HostKey))
 
 	// The line in the hint is the line that works.
 	_, line, _ := strings.Cut(err.Error(), "or in known_hosts:  ")

@@ -107,7 +107,7 @@ func (p *Put) check() error {
 type source struct {
 	r     io.Reader
 	sum   hash.Hash
-	ctx   context.Context // of the Put: ends the transfer between reads
+	ctx   context.Context //nolint:containedctx // of the Put: ends the transfer between reads; io.Reader passes none
 	n     int64
 	limit int64
 	err   error // of the caller's reader, as opposed to the network's
@@ -321,7 +321,7 @@ func (u *upload) cleanup() {
 	ctx, cancel := context.WithTimeout(u.p.ctx, cleanupTime)
 	defer cancel()
 	code, err := u.script(ctx, "rm -f -- "+quote(u.part)+" && echo "+marker, nil, nil)
-	if err == nil || !(errors.Is(err, errNoShell) || noShellCode(code)) {
+	if err == nil || !errors.Is(err, errNoShell) && !noShellCode(code) {
 		return
 	}
 	if c, done, err := u.p.sftp(ctx, u.r); err == nil {

@@ -131,7 +131,11 @@ func copySFTP(c *sftp.Client, from, to string, mode os.FileMode) error {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	out, err := c.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	// Not through a link that somebody left under this name.
+	if err := c.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	out, err := c.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The scripts below run on the host by POSIX sh. Exit codes that Go tells apart:
+// The scripts below run on the host by POSIX sh. These exit codes are told apart in Go.
 const (
 	exitNoTool   = 71 // nothing computes SHA-256 there
 	exitMismatch = 72
@@ -36,13 +36,18 @@ func finishScript(part, path, check, owner, backup string, mode uint32) string {
 		fmt.Fprintf(&b, "s=$(sum \"$p\") || exit 71\n[ \"${s%%%% *}\" = %s ] || { rm -f -- \"$p\"; exit 72; }\n", check)
 	}
 	b.WriteString("[ -d \"$f\" ] && refuse \"$f is a directory\"\n")
+	// Whoever owns the folder could have put a link to another file in the part's place: -h, and this, keep root's
+	// chown and chmod off what it leads to.
+	b.WriteString("[ -L \"$p\" ] && refuse \"$p was replaced by a symbolic link\"\n")
 	// A rename brings the new file's owner along; without an order to change it, it stays.
 	b.WriteString("if [ -z \"$own\" ] && [ -e \"$f\" ]; then own=$(stat -c %u:%g -- \"$f\" 2>/dev/null)\n" +
 		"[ \"$own\" = \"$(stat -c %u:%g -- \"$p\" 2>/dev/null)\" ] && own=; fi\n")
-	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -- \"$own\" \"$p\" 2>&1) || refuse \"$e\"; fi\n")
+	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -h -- \"$own\" \"$p\" 2>&1) || refuse \"$e\"; fi\n")
 	fmt.Fprintf(&b, "e=$(chmod %04o \"$p\" 2>&1) || refuse \"$e\"\n", mode)
 	if backup != "" {
-		fmt.Fprintf(&b, "if [ -e \"$f\" ]; then e=$(cp -p -- \"$f\" \"$f\"%s 2>&1) || refuse \"$e\"; fi\n", quote(backup))
+		// Copied beside and renamed, for cp would write through a link that somebody left under the copy's name.
+		fmt.Fprintf(&b, "if [ -e \"$f\" ]; then old=\"$f\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
+			"e=$(cp -p -- \"$f\" \"$p.old\" 2>&1 && mv -f -- \"$p.old\" \"$old\" 2>&1) || { rm -f -- \"$p.old\"; refuse \"$e\"; }; fi\n", quote(backup))
 	}
 	b.WriteString("sync -- \"$p\" 2>/dev/null\n")
 	b.WriteString("e=$(mv -f -- \"$p\" \"$f\" 2>&1) || refuse \"$e\"\necho " + marker + "\n")

@@ -116,14 +116,13 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 			e.certFiles = append(e.certFiles, f)
 		}
 	}
-	for _, list := range all("UserKnownHostsFile") {
+	if lists := all("UserKnownHostsFile"); len(lists) > 0 {
 		e.knownHosts = []string{}
-		for f := range strings.FieldsSeq(list) {
+		for f := range strings.FieldsSeq(lists[0]) { // the first stands, as in ssh
 			if f = x.expand(f); f != "none" && exists(f) {
 				e.knownHosts = append(e.knownHosts, f)
 			}
 		}
-		break
 	}
 	if e.timeout, err = seconds(get("ConnectTimeout")); err != nil {
 		return fmt.Errorf("ssh_config %s: ConnectTimeout: %w", c.file, err)

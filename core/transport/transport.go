@@ -98,7 +98,7 @@ type Pool struct {
 	cpu   gate // handshakes that compute at this moment
 	bufs  sync.Pool
 
-	ctx    context.Context // ends when the pool closes; a pool is itself a lifetime, so it may hold one
+	ctx    context.Context //nolint:containedctx // ends when the pool closes; a pool is itself a lifetime, so it may hold one
 	cancel context.CancelCauseFunc
 
 	dialled, reused, failed atomic.Int64

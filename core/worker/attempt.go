@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -19,6 +21,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
+	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 	maxOutputs = 32 << 10        // of one step, as JSON
 )
 
@@ -46,7 +49,7 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		}
 		a.cur.Resumed = false
 		started := time.Now()
-		out, err, timedOut := a.call()
+		out, timedOut, err := a.call()
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		if v := a.ended(out, err, &sr, timedOut); v != nil {
@@ -63,7 +66,7 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 }
 
 // call makes one attempt.
-func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
+func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
 	j := a.m.job
 	limit := a.step.Timeout
@@ -80,22 +83,51 @@ func (a *attempts) call() (out host.Outcome, err error, timedOut bool) {
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
-	out, err = j.w.cfg.Plugins.Run(ctx, a.request())
-	return out, err, j.ctx.Err() == nil && errors.Is(context.Cause(ctx), errTimeout)
+	saved := &checkpoint{}
+	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
+	if state := saved.close(); state != nil {
+		a.cur.Plugin = state
+	}
+	deadline, limited := ctx.Deadline()
+	first := limited && out.TimedOut && time.Until(deadline) < sameInstant // the job type saw the deadline first
+	return out, j.ctx.Err() == nil && (first || errors.Is(context.Cause(ctx), errTimeout)), err
 }
 
-func (a *attempts) request() host.Call {
+// sameInstant is how far apart two processes may see one deadline.
+const sameInstant = 250 * time.Millisecond
+
+// checkpoint holds the last state that a call saved. It outlives the plugin's process and every
+// parking of the job, not the worker's own death: then OnLost decides.
+type checkpoint struct {
+	mu     sync.Mutex
+	state  *host.State
+	closed bool
+}
+
+func (c *checkpoint) save(_ context.Context, s host.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("checkpoint: the call is over: %w", core.ErrInvalid)
+	}
+	c.state = &s
+	return nil
+}
+
+func (c *checkpoint) close() *host.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.state
+}
+
+func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
 		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
-		Checkpoint: func(_ context.Context, s host.State) error {
-			// It outlives the plugin's process and every parking of the job, not the
-			// worker's own death: then OnLost decides.
-			a.cur.Plugin = &s
-			return nil
-		},
+		Checkpoint: saved.save,
 	}
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
@@ -184,9 +216,12 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
-	case crashed && out.Effects != "none" && onLost(a.typ) == queue.LostHold:
+	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
+		if timedOut {
+			sr.Reason = fmt.Sprintf("step %s timed out after %v: %s", a.name, a.limit(), sr.Reason)
+		}
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
@@ -234,7 +269,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 		return say(core.Lost, detail)
 	case out.RolledBack:
 		return say(core.RolledBack, detail)
-	case errors.Is(err, core.ErrPluginFailed) && onLost(a.typ) == queue.LostHold:
+	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
 		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
 	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
 		return say(core.Cancelled, detail)
@@ -243,6 +278,14 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	v.kind = queue.AckRetry // another worker goes on with the same attempt
 	a.cur.Resumed = true
 	return v
+}
+
+// unclean tells whether the call ended without the job type's own word.
+func (a *attempts) unclean(out host.Outcome, err error) bool {
+	if errors.Is(err, core.ErrPluginFailed) {
+		return out.Effects != host.EffectsNone
+	}
+	return err == nil && out.Cancelled && out.Effects == host.EffectsUnknown
 }
 
 // again decides whether another attempt follows.
@@ -259,11 +302,19 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
 		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
 	}
+	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or is held back: nothing was done
+		a.cur.Absent++
+		if a.cur.Absent < maxAbsence {
+			a.cur.Resumed = true
+			return true, crashBackoff.Delay(a.cur.Absent-1, 0)
+		}
+		return false, 0
+	}
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0
 	}
-	a.cur.Plugin = nil // a new attempt begins anew
-	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64())
+	a.cur.Plugin = nil                                                // a new attempt begins anew
+	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 
 // pause waits before the next attempt: here if that is short, else parked.
@@ -308,13 +359,43 @@ func exitCode(outputs map[string]any) *int {
 	return &code
 }
 
-// boundOutputs fails a step whose outputs cannot be kept: later steps would miss them.
+// cutStreams keeps the beginnings of what a command printed, stdout and stderr among outputs that have size bytes
+// as JSON, so that all fit. It reports false where something else is what is too large.
+func cutStreams(outputs map[string]any, size int) (map[string]any, bool) {
+	outputs = maps.Clone(outputs)
+	for size > maxOutputs {
+		name := "stdout"
+		text, _ := outputs[name].(string)
+		if other, _ := outputs["stderr"].(string); len(other) > len(text) {
+			name, text = "stderr", other
+		}
+		const worthCutting = 1 << 10
+		if len(text) < worthCutting {
+			return nil, false
+		}
+		// A byte takes up to six in JSON: halving comes to an end where subtracting would cut too much.
+		outputs[name] = string(wholeRunes([]byte(text[:max(len(text)/2, len(text)-(size-maxOutputs))])))
+		data, err := json.Marshal(outputs)
+		if err != nil {
+			return nil, false
+		}
+		size = len(data)
+	}
+	return outputs, true
+}
+
+// boundOutputs cuts what a command printed where it is too long for outputs, and fails a step
+// whose outputs cannot be kept even so: later steps would miss them.
 func boundOutputs(sr core.StepResult) core.StepResult {
 	if len(sr.Outputs) == 0 {
 		return sr
 	}
 	data, err := json.Marshal(sr.Outputs)
 	if err == nil && len(data) <= maxOutputs {
+		return sr
+	}
+	if cut, ok := cutStreams(sr.Outputs, len(data)); err == nil && ok {
+		sr.Outputs, sr.Truncated = cut, true
 		return sr
 	}
 	sr.Outputs, sr.Truncated = nil, true

@@ -22,7 +22,7 @@ type job struct {
 	w       *Worker
 	session *session
 	lease   queue.Lease
-	ctx     context.Context // ends when the job must end; its cause says why
+	ctx     context.Context //nolint:containedctx // a job is a lifetime: this ends when it must end, and its cause says why
 	cancel  context.CancelCauseFunc
 	after   []<-chan struct{} // jobs on the same host that must have ended before
 	done    chan struct{}     // closed when work has returned

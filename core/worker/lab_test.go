@@ -22,6 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var _ Plugins = (*host.Supervisor)(nil)
+
 // script is a Plugins whose job types do what a test says.
 type script struct {
 	do func(ctx context.Context, c host.Call) (host.Outcome, error)

@@ -73,6 +73,7 @@ func inactiveFile(path string) uint64 {
 
 const (
 	loadEvery      = time.Second // between measurements
+	loadWindow     = 5           // measurements that CPU is averaged over: a burst of handshakes is no overload
 	loadHysteresis = 0.1         // below the limit by so much before jobs are taken again
 )
 
@@ -81,6 +82,8 @@ type loadGuard struct {
 	limits  Limits
 	measure func() (cpu, memory float64)
 	at      time.Time
+	cpu     [loadWindow]float64 // ring of the last measurements
+	next    int
 	over    bool
 }
 
@@ -90,8 +93,13 @@ func (g *loadGuard) check(now time.Time) (over, changed bool, text string) {
 		return g.over, false, ""
 	}
 	g.at = now
-	c, m := g.measure()
-	was := g.over
+	cpu, m := g.measure()
+	g.cpu[g.next%loadWindow] = cpu
+	g.next++
+	c, was := 0.0, g.over
+	for _, share := range g.cpu {
+		c += share / loadWindow
+	}
 	if was {
 		g.over = c > g.limits.CPU-loadHysteresis || m > g.limits.Memory-loadHysteresis
 	} else {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,26 +188,73 @@ func (p *progress) add(item any, one core.StepResult) {
 	if !one.Outcome.Good() || text.Reason == "" {
 		text.Reason = one.Reason
 	}
-	*p = progress{Item: p.Item + 1, Results: results, Text: text, Took: p.Took, All: p.All}
+	if severity(one.Outcome) > severity(text.Outcome) {
+		text.Outcome = one.Outcome
+	}
+	*p = progress{Item: p.Item + 1, Results: results, Size: p.Size, Thin: p.Thin, Text: text, Took: p.Took, All: p.All}
+	p.fit()
+}
+
+// fit keeps the results of the items within what a step's outputs may have. What is over goes: first the items' outputs,
+// then what is known of each item. An expression that reads what is gone fails; the step that did its work does not.
+func (p *progress) fit() {
+	const most = maxOutputs - 32 // {"items":[…]}
+	if n := len(p.Results); n > 0 && p.Thin < thinGone {
+		p.Size += p.Results[n-1].size(p.Thin)
+	}
+	for ; p.Size > most && p.Thin < thinGone; p.Thin++ {
+		p.Size = 0
+		for i := range p.Results {
+			p.Results[i].Outputs = nil
+			p.Size += p.Results[i].size(p.Thin + 1)
+		}
+	}
+	switch p.Thin {
+	case thinGone:
+		p.Results = nil
+	case thinOutputs:
+		p.Results[len(p.Results)-1].Outputs = nil
+	}
+}
+
+// object is the item as expressions see it.
+func (r itemResult) object(thin int) map[string]any {
+	o := map[string]any{"item": r.Item, "outcome": string(r.Outcome)}
+	if thin == 0 {
+		o["outputs"] = r.Outputs
+	}
+	return o
+}
+
+// size is what the item adds to the outputs, in bytes of JSON.
+func (r itemResult) size(thin int) int {
+	data, err := json.Marshal(r.object(thin))
+	if err != nil { // boundOutputs says so
+		return 0
+	}
+	return len(data) + len(",")
 }
 
 // total is the result of a foreach step: the worst of its items.
 func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 	sr.Stdout, sr.Stderr, sr.Diff, sr.Truncated, sr.ExitCode = p.Text.Stdout, p.Text.Stderr, p.Text.Diff, p.Text.Truncated, p.Text.ExitCode
 	sr.Took, sr.Attempts, sr.Outcome = p.Took, p.All, core.Skipped
-	all := make([]any, len(p.Results))
-	for i, r := range p.Results {
-		all[i] = map[string]any{"item": r.Item, "outcome": string(r.Outcome), "outputs": r.Outputs}
-		if severity(r.Outcome) > severity(sr.Outcome) {
-			sr.Outcome = r.Outcome
-		}
+	if severity(p.Text.Outcome) > severity(sr.Outcome) {
+		sr.Outcome = p.Text.Outcome
 	}
-	sr.Outputs = map[string]any{"items": all}
+	if p.Thin < thinGone {
+		all := make([]any, len(p.Results))
+		for i, r := range p.Results {
+			all[i] = r.object(p.Thin)
+		}
+		sr.Outputs = map[string]any{"items": all}
+	}
+	sr.Truncated = sr.Truncated || p.Thin > 0
 	switch {
 	case items == 0:
 		sr.Reason = "foreach has no items"
 	case !sr.Outcome.Good():
-		sr.Reason = fmt.Sprintf("item %d of %d: %s", len(p.Results), items, p.Text.Reason)
+		sr.Reason = fmt.Sprintf("item %d of %d: %s", p.Item, items, p.Text.Reason)
 	case sr.Outcome == core.Skipped:
 		sr.Reason = p.Text.Reason
 	}
@@ -313,7 +361,7 @@ func (m *machine) result(v verdict) core.Result {
 	if m.partial != nil {
 		p := *m.partial
 		p.Outcome, p.Reason = v.outcome, v.reason
-		steps = append(steps[:len(steps):len(steps)], p)
+		steps = append(slices.Clip(steps), p)
 	}
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, Step: v.step,

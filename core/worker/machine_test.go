@@ -222,7 +222,7 @@ steps:
 		start := time.Now()
 		n := l.start(l.config())
 		pass(30 * time.Second)
-		if s, _ := l.q.Status(t.Context(), "r"); s.InFlight != 0 || s.Waiting != 1 || len(n.Running()) != 0 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 0 || s.Waiting != 1 || len(n.Running()) != 0 {
 			t.Errorf("while parked: %+v, running %v", s, n.Running())
 		}
 		res := l.results(la)
@@ -270,7 +270,7 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 		la := l.submit("r", 1, "steps: [{name: a, uses: command, with: {run: x}}]")
 		n := l.start(l.config())
 		pass(30 * time.Minute)
-		if s, _ := l.q.Status(t.Context(), "r"); s.Suspended != 1 || len(n.Running()) != 0 {
+		if s, _ := l.q.Status(l.t.Context(), "r"); s.Suspended != 1 || len(n.Running()) != 0 {
 			t.Errorf("while suspended: %+v", s)
 		}
 		r := l.results(la)[0]
@@ -312,11 +312,34 @@ func TestPluginThatDies(t *testing.T) {
 			}
 		})
 	})
+	t.Run("is held back for a while", func(t *testing.T) {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+				if len(l.plugins.seen()) < 5 {
+					return host.Outcome{Failed: true, Effects: host.EffectsNone}, core.ErrUnavailable
+				}
+				return host.Outcome{}, nil
+			}
+			if r := l.one(oneStep); r.Outcome != core.Unchanged || r.Steps[0].Attempts != 1 {
+				t.Errorf("%+v", r)
+			}
+		})
+	})
+	t.Run("does not start at all", func(t *testing.T) {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+				return host.Outcome{Failed: true, Effects: host.EffectsNone}, fmt.Errorf("plugin x: exec format error: %w", core.ErrUnavailable)
+			}
+			if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "exec format error") {
+				t.Errorf("%+v", r)
+			}
+		})
+	})
 	t.Run("before it did anything", func(t *testing.T) {
 		inLab(t, func(l *lab) {
 			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
 				if len(l.plugins.seen()) == 1 {
-					return host.Outcome{Effects: "none"}, core.ErrPluginFailed
+					return host.Outcome{Effects: host.EffectsNone}, core.ErrPluginFailed
 				}
 				return host.Outcome{}, nil
 			}

@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -18,7 +16,9 @@ const (
 	backstop    = time.Second      // an idle node looks at least so often
 	waitMargin  = 50 * time.Millisecond
 	turnRetry   = 200 * time.Millisecond // after a call without an answer
-	giveUp      = 5 * time.Second        // after Kill: how long results are still offered to a silent queue
+	barrenTurns = 16
+	barrenPause = 5 * time.Millisecond
+	giveUp      = 5 * time.Second // after Kill: how long results are still offered to a silent queue
 )
 
 // poller is the only goroutine that calls Turn. All its fields are its own.
@@ -37,6 +37,7 @@ type poller struct {
 	adoptAt   time.Time     // when to compare with what the queue thinks we hold; zero is never
 	stuckAt   time.Time     // when to look for jobs that ignore their end
 	skew      time.Duration // the queue's clock less ours; only Wait is told of it
+	barren    int           // turns in a row that left work and brought no job
 	hinted    bool
 	more      bool
 	quick     int // hints in a row that came at once and brought nothing
@@ -145,7 +146,7 @@ func (p *poller) wantsTurn(now time.Time) bool {
 		return true
 	}
 	if p.draining {
-		return false
+		return p.hinted // what woke us must wake another node: a Turn passes it on
 	}
 	return p.hinted || !now.Before(p.pollAt) || p.more && p.free() > 0
 }
@@ -170,7 +171,16 @@ func (p *poller) turn(ctx context.Context) {
 	p.skew = res.Now.Sub(now)
 	p.pollAt = now.Add(backstop)
 	if !res.Next.IsZero() && t.Want > 0 {
-		p.pollAt = now.Add(min(max(res.Next.Sub(res.Now)+waitMargin, waitMargin), backstop))
+		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, backstop))
+		if !res.Next.After(res.Now) { // due, and yet not leased: do not spin on it
+			p.pollAt = now.Add(barrenPause)
+		}
+	}
+	if p.barren++; !res.More || len(res.Leases) > 0 {
+		p.barren = 0
+	}
+	if p.more && p.barren > barrenTurns { // much is left to do that brings no job: no hurry
+		p.more, p.pollAt = false, now.Add(barrenPause)
 	}
 	for _, id := range res.Stale {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
@@ -185,8 +195,7 @@ func (p *poller) turnFailed(err error) {
 	now := time.Now()
 	switch {
 	case errors.Is(err, core.ErrSessionGone):
-		// The beat finds out as well; whoever is first stops the jobs.
-		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
+		p.session.fence(err.Error()) // the beat finds out as well; whoever is first stops the jobs and says so
 		p.dropSession()
 		return
 	case errors.Is(err, core.ErrInvalid):
@@ -203,6 +212,9 @@ func (p *poller) turnFailed(err error) {
 	}
 	p.w.queueAway(err)
 	p.retryAt = now.Add(turnRetry)
+	if p.draining {
+		p.hinted = false // other nodes have their backstop
+	}
 }
 
 // adopt compares what the queue thinks this node holds with what it runs, after a Turn
@@ -355,90 +367,6 @@ func (p *poller) want() int {
 	return free
 }
 
-func (p *poller) startDrain() {
-	if p.draining {
-		return
-	}
-	p.draining = true
-	close(p.w.drain)
-	if p.w.cfg.DrainTimeout > 0 {
-		p.killAfter = time.Now().Add(p.w.cfg.DrainTimeout)
-	}
-	n := p.count()
-	p.w.cfg.Log.Info("draining: no new jobs are taken", "running", n)
-	p.w.say(Event{Kind: Draining, Text: fmt.Sprintf("%d jobs run", n)})
-}
-
-func (p *poller) startKill() {
-	if p.killed {
-		return
-	}
-	p.startDrain()
-	p.killed, p.killedAt, p.killAfter = true, time.Now(), time.Time{}
-	p.w.stopJobs(errKilled, func(*job) bool { return true })
-}
-
-// giveUpStuck ends jobs whose job type did not return although it was told to. Their
-// goroutines and slots stay taken, but their runs can be completed.
-func (p *poller) giveUpStuck(now time.Time) {
-	if now.Before(p.stuckAt) {
-		return
-	}
-	p.stuckAt = now.Add(backstop)
-	p.w.mu.Lock()
-	var stuck []*job
-	for _, j := range p.w.running {
-		if !j.stuck && j.overdue(now) {
-			j.stuck = true
-			stuck = append(stuck, j)
-		}
-	}
-	p.w.mu.Unlock()
-	for _, j := range stuck {
-		p.stuck++
-		p.w.cfg.Log.Error("job type ignores that it was told to end; the job is given up as lost", "job", j.lease.Job.String(), "host", j.lease.Host)
-		if ack := j.givenUp(); j.session == p.session {
-			p.ack(ack)
-		}
-	}
-}
-
-// over tells whether a drain is done.
-func (p *poller) over(now time.Time) bool {
-	if !p.draining {
-		return false
-	}
-	if p.count() > p.stuck {
-		return false
-	}
-	return len(p.acks) == 0 || p.session == nil || p.killed && now.Sub(p.killedAt) > p.w.patience()+giveUp
-}
-
-// close ends the node, see run.
-func (p *poller) close(ctx context.Context) error {
-	p.endWaiter()
-	var errs []error
-	if p.session != nil {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		if err := p.w.cfg.Queue.Close(call, p.session.id); err != nil && !errors.Is(err, core.ErrSessionGone) {
-			errs = append(errs, fmt.Errorf("close session: %w; its jobs are recovered within %v", err, queue.SessionTTL))
-		}
-		cancel()
-		p.session.end()
-	}
-	if n := len(p.acks); n > 0 {
-		errs = append(errs, fmt.Errorf("%d results could not be given to the queue: %w", n, core.ErrUnavailable))
-	}
-	if p.stuck > 0 {
-		var names []string
-		for _, r := range p.w.Running() {
-			names = append(names, fmt.Sprintf("%s on %s in step %q", r.Job, r.Host, r.Step))
-		}
-		errs = append(errs, fmt.Errorf("jobs that did not end: %s: %w", strings.Join(names, ", "), core.ErrTimeout))
-	}
-	return errors.Join(errs...)
-}
-
 // nextLook is when step has something to do without being told.
 func (p *poller) nextLook() time.Time {
 	next := time.Now().Add(backstop)
@@ -468,65 +396,4 @@ func (p *poller) nextLook() time.Time {
 	}
 	consider(p.killAfter)
 	return next
-}
-
-// armWaiter starts waiting for work where there are slots for it.
-func (p *poller) armWaiter(ctx context.Context) {
-	if p.waiter != nil || p.session == nil || p.draining || time.Now().Before(p.retryAt) || p.free() == 0 || p.want() == 0 {
-		return
-	}
-	waiting, stop := context.WithCancel(ctx)
-	p.stopWait = stop
-	done := make(chan struct{})
-	p.waiter = done
-	id, until, pause := p.session.id, p.pollAt.Add(p.skew-waitMargin), p.pace()
-	go func() {
-		defer close(done)
-		defer stop()
-		if pause > 0 {
-			select {
-			case <-waiting.Done():
-			case <-time.After(pause):
-			}
-		}
-		err := p.w.cfg.Queue.Wait(waiting, id, until)
-		if waiting.Err() == nil {
-			p.hint <- err
-		}
-	}()
-}
-
-// pace keeps a waiting that returns at once, again and again, from spinning.
-func (p *poller) pace() time.Duration {
-	if p.quick < 4 {
-		return 0
-	}
-	return min(time.Millisecond<<min(p.quick-4, 10), 100*time.Millisecond)
-}
-
-func (p *poller) onHint(err error) {
-	<-p.waiter
-	p.waiter = nil
-	if err != nil {
-		p.w.queueAway(err)
-		p.retryAt = time.Now().Add(turnRetry)
-	}
-	p.quick++ // a lease resets it
-	if time.Now().After(p.pollAt.Add(-2 * waitMargin)) {
-		p.quick = 0 // it waited its time
-	}
-	p.hinted = true
-}
-
-func (p *poller) endWaiter() {
-	if p.waiter == nil {
-		return
-	}
-	p.stopWait()
-	<-p.waiter
-	p.waiter = nil
-	select {
-	case <-p.hint:
-	default:
-	}
 }

@@ -103,7 +103,7 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 			s.w.queueAway(err)
 			left := time.Until(safe.Add(-fenceMargin))
 			if left <= 0 {
-				s.fence()
+				s.fence("the queue was silent for so long that other nodes may soon get this node's jobs")
 				left = beatRetry
 			}
 			timer.Reset(min(left, beatRetry))
@@ -117,9 +117,9 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 	}
 }
 
-// fence stops the session's jobs, since it may be reaped soon. Should the session
-// turn out to live, their acks still count.
-func (s *session) fence() {
+// fence stops the session's jobs and says why, once: it may be reaped soon, or is gone. Should
+// it turn out to live, their acks still count.
+func (s *session) fence(why string) {
 	s.mu.Lock()
 	was := s.fenced
 	s.fenced = true
@@ -127,7 +127,9 @@ func (s *session) fence() {
 	if was {
 		return
 	}
-	s.stopAll("the queue was silent for so long that other nodes may soon get this node's jobs")
+	s.w.cfg.Log.Warn("running jobs are stopped: their leases can no longer be trusted", "session", s.id, "why", why)
+	s.w.say(Event{Kind: SessionLost, Text: why})
+	s.w.stopJobs(errSession, func(j *job) bool { return j.session == s })
 }
 
 func (s *session) unfence() {
@@ -138,17 +140,8 @@ func (s *session) unfence() {
 
 // lose ends the session for good: its jobs are stopped, and nothing is acknowledged with it again.
 func (s *session) lose(err error) {
-	s.mu.Lock()
-	s.fenced = true
-	s.mu.Unlock()
 	close(s.gone)
-	s.stopAll(err.Error())
-}
-
-func (s *session) stopAll(why string) {
-	s.w.cfg.Log.Warn("running jobs are stopped: their leases can no longer be trusted", "session", s.id, "why", why)
-	s.w.say(Event{Kind: SessionLost, Text: why})
-	s.w.stopJobs(errSession, func(j *job) bool { return j.session == s })
+	s.fence(err.Error())
 }
 
 // cancelJobs stops jobs of a cancelled run.

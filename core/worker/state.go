@@ -30,14 +30,23 @@ type state struct {
 type progress struct {
 	Item     int             `json:"item,omitempty"`     // of foreach: items done
 	Results  []itemResult    `json:"results,omitempty"`  // of those
+	Size     int             `json:"size,omitempty"`     // of Results, in bytes of outputs
+	Thin     int             `json:"thin,omitempty"`     // what of Results did not fit: see thinOutputs
 	Attempts int             `json:"attempts,omitempty"` // made on the present item
 	All      int             `json:"all,omitempty"`      // made on all items
 	Crashes  int             `json:"crashes,omitempty"`  // of the plugin on the present item
+	Absent   int             `json:"absent,omitempty"`   // calls that the plugin could not take
 	Plugin   *host.State     `json:"plugin,omitempty"`   // suspended, or its last checkpoint
 	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt goes on
 	Took     time.Duration   `json:"took_ns,omitempty"`
 	Text     core.StepResult `json:"text,omitzero"` // output of the items so far
 }
+
+// What a foreach with many items, or with large outputs, no longer keeps.
+const (
+	thinOutputs = 1 // the outputs of its items
+	thinGone    = 2 // its items
+)
 
 // itemResult is one item of a foreach, as expressions see it.
 type itemResult struct {

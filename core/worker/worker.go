@@ -53,7 +53,8 @@ type Config struct {
 	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
 	Grace time.Duration
 	// DrainTimeout is how long running jobs may go on after Run's context ended, before
-	// they are stopped as by Kill; 0 means as long as they take.
+	// they are stopped as by Kill; 0 means as long as they take, and as long as the queue
+	// is away with results not handed over yet.
 	DrainTimeout time.Duration
 
 	// Events gets what happens, as it happens. It is called by many goroutines at once

@@ -34,12 +34,13 @@ func (p *Params) Validate() error {
 
 // Outputs of a command.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 64 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 64 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
 	ExitCode int    `json:"exit_code"`
 }
 
-const maxOutput = 64 << 10
+// maxOutput is of each stream, so that both fit the outputs of a step.
+const maxOutput = 15 << 10
 
 // Def is the job type.
 func Def() sdk.Def {
@@ -58,7 +59,7 @@ func Def() sdk.Def {
 }
 
 const description = `
-Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the first 64 KiB of each
+Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the first 15 KiB of each
 stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`exit_code`" + `.
 
 A command is not repeated after its worker died, for nobody knows how far it came. A command that must not
@@ -70,7 +71,7 @@ attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each.
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	reason, err := p.Guard.Satisfied(ctx, r.Host())
+	reason, err := p.Satisfied(ctx, r.Host())
 	if err != nil {
 		return err
 	}
@@ -94,8 +95,8 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		c.Stdin = strings.NewReader(p.Stdin)
 	}
 	exit, err := r.Host().Exec(ctx, c)
-	r.Output("stdout", stdout.Text())
-	r.Output("stderr", stderr.Text())
+	r.Output("stdout", sdk.OutputText(stdout.Text(), maxOutput))
+	r.Output("stderr", sdk.OutputText(stderr.Text(), maxOutput))
 	if err != nil {
 		return err
 	}

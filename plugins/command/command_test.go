@@ -76,8 +76,8 @@ func TestOutputStreamsWholeAndIsKeptInBounds(t *testing.T) {
 	if len(got.Stdout) != 1<<20 {
 		t.Errorf("the operator saw %d bytes, want all", len(got.Stdout))
 	}
-	if n := len(got.Outputs["stdout"].(string)); n != 64<<10 {
-		t.Errorf("kept %d bytes, want 64 KiB", n)
+	if n := len(got.Outputs["stdout"].(string)); n != 15<<10 {
+		t.Errorf("kept %d bytes, want 15 KiB", n)
 	}
 	if got.Outputs["stderr"] != "\uFFFD binary \x00" {
 		t.Errorf("stderr %q", got.Outputs["stderr"])

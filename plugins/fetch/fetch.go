@@ -74,7 +74,7 @@ func Def() sdk.Def {
 }
 
 const description = `
-Copies files into the run's fetch folder on the worker, under RUN/HOST/ and the file's own path. The hash of what was read and
+Copies files into the worker's fetch folder, under HOST/ and the file's own path; an older copy is replaced. The hash of what was read and
 of what was saved must agree. The host is not changed. In check mode only the presence of the files is checked.
 `
 

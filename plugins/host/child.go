@@ -113,7 +113,7 @@ func (c *child) own(command func() *exec.Cmd, started chan<- error, pipes ...*os
 	cmd := command()
 	err := cmd.Start()
 	for i := 0; i < 20 && errors.Is(err, syscall.ETXTBSY); i++ {
-		time.Sleep(5 * time.Millisecond) // a fork elsewhere holds a fresh binary open for writing: golang/go#22315
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // 20 times at most: a fork elsewhere holds a fresh binary open for writing (golang/go#22315)
 		cmd = command()
 		err = cmd.Start()
 	}
@@ -154,7 +154,6 @@ func (c *child) readStdout(r *os.File) {
 			c.mu.Unlock()
 			_, _ = fmt.Fprintf(c.lineOut, "%s\n", line)
 			_ = c.lineOut.Close()
-			noise = -1
 			break
 		}
 		if c.setNoise(line); noise+len(line)+1 >= maxNoise {

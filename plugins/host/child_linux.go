@@ -18,9 +18,10 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, ExtraFiles: []*os.File{f}}
 }
 
-// isolate gives the process its own group, and its death with the worker's.
+// isolate gives the process its own session, and its death with the worker's. In the worker's session it
+// could write on the operator's terminal through /dev/tty, and join the process group of another plugin.
 func isolate(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // noCore forbids core dumps, which would hold what the plugin held.

@@ -18,9 +18,9 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 	return &exec.Cmd{Path: f.Name(), Args: argv}
 }
 
-// isolate gives the process its own group. There is no parent-death signal: a
+// isolate gives the process its own session. There is no parent-death signal: a
 // plugin ends when its connection to the worker breaks.
-func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // noCore does nothing: limits of another process cannot be set.
 func noCore(int) {}

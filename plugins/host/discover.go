@@ -197,11 +197,8 @@ func Describe(ctx context.Context, argv []string) (Manifest, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	root, err := socketFolder("")
-	if err != nil {
-		return Manifest{}, err
-	}
-	defer func() { _ = os.RemoveAll(root) }()
+	root := &folder{}
+	defer func() { _ = root.remove() }()
 	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler)}
 	return l.describe(ctx, Plugin{Name: filepath.Base(argv[0]), Argv: argv})
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -217,7 +218,7 @@ func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileReque
 }
 
 func save(ctx context.Context, folder, name string, in io.Reader) (_ *wire.SaveFileResponse, err error) {
-	if err := os.MkdirAll(folder, 0o750); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("folder for fetched files: %w", err)
 	}
 	root, err := os.OpenRoot(folder)
@@ -225,11 +226,12 @@ func save(ctx context.Context, folder, name string, in io.Reader) (_ *wire.SaveF
 		return nil, fmt.Errorf("folder for fetched files: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	if err := root.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("save %s: %w", name, err)
 	}
-	part := name + ".part"
-	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	// A name that no fetched file has; readable by the user only, for nobody knows what a host's file holds.
+	part := filepath.Join(filepath.Dir(name), ".part-"+rand.Text())
+	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("save %s: %w", name, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -53,18 +54,18 @@ func labMain(mode string) {
 		fmt.Println("hello from main")
 	case "deluge":
 		_, _ = os.Stdout.WriteString(strings.Repeat("noise\n", 30_000))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "mute":
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "quit":
 		fmt.Fprintln(os.Stderr, "cannot find my config")
 		os.Exit(7)
 	case "tcp":
 		fmt.Println("1|1|tcp|127.0.0.1:1|grpc")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "elsewhere":
 		fmt.Println("1|1|unix|/run/other.sock|grpc")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -282,12 +283,13 @@ func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) 
 		n, _ := out.Read(b)
 		return done(map[string]any{"pid": strings.TrimSpace(string(b[:n])), "parent": os.Getpid()}), nil
 	case "env":
+		session, _ := unix.Getsid(0)
 		stdin, err := io.ReadAll(os.NewFile(0, "stdin"))
 		var core syscall.Rlimit
 		_ = syscall.Getrlimit(syscall.RLIMIT_CORE, &core)
 		return done(map[string]any{
 			"env": os.Environ(), "stdin": len(stdin), "stdin_err": fmt.Sprint(err), "core": core.Cur,
-			"pid": os.Getpid(), "group": syscall.Getpgrp(),
+			"pid": os.Getpid(), "group": syscall.Getpgrp(), "session": session,
 		}), nil
 	}
 	return nil, status.Error(codes.Unimplemented, r.GetType())

@@ -31,6 +31,9 @@ type lease struct {
 	off   chan struct{} // closed: ended, and none runs
 }
 
+// maxOps bounds what one call can make the worker do at once, streams that say nothing included.
+const maxOps = 256
+
 // grant makes a lease for a call.
 func (s *services) grant(c *Call) *lease {
 	var id [16]byte
@@ -92,6 +95,9 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 	if l.ended {
 		return nil, nil, nil, errNoLease
 	}
+	if l.ops >= maxOps {
+		return nil, nil, nil, status.Errorf(codes.ResourceExhausted, "%d operations of this call are under way; no more at once are possible", l.ops)
+	}
 	l.ops++
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.over, cancel)
@@ -130,9 +136,15 @@ func (l *lease) cutOff(ctx context.Context, leave func(), op func() error) error
 	select {
 	case err := <-done:
 		return err
-	case <-l.over.Done():
-		return status.Error(codes.PermissionDenied, "the job of this lease has ended")
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
+	case <-ctx.Done(): // the plugin's stream, the lease, or leave
 	}
+	select {
+	case err := <-done: // leave comes after the result
+		return err
+	default:
+	}
+	if l.over.Err() != nil {
+		return status.Error(codes.PermissionDenied, "the job of this lease has ended")
+	}
+	return status.FromContextError(ctx.Err()).Err()
 }

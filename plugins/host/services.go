@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -115,11 +116,9 @@ func fault(host, op string, err error) error {
 	}
 	code := codes.Unknown
 	switch {
-	case errors.Is(err, core.ErrTimeout):
-		code = codes.DeadlineExceeded
-	case errors.Is(err, core.ErrUnreachable):
+	case errors.Is(err, core.ErrUnreachable): // first: one that did not answer in time is both
 		return unreachable(host, op, err)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, core.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
@@ -133,12 +132,12 @@ func fault(host, op string, err error) error {
 
 // unreachable says what is known, for the plugin to judge whether trying again is safe.
 func unreachable(host, op string, err error) error {
-	detail := &wire.HostFault{Host: host, Op: op}
-	var te *transport.Error
-	if errors.As(err, &te) {
+	detail, text := &wire.HostFault{Host: host, Op: op}, err.Error()
+	if te, ok := errors.AsType[*transport.Error](err); ok {
 		detail.Op, detail.Before, detail.Hint = te.Op, te.Before, te.Hint
+		text = strings.TrimSuffix(text, "\nhint: "+te.Hint) // the plugin's end says it once, at the end
 	}
-	s := status.New(codes.Unavailable, err.Error())
+	s := status.New(codes.Unavailable, text)
 	if with, derr := s.WithDetails(detail); derr == nil {
 		s = with
 	}

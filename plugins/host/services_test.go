@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,8 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
 // op runs one host service call and returns status and text.
@@ -121,7 +127,8 @@ func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
 		s := p.live[0].services
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for token = range s.leases {
+		for lease := range s.leases {
+			token = lease
 		}
 		return token != ""
 	})
@@ -133,6 +140,42 @@ func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+}
+
+// A plugin that opens streams without end costs the worker a bounded number of them, and its own call only.
+func TestOperationsOfALeaseAreBounded(t *testing.T) {
+	s := &services{leases: map[string]*lease{}}
+	enter := func(l *lease) (func(), error) {
+		_, _, leave, err := s.enter(metadata.NewIncomingContext(t.Context(), metadata.Pairs(wire.LeaseKey, l.token)))
+		return leave, err
+	}
+	greedy, other := s.grant(&Call{}), s.grant(&Call{})
+	var leaves []func()
+	for range maxOps {
+		leave, err := enter(greedy)
+		if err != nil {
+			t.Fatalf("operation %d: %v", len(leaves), err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := enter(greedy); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	if leave, err := enter(other); err != nil {
+		t.Errorf("another call: %v", err)
+	} else {
+		leave()
+	}
+	leaves[0]()
+	leave, err := enter(greedy)
+	if err != nil {
+		t.Fatalf("after one ended: %v", err)
+	}
+	for _, leave := range append(leaves[1:], leave) {
+		leave()
+	}
+	greedy.end(time.Minute)
+	other.end(time.Minute)
 }
 
 func TestEndOfTheLeaseCutsItsStreams(t *testing.T) {
@@ -203,6 +246,7 @@ func TestSlowReaderHoldsTheHostBack(t *testing.T) { // and is cut off with its l
 
 func TestFaultsAreTranslated(t *testing.T) {
 	refused := &transport.Error{Host: "fw1", Addr: "10.0.0.1:22", Op: "dial", Hint: "is it on?", Before: true, Err: fmt.Errorf("refused: %w", core.ErrUnreachable)}
+	silent := &transport.Error{Host: "fw1", Op: "dial", Hint: "is it on?", Before: true, Err: errors.Join(core.ErrTimeout, core.ErrUnreachable)}
 	var give error
 	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
 		return transport.Exit{}, give
@@ -212,6 +256,7 @@ func TestFaultsAreTranslated(t *testing.T) {
 		code string
 	}{
 		{refused, "Unavailable"},
+		{silent, "Unavailable"},
 		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{context.DeadlineExceeded, "DeadlineExceeded"},
 		{os.ErrNotExist, "NotFound"},
@@ -220,7 +265,7 @@ func TestFaultsAreTranslated(t *testing.T) {
 	} {
 		give = row.err
 		got := b.must(t, call("op", labParams{Op: "exec"}))
-		if got["code"] != row.code || !strings.Contains(got["message"].(string), row.err.Error()) {
+		if got["code"] != row.code || !strings.Contains(got["message"].(string), strings.TrimSuffix(row.err.Error(), "\nhint: is it on?")) {
 			t.Errorf("%v: %v, expected %s", row.err, got, row.code)
 		}
 		fault, _ := got["fault"].(map[string]any)
@@ -321,6 +366,34 @@ func TestSavedFilesStayInTheirFolder(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("outside of the folder: %v, %v", left, err)
+	}
+}
+
+// A fetched file may be a key: nobody else reads it, and a file named like the part of another one keeps its content.
+func TestSavedFilesAreTheUsersOnly(t *testing.T) {
+	c := call("op", labParams{})
+	c.Fetch = filepath.Join(t.TempDir(), "fetched")
+	b := open(t, &fleet{})
+	for _, name := range []string{"etc/key.part", "etc/key"} {
+		if code, text := b.op(t, c, labParams{Op: "save", Path: name, Text: name}); code != "OK" {
+			t.Fatalf("%s: %s %s", name, code, text)
+		}
+	}
+	if raw, err := os.ReadFile(filepath.Join(c.Fetch, "fw1", "etc", "key.part")); err != nil || string(raw) != "etc/key.part" {
+		t.Errorf("key.part: %q, %v", raw, err)
+	}
+	err := filepath.WalkDir(c.Fetch, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

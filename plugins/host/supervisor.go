@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,9 +21,7 @@ import (
 const (
 	startTimeout    = 20 * time.Second
 	describeGrace   = time.Second
-	condemnedGraces = 6   // how many Graces the other calls of a condemned process have left
-	maxSocketPath   = 103 // sun_path holds 104 to 108 bytes
-	socketTail      = 30  // what is added to the folder's path: a process's folder, and a name of go-plugin
+	condemnedGraces = 6 // how many Graces the other calls of a condemned process have left
 )
 
 // Supervisor owns the processes. Safe for concurrent use.
@@ -34,8 +31,7 @@ type Supervisor struct {
 	types   map[string]Type
 	owner   map[string]*pool // by job type
 	timing  timing
-	root    string // folder of sockets
-	once    sync.Once
+	root    *folder
 }
 
 // New reads the plugin folders. It starts nothing, but for a plugin without manifest.json, which is
@@ -53,13 +49,10 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	root, err := socketFolder(cfg.Socket)
-	if err != nil {
-		return nil, err
-	}
 	s := &Supervisor{
-		root: root, pools: map[string]*pool{}, types: map[string]Type{}, owner: map[string]*pool{},
+		root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]Type{}, owner: map[string]*pool{},
 		timing: timing{
+			look: 10 * time.Second, silence: 30 * time.Second,
 			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
 			grace:  cmp.Or(cfg.Grace, 5*time.Second),
 			maxAge: cmp.Or(cfg.MaxAge, 6*time.Hour),
@@ -67,10 +60,9 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 			now:    time.Now,
 		},
 	}
-	l := launch{root: root, reach: r, log: log}
+	l := launch{root: s.root, reach: r, log: log}
 	if err := s.load(cfg, l); err != nil {
-		_ = os.RemoveAll(root)
-		return nil, err
+		return nil, errors.Join(err, s.root.remove())
 	}
 	return s, nil
 }
@@ -130,31 +122,6 @@ func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 	return out, errors.Join(errs...)
 }
 
-// socketFolder makes a private folder, within parent when that is given.
-func socketFolder(parent string) (string, error) {
-	if parent != "" {
-		if err := os.MkdirAll(parent, 0o700); err != nil {
-			return "", fmt.Errorf("folder for sockets: %w", err)
-		}
-		var err error
-		if parent, err = filepath.Abs(parent); err != nil {
-			return "", fmt.Errorf("folder for sockets: %w", err)
-		}
-	}
-	if parent == "" && len(os.TempDir()) > maxSocketPath-socketTail-20 {
-		parent = "/tmp"
-	}
-	root, err := os.MkdirTemp(parent, "turnus-") // 0700
-	if err != nil {
-		return "", fmt.Errorf("folder for sockets: %w", err)
-	}
-	if len(root)+socketTail > maxSocketPath {
-		_ = os.Remove(root)
-		return "", fmt.Errorf("%w: folder for sockets %s: its path is too long for Unix sockets; expected at most %d bytes", core.ErrInvalid, root, maxSocketPath-socketTail)
-	}
-	return root, nil
-}
-
 // Plugins lists all known plugins, sorted by name.
 func (s *Supervisor) Plugins() []Plugin { return slices.Clone(s.plugins) }
 
@@ -173,12 +140,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		wg.Go(func() { p.stop(ctx) })
 	}
 	wg.Wait()
-	var err error
-	s.once.Do(func() { err = os.RemoveAll(s.root) })
-	if err != nil {
-		return fmt.Errorf("folder for sockets: %w", err)
-	}
-	return nil
+	return s.root.remove()
 }
 
 // nowhere is the reach of a supervisor without a transport.

@@ -85,6 +85,22 @@ func TestTrapKillHangsOnAFrozenPlugin(t *testing.T) { // trap 2: Shutdown withou
 	}
 }
 
+// A process that stands still ends its calls, also those without a time limit, and is replaced.
+func TestFrozenPluginIsReplacedThoughNoCallHasATimeLimit(t *testing.T) {
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 200 * time.Millisecond }))
+	b.pool().timing.look, b.pool().timing.silence = 20*time.Millisecond, 3*time.Second
+	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
+	freeze(pid)
+	_, err := b.Run(t.Context(), call("echo", labParams{}))
+	if !errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "no answer for 3s") {
+		t.Errorf("%v, expected ErrPluginFailed that says why", err)
+	}
+	until(t, "the frozen process is dead", func() bool { return !alive(pid) })
+	if again := int(b.must(t, call("echo", labParams{}))["pid"].(float64)); again == pid {
+		t.Error("the frozen process was called again")
+	}
+}
+
 func TestTrapGrandchildHoldsStderr(t *testing.T) { // trap 3: GP#136
 	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
 	bystander(t, b)
@@ -109,7 +125,7 @@ func TestTrapGrandchildOfACrashedPlugin(t *testing.T) { // traps 3 and 12: orpha
 }
 
 func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here DRAIN waits for the call
-	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 50 * time.Millisecond }))
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = time.Second }))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -129,7 +145,7 @@ func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here
 		}
 	})
 	<-q.retire
-	time.AfterFunc(200*time.Millisecond, cancel) // well over Grace
+	time.AfterFunc(1500*time.Millisecond, cancel) // over Grace, which must be ample for the answer to cancel
 	wg.Wait()
 }
 
@@ -159,6 +175,14 @@ func TestTrapHandshakeNeverComes(t *testing.T) { // trap 5
 func TestTrapEnvironmentIsInherited(t *testing.T) { // trap 6
 	t.Setenv("SSH_AUTH_SOCK", "/run/agent")
 	t.Setenv("TURNUS_TEST_SECRET", "hunter2")
+	var was syscall.Rlimit // the worker may dump; a plugin may not
+	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: was.Max, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_CORE, &was) }()
 	b := open(t, &fleet{})
 	got := b.must(t, call("env", labParams{}))
 	allowed := map[string]bool{"PATH": true, "LANG": true, "HOME": true, "TMPDIR": true, wire.HostSocketEnv: true, wire.CookieKey: true}
@@ -176,6 +200,11 @@ func TestTrapEnvironmentIsInherited(t *testing.T) { // trap 6
 	}
 	if got["pid"] != got["group"] {
 		t.Errorf("process %v is in group %v, expected one of its own", got["pid"], got["group"])
+	}
+	// A session of its own: no /dev/tty of the operator's, and no joining of another plugin's group, which
+	// is what its host services let in.
+	if got["pid"] != got["session"] {
+		t.Errorf("process %v is in session %v, expected one of its own", got["pid"], got["session"])
 	}
 	if runtime.GOOS == "linux" && got["core"] != 0.0 {
 		t.Errorf("core dumps up to %v bytes", got["core"])

@@ -55,14 +55,14 @@ func (p *Params) Validate() error {
 // Outputs of a request.
 type Outputs struct {
 	Status    int    `json:"status"`
-	Body      string `json:"body" jsonschema:"the first 64 KiB"`
+	Body      string `json:"body" jsonschema:"the first 24 KiB"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"the body was longer"`
 	Millis    int64  `json:"millis" jsonschema:"until the answer was read"`
 }
 
 const (
 	maxMatched = 1 << 20
-	maxKept    = 64 << 10
+	maxKept    = 24 << 10 // as JSON
 	maxHeader  = 64 << 10
 	maxHops    = 10
 )
@@ -120,8 +120,10 @@ func run(ctx context.Context, r *runOf) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMatched))
 	r.Output("status", resp.StatusCode)
 	r.Output("millis", time.Since(begin).Milliseconds())
-	r.Output("body", strings.ToValidUTF8(string(body[:min(len(body), maxKept)]), "\uFFFD"))
-	r.Output("truncated", len(body) > maxKept)
+	text := strings.ToValidUTF8(string(body), "\uFFFD")
+	kept := sdk.OutputText(text, maxKept)
+	r.Output("body", kept)
+	r.Output("truncated", len(kept) < len(text))
 	if err != nil {
 		return failed(p, looksOnly, fmt.Errorf("reading the answer: %w", err))
 	}
@@ -178,8 +180,7 @@ func newClient(r *runOf) *http.Client {
 
 // failed names the request without its query, which may hold a token.
 func failed(p Params, looksOnly bool, err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
 	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err).Retryable()

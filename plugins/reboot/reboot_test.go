@@ -3,6 +3,7 @@ package reboot_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,7 @@ func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 }
 
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	saved := &plugintest.State{Version: 1, JSON: []byte(`{"boot_id":"old"}`)}
 	for name, tc := range map[string]struct {
 		device  *device
@@ -114,9 +116,7 @@ func TestReboot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			with := sdk.With{"interval": "1ms"}
-			for k, v := range tc.with {
-				with[k] = v
-			}
+			maps.Copy(with, tc.with)
 			kit := plugintest.New(t, reboot.Def())
 			kit.Host("r1").Handle(tc.device.handle)
 			got := kit.Run(with, plugintest.Resume(tc.state))

@@ -38,13 +38,13 @@ func (p *Params) Validate() error {
 
 // Outputs of a script.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 64 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 64 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
 	ExitCode int    `json:"exit_code"`
 }
 
 const (
-	maxOutput   = 64 << 10
+	maxOutput   = 15 << 10 // of each stream, so that both fit the outputs of a step
 	cleanupTime = 10 * time.Second
 )
 
@@ -70,7 +70,7 @@ Guards, environment, outputs and repetition are those of ` + "`command`" + `.
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	reason, err := p.Guard.Satisfied(ctx, r.Host())
+	reason, err := p.Satisfied(ctx, r.Host())
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) 
 		Stdout: io.MultiWriter(&stdout, r.Stdout()),
 		Stderr: io.MultiWriter(&stderr, r.Stderr()),
 	})
-	r.Output("stdout", stdout.Text())
-	r.Output("stderr", stderr.Text())
+	r.Output("stdout", sdk.OutputText(stdout.Text(), maxOutput))
+	r.Output("stderr", sdk.OutputText(stderr.Text(), maxOutput))
 	if err != nil {
 		remove(ctx, r, path) // the line's own rm may not have been reached
 		return err

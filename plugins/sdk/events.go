@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -102,9 +103,7 @@ func (h *logHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	attrs := make(map[string]string, len(h.attrs)+r.NumAttrs())
-	for k, v := range h.attrs {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		flatten(attrs, h.prefix, a)
 		return true
@@ -125,9 +124,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 
 func (h *logHandler) WithAttrs(as []slog.Attr) slog.Handler {
 	attrs := make(map[string]string, len(h.attrs)+len(as))
-	for k, v := range h.attrs {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, h.attrs)
 	for _, a := range as {
 		flatten(attrs, h.prefix, a)
 	}

@@ -1,6 +1,9 @@
 package sdk
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // keptTail is how much of the end a Head remembers for LastLine.
 const keptTail = 512
@@ -42,3 +45,25 @@ func (h *Head) Bytes() []byte { return h.kept }
 
 // Truncated tells whether something was dropped.
 func (h *Head) Truncated() bool { return h.lost }
+
+// OutputText is the beginning of text that takes at most limit bytes as JSON, as valid UTF-8:
+// quotes, newlines and control characters take two to six bytes there. A worker keeps 32 KiB of
+// outputs of one step, as JSON; a step that gives more fails.
+func OutputText(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	size := 0
+	for i, r := range text {
+		switch {
+		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+			size += 2
+		case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
+			size += 6
+		default:
+			size += utf8.RuneLen(r)
+		}
+		if size > limit {
+			return text[:i]
+		}
+	}
+	return text
+}

@@ -193,9 +193,6 @@ func (r *Result) Err() error {
 	return &ExitError{Exit: r.Exit, LastLine: lastLine(r.Stderr)}
 }
 
-// Reached tells whether the command ran at all, whatever its exit code.
-func (r *Result) Reached() error { return r.err }
-
 func lastLine(text string) string {
 	text = strings.TrimRight(text, " \r\n\t")
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {

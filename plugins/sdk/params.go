@@ -93,8 +93,7 @@ func validateProblems(err error) []*wire.Diagnostic {
 		}
 		return all
 	}
-	var at *ParamError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*ParamError](err); ok {
 		return []*wire.Diagnostic{problem(at.Pointer, at.Err.Error())}
 	}
 	return []*wire.Diagnostic{problem("", err.Error())}

@@ -190,7 +190,7 @@ type SavedFile struct {
 	SHA256 string // hex
 }
 
-// SaveFile streams data to the worker's fetch folder of the run, under RUN/HOST/name.
+// SaveFile streams data to the worker's fetch folder, under HOST/name; an older file is replaced.
 func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (SavedFile, error) {
 	jobs, err := r.s.jobs()
 	if err != nil {

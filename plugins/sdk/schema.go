@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,7 @@ func newSchema[T any]() (*schema, error) {
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern},
-		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(0.0)},
+		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0)},
 	}})
 	if err != nil {
 		return nil, err
@@ -78,8 +79,7 @@ func (s *schema) refine(js *jsonschema.Schema, t reflect.Type) error {
 }
 
 func (s *schema) refineFields(js *jsonschema.Schema, t reflect.Type) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			embedded := f.Type
@@ -205,10 +205,5 @@ func allows(js *jsonschema.Schema, kind string) bool {
 	if js.Type == kind {
 		return true
 	}
-	for _, t := range js.Types {
-		if t == kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(js.Types, kind)
 }

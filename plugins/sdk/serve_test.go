@@ -94,7 +94,7 @@ func (uptimeHost) Exec(stream wire.Hosts_ExecServer) error {
 
 func hostSocket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sdk") // t.TempDir may be too long for a socket
+	dir, err := os.MkdirTemp("", "sdk") //nolint:usetesting // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

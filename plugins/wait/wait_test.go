@@ -33,6 +33,7 @@ func answers(replies ...plugintest.Reply) plugintest.Handler {
 }
 
 func TestWait(t *testing.T) {
+	t.Parallel()
 	yes, no := plugintest.Reply{}, plugintest.Reply{Code: 1, Stderr: "not yet"}
 	there, gone := plugintest.Reply{Stdout: "y\n"}, plugintest.Reply{Stdout: "n\n"}
 	away := plugintest.Reply{Err: plugintest.Unreachable("r1", true)}

@@ -156,7 +156,7 @@ func (im *importer) dates(e ical.Event, id string, length time.Duration) error {
 	}{{ical.PropRecurrenceDates, &im.allow}, {ical.PropExceptionDates, &im.deny}} {
 		n := 0
 		for _, prop := range e.Props.Values(kind.prop) {
-			for _, value := range strings.Split(prop.Value, ",") {
+			for value := range strings.SplitSeq(prop.Value, ",") {
 				one := prop
 				one.Value = value
 				at, err := im.time(&one, kind.prop)

@@ -7,6 +7,7 @@ package ics
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,7 +55,7 @@ func writeEvent(b *strings.Builder, f Feed, win windows.Window, used map[string]
 	status, summary, notes := "CONFIRMED", "Service window "+f.Set, win.Notes
 	if win.Unapproved != "" {
 		status, summary = "TENTATIVE", "Not approved: service window "+f.Set
-		notes = append(notes[:len(notes):len(notes)], win.Unapproved)
+		notes = append(slices.Clip(notes), win.Unapproved)
 	}
 	line(b, "BEGIN", "VEVENT")
 	line(b, "UID", escape(uid+"@"+f.Set+".turnus"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -149,7 +150,7 @@ func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (
 		return nil, err
 	}
 	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
-	quiet := &app{in: a.in, out: a.out, err: discard{}, output: a.output}
+	quiet := &app{in: a.in, out: a.out, err: newScreen(io.Discard, false, func() {}), output: a.output}
 	b.c = newConductor(quiet, b.queue)
 	if err := n.work(&f, b.queue, nil, nil, a.logger(false)); err != nil {
 		return nil, errors.Join(err, n.stop())
@@ -161,10 +162,6 @@ func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (
 	})
 	return b, nil
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
 	opts := playbookOptions(b.node.plugins, nil)

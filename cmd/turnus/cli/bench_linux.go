@@ -22,8 +22,7 @@ func (a *app) inOwnNetwork(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = a.out, a.err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return &exit{code: failed.ExitCode()}
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -171,7 +172,9 @@ func idleCommands(ctx context.Context, q queue.Queue, client goredis.UniversalCl
 		return 0, err
 	}
 	const span = 5 * time.Second
-	before, start := commands(ctx, client), time.Now()
+	sent := &sentCommands{}
+	client.AddHook(sent)
+	before, start := sent.n.Load(), time.Now()
 	beat := time.Now()
 	for time.Since(start) < span {
 		r, err := q.Turn(ctx, queue.Turn{Session: session, Want: 1})
@@ -189,7 +192,7 @@ func idleCommands(ctx context.Context, q queue.Queue, client goredis.UniversalCl
 			}
 		}
 	}
-	per := (commands(ctx, client) - before) / time.Since(start).Seconds()
+	per := float64(sent.n.Load()-before) / time.Since(start).Seconds()
 	return per, q.Close(ctx, session)
 }
 
@@ -218,8 +221,26 @@ func usedMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 	return infoNumber(ctx, client, "memory", "used_memory")
 }
 
-func commands(ctx context.Context, client goredis.UniversalClient) float64 {
-	return infoNumber(ctx, client, "stats", "total_commands_processed")
+// sentCommands counts what a client sends; INFO would count what scripts call, too.
+type sentCommands struct{ n atomic.Int64 }
+
+// DialHook is not interested in connections.
+func (s *sentCommands) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessHook counts a command.
+func (s *sentCommands) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		s.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook counts a pipeline's commands.
+func (s *sentCommands) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		s.n.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
 }
 
 func (a *app) writeQueueReport(r queueReport) {

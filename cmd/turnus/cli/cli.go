@@ -11,7 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"runtime/debug"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -57,10 +60,12 @@ func invalid(format string, args ...any) error {
 // app is what every verb shares: where to read and write, and how.
 type app struct {
 	in       io.Reader
-	out, err io.Writer
-	terminal bool // err is a terminal
+	out, err *screen
+	terminal bool // err is a terminal, and somebody sits there
+	live     bool // err is a terminal whose cursor can be moved
 	color    bool // colour is wanted on err
 	output   string
+	gone     chan struct{} // closed when nobody reads stdout or stderr any more
 
 	mu   sync.Mutex // guards err while things move
 	view *progressView
@@ -69,13 +74,17 @@ type app struct {
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 2 && args[0] == serveVerb {
-		return servePlugin(args[1], stderr)
+		return servePlugin(args[1], stderr) //nolint:gosec // its length was looked at
 	}
-	a := &app{in: stdin, out: stdout, err: stderr}
-	if f, ok := stderr.(*os.File); ok {
-		a.terminal = term.IsTerminal(int(f.Fd()))
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // thousands of connections: a smaller heap for a little CPU, see docs/benchmarks.md
 	}
-	a.color = a.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	a := newApp(stdin, stdout, stderr)
+	// Without this, the end of whoever reads the output would kill the process in the middle of a run. A write
+	// fails instead, and the run drains. Ignored, the signal would stay so in the programs that are started.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -84,10 +93,30 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	var e *exit
-	if err != nil && !(errors.As(err, &e) && e.err == nil) {
-		fmt.Fprintln(stderr, a.paint(red, "error: ")+err.Error())
+	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
+		fmt.Fprintln(a.err, a.paint(red, "error: ")+err.Error())
+	}
+	if lost := a.out.problem(); lost != nil && code == exitOK {
+		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
+			fmt.Fprintln(a.err, a.paint(red, "error: ")+"the result could not be written: "+lost.Error())
+		}
+		return exitInternal
 	}
 	return code
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	a := &app{in: stdin, gone: make(chan struct{}), terminal: isTerminal(stderr)}
+	a.live = a.terminal && os.Getenv("TERM") != "dumb"
+	a.color = a.live && os.Getenv("NO_COLOR") == ""
+	gone := sync.OnceFunc(func() { close(a.gone) })
+	a.out, a.err = newScreen(stdout, a.color && isTerminal(stdout), gone), newScreen(stderr, a.color, gone)
+	return a
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func exitCode(err error) int {
@@ -136,8 +165,29 @@ Start with:
 		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
+		if c.HasSubCommands() {
+			onlyCommands(c)
+		}
 	}
+	onlyCommands(root)
 	return root
+}
+
+// onlyCommands makes a command that only groups others refuse what it does not have,
+// as wrong usage, and show its help when nothing is asked.
+func onlyCommands(c *cobra.Command) {
+	c.SuggestionsMinimumDistance = 2
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := cmd.CommandPath() + " --help lists what there is"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+		}
+		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // usageErrors makes wrong arguments exit 5, like every invalid input.

@@ -40,7 +40,7 @@ func newConductor(a *app, q queue.Queue) *conductor {
 
 // add registers a launch, so that worker events find it.
 func (c *conductor) add(l *launch.Launch) *part {
-	p := &part{l: l, tally: newTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}, started: time.Now()}
+	p := &part{l: l, tally: newTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts[l.Run.ID] = p
@@ -78,6 +78,8 @@ func (c *conductor) workerEvent(e worker.Event) {
 
 // drive submits the part's run and follows it to its end.
 func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
+	p.started = time.Now()
+	p.tally.begin()
 	opts := launch.DriveOptions{
 		Now: c.now,
 		OnRecord: func(r core.Result) {
@@ -132,7 +134,7 @@ func (c *conductor) report(p *part, s queue.Status) report {
 	r := report{
 		Run: p.l.Run.ID, Playbook: p.l.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.l.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
-		file: p.l.Playbook.File, check: p.l.Snapshot.Check,
+		file: p.l.Playbook.File, Check: p.l.Snapshot.Check,
 	}
 	for _, h := range p.l.Hosts {
 		res, ok := p.results[h.Name]

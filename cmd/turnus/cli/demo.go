@@ -128,7 +128,6 @@ func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoRe
 		if s, err := c.q.Status(ctx, big.l.Run.ID); err == nil {
 			out.UrgentPending = s.Pending
 		}
-		urgent.started = time.Now()
 		launched := time.Now()
 		reports[1], errs[1] = c.drive(ctx, urgent)
 		out.UrgentDone = time.Since(launched)

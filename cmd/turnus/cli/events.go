@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -38,8 +37,8 @@ type eventWriter struct {
 	enc *json.Encoder
 }
 
-func newEventWriter(w io.Writer) *eventWriter {
-	enc := json.NewEncoder(w)
+func newEventWriter(s *screen) *eventWriter {
+	enc := json.NewEncoder(raw{s})
 	enc.SetEscapeHTML(false)
 	return &eventWriter{enc: enc}
 }
@@ -51,12 +50,12 @@ func (w *eventWriter) write(e eventLine) {
 	e.Time = e.Time.UTC()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.enc.Encode(e) // a reader that went away ends the run by SIGPIPE, not here
+	_ = w.enc.Encode(e) // the screen remembers an error
 }
 
 func (w *eventWriter) worker(e worker.Event) {
-	if e.Kind == worker.JobDone {
-		return // the record of the queue is the truth; see result
+	if e.Kind == worker.JobDone || e.Kind == worker.Draining {
+		return // the record of the queue is the truth, see result; and our own end comes after the report
 	}
 	line := eventLine{
 		Time: e.Time, Event: string(e.Kind), Run: e.Job.Run, Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,

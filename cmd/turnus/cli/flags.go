@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -102,12 +103,12 @@ func (f *varFlags) values() (map[string]any, error) {
 			src := []byte(arg)
 			if isFile {
 				var err error
-				if src, err = os.ReadFile(file); err != nil {
+				if src, err = readBounded(file, maxVarsFile+1); err != nil {
 					return nil, invalid("-e: %w", err)
 				}
 			}
 			if len(src) > maxVarsFile {
-				return nil, invalid("-e %s: %d bytes; 1 MiB at most", arg[:min(len(arg), 60)], len(src))
+				return nil, invalid("-e %s: more than 1 MiB", arg[:min(len(arg), 60)])
 			}
 			var more map[string]any
 			if err := yaml.Unmarshal(src, &more); err != nil {
@@ -123,6 +124,16 @@ func (f *varFlags) values() (map[string]any, error) {
 		}
 	}
 	return jsonValues(vars)
+}
+
+// readBounded reads at most most bytes, whatever the file is: -e @<(command) is none with a size.
+func readBounded(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot.
@@ -171,13 +182,7 @@ func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transpo
 			}
 			return []byte(text), err
 		},
-		Password: func(h core.Host) (string, error) {
-			text, err := secretFrom(ctx, f.password, f.passwordCommand)
-			if err != nil || text != "" || inv == nil {
-				return text, err
-			}
-			return inv.Password(h.Name), nil
-		},
+		Password: func(h core.Host) (string, error) { return f.passwordOf(ctx, inv, h) },
 	}
 	if inv != nil {
 		cfg.Lookup = inv.Host
@@ -196,6 +201,18 @@ func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transpo
 	return transport.New(cfg)
 }
 
+// passwordOf is the password for h: the flags', or else the one that inv, which may be nil, has for this very machine.
+func (f *sshFlags) passwordOf(ctx context.Context, inv *inventory.Inventory, h core.Host) (string, error) {
+	text, err := secretFrom(ctx, f.password, f.passwordCommand)
+	if err != nil || text != "" || inv == nil {
+		return text, err
+	}
+	if known, ok := inv.Host(h.Name); !ok || f.sshConfig == "" && known.Target() != h.Target() {
+		return "", nil // another launcher's job on a shared queue calls another machine by this name
+	}
+	return inv.Password(h.Name), nil
+}
+
 // secretFrom reads a secret from an environment variable, or else from what a command prints.
 func secretFrom(ctx context.Context, env, command string) (string, error) {
 	if env != "" {
@@ -211,8 +228,7 @@ func secretFrom(ctx context.Context, env, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).Output() //nolint:gosec // the operator's own command line
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
 	}
 	if err != nil {

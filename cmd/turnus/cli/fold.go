@@ -60,9 +60,13 @@ func lastNumber(name string) (start, end int) {
 	if i := strings.IndexByte(name, '.'); i >= 0 {
 		label = i
 	}
-	for end = label; end > 0 && !digit(name[end-1]); end-- {
+	end = label
+	for end > 0 && !digit(name[end-1]) {
+		end--
 	}
-	for start = end; start > 0 && digit(name[start-1]); start-- {
+	start = end
+	for start > 0 && digit(name[start-1]) {
+		start--
 	}
 	if end-start > 9 {
 		return end, end

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -114,7 +116,33 @@ type queueFlags struct {
 
 func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
-	c.Flags().StringVar(&f.pool, "pool", "default", "name of the worker pool in that Redis")
+	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
+	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
+}
+
+// defaultPool serves hosts whose inventory names no pool.
+const defaultPool = "default"
+
+// choosePool takes the pool of the hosts where --pool names none. Hosts of several
+// pools cannot share a queue: no one node reaches them all.
+func (f *queueFlags) choosePool(launches []*launch.Launch) error {
+	if f.pool != "" || f.url == "" {
+		return nil
+	}
+	pools := map[string]bool{}
+	for _, l := range launches {
+		for _, h := range l.Hosts {
+			pools[cmp.Or(h.Pool, defaultPool)] = true
+		}
+	}
+	if len(pools) > 1 {
+		names := sortedKeys(pools)
+		return invalid("the hosts are in the pools %s; with --redis a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool", strings.Join(names, ", "), names[0])
+	}
+	for pool := range pools {
+		f.pool = pool
+	}
+	return nil
 }
 
 // open makes the queue and says what of it an operator should know. closeQueue comes after its last use.
@@ -127,7 +155,7 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := redis.New(client, redis.Options{Pool: f.pool})
+	r, err := redis.New(client, redis.Options{Pool: cmp.Or(f.pool, defaultPool)})
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}

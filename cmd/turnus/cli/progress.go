@@ -24,7 +24,8 @@ const (
 type progressView struct {
 	a       *app
 	tallies []*tally
-	drawn   int // lines on the screen that belong to the view
+	drawn   int  // lines on the screen that belong to the view
+	held    bool // an operator is asked something: draw nothing
 	done    chan struct{}
 	wg      sync.WaitGroup
 }
@@ -33,7 +34,7 @@ type progressView struct {
 func (a *app) showProgress(tallies ...*tally) (stop func()) {
 	v := &progressView{a: a, tallies: tallies, done: make(chan struct{})}
 	every := plainEvery
-	if a.terminal {
+	if a.live {
 		every = redrawEvery
 	}
 	a.mu.Lock()
@@ -68,12 +69,34 @@ func (a *app) message(text string) {
 	if a.view != nil {
 		a.view.erase()
 	}
+	if a.terminal {
+		text = cutVisible(text, terminalWidth(a.err))
+	}
 	fmt.Fprintln(a.err, text)
+}
+
+// ask prints a question in place of the moving part, which stands still until answered is called.
+func (a *app) ask(question string) (answered func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.view
+	if v != nil {
+		v.erase()
+		v.held = true
+	}
+	fmt.Fprint(a.err, question)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if v != nil {
+			v.held = false
+		}
+	}
 }
 
 func (v *progressView) erase() {
 	if v.drawn > 0 {
-		fmt.Fprintf(v.a.err, "\x1b[%dA\x1b[J", v.drawn)
+		fmt.Fprintf(raw{v.a.err}, "\x1b[%dA\x1b[J", v.drawn)
 		v.drawn = 0
 	}
 }
@@ -81,7 +104,10 @@ func (v *progressView) erase() {
 func (v *progressView) show() {
 	v.a.mu.Lock()
 	defer v.a.mu.Unlock()
-	if !v.a.terminal {
+	if v.held {
+		return
+	}
+	if !v.a.live {
 		for _, t := range v.tallies {
 			if p := t.snapshot(1); p.done < p.total {
 				fmt.Fprintln(v.a.err, plainLine(p))
@@ -99,11 +125,11 @@ func (v *progressView) show() {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
 	for _, line := range lines {
-		b.WriteString("\r\x1b[K" + cutVisible(line, width) + "\n")
+		b.WriteString("\r\x1b[K" + cutVisible(clean(line, v.a.color), width) + "\n")
 	}
 	b.WriteString("\x1b[J")
 	v.drawn = len(lines)
-	fmt.Fprint(v.a.err, b.String())
+	fmt.Fprint(raw{v.a.err}, b.String())
 }
 
 func plainLine(p progress) string {
@@ -158,7 +184,7 @@ func (a *app) liveLines(p progress) []string {
 	}
 	for _, j := range p.slowest {
 		if took := time.Since(j.since); took > slowAfter {
-			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, j.step)))
+			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, printable(j.step))))
 		}
 	}
 	return lines

@@ -22,6 +22,7 @@ const maxShownLines = 40
 type report struct {
 	Run      string               `json:"run"`
 	Playbook string               `json:"playbook"`
+	Check    bool                 `json:"check,omitempty"`
 	Phase    string               `json:"phase"` // finished, stopped, cancelled
 	Reason   string               `json:"reason,omitempty"`
 	Exit     int                  `json:"exit_code"`
@@ -31,8 +32,7 @@ type report struct {
 	Took     time.Duration        `json:"took_ns"`
 	Results  []core.Result        `json:"results"`
 
-	file  string // of the playbook
-	check bool
+	file string // of the playbook
 }
 
 // exitFor is the exit code that outcomes ask for.
@@ -61,6 +61,9 @@ func (a *app) writeRecap(w io.Writer, r report) {
 	line := fmt.Sprintf("%s: %s in %s", a.paint(bold, r.Playbook), plural(r.Total, "host"), short(r.Took))
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
+	}
+	if r.Check {
+		line += " (check mode: nothing was changed)"
 	}
 	fmt.Fprintln(w, line)
 	if r.Reason != "" {
@@ -144,16 +147,6 @@ func shownLines(text string) []string {
 		lines = append(lines[:maxShownLines:maxShownLines], "… "+plural(more, "more line"))
 	}
 	return lines
-}
-
-// printable takes control characters out, so that no host can drive the operator's terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
-			return '·'
-		}
-		return r
-	}, s)
 }
 
 func cutText(s string, n int) string {

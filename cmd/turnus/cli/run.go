@@ -80,6 +80,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.listHosts {
 		return a.listLaunches(launches)
 	}
+	if err := f.queue.choosePool(launches); err != nil {
+		return err
+	}
 	q, closeQueue, err := f.queue.open(ctx, a)
 	if err != nil {
 		return err
@@ -100,7 +103,13 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	stopView := a.showProgress(tallies...)
 	defer stopView()
 	if !f.noWorker {
-		if err := n.work(&f.node, q, func(_, files string) string { return files }, c.workerEvent, log); err != nil {
+		files := func(run, files string) string {
+			if c.part(run) == nil {
+				return "" // another launcher's run on the shared queue says which folder, and this machine's are not for it
+			}
+			return files
+		}
+		if err := n.work(&f.node, q, files, c.workerEvent, log); err != nil {
 			return err
 		}
 	}
@@ -133,7 +142,7 @@ func (a *app) finish(reports []report, events bool) error {
 		default:
 			a.writeRecap(a.out, r)
 		}
-		if !r.check {
+		if !r.Check {
 			if err := saveLastRun(r); err != nil {
 				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
 			}
@@ -171,7 +180,7 @@ func (a *app) listLaunches(launches []*launch.Launch) error {
 	return nil
 }
 
-// signals makes the first SIGINT or SIGTERM end ctx and the second close now and
+// signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
 func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -183,6 +192,8 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 		select {
 		case <-got:
 			say("stopping: running jobs finish, no more start; once more cancels them")
+			cancel()
+		case <-a.gone:
 			cancel()
 		case <-end:
 			return
@@ -215,7 +226,8 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		}
 		one.Lock()
 		defer one.Unlock()
-		fmt.Fprintf(a.err, "%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host"))
+		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host")))
+		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
 			text, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -43,8 +43,8 @@ func outcomeColor(o core.Outcome) color {
 }
 
 // printJSON writes one indented document.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+func printJSON(s *screen, v any) error {
+	enc := json.NewEncoder(raw{s})
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,13 @@ type runningJob struct {
 
 func newTally(name string, total int) *tally {
 	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}}
+}
+
+// begin sets the clock to zero: the run is launched now.
+func (t *tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started = time.Now()
 }
 
 func (t *tally) jobStarted(host string) {
@@ -111,9 +119,7 @@ func (t *tally) snapshot(slowest int) progress {
 		now = t.ended
 	}
 	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note}
-	for o, n := range t.outcomes {
-		p.outcomes[o] = n
-	}
+	maps.Copy(p.outcomes, t.outcomes)
 	jobs := make([]runningJob, 0, len(t.running))
 	for _, j := range t.running {
 		jobs = append(jobs, j)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,14 @@ func (a *app) windowsICSCmd() *cobra.Command {
 				}
 				return printJSON(a.out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}
-			return ics.Write(a.out, feed)
+			var text strings.Builder
+			if err := ics.Write(&text, feed); err != nil {
+				return err
+			}
+			// Lines of iCalendar end in CR LF, which the screen would not let pass.
+			lines := clean(strings.ReplaceAll(text.String(), "\r\n", "\n"), false)
+			_, err = io.WriteString(raw{a.out}, strings.ReplaceAll(lines, "\n", "\r\n"))
+			return err
 		},
 	}
 	f.addFiles(c)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files stri
 	if err := n.work(f, q, func(string, string) string { return files }, events, log); err != nil {
 		return err
 	}
-	a.message(fmt.Sprintf("working with %d slots on pool %s", f.slots, qf.pool))
+	a.message(fmt.Sprintf("working with %d slots on pool %s", f.slots, cmp.Or(qf.pool, defaultPool)))
 	ctx, _, release := a.signals(ctx, a.message, n.kill)
 	defer release()
 	select {

@@ -101,6 +101,7 @@ func (q *Queue) Redrive(ctx context.Context, id string, indexes ...int) (int, er
 	if err != nil {
 		return 0, err
 	}
+	q.finishSweep(r)
 	if r.phase == queue.Cancelled {
 		return 0, fmt.Errorf("redrive: run %q is cancelled, no job of it may start: %w", id, core.ErrConflict)
 	}
@@ -114,7 +115,6 @@ func (q *Queue) Redrive(ctx context.Context, id string, indexes ...int) (int, er
 			indexes = append(indexes, i)
 		}
 	}
-	q.finishSweep(r)
 	n := 0
 	for _, i := range indexes {
 		if _, dead := r.dead[i]; dead {
@@ -146,7 +146,6 @@ func (q *Queue) reopen(r *run) {
 	if r.complete {
 		r.complete = false
 		r.tenant.open++
-		q.tenants[r.tenant.name] = r.tenant
 	}
 	if r.phase != queue.Paused {
 		r.phase, r.reason = queue.Active, ""

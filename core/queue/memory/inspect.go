@@ -139,7 +139,7 @@ func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 			st.Runs++
 		}
 		st.Timed += r.later.len() + r.timers.len()
-		if r.place >= 0 && r.ready.len() == 0 {
+		if r.place >= 0 && r.fresh.len() > 0 && r.fresh.top().lo < r.limit {
 			st.Oldest = max(st.Oldest, now.Sub(r.fresh.top().due))
 		}
 	}

@@ -151,6 +151,7 @@ func (q *Queue) Submit(ctx context.Context, spec queue.Run) (bool, error) {
 	t := q.tenant(spec.Tenant)
 	t.weight = spec.TenantWeight
 	t.open++
+	t.known++
 	r := newRun(spec, t, q.next())
 	q.runs[spec.ID] = r
 	r.plan(now)
@@ -225,11 +226,11 @@ func (q *Queue) forget(now time.Time) {
 		r.retained = false
 		if r.complete {
 			delete(q.runs, r.id)
-			if r.tenant.open == 0 && q.tenants[r.tenant.name] == r.tenant {
+			if r.tenant.known--; r.tenant.known == 0 {
 				delete(q.tenants, r.tenant.name)
 			}
 		}
 	}
 }
 
-func random() float64 { return rand.Float64() }
+func random() float64 { return rand.Float64() } //nolint:gosec // spread, no secret

@@ -13,6 +13,7 @@ type tenant struct {
 	seq      uint64
 	weight   int
 	open     int // runs that are not complete
+	known    int // runs that are not forgotten
 	inFlight int
 	tag      time.Duration // served worker time by weight, raised when idle
 	v        time.Duration // tag of its last dispatched flow
@@ -209,6 +210,7 @@ func (q *Queue) sync(r *run) {
 		}
 		r.rerank()
 		t.flows.push(r)
+		q.wakeOne()
 	case can:
 		if old := r.rank; r.rerank() != old {
 			t.flows.fix(r.place)
@@ -226,7 +228,6 @@ func (q *Queue) syncTenant(t *tenant) {
 		t.tag = max(t.tag, q.v)
 		t.rerank()
 		q.ready.push(t)
-		q.wakeOne()
 	case can:
 		if old := t.rank; t.rerank() != old {
 			q.ready.fix(t.place)

@@ -127,11 +127,14 @@ func TestCompleteRunsAreForgotten(t *testing.T) {
 			t.Errorf("after the retention: %v, expected core.ErrNotFound", err)
 		}
 		submit(t, q, bulk("a", 2)) // its id is free
+		if f, err := q.Check(t.Context(), false); err != nil || len(f) > 0 {
+			t.Errorf("Check: %v, %v", f, err)
+		}
 	})
 }
 
-// The queue's clock is held though the machine's goes back. // db-scheduler#433
-func TestTrapClockGoesBack(t *testing.T) {
+// The queue's clock is held though the machine's goes back.
+func TestTrapClockGoesBack(t *testing.T) { // db-scheduler#433
 	now := time.Unix(1000, 0)
 	q := memory.New(memory.Options{Now: func() time.Time { return now }})
 	s := openSession(t, q)
@@ -165,8 +168,8 @@ func TestSubmitAllocatesNothingPerJob(t *testing.T) {
 	}
 }
 
-// A node that waits for an hour is woken when another falls silent. // asynq#334
-func TestTrapSilentNodeWakesAWaiter(t *testing.T) {
+// A node that waits for an hour is woken when another falls silent.
+func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{})
 		defer q.Shutdown()
@@ -180,5 +183,54 @@ func TestTrapSilentNodeWakesAWaiter(t *testing.T) {
 			t.Errorf("the job of a silent node came free after %v, expected at most 10s", took)
 		}
 		turn(t, q, openSession(t, q), 1, nil)
+	})
+}
+
+// A node that is woken and dies before its turn does not stop the next job from waking another.
+func TestWokenNodeThatDiesStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
+		defer q.Shutdown()
+		returned := waiters(t, q, 2)
+		for i, id := range []string{"a", "b"} {
+			submit(t, q, bulk(id, 1))
+			synctest.Wait()
+			if n := returned.Load(); n != int32(i+1) {
+				t.Fatalf("%d nodes were woken by %d jobs", n, i+1)
+			}
+		}
+	})
+}
+
+// A tenant is known as long as a run of it is, so that a redriven run finds its own.
+func TestRedriveAfterItsSiblingIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: time.Minute, Retain: time.Hour})
+		defer q.Shutdown()
+		submit(t, q, bulk("sibling", 1))
+		s := openSession(t, q)
+		l := turn(t, q, s, 1, nil).Leases[0]
+		turn(t, q, s, 0, []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}})
+		<-time.After(30 * time.Minute)
+		poison := bulk("poison", 1)
+		poison.MaxCrashes = 1
+		submit(t, q, poison)
+		turn(t, q, openSession(t, q), 1, nil)
+		<-time.After(50 * time.Minute)
+		s = openSession(t, q)
+		turn(t, q, s, 0, nil) // buries the poison job, forgets the sibling
+		if _, err := q.Status(t.Context(), "sibling"); !errors.Is(err, core.ErrNotFound) {
+			t.Fatalf("the sibling is not forgotten: %v", err)
+		}
+		submit(t, q, bulk("young", 1))
+		if n, err := q.Redrive(t.Context(), "poison"); n != 1 || err != nil {
+			t.Fatalf("redriven %d, %v", n, err)
+		}
+		if n := len(turn(t, q, s, 2, nil).Leases); n != 2 {
+			t.Errorf("leased %d, expected both", n)
+		}
+		if f, err := q.Check(t.Context(), false); err != nil || len(f) > 0 {
+			t.Errorf("Check: %v, %v", f, err)
+		}
 	})
 }

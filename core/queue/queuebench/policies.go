@@ -3,6 +3,7 @@ package queuebench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -85,8 +86,8 @@ func (p *reordering) turn(now time.Duration, finished []handle, free int) ([]han
 func (p *reordering) reorder() int {
 	chunk := p.waiting[:min(len(p.waiting), reorderChunk)]
 	first := map[int]int{} // of each task, its first position
-	for i := len(chunk) - 1; i >= 0; i-- {
-		first[chunk[i]] = i
+	for i, c := range slices.Backward(chunk) {
+		first[c] = i
 	}
 	front := make([]int, 0, len(chunk))
 	for i, task := range chunk {

@@ -74,6 +74,6 @@ func manyNodes(f *fixture) {
 	for range nodes {
 		f.must(<-ended)
 	}
-	eq(f, "outcomes", len(f.outcomes("a")), jobs)
+	eq(f, "outcomes", len(f.outcomes()), jobs)
 	eq(f, "changed", f.status("a").Outcomes[core.Changed], jobs)
 }

@@ -187,17 +187,15 @@ func paused(f *fixture) {
 func adjustInvalid(f *fixture) {
 	f.submit(run("a", 1))
 	for name, a := range map[string]queue.Adjust{
-		"weight 0":       {Weight: ptr(0)},
-		"weight over":    {Weight: ptr(queue.MaxWeight + 1)},
-		"negative limit": {Limit: ptr(-1)},
+		"weight 0":       {Weight: new(0)},
+		"weight over":    {Weight: new(queue.MaxWeight + 1)},
+		"negative limit": {Limit: new(-1)},
 	} {
 		if err := f.q.Adjust(f.ctx, "a", a); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: error %v, expected core.ErrInvalid", name, err)
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func lowestFirst(f *fixture) {
 	f.submit(run("a", 10))

@@ -218,14 +218,17 @@ func sameHostTwice(f *fixture) {
 
 func leasedLosesPlace(f *fixture) {
 	s := f.open("n")
-	for _, id := range []string{"first", "second", "third"} {
+	for _, id := range []string{"holder", "first", "second", "third"} {
 		f.submit(on(id, "h"))
 	}
-	first := f.one(s)
-	eq(f, "holder", first.Job.Run, "first")
-	f.none(s, "second and third block")
-	f.ack(s, suspend(first, "e"))
 	held := f.one(s)
+	eq(f, "holder", held.Job.Run, "holder")
+	f.none(s, "the others block, in order")
+	f.ack(s, done(held, core.Changed))
+	first := f.one(s)
+	eq(f, "next", first.Job.Run, "first")
+	f.ack(s, suspend(first, "e"))
+	held = f.one(s)
 	eq(f, "next", held.Job.Run, "second")
 	_, err := f.q.Wake(f.ctx, "first", "e")
 	f.must(err)

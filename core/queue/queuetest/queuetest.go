@@ -77,7 +77,7 @@ func (s Subject) one(t *testing.T, tc test) {
 // fixture is one queue under one test.
 type fixture struct {
 	*testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // a fixture lives as long as its test
 	q   queue.Queue
 	ttl time.Duration
 }
@@ -233,14 +233,14 @@ func (f *fixture) records(run string) []queue.Record {
 	}
 }
 
-// outcomes expands the records and expects every job at most once.
-func (f *fixture) outcomes(run string) map[int]core.Outcome {
+// outcomes expands the records of run a and expects every job at most once.
+func (f *fixture) outcomes() map[int]core.Outcome {
 	f.Helper()
 	got := map[int]core.Outcome{}
-	for _, r := range f.records(run) {
+	for _, r := range f.records("a") {
 		for i := r.Index; i < r.Index+r.Count; i++ {
 			if old, twice := got[i]; twice {
-				f.Fatalf("job %s/%d was recorded twice: %s and %s", run, i, old, r.Outcome)
+				f.Fatalf("job a/%d was recorded twice: %s and %s", i, old, r.Outcome)
 			}
 			got[i] = r.Outcome
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -24,11 +25,11 @@ func recordsOrder(f *fixture) {
 	outcomes := core.Outcomes()
 	var want []queue.Record
 	cursor, seen := "", 0
-	for i := len(got) - 1; i >= 0; i-- {
-		a := done(got[i], outcomes[i%4]) // good ones and rolled back
+	for i, g := range slices.Backward(got) {
+		a := done(g, outcomes[i%4]) // good ones and rolled back
 		a.Detail = fmt.Append(nil, "detail ", i)
 		f.ack(s, a)
-		want = append(want, queue.Record{Index: got[i].Job.Index, Count: 1, Outcome: a.Outcome, Attempt: 1, Detail: a.Detail})
+		want = append(want, queue.Record{Index: g.Job.Index, Count: 1, Outcome: a.Outcome, Attempt: 1, Detail: a.Detail})
 		if i%5 == 0 { // read as it grows
 			for seen < len(want) {
 				list, next, err := f.q.Records(f.ctx, "a", cursor, 3, 0)
@@ -112,7 +113,7 @@ func recordsBulk(f *fixture) {
 	if len(recs) > 50 {
 		f.Errorf("%d records of one bulk cancel, expected a few with counts", len(recs))
 	}
-	eq(f, "outcomes", len(f.outcomes("a")), 10_000)
+	eq(f, "outcomes", len(f.outcomes()), 10_000)
 	for _, rec := range recs {
 		if rec.Count < 1 {
 			f.Errorf("record %+v counts nothing", rec)

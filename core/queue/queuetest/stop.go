@@ -76,7 +76,7 @@ func budgetManyAcks(f *fixture) {
 	st := f.completes(s, "a")
 	eq(f, "failed", st.Outcomes[core.Failed], 3)
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 17)
-	out := f.outcomes("a")
+	out := f.outcomes()
 	eq(f, "outcomes", len(out), 20)
 	for i, want := range map[int]core.Outcome{0: core.Failed, 1: core.Cancelled, 2: core.Failed, 3: core.Failed, 4: core.Cancelled, 5: core.Cancelled} {
 		eq(f, "outcome of "+a[i].Job.String(), out[a[i].Job.Index], want)
@@ -151,7 +151,7 @@ func (f *fixture) everywhere(s string) (leased queue.Lease) {
 
 func (f *fixture) endedEverywhere(first core.Outcome) {
 	f.Helper()
-	out := f.outcomes("a")
+	out := f.outcomes()
 	eq(f, "outcomes", len(out), 20)
 	for i, o := range out {
 		want := core.Cancelled
@@ -245,7 +245,7 @@ func cancelTwice(f *fixture) {
 	f.must(f.q.Cancel(f.ctx, "a", "second"))
 	st := f.completes(s, "a")
 	eq(f, "reason", st.Reason, "first")
-	eq(f, "outcomes", len(f.outcomes("a")), 2)
+	eq(f, "outcomes", len(f.outcomes()), 2)
 
 	f.submit(run("b", 1))
 	f.ack(s, done(f.one(s), core.Changed))
@@ -280,12 +280,12 @@ func adjustOver(f *fixture) {
 	l := f.one(s)
 	f.must(f.q.Cancel(f.ctx, "a", "x"))
 	no := false
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: ptr(0), Weight: ptr(5)}))
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: new(0), Weight: new(5)}))
 	f.none(s, "resume does not revive a cancelled run")
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 	f.ack(s, done(l, core.Changed))
 	f.completes(s, "a")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: ptr(true)}))
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(true)}))
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 }
 

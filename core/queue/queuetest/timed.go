@@ -42,10 +42,10 @@ func segmentsDue(f *fixture) {
 	now := f.turn(s, 0).Now
 	r := run("a", 6)
 	// Not in order of time, and one at once.
-	due := []time.Duration{300, 100, 0, 200}
+	due := []time.Duration{300 * time.Millisecond, 100 * time.Millisecond, 0, 200 * time.Millisecond}
 	counts := []int{1, 2, 2, 1}
 	for i := range due {
-		seg := queue.Segment{Due: now.Add(due[i] * time.Millisecond), Count: counts[i]}
+		seg := queue.Segment{Due: now.Add(due[i]), Count: counts[i]}
 		if due[i] == 0 {
 			seg.Due = time.Time{}
 		}
@@ -57,7 +57,7 @@ func segmentsDue(f *fixture) {
 	for i := range due {
 		for range counts[i] {
 			at := got[core.JobID{Run: "a", Index: index}]
-			if early := now.Add(due[i] * time.Millisecond).Sub(at); early > 0 {
+			if early := now.Add(due[i]).Sub(at); early > 0 {
 				f.Errorf("job %d was leased %v early", index, early)
 			}
 			index++
@@ -194,9 +194,8 @@ func waitDue(f *fixture) {
 		eq(f, "job, by due time", f.receive(got).Job.Index, 4-i)
 	}
 	// A retry of a node that is busy elsewhere wakes another.
-	l := queue.Lease{}
 	f.submit(run("b", 1))
-	l = f.receive(got)
+	l := f.receive(got)
 	eq(f, "run", l.Job.Run, "b")
 }
 

@@ -66,7 +66,7 @@ func trapRecoverers(f *fixture) {
 		for _, l := range late { // the victim acknowledges between scan and requeue
 			_, err := f.q.Turn(f.ctx, queue.Turn{Session: victim, Acks: []queue.Ack{done(l, core.Failed)}})
 			if !errors.Is(err, core.ErrSessionGone) {
-				errs <- fmt.Errorf("ack of a reaped session: %v, expected core.ErrSessionGone", err)
+				errs <- fmt.Errorf("ack of a reaped session: %v, expected core.ErrSessionGone", err) //nolint:errorlint // err may be nil
 				return
 			}
 		}
@@ -81,7 +81,7 @@ func trapRecoverers(f *fixture) {
 		f.turn(s, 0, allDone(f.lease(s, 64), core.Changed)...)
 		return f.status("a").Complete
 	})
-	eq(f, "outcomes", len(f.outcomes("a")), jobs)
+	eq(f, "outcomes", len(f.outcomes()), jobs)
 	eq(f, "changed", f.status("a").Outcomes[core.Changed], jobs)
 }
 
@@ -99,7 +99,7 @@ func trapLateAck(f *fixture) {
 	eq(f, "stale", len(f.turn(fresh, 0, done(l, core.Failed)).Stale), 1)
 	eq(f, "stale even for the session that holds it", len(f.turn(s, 0, done(l, core.Failed)).Stale), 1)
 	f.ack(s, done(again, core.Changed))
-	eq(f, "outcome", f.outcomes("a")[0], core.Changed)
+	eq(f, "outcome", f.outcomes()[0], core.Changed)
 }
 
 func trapLongJob(f *fixture) {
@@ -186,7 +186,7 @@ func trapLostReply(f *fixture) {
 	eq(f, "acks that had been applied come back as stale", len(res.Stale), 2)
 	f.ack(s, allDone(held, core.Changed)...)
 	eq(f, "complete", f.status("a").Complete, true)
-	eq(f, "outcomes", len(f.outcomes("a")), 4)
+	eq(f, "outcomes", len(f.outcomes()), 4)
 }
 
 func trapPoison(f *fixture) {

@@ -2,9 +2,164 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Check looks for broken invariants.
-func (q *Queue) Check(_ context.Context, _ bool) ([]queue.Finding, error) { return nil, nil }
+// Check looks for broken invariants: first the pool's, then each run's against its log. It is for
+// maintenance: its scripts grow with the jobs in flight, blocked or waiting. With repair it mends
+// what the data allows; a finding that is not Repaired says what it could not.
+func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error) {
+	nos, err := q.recordNumbers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := q.sessionSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]any{flag(repair)}, sessions...)
+	for _, no := range nos {
+		args = append(args, no)
+	}
+	findings, err := q.findings(ctx, q.scripts.pool, "", args)
+	if err != nil {
+		return nil, err
+	}
+	err = q.eachRun(ctx, func(run string, no int64) error {
+		more, err := q.checkRun(ctx, run, no, repair, sessions)
+		findings = append(findings, more...)
+		return err
+	})
+	return findings, err
+}
+
+func (q *Queue) findings(ctx context.Context, s *script, run string, args []any) ([]queue.Finding, error) {
+	v, err := q.eval(ctx, s, args...)
+	if err != nil {
+		return nil, err
+	}
+	var list []queue.Finding
+	r := newReply(v)
+	for !r.empty() {
+		text := r.text()
+		if text == "!" {
+			continue // forgotten meanwhile
+		}
+		what, repaired := strings.CutPrefix(text, "+")
+		list = append(list, queue.Finding{What: what, Run: run, Repaired: repaired})
+	}
+	return list, r.end(s.name)
+}
+
+func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {
+	args := append([]any{flag(repair), run}, sessions...)
+	v, err := q.eval(ctx, q.scripts.tidy, args...)
+	if err != nil {
+		return nil, err
+	}
+	r := newReply(v)
+	if r.text() != "LOG" {
+		return nil, nil // forgotten meanwhile
+	}
+	last, total := r.text(), r.int()
+	ended, err := q.endedJobs(ctx, no, last, total)
+	if err != nil {
+		return nil, err
+	}
+	none := len(args)
+	for i := 0; i < total; {
+		if !ended[i] {
+			i++
+			continue
+		}
+		from := i
+		for i < total && ended[i] {
+			i++
+		}
+		args = append(args, from, i)
+	}
+	if len(args) == none {
+		args = append(args, 0, 0)
+	}
+	return q.findings(ctx, q.scripts.tidy, run, args)
+}
+
+// endedJobs replays the log up to the entry last.
+func (q *Queue) endedJobs(ctx context.Context, no int64, last string, total int) ([]bool, error) {
+	ended := make([]bool, total)
+	for from := "-"; ; {
+		page, err := q.client.XRangeN(ctx, q.keys.run(no, "xLog"), from, last, recordsPage).Result()
+		if err != nil {
+			return nil, translate(ctx, err, "check")
+		}
+		for _, m := range page {
+			list, err := unpackLog(m)
+			if err != nil {
+				return nil, err
+			}
+			for _, rec := range list {
+				for i := rec.Index; i < min(rec.Index+rec.Count, total); i++ {
+					ended[i] = rec.Outcome != "" // none: it was redriven
+				}
+			}
+			from = "(" + m.ID
+		}
+		if len(page) == 0 {
+			return ended, nil
+		}
+	}
+}
+
+// recordNumbers finds the records of runs by their keys, ascending, whether they are listed or not.
+func (q *Queue) recordNumbers(ctx context.Context) ([]int64, error) {
+	var nos []int64
+	err := q.scan(ctx, "pRun", `(\d+)`, func(s string) error {
+		no, err := strconv.ParseInt(s, 10, 64)
+		nos = append(nos, no)
+		return err
+	})
+	slices.Sort(nos)
+	return slices.Compact(nos), err
+}
+
+// sessionSets finds the sessions that have a set of leases, listed or not: their number, then their ids, as the scripts
+// want them. A session that opens after this is listed, and the scripts read that list themselves.
+func (q *Queue) sessionSets(ctx context.Context) ([]any, error) {
+	ids := map[string]bool{}
+	err := q.scan(ctx, "pSession", "([^:]+)"+q.keys.key("xLeases"), func(s string) error {
+		ids[s] = true
+		return nil
+	})
+	out := []any{len(ids)}
+	for id := range ids {
+		out = append(out, id)
+	}
+	return out, err
+}
+
+// scan visits the part in parentheses of every key that is prefix and pattern.
+func (q *Queue) scan(ctx context.Context, prefix, pattern string, visit func(string) error) error {
+	c, err := q.node(ctx)
+	if err != nil {
+		return err
+	}
+	p := q.keys.key(prefix)
+	re := regexp.MustCompile("^" + regexp.QuoteMeta(p) + pattern + "$")
+	it := c.Scan(ctx, 0, p+"*", 1000).Iterator()
+	for it.Next(ctx) {
+		if m := re.FindStringSubmatch(it.Val()); m != nil {
+			if err := visit(m[1]); err != nil {
+				return fmt.Errorf("queue: key %q: %w", it.Val(), errors.Join(err, core.ErrInvalid))
+			}
+		}
+	}
+	return translate(ctx, it.Err(), "check")
+}

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"flag"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -16,7 +18,16 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Most tests wait for a server or for a session to expire: more of them at once than there are cores.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := f.Value.Set(strconv.Itoa(8)); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // pools gives every queue of a test a pool of its own on one server.
 type pools struct {
@@ -41,10 +52,15 @@ func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
 }
 
 func TestConformance(t *testing.T) {
-	queuetest.Run(t, queuetest.Subject{Open: newPools(t).open})
+	t.Parallel()
+	queuetest.Run(t, queuetest.Subject{
+		Open:   newPools(t).open,
+		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire
+	})
 }
 
 func TestSequences(t *testing.T) {
+	t.Parallel()
 	queuetest.Sequences(t,
 		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
 			q := memory.New(memory.Options{SessionTTL: ttl})

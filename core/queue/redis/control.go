@@ -81,14 +81,14 @@ func (q *Queue) Redrive(ctx context.Context, run string, indexes ...int) (int, e
 		}
 		r := newReply(v)
 		n := r.int()
-		switch {
-		case n == -1:
+		switch n {
+		case -1:
 			return total, fmt.Errorf("redrive: run %q: %w", run, core.ErrNotFound)
-		case n == -2:
+		case -2:
 			return total, fmt.Errorf("redrive: run %q is cancelled, no job of it may start: %w", run, core.ErrConflict)
-		case n == -4:
+		case -4:
 			return total, fmt.Errorf("redrive: run %q has no job with such an index: %w", run, core.ErrInvalid)
-		case n == -3:
+		case -3:
 			continue // the script has swept a part
 		}
 		total += n

@@ -93,8 +93,7 @@ func parseURL(raw string) (target, error) {
 	}
 	u, err := url.Parse("x://" + userinfo + "h" + tail)
 	if err != nil {
-		var bad *url.Error // its text repeats the URL
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
 			err = bad.Err
 		}
 		if userinfo != "" {
@@ -114,7 +113,7 @@ func parseURL(raw string) (target, error) {
 		t.addrs = []string{u.Path}
 		return t, t.setDB(q.Get("db"))
 	}
-	for _, h := range strings.Split(hosts, ",") {
+	for h := range strings.SplitSeq(hosts, ",") {
 		addr, err := withPort(h, port)
 		if err != nil {
 			return t, err

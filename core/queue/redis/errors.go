@@ -19,6 +19,7 @@ func (e notSent) Unwrap() error { return e.error }
 
 // translate turns an error of the client into one of core. What was certainly not executed is
 // ErrUnavailable; what may have been is ErrUnknown; a context that ended before sending is itself.
+// The client's error goes along as text: nobody outside matches on it.
 func translate(ctx context.Context, err error, doing string) error {
 	var early notSent
 	var op *net.OpError
@@ -30,13 +31,13 @@ func translate(ctx context.Context, err error, doing string) error {
 		return fmt.Errorf("queue: %s: %w", doing, early.error)
 	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted),
 		errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("queue: %s: Redis cannot be reached: %w (%v)", doing, core.ErrUnavailable, err)
+		return fmt.Errorf("queue: %s: Redis cannot be reached: %w (%s)", doing, core.ErrUnavailable, err.Error())
 	case errors.As(err, &reply):
 		return translateReply(reply, doing)
 	case ctx.Err() != nil:
 		return fmt.Errorf("queue: %s: %w: %w", doing, core.ErrUnknown, ctx.Err())
 	default:
-		return fmt.Errorf("queue: %s: Redis was asked and no answer came: %w (%v)", doing, core.ErrUnknown, err)
+		return fmt.Errorf("queue: %s: Redis was asked and no answer came: %w (%s)", doing, core.ErrUnknown, err.Error())
 	}
 }
 
@@ -48,8 +49,8 @@ func translateReply(err goredis.Error, doing string) error {
 		"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "CROSSSLOT", "ERR max number of clients",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
-			return fmt.Errorf("queue: %s: Redis refused: %w (%v)", doing, core.ErrUnavailable, err)
+			return fmt.Errorf("queue: %s: Redis refused: %w (%s)", doing, core.ErrUnavailable, err.Error())
 		}
 	}
-	return fmt.Errorf("queue: %s: %w (%v)", doing, core.ErrUnknown, err)
+	return fmt.Errorf("queue: %s: %w (%s)", doing, core.ErrUnknown, err.Error())
 }

@@ -51,7 +51,7 @@ func suffixes() []key {
 		{"xSuspended", ":s"}, // run, zset: suspended indexes by time, +inf: event only
 		{"xEvents", ":e"},    // run, lexical zset: event, index
 		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event
-		{"xLeases", ":l"},    // run, hash: index -> lease; tenant and session, set: RUN/INDEX
+		{"xLeases", ":l"},    // session, hash: RUN/INDEX -> lease
 		{"xBlocked", ":b"},   // run, hash: index -> its member in wait
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
 		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
@@ -67,7 +67,7 @@ func suffixes() []key {
 func runSuffixes() []string {
 	var out []string
 	for _, k := range suffixes() {
-		if k.lua != "xReady" && k.lua != "xRuns" {
+		if k.lua != "xReady" && k.lua != "xRuns" && k.lua != "xLeases" {
 			out = append(out, k.name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,8 +104,14 @@ func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([
 	}
 }
 
-// unpackRecords reads the layout of record in base.lua.
+// unpackRecords gives the outcomes of an entry.
 func unpackRecords(m goredis.XMessage) ([]queue.Record, error) {
+	list, err := unpackLog(m)
+	return slices.DeleteFunc(list, func(r queue.Record) bool { return r.Outcome == "" }), err
+}
+
+// unpackLog reads the layout of record in base.lua. A record without an outcome says that a dead job was redriven.
+func unpackLog(m goredis.XMessage) ([]queue.Record, error) {
 	s, _ := m.Values["r"].(string)
 	b := []byte(s)
 	outcomes := core.Outcomes()
@@ -114,12 +121,15 @@ func unpackRecords(m goredis.XMessage) ([]queue.Record, error) {
 			return nil, fmt.Errorf("records: entry %s is cut short: %w", m.ID, core.ErrUnknown)
 		}
 		code, reason, detail := int(b[8]), int(binary.BigEndian.Uint16(b[11:])), int(binary.BigEndian.Uint32(b[13:]))
-		if code < 1 || code > len(outcomes) || len(b) < 17+reason+detail {
+		if code > len(outcomes) || len(b) < 17+reason+detail {
 			return nil, fmt.Errorf("records: entry %s is not readable: %w", m.ID, core.ErrUnknown)
 		}
 		rec := queue.Record{
-			Index: int(binary.BigEndian.Uint32(b)), Count: int(binary.BigEndian.Uint32(b[4:])), Outcome: outcomes[code-1],
+			Index: int(binary.BigEndian.Uint32(b)), Count: int(binary.BigEndian.Uint32(b[4:])),
 			Attempt: int(binary.BigEndian.Uint16(b[9:])), Reason: string(b[17 : 17+reason]),
+		}
+		if code > 0 {
+			rec.Outcome = outcomes[code-1]
 		}
 		if detail > 0 {
 			rec.Detail = b[17+reason : 17+reason+detail : 17+reason+detail]

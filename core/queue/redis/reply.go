@@ -14,7 +14,7 @@ import (
 // reply reads a script's answer from front to back. The first value that is not
 // what was expected makes end an error; reads after it give zero values.
 type reply struct {
-	items []any //nolint:forbidigo // go-redis gives any
+	items []any // as go-redis gives them
 	bad   error
 }
 
@@ -83,8 +83,9 @@ func (r *reply) bytes() []byte {
 }
 
 // time is a time in µs; negative is none.
-func (r *reply) time() time.Time {
-	us := r.int64()
+func (r *reply) time() time.Time { return micro(r.int64()) }
+
+func micro(us int64) time.Time {
 	if us < 0 {
 		return time.Time{}
 	}

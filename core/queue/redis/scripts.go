@@ -23,7 +23,7 @@ type script struct {
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain *script
+	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain, tidy, pool *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -54,7 +54,9 @@ func loadScripts() (*scripts, error) {
 		{&s.event, "event", "base locks jobs"},
 		{&s.wait, "wait", "base"},
 		{&s.status, "status", "base"},
-		{&s.explain, "explain", "base locks"},
+		{&s.explain, "explain", "base locks jobs"},
+		{&s.tidy, "tidy", "base locks jobs"},
+		{&s.pool, "pool", "base locks jobs"},
 	} {
 		b, err := luaFiles.ReadFile("lua/" + d.name + ".lua")
 		if err != nil {
@@ -62,7 +64,7 @@ func loadScripts() (*scripts, error) {
 		}
 		var text strings.Builder
 		text.WriteString(head)
-		for _, lib := range strings.Fields(d.libs) {
+		for lib := range strings.FieldsSeq(d.libs) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)

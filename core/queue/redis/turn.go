@@ -3,9 +3,9 @@ package redis
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -17,74 +17,77 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if err := t.Validate(); err != nil {
 		return queue.TurnResult{}, err
 	}
-	r, err := q.sessionCall(ctx, q.scripts.turn, t.Session, q.turnArgs(t)...)
+	v, err := q.eval(ctx, q.scripts.turn, t.Session, strconv.Itoa(t.Want), strconv.FormatInt(q.opt.SessionTTL.Microseconds(), 10), packAcks(t.Acks))
 	if err != nil {
 		return queue.TurnResult{}, err
 	}
-	return readTurn(r, t)
+	text, _ := v.(string)
+	if text == "GONE" {
+		return queue.TurnResult{}, fmt.Errorf("queue: turn: session %q: %w", t.Session, core.ErrSessionGone)
+	}
+	return readTurn(text, t)
 }
 
-// turnArgs packs the call. An ack that names no possible job is sent with no run, and comes back as stale.
-func (q *Queue) turnArgs(t queue.Turn) []any {
-	runs := map[string]int{}
-	var names []string
-	packed := make([]string, 0, len(t.Acks))
-	for i := range t.Acks {
-		a := &t.Acks[i]
-		if a.Job.Index < 0 || a.Job.Index >= queue.MaxTargets || a.Token >= 1<<53 || a.Job.Run == "" {
-			packed = append(packed, packAck(&queue.Ack{Kind: queue.AckReturn}, 0))
+// packAcks is the text that turn.lua reads. An ack that names no possible job is sent with no run, and comes back as stale.
+func packAcks(acks []queue.Ack) []byte {
+	if len(acks) == 0 {
+		return nil
+	}
+	runs := make(map[string]int, 8)
+	names := make([]string, 0, 8)
+	size := 0
+	for i := range acks {
+		a := &acks[i]
+		if _, ok := runs[a.Job.Run]; !ok {
+			names = append(names, a.Job.Run)
+			runs[a.Job.Run] = len(names)
+			size += len(a.Job.Run) + 5
+		}
+		size += 32 + len(a.Detail) + len(a.State) + len(a.Event)
+	}
+	b := appendList(make([]byte, 0, size), len(names))
+	for _, n := range names {
+		b = appendText(b, n)
+	}
+	b = appendList(b, 5*len(acks))
+	for i := range acks {
+		a := &acks[i]
+		if a.Job.Index < 0 || a.Job.Index >= queue.MaxTargets || a.Token >= 1<<53 {
+			b = appendInt(appendInt(appendText(appendInt(b, 0), "0"), 0), 0)
+			b = appendInt(b, 0)
 			continue
 		}
-		n, ok := runs[a.Job.Run]
-		if !ok {
-			names = append(names, a.Job.Run)
-			n = len(names)
-			runs[a.Job.Run] = n
-		}
-		packed = append(packed, packAck(a, n))
+		b = packAck(b, a, runs[a.Job.Run])
 	}
-	args := make([]any, 0, 3+len(names)+len(packed))
-	args = append(args, strconv.Itoa(t.Want), strconv.FormatInt(q.opt.SessionTTL.Microseconds(), 10), strconv.Itoa(len(names)))
-	for _, n := range names {
-		args = append(args, n)
-	}
-	for _, p := range packed {
-		args = append(args, p)
-	}
-	return args
+	return b
 }
 
 // maxAfter keeps times exact in Lua's doubles.
 const maxAfter = 100 * 365 * 24 * time.Hour
 
 // packAck is the layout that turn.lua reads.
-func packAck(a *queue.Ack, run int) string {
-	b := make([]byte, 0, 32+len(a.Detail)+len(a.State)+len(a.Event))
-	b = binary.BigEndian.AppendUint16(b, uint16(run))
-	b = binary.BigEndian.AppendUint32(b, uint32(a.Job.Index))
-	b = appendUint56(b, a.Token)
-	b = append(b, ackCode(a.Kind), outcomeCode(a.Outcome))
-	b = appendUint56(b, uint64(min(max(a.After, 0), maxAfter).Microseconds()))
-	detail, state, event, keep := a.Detail, a.State, a.Event, byte(0)
+func packAck(b []byte, a *queue.Ack, run int) []byte {
+	b = appendInt(b, uint64(run))
+	var digits [20]byte
+	b = appendText(b, strconv.AppendInt(digits[:0], int64(a.Job.Index), 10))
+	b = appendInt(b, a.Token)
+	b = appendInt(b, uint64(ackCode(a.Kind))+8*uint64(outcomeCode(a.Outcome)))
+	detail, state, event, keep := a.Detail, a.State, a.Event, false
 	switch a.Kind {
 	case queue.AckDone:
+		if len(detail) == 0 {
+			return appendInt(b, 0)
+		}
 		state, event = nil, ""
 	case queue.AckRetry:
 		event = ""
 	case queue.AckSuspend:
-		detail = nil
-		if a.KeepLocks {
-			keep = 1
-		}
+		detail, keep = nil, a.KeepLocks
 	case queue.AckReturn:
 		detail, state, event = nil, nil, ""
 	}
-	b = append(b, keep)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(detail)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(state)))
-	b = append(b, byte(len(event)))
-	b = append(append(append(b, detail...), state...), event...)
-	return string(b)
+	b = appendInt(appendList(b, 5), uint64(min(max(a.After, 0), maxAfter).Microseconds()))
+	return appendText(appendText(appendText(appendBool(b, keep), detail), state), event)
 }
 
 func appendUint56(b []byte, v uint64) []byte {
@@ -117,41 +120,43 @@ func outcomeCode(o core.Outcome) byte {
 	return 0
 }
 
-func readTurn(r *reply, t queue.Turn) (queue.TurnResult, error) {
-	res := queue.TurnResult{Now: r.time(), Next: r.time(), More: r.int() == 1}
-	var runs []string
-	for ids := r.list(); !ids.empty(); {
-		runs = append(runs, ids.text())
+func readTurn(text string, t queue.Turn) (queue.TurnResult, error) {
+	r := &wire{s: text}
+	res := queue.TurnResult{Now: micro(r.int64()), Next: micro(r.int64()), More: r.int() == 1}
+	runs := make([]string, r.list())
+	for i := range runs {
+		runs[i] = strings.Clone(r.text()) // the whole answer is not kept for the sake of a name
 	}
-	leases := r.list()
-	token := uint64(r.int64())
-	if n := len(leases.items) / 4; n > 0 {
-		res.Leases = make([]queue.Lease, 0, n)
+	if n := r.list() / 4; n > 0 {
+		res.Leases = make([]queue.Lease, n)
 	}
-	for !leases.empty() {
-		ref := leases.int()
-		l := queue.Lease{Token: token}
-		l.Job.Index, l.Host, l.Attempt = leases.int(), leases.text(), leases.int()
+	for i := range res.Leases {
+		l := &res.Leases[i]
+		ref := r.int()
+		l.Job.Index, l.Host, l.Attempt = r.int(), strings.Clone(r.text()), r.int()
 		if ref < 1 || ref > len(runs) {
 			return res, fmt.Errorf("queue: answer of turn names run %d of %d: %w", ref, len(runs), core.ErrUnknown)
 		}
 		l.Job.Run = runs[ref-1]
-		token++
-		res.Leases = append(res.Leases, l)
 	}
-	extras := r.list()
-	for !extras.empty() {
-		if i := extras.int() - 1; i >= 0 && i < len(res.Leases) {
-			res.Leases[i].Data, res.Leases[i].State = extras.bytes(), extras.bytes()
-		} else {
+	token := uint64(r.int64())
+	for i := range res.Leases {
+		res.Leases[i].Token = token + uint64(i)
+	}
+	for range r.list() / 3 {
+		i := r.int() - 1
+		if i < 0 || i >= len(res.Leases) {
 			return res, fmt.Errorf("queue: answer of turn has no lease %d: %w", i, core.ErrUnknown)
 		}
+		res.Leases[i].Data, res.Leases[i].State = r.bytes(), r.bytes()
 	}
-	for stale := r.list(); !stale.empty(); {
-		if i := stale.int() - 1; i >= 0 && i < len(t.Acks) {
+	for range r.list() {
+		if i := r.int() - 1; i >= 0 && i < len(t.Acks) {
 			res.Stale = append(res.Stale, t.Acks[i].Job)
 		}
 	}
-	res.Stop = r.jobs()
-	return res, errors.Join(leases.end("turn"), extras.end("turn"), r.end("turn"))
+	for range r.list() / 2 {
+		res.Stop = append(res.Stop, core.JobID{Run: strings.Clone(r.text()), Index: r.int()})
+	}
+	return res, r.end("turn")
 }

@@ -29,7 +29,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 		v, err := q.eval(ctx, q.scripts.wait, session, backstop.Microseconds())
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the end of ctx ends a wait, and is no error
 			}
 			return err
 		}
@@ -38,7 +38,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 		if err := r.end("wait"); err != nil || work {
 			return err
 		}
-		d := time.Duration(float64(backstop) * (0.8 + 0.4*rand.Float64()))
+		d := time.Duration(float64(backstop) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spread, no secret
 		again := true
 		if !keep.IsZero() {
 			d, again = min(d, keep.Sub(now)), keep.Sub(now) >= d
@@ -80,7 +80,7 @@ func (q *Queue) blocked(ctx context.Context, d time.Duration, args ...any) (bool
 	for i := range args {
 		if args[i] == any(blockTime{}) { // the server's own timer is coarse: it only backs ours up
 			args[i] = strconv.FormatFloat((d + grace/2).Seconds(), 'f', 3, 64)
-			if i > 0 && args[i-1] == "block" {
+			if i > 0 && args[i-1] == "block" { //nolint:gosec // i is over 0 here
 				args[i] = (d + grace/2).Milliseconds()
 			}
 		}

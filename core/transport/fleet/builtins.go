@@ -73,20 +73,16 @@ func (sh *shell) run(ctx context.Context, args []string, io stdio) int {
 	if i := strings.LastIndexByte(c.name, '/'); i >= 0 && strings.HasPrefix(c.name, "/") {
 		c.name = c.name[i+1:] // /bin/echo and /usr/bin/echo are echo
 	}
-	if body, ok := sh.funcs[args[0]]; ok {
-		return sh.call(ctx, body, args[1:], io)
+	if body, ok := sh.funcs[c.name]; ok {
+		return sh.invoke(ctx, body, c.args, io)
 	}
 	switch c.name {
 	case ":", "true", "sync", "trap", "umask", "wait", "ulimit":
 		return 0
 	case "false":
 		return 1
-	case "exit":
-		sh.done = true
-		sh.status = c.number(0, sh.status) & 0xff
-		return sh.status
-	case "return":
-		sh.done, sh.back = true, true
+	case "exit", "return":
+		sh.done, sh.leave = true, c.name == "return"
 		sh.status = c.number(0, sh.status) & 0xff
 		return sh.status
 	case "cd":

@@ -82,7 +82,7 @@ func rm(m *memFS, p, flags string) error {
 }
 
 func ls(c *call) int {
-	flags := c.flags("la1dhA")
+	flags := c.flags("la1dhAn")
 	names := c.args
 	if len(names) == 0 {
 		names = []string{"."}
@@ -110,19 +110,39 @@ func ls(c *call) int {
 			}
 			if n, err := c.fs().stat(path.Join(p, path.Base(e))); err == nil {
 				i := info{e, n}
-				fmt.Fprintf(c.out, "%s 1 %s %s %d %s %s\n", i.Mode(), n.owner, n.owner, i.Size(), n.mtime.UTC().Format("Jan _2 15:04"), e)
+				owner := n.owner
+				if strings.Contains(flags, "n") {
+					owner = ownerID(owner)
+				}
+				fmt.Fprintf(c.out, "%s 1 %s %s %d %s %s\n", i.Mode(), owner, owner, i.Size(), n.mtime.UTC().Format("Jan _2 15:04"), e)
 			}
 		}
 	}
 	return code
 }
 
+// ownerID is the number of an account; all that the host does not know share one.
+func ownerID(name string) string {
+	if _, err := strconv.Atoi(name); err == nil {
+		return name
+	}
+	switch name {
+	case "root":
+		return "0"
+	case User:
+		return "1000"
+	}
+	return "1001"
+}
+
 // statFile prints what stat -c asks for.
 func statFile(c *call) int {
 	form := "%n %s %a"
+	c.flags("L")
 	if len(c.args) > 1 && (c.args[0] == "-c" || c.args[0] == "--format") {
 		form, c.args = c.args[1], c.args[2:]
 	}
+	c.flags("")
 	code := 0
 	for _, name := range c.args {
 		n, err := c.fs().stat(c.sh.abs(name))
@@ -135,7 +155,7 @@ func statFile(c *call) int {
 			kind = "directory"
 		}
 		fmt.Fprintln(c.out, strings.NewReplacer("%a", strconv.FormatUint(uint64(n.mode.Perm()), 8), "%s", itoa(len(n.data)),
-			"%U", n.owner, "%G", n.owner, "%n", name, "%F", kind, "%Y", strconv.FormatInt(n.mtime.Unix(), 10)).Replace(form))
+			"%U", n.owner, "%G", n.owner, "%u", ownerID(n.owner), "%g", ownerID(n.owner), "%n", name, "%F", kind, "%Y", strconv.FormatInt(n.mtime.Unix(), 10)).Replace(form))
 	}
 	return code
 }
@@ -189,7 +209,7 @@ func (m *memFS) copy(from, to string) error {
 }
 
 func change(c *call) int {
-	c.flags("Rfv")
+	c.flags("Rfvh")
 	if len(c.args) < 2 {
 		return c.fail(1, "missing operand")
 	}

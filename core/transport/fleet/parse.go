@@ -6,8 +6,8 @@ import (
 )
 
 // The language is the part of POSIX shell that playbooks and the transport use:
-// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, ${NAME%%pattern}, $(…), if,
-// for, while, functions, groups and subshells. No globbing, no here-documents, no arithmetic.
+// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, $(…), if, for,
+// while, functions, groups and subshells. No globbing, no here-documents, no arithmetic.
 
 // maxDepth bounds the nesting of a script.
 const maxDepth = 64
@@ -246,30 +246,14 @@ func (p *parser) command() command {
 	case w != "":
 		p.fail("%q unexpected", w)
 	default:
-		if n := p.functionHead(); n != "" {
-			p.enter()
-			body := p.command()
-			p.depth--
-			return command{kind: "function", name: n, bodies: []list{{{links: []link{{pipe: pipeline{cmds: []command{body}}}}}}}}
-		}
 		p.simple(&c)
 		return c
 	}
-	for p.blanks(false); p.redirection(&c); p.blanks(false) {
+	p.blanks(false)
+	for p.redirection(&c) {
+		p.blanks(false)
 	}
 	return c
-}
-
-// functionHead reads NAME() and returns NAME; "" when something else stands here.
-func (p *parser) functionHead() string {
-	n := nameLen(p.src[p.pos:])
-	if n == 0 || !strings.HasPrefix(p.src[p.pos+n:], "()") {
-		return ""
-	}
-	name := p.src[p.pos : p.pos+n]
-	p.pos += n + 2
-	p.blanks(true)
-	return name
 }
 
 func (p *parser) ifClause(c *command) {
@@ -327,6 +311,10 @@ func (p *parser) simple(c *command) {
 			continue
 		}
 		c.words = append(c.words, p.mustWord())
+		if len(c.words) == 1 && p.take("()") {
+			p.function(c)
+			return
+		}
 	}
 	if p.pos == start {
 		if p.pos < len(p.src) {
@@ -334,6 +322,26 @@ func (p *parser) simple(c *command) {
 		}
 		p.fail("end of file unexpected")
 	}
+}
+
+// function reads the body after NAME().
+func (p *parser) function(c *command) {
+	p.enter()
+	defer func() { p.depth-- }()
+	c.kind, c.name, c.words = "function", c.words[0].literal(), nil
+	p.blanks(true)
+	c.bodies = []list{{{links: []link{{pipe: pipeline{cmds: []command{p.command()}}}}}}}
+}
+
+// literal is a word's text without what would be expanded.
+func (w word) literal() string {
+	var b strings.Builder
+	for _, pc := range w {
+		if !pc.isVar && !pc.isRun {
+			b.WriteString(pc.text)
+		}
+	}
+	return b.String()
 }
 
 // assignment returns NAME when NAME= stands here.

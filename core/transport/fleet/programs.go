@@ -7,11 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // program finds what a simulated host has installed; nil when it has not.
@@ -316,105 +313,16 @@ func grep(c *call) int {
 	return 0
 }
 
-func facts(_ context.Context, c *call) int {
-	h := c.sh.host
-	say := func(format string, args ...any) int {
-		if _, err := fmt.Fprintf(c.out, format+"\n", args...); err != nil {
-			return 1
-		}
-		return 0
-	}
-	switch c.name {
-	case "hostname":
-		return say("%s", h.name)
-	case "uname":
-		return say("%s", uname(c.flags("asnrmo"), h.name))
-	case "uptime":
-		return say(" %s up %d min,  0 users,  load average: 0.08, 0.03, 0.01", time.Now().UTC().Format(time.TimeOnly), int(h.uptime().Minutes()))
-	case "date":
-		return say("%s", date(c.args))
-	case "id":
-		if c.flags("un") == "u" {
-			return say("1000")
-		}
-		return say("uid=1000(%s) gid=1000(%s) groups=1000(%s)", User, User, User)
-	case "whoami":
-		return say(User)
-	case "pwd":
-		return say("%s", c.sh.cwd)
-	case "nproc":
-		return say("2")
-	case "df":
-		return say("Filesystem     1K-blocks    Used Available Use%% Mounted on\n/dev/root        7616824 1523364   6093460  20%% /")
-	case "systemctl":
-		return systemctl(c)
-	case "fwctl":
-		return say("%s: ok", h.name)
-	}
-	if len(c.args) == 0 {
-		return c.fail(1, "missing operand")
-	}
-	switch c.name {
-	case "printenv":
-		v, ok := c.sh.vars[c.args[0]]
-		if !ok {
-			return 1
-		}
-		return say("%s", v)
-	case "which":
-		return min(c.which(c.args[0]), 1)
-	case "basename":
-		return say("%s", path.Base(c.args[0]))
-	}
-	return say("%s", path.Dir(c.args[0])) // dirname
-}
-
-func uname(flags, name string) string {
-	if flags == "" {
-		flags = "s"
-	}
-	if strings.Contains(flags, "a") {
-		flags = "snrmo"
-	}
-	var out []string
-	for _, f := range []struct{ flag, text string }{
-		{"s", "Linux"}, {"n", name}, {"r", "6.1.0-turnus"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
-	} {
-		if strings.Contains(flags, f.flag) {
-			out = append(out, f.text)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-func date(args []string) string {
-	now := time.Now().UTC()
-	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "+") }); i >= 0 {
-		return strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%F", now.Format(time.DateOnly),
-			"%T", now.Format(time.TimeOnly), "%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"),
-			"%H", now.Format("15"), "%M", now.Format("04"), "%S", now.Format("05")).Replace(args[i][1:])
-	}
-	return now.Format(time.UnixDate)
-}
-
-func systemctl(c *call) int {
-	if len(c.args) == 0 {
-		return c.fail(1, "missing operand")
-	}
-	switch c.args[0] {
-	case "reboot":
-		c.sh.host.reboot(rebootDelay)
-	case "is-active":
-		fmt.Fprintln(c.out, "active")
-	case "is-system-running":
-		fmt.Fprintln(c.out, "running")
-	}
-	return 0
-}
-
 func kill(_ context.Context, c *call) int {
 	name, code := "TERM", 0
-	for _, a := range c.args {
+	for i, a := range c.args {
+		if i > 0 && c.args[i-1] == "-s" {
+			name = strings.TrimPrefix(a, "SIG")
+			continue
+		}
+		if a == "-s" {
+			continue
+		}
 		if s, ok := strings.CutPrefix(a, "-"); ok && a != "--" {
 			if pid, err := strconv.Atoi(s); err != nil || pid < 100 { // else a process group
 				name = strings.TrimPrefix(s, "SIG")
@@ -442,98 +350,4 @@ func kill(_ context.Context, c *call) int {
 		}
 	}
 	return code
-}
-
-// testExpr is test with one or two operands, ! before them, and -a or -o between.
-func testExpr(_ context.Context, c *call) int {
-	args := c.args
-	if c.name == "[" {
-		if len(args) == 0 || args[len(args)-1] != "]" {
-			return c.fail(2, "missing ]")
-		}
-		args = args[:len(args)-1]
-	}
-	for _, op := range []string{"-o", "-a"} {
-		if i := slices.Index(args, op); i > 0 && len(args) > 3 {
-			left := testExpr(nil, &call{sh: c.sh, name: "test", args: args[:i], stdio: c.stdio}) == 0
-			right := testExpr(nil, &call{sh: c.sh, name: "test", args: args[i+1:], stdio: c.stdio}) == 0
-			return status(op == "-o" && (left || right) || op == "-a" && left && right)
-		}
-	}
-	if len(args) > 1 && args[0] == "!" {
-		return 1 - min(testExpr(nil, &call{sh: c.sh, name: "test", args: args[1:], stdio: c.stdio}), 1)
-	}
-	switch len(args) {
-	case 0:
-		return 1
-	case 1:
-		return status(args[0] != "")
-	case 2:
-		return status(c.testOne(args[0], args[1]))
-	case 3:
-		return c.testTwo(args[0], args[1], args[2])
-	}
-	return c.fail(2, "too many arguments")
-}
-
-func status(ok bool) int {
-	if ok {
-		return 0
-	}
-	return 1
-}
-
-func (c *call) testOne(op, arg string) bool {
-	switch op {
-	case "-n":
-		return arg != ""
-	case "-z":
-		return arg == ""
-	}
-	n, err := c.fs().stat(c.sh.abs(arg))
-	if err != nil {
-		return false
-	}
-	switch op {
-	case "-d":
-		return n.dir
-	case "-f":
-		return !n.dir
-	case "-s":
-		return len(n.data) > 0
-	case "-x":
-		return n.mode&0o111 != 0
-	case "-L", "-h", "-p", "-S", "-b", "-c":
-		return false
-	}
-	return true // -e, -r, -w
-}
-
-func (c *call) testTwo(a, op, b string) int {
-	switch op {
-	case "=", "==":
-		return status(a == b)
-	case "!=":
-		return status(a != b)
-	}
-	x, err1 := strconv.Atoi(a)
-	y, err2 := strconv.Atoi(b)
-	if err1 != nil || err2 != nil {
-		return c.fail(2, "Illegal number")
-	}
-	switch op {
-	case "-eq":
-		return status(x == y)
-	case "-ne":
-		return status(x != y)
-	case "-lt":
-		return status(x < y)
-	case "-le":
-		return status(x <= y)
-	case "-gt":
-		return status(x > y)
-	case "-ge":
-		return status(x >= y)
-	}
-	return c.fail(2, "%s: unexpected operator", op)
 }

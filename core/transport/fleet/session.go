@@ -204,8 +204,7 @@ func (s *session) answer(ctx context.Context, line string, pid int) int {
 // the first call counts.
 func (s *session) exit(code int, cause error) {
 	s.once.Do(func() {
-		var sig signalled
-		if errors.As(cause, &sig) {
+		if sig, ok := errors.AsType[signalled](cause); ok {
 			_, _ = s.ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 				Name  string
 				Core  bool

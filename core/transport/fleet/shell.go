@@ -1,13 +1,11 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -28,7 +26,7 @@ type shell struct {
 	pid    int
 	status int  // $?
 	done   bool // exit, exec or return was called
-	back   bool // done because of return: the function's end undoes it
+	leave  bool // it was return
 	funcs  map[string]list
 	strict bool // set -e
 	depth  int
@@ -45,7 +43,8 @@ func newShell(h *host, env map[string]string, pid int) *shell {
 
 func (sh *shell) fork() *shell {
 	c := *sh
-	c.vars, c.funcs = maps.Clone(sh.vars), maps.Clone(sh.funcs)
+	c.vars = maps.Clone(sh.vars)
+	c.funcs = maps.Clone(sh.funcs)
 	c.depth++
 	return &c
 }
@@ -201,21 +200,21 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 	return status
 }
 
-// call runs a function with arguments of its own.
-func (sh *shell) call(ctx context.Context, body list, args []string, io stdio) int {
-	if sh.depth++; sh.depth > maxDepth {
-		sh.done = true // unwinds at once
+// invoke runs a function with arguments of its own.
+func (sh *shell) invoke(ctx context.Context, body list, args []string, io stdio) int {
+	if sh.depth >= maxDepth {
 		fmt.Fprintln(io.err, "sh: 1: nested too deeply")
-		sh.status = 2
+		sh.done, sh.status = true, 2
 		return 2
 	}
 	outer := sh.args
 	sh.args = args
+	sh.depth++
 	status := sh.list(ctx, body, io)
-	sh.args = outer
 	sh.depth--
-	if sh.back {
-		sh.back, sh.done = false, false
+	sh.args = outer
+	if sh.leave {
+		sh.done, sh.leave = false, false
 	}
 	return status
 }
@@ -313,180 +312,6 @@ func (sh *shell) redirect(ctx context.Context, rs []redir, io stdio) (stdio, err
 		}
 	}
 	return io, nil
-}
-
-// fields expands words and splits what was not quoted.
-func (sh *shell) fields(ctx context.Context, ws []word, io stdio) []string {
-	var out []string
-	for _, w := range ws {
-		var b strings.Builder
-		open := false // b holds a field that goes on
-		for _, pc := range w {
-			if pc.isVar && pc.quoted && pc.text == "@" {
-				for i, a := range sh.args {
-					if i > 0 {
-						out = append(out, b.String())
-						b.Reset()
-					}
-					b.WriteString(a)
-					open = true
-				}
-				continue
-			}
-			v := sh.value(ctx, pc, io)
-			if pc.quoted || !pc.isVar && !pc.isRun {
-				b.WriteString(v)
-				open = true
-				continue
-			}
-			for i, part := range splitBlanks(v) {
-				if i > 0 && open {
-					out = append(out, b.String())
-					b.Reset()
-					open = false
-				}
-				if part != "" {
-					b.WriteString(part)
-					open = true
-				}
-			}
-		}
-		if open {
-			out = append(out, b.String())
-		}
-	}
-	return out
-}
-
-// splitBlanks splits at runs of blanks. A blank at an end yields an empty part
-// there, which ends the field before or begins a new one.
-func splitBlanks(s string) []string {
-	parts := strings.Fields(s)
-	if s == "" || len(parts) == 0 {
-		return parts
-	}
-	if strings.IndexByte(" \t\n", s[0]) >= 0 {
-		parts = slices.Insert(parts, 0, "")
-	}
-	if strings.IndexByte(" \t\n", s[len(s)-1]) >= 0 {
-		parts = append(parts, "")
-	}
-	return parts
-}
-
-// text expands a word without splitting.
-func (sh *shell) text(ctx context.Context, w word, io stdio) string {
-	var b strings.Builder
-	for _, pc := range w {
-		b.WriteString(sh.value(ctx, pc, io))
-	}
-	return b.String()
-}
-
-func (sh *shell) value(ctx context.Context, pc piece, io stdio) string {
-	switch {
-	case pc.isRun:
-		var out bytes.Buffer
-		io.out = &limitWriter{w: &out, left: maxCommand}
-		sub := sh.fork()
-		sub.list(ctx, pc.run, io)
-		sh.status = sub.status
-		return strings.TrimRight(out.String(), "\n")
-	case !pc.isVar:
-		return pc.text
-	}
-	v, set := sh.variable(pc.text)
-	switch pc.op {
-	case ":-":
-		if v == "" {
-			return sh.text(ctx, pc.alt, io)
-		}
-	case "-":
-		if !set {
-			return sh.text(ctx, pc.alt, io)
-		}
-	case ":+":
-		if v == "" {
-			return ""
-		}
-		return sh.text(ctx, pc.alt, io)
-	case "+":
-		if !set {
-			return ""
-		}
-		return sh.text(ctx, pc.alt, io)
-	case "%", "%%", "#", "##":
-		return trim(v, pc.op, sh.text(ctx, pc.alt, io))
-	}
-	return v
-}
-
-// trim takes the shortest (% and #) or longest (%% and ##) match of pattern off the end or the beginning.
-func trim(v, op, pattern string) string {
-	fromEnd, longest := op[0] == '%', len(op) == 2
-	for n := range len(v) + 1 {
-		if longest {
-			n = len(v) - n
-		}
-		part, rest := v[:n], v[n:]
-		if fromEnd {
-			part, rest = v[len(v)-n:], v[:len(v)-n]
-		}
-		if glob(pattern, part) {
-			return rest
-		}
-	}
-	return v
-}
-
-// glob matches * and ?, which unlike in path.Match match a slash, too.
-func glob(pattern, s string) bool {
-	for pattern != "" {
-		switch pattern[0] {
-		case '*':
-			for i := range len(s) + 1 {
-				if glob(pattern[1:], s[i:]) {
-					return true
-				}
-			}
-			return false
-		case '?':
-			if s == "" {
-				return false
-			}
-		default:
-			if s == "" || s[0] != pattern[0] {
-				return false
-			}
-		}
-		pattern, s = pattern[1:], s[1:]
-	}
-	return s == ""
-}
-
-func (sh *shell) variable(name string) (string, bool) {
-	switch name {
-	case "?":
-		return itoa(sh.status), true
-	case "$":
-		return itoa(sh.pid), true
-	case "#":
-		return itoa(len(sh.args)), true
-	case "@", "*":
-		return strings.Join(sh.args, " "), true
-	case "0":
-		return sh.zero, true
-	case "-":
-		return "", true
-	}
-	if d := name[0]; '1' <= d && d <= '9' {
-		if i := int(d - '1'); i < len(sh.args) {
-			return sh.args[i], true
-		}
-		return "", false
-	}
-	v, ok := sh.vars[name]
-	return v, ok
 }
 
 // limitWriter keeps the first bytes and swallows the rest.

@@ -30,13 +30,6 @@ var portable = []struct {
 	{"false && echo yes || echo no", "no\n", 0},
 	{"false; echo $?", "1\n", 0},
 	{"exit 7; echo never", "", 7},
-	{"f() { echo \"$1-$2\"; return 4; echo never; }; f a b; echo $?", "a-b\n4\n", 0},
-	{"f() { exit 5; }; f; echo never", "", 5},
-	{"f() {\n  if true; then echo x\n  else return 71; fi\n}\ns=$(f) || exit 71; echo \"[$s]\"", "[x]\n", 0},
-	{"set -- outer; f() { echo $1; }; f inner; echo $1", "inner\nouter\n", 0},
-	{"p=/proc/12/stat; p=${p#/proc/}; echo ${p%%/*}", "12\n", 0},
-	{"s='abc  -'; echo \"${s%% *}\" ${s%c*}", "abc ab\n", 0},
-	{"f=a/b/c; echo ${f##*/} ${f#*/} ${f%/*}", "c b/c a/b\n", 0},
 	{"exit 300", "", 44},
 	{"! false && echo not", "not\n", 0},
 	{"X='a  b'; echo $X \"$X\" ${X}c", "a b a  b a bc\n", 0},
@@ -73,6 +66,12 @@ var portable = []struct {
 	{"echo 'open", "", 2},
 	{"if true; then echo", "", 2},
 	{"nosuchprogram-x", "", 127},
+	{"f() { echo \"<$1>\"; return 3; echo never; }; f a; echo $?; f 'b c' || echo failed", "<a>\n3\n<b c>\nfailed\n", 0},
+	{"refuse() { echo \"$1\" >&2; exit 73; }\n[ -d / ] && refuse no; echo never", "", 73},
+	{"g() { [ $1 = x ] && return 5; echo $1; }; g x; echo $? $(g y)", "5 y\n", 0},
+	{"s='abc  -'; echo \"${s%% *}\" ${s#a} ${s##*b} ${s%-}", "abc bc - c - abc\n", 0},
+	{"p=/a/b/c.tar.gz; echo ${p##*/} ${p%/*} ${p%%.*} ${p#*.} \"${p%.gz}\"", "c.tar.gz /a/b /a/b/c tar.gz /a/b/c.tar\n", 0},
+	{"end='\n'; l='one\ntwo'; echo \"${l%%\"$end\"*}\"", "one\n", 0},
 	{"echo -n x; echo y", "xy\n", 0},
 	{"echo \"a\\$b\\\"c\\d\"", "a$b\"c\\d\n", 0},
 }
@@ -128,6 +127,7 @@ func TestPrograms(t *testing.T) {
 		{"script file", "echo 'echo $1' > /tmp/s; sh /tmp/s arg", "arg\n", 0},
 		{"null", "echo x > /dev/null; cat /dev/null", "", 0},
 		{"proc is read-only", "echo x > /proc/new", "", 2},
+		{"owners", "touch /tmp/o; stat -L -c %u:%g -- /tmp/o; chown -- root /tmp/o; ls -lnd /tmp/o | grep -q ' 0 0 ' && id -g", "1000:1000\n1000\n", 0},
 		{"flood", "flood 1000 | wc -c", "1000\n", 0},
 		{"identity", "[ $(hostname) = $(uname -n) ] && [ $(hostname) = \"$(cat /etc/hostname)\" ]", "", 1}, // removed above
 	} {
@@ -161,6 +161,7 @@ func TestShellIsBounded(t *testing.T) {
 	for _, script := range []string{
 		strings.Repeat("(", 10_000), strings.Repeat("$(", 10_000), strings.Repeat("${a:-", 10_000),
 		"echo " + strings.Repeat("\"$(", 10_000), "X='eval \"$X\"'; eval \"$X\"",
+		"f() { f; }; f", strings.Repeat("f() ", 10_000),
 	} {
 		if _, _, code := interpret(t, f.hosts[0], script, ""); code != 2 {
 			t.Errorf("%.20q…: exit %d", script, code)
@@ -181,4 +182,46 @@ func FuzzShell(f *testing.F) {
 		}
 		unwrap(script)
 	})
+}
+
+// The shapes of what the transport and the built-in job types send.
+func TestScriptsOfTheTransport(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	const finish = `sum() {
+  if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
+  elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
+  else return 71; fi
+}
+p='/tmp/f.part' f='/tmp/f' own=''
+refuse() { echo "$1" >&2; rm -f -- "$p"; exit 73; }
+s=$(sum "$p") || exit 71
+[ "${s%% *}" = ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad ] || { rm -f -- "$p"; exit 72; }
+[ -d "$f" ] && refuse "$f is a directory"
+[ -L "$p" ] && refuse "$p was replaced by a symbolic link"
+if [ -z "$own" ] && [ -e "$f" ]; then own=$(stat -c %u:%g -- "$f" 2>/dev/null)
+[ "$own" = "$(stat -c %u:%g -- "$p" 2>/dev/null)" ] && own=; fi
+if [ -n "$own" ]; then e=$(chown -h -- "$own" "$p" 2>&1) || refuse "$e"; fi
+e=$(chmod 0640 "$p" 2>&1) || refuse "$e"
+if [ -e "$f" ]; then old="$f"'.old'; [ -d "$old" ] && refuse "$old is a directory"
+e=$(cp -p -- "$f" "$p.old" 2>&1 && mv -f -- "$p.old" "$old" 2>&1) || { rm -f -- "$p.old"; refuse "$e"; }; fi
+sync -- "$p" 2>/dev/null
+e=$(mv -f -- "$p" "$f" 2>&1) || refuse "$e"
+echo done`
+	const receive = `umask 077; set -C; e=$( { cat >'/tmp/f.part'; } 2>&1 ) || { echo "$e" >&2; exit 73; }; echo ok`
+	for _, tc := range []struct {
+		name, script, stdin, want string
+		code                      int
+	}{
+		{"receive", receive, "abc", "ok\n", 0},
+		{"finish", finish, "", "done\n", 0},
+		{"what it wrote", "stat -c '%a %s' /tmp/f; cat /tmp/f; ls /tmp", "", "640 3\nabcf\n", 0},
+		{"receive other bytes", receive, "abd", "ok\n", 0},
+		{"refuse other bytes", finish, "", "", 72},
+		{"nothing is left of them", "ls /tmp; cat /tmp/f", "", "f\nabc", 0},
+	} {
+		out, stderr, code := interpret(t, f.hosts[0], tc.script, tc.stdin)
+		if out != tc.want || code != tc.code {
+			t.Fatalf("%s: got %q, exit %d (%s); want %q, exit %d", tc.name, out, code, stderr, tc.want, tc.code)
+		}
+	}
 }

@@ -153,7 +153,7 @@ func (p *parser) dollar(quoted bool) (piece, bool) {
 }
 
 // parameter reads ${NAME}, ${NAME:-word}, ${NAME-word}, ${NAME:+word}, ${NAME+word},
-// ${NAME%pattern}, ${NAME%%pattern}, ${NAME#pattern}, ${NAME##pattern}.
+// ${NAME%pattern}, ${NAME%%pattern}, ${NAME#pattern} and ${NAME##pattern}.
 func (p *parser) parameter(quoted bool) piece {
 	rest := p.src[p.pos:]
 	n := nameLen(rest)
@@ -162,7 +162,7 @@ func (p *parser) parameter(quoted bool) piece {
 	}
 	pc := piece{isVar: true, text: rest[:n], quoted: quoted}
 	p.pos += n
-	for _, op := range []string{":-", ":+", "-", "+", "%%", "%", "##", "#"} {
+	for _, op := range []string{":-", ":+", "%%", "##", "%", "#", "-", "+"} {
 		if p.take(op) {
 			pc.op = op
 			p.enter()

@@ -46,8 +46,10 @@ type Server struct {
 	HostKey   ssh.PublicKey
 	Dir       string // holds keys and configuration; removed after the test
 
-	mu      sync.Mutex
-	log     strings.Builder
+	mu  sync.Mutex // guards log
+	log strings.Builder
+
+	running sync.Mutex // guards daemons
 	daemons []*daemon
 }
 
@@ -76,7 +78,8 @@ func Addresses(n int) Option {
 // Address makes the server listen on this loopback address.
 func Address(ip string) Option { return func(o *options) { o.addresses = []string{ip} } }
 
-// Config adds lines to sshd_config, before the server's own: the first value counts.
+// Config adds lines to sshd_config, before the server's own: the first value
+// counts. LogLevel alone is fixed.
 func Config(lines ...string) Option {
 	return func(o *options) { o.config = append(o.config, lines...) }
 }
@@ -119,7 +122,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		o.addresses = nextAddresses(1)
 	}
 	if os.Geteuid() == 0 { // sshd wants its directory for privilege separation
-		must(tb, os.MkdirAll("/run/sshd", 0o755))
+		must(tb, os.MkdirAll("/run/sshd", 0o755)) //nolint:gosec // sshd wants this very mode
 	}
 	me, err := user.Current()
 	must(tb, err)
@@ -140,6 +143,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 }
 
 func (s *Server) writeKeys(tb testing.TB, o *options) {
+	tb.Helper()
 	if o.hostKey == nil {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		must(tb, err)
@@ -167,7 +171,7 @@ func (s *Server) writeKeys(tb testing.TB, o *options) {
 func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
 
 func (s *Server) config(o *options, addresses []string) string {
-	lines := slices.Clone(o.config)
+	lines := append([]string{"LogLevel VERBOSE"}, o.config...) // tells when it listens
 	// SHLVL keeps bash from reading ~/.bashrc, which may take longer than a test.
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SetEnv ") }); i >= 0 {
 		lines[i] += " SHLVL=2"
@@ -190,7 +194,6 @@ func (s *Server) config(o *options, addresses []string) string {
 		"UseDNS no",
 		"PrintMotd no",
 		"PrintLastLog no",
-		"LogLevel VERBOSE",
 	)
 	if !slices.ContainsFunc(o.config, func(l string) bool { return strings.HasPrefix(l, "Subsystem sftp ") }) { // may be there once
 		lines = append(lines, "Subsystem sftp internal-sftp")
@@ -204,10 +207,11 @@ func (s *Server) config(o *options, addresses []string) string {
 // start runs the daemons and waits until each says that it listens. It connects
 // to none: newer servers ban sources that connect and say nothing.
 func (s *Server) start(tb testing.TB, program string, o *options) error {
+	tb.Helper()
 	for list := range slices.Chunk(o.addresses, perDaemon) {
 		file := s.path(fmt.Sprintf("sshd_config.%d", len(s.daemons)))
 		must(tb, os.WriteFile(file, []byte(s.config(o, list)), 0o600))
-		cmd := exec.Command(program, "-D", "-e", "-f", file)
+		cmd := exec.Command(program, "-D", "-e", "-f", file) //nolint:noctx,gosec // it ends with stop, which reads its log to the end; our own configuration
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.StderrPipe()
@@ -251,9 +255,12 @@ func (s *Server) read(lines *bufio.Scanner, listeners int, ready chan<- struct{}
 }
 
 // Stop ends the listeners and every connection, as a crash of the host would.
+// Safe to call twice, and concurrently with the end of the test.
 func (s *Server) Stop() { s.stop() }
 
 func (s *Server) stop() {
+	s.running.Lock()
+	defer s.running.Unlock()
 	for _, d := range s.daemons {
 		for _, pid := range children(d.cmd.Process.Pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -331,7 +338,8 @@ func WriteKey(tb testing.TB, file string, key ed25519.PrivateKey) {
 
 // freePort asks the kernel for a port that is free on ip.
 func freePort(tb testing.TB, ip string) int {
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	tb.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // returns at once
 	must(tb, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port

@@ -30,9 +30,9 @@ local weight, prio, total, limit, maxif, pergroup, stopafter, stopunreach, disru
   chunksize, keep = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7', ARGV[6])
 call('HSET', k, 'd', digest, 'at', now, 'r', '',
   'c', pack(id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
-    bmax, bjit, chunksize, keep),
+    bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
   'o', pack(0, 0, 0, 0, 0, 0, 0, 0),
-  's', pack(ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now))
+  's', pack(ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now, 0, 0))
 call('HSET', kIDs, id, no)
 
 local p = 7
@@ -42,6 +42,7 @@ local function next()
 end
 
 expire({ k = k }, nil) -- what was uploaded could have expired until here
+call('HSETNX', kLocks, '', PAD)
 local f = run(no)
 for _ = 1, tonumber(next()) do
   local a = tonumber(next())

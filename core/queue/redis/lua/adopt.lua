@@ -4,14 +4,13 @@
 local sid = ARGV[1]
 local deadline = call('ZSCORE', kSessions, sid)
 if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
-local page = call('SSCAN', pSession .. sid .. xLeases, ARGV[2], 'COUNT', 128)
+local page = call('HSCAN', pSession .. sid .. xLeases, ARGV[2], 'COUNT', 128)
 local out = {}
-for _, key in ipairs(page[2]) do
-  local no, idx = string.match(key, '^(%d+)/(%d+)$')
-  no, idx = tonumber(no), tonumber(idx)
-  local f = run(no)
-  local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
-  if l and l.sid == sid then
+for i = 1, #page[2], 2 do
+  local no, idx = string.match(page[2][i], '^(%d+)/(%d+)$')
+  local f, l = no and run(tonumber(no)), leaseof(page[2][i + 1])
+  if f and l then
+    idx = tonumber(idx)
     local _, _, _, data, big = target(f, idx)
     if big then data = call('HGET', f.k .. xData, idx) or '' end
     local state = select(3, jobstate(f, idx))

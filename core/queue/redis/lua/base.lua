@@ -12,6 +12,9 @@ local concat = table.concat
 local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
 local LOST, CANCEL, UNREACHABLE = 7, 8, 6 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
+local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
+local SHARED = 16 -- flag of a packed target, see pack.go
+local RUNS = 1e14 -- more than there are run and tenant numbers
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
 local meta = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks')
@@ -24,7 +27,7 @@ local seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(m
 local tkat, tks = tonumber(meta[5] or 0), meta[6]
 local waiters = call('ZCARD', kWait) -- jobs parked on locks, in the whole pool
 
-local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' lease sets, locks of this script
+local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leases, locks of this script
 local phaseLease -- set while leasing: a flow that becomes ready then joins the heap
 local onready
 
@@ -32,10 +35,10 @@ local function tenant(no)
   local t = T[no]
   if t then return t end
   local k = pTenant .. no
-  local v = call('HMGET', k, 'w', 's', 'v')
-  t = { no = no, k = k, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0),
-    m = string.format('%014d', no), -- the order of first submission breaks ties
-    inf = call('SCARD', k .. xLeases), nready = call('ZCARD', k .. xReady), add = {}, del = {} }
+  local v = call('HMGET', k, 'w', 's', 'v', 'i')
+  local m = string.format('%014d', no) -- the order of first submission breaks ties
+  t = { no = no, k = k, m = m, ord = no, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
+    nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0 }
   t.wasready = t.nready > 0
   T[no] = t
   return t
@@ -46,24 +49,41 @@ local function canlease(f)
   return f.phase == ACTIVE and (f.maxif == 0 or f.inf < f.maxif)
 end
 
+local function rank(inf, weight, tag)
+  local share = 64 * inf / (weight < 1 and 1 or weight)
+  share = share - share % 1
+  if share > MAXSHARE then share = MAXSHARE end
+  tag = tag / TAGUNIT
+  if tag < 0 then tag = 0 elseif tag >= SHIFT then tag = SHIFT - 1 end
+  return share * SHIFT + (tag - tag % 1)
+end
+
 local function run(no)
   local f = R[no]
   if f ~= nil then return f end
   local k = pRun .. no
-  local v = call('HMGET', k, 'c', 's', 'o', 'r')
+  local v = call('HMGET', k, 'c', 's', 'o')
   if not v[1] or not v[2] then
     R[no] = false
     return false
   end
-  f = { no = no, k = k, outs = v[3], reason = v[4] or '', inf = call('HLEN', k .. xLeases), nq = call('ZCARD', k .. xQueue) }
-  f.id, f.tno, f.prio, f.total, f.maxif, f.pergroup, f.stopafter, f.stopunreach, f.disruptive, f.hold, f.maxcrash,
-    f.bint, f.bmax, f.bjit, f.chunksize, f.keep = unpk(v[1])
-  f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat = unpk(v[2])
-  f.inz, f.can = f.ready, canlease(f)
-  f.m = string.format('%02d%014d', 10 - f.prio, no)
-  f.t = tenant(f.tno)
+  local id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit, chunksize, keep, m, pre = unpk(v[1])
+  local phase, complete, limit, cur, cend, coff, tag, weight, ready, born, served, readyat, inf, nq = unpk(v[2])
+  -- All fields that are set later are named here, so that the table has its size from the start.
+  f = { no = no, k = k, pre = pre, outs = v[3], o = false, m = m, ord = (10 - prio) * RUNS + no, id = id, tno = tno, prio = prio, total = total, maxif = maxif, pergroup = pergroup,
+    stopafter = stopafter, stopunreach = stopunreach, disruptive = disruptive, hold = hold, maxcrash = maxcrash, bint = bint, bmax = bmax,
+    bjit = bjit, chunksize = chunksize, keep = keep, phase = phase, complete = complete, limit = limit, cur = cur, cend = cend, coff = coff,
+    tag = tag, weight = weight, ready = ready, born = born, served = served, readyat = readyat, inf = inf, nq = nq,
+    inz = ready, can = phase == ACTIVE and (maxif == 0 or inf < maxif), rank0 = rank(inf, weight, tag), rank = 0, t = tenant(tno),
+    dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = -1, cstr = '', chost = '', heaped = false, entered = false, ahead = 0 }
   R[no] = f
   return f
+end
+
+-- reasonof is read where it is needed: of a run that goes on there is none.
+local function reasonof(f)
+  if not f.reason then f.reason = call('HGET', f.k, 'r') or '' end
+  return f.reason
 end
 
 local function outcomes(f)
@@ -80,22 +100,17 @@ local function haswork(f)
   return f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)
 end
 
-local function rank(inf, weight, tag)
-  local share = floor(64 * inf / max(weight, 1))
-  return min(share, MAXSHARE) * SHIFT + min(max(floor(tag / TAGUNIT), 0), SHIFT - 1)
-end
-
 local strip -- in locks.lua
 
 -- touch: keeps readiness, the heirs of locks and the tags right after any change to f.
 local function touch(f)
   f.dirty = true
-  local can = canlease(f)
+  local can = f.phase == ACTIVE and (f.maxif == 0 or f.inf < f.maxif) -- canlease
   if can ~= f.can then
     f.can = can
     if not can then strip(f) end
   end
-  local ready = can and haswork(f)
+  local ready = can and (f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)) -- haswork
   if ready == f.ready then return end
   f.ready = ready
   local t = f.t
@@ -146,20 +161,30 @@ local function again(f, idx)
   f.nq, f.cands = f.nq + 1, nil
 end
 
--- decode reads the target at byte p of a chunk: host, HA group, group, data, data kept apart, next byte.
-local function decode(s, p)
-  local flags, hl = byte(s, p, p + 1)
-  local q = p + 2 + hl
-  local host = sub(s, p + 2, q - 1)
+-- decode reads the target at byte p of a chunk whose first host is first: host, HA group, group, data, data kept apart, next byte.
+local function decode(s, p, first)
+  local flags, n = byte(s, p, p + 1)
+  local q, host = p + 2, nil
+  if flags >= SHARED then
+    local head, tail = n, 0
+    flags = flags - SHARED
+    tail, n = byte(s, q, q + 1)
+    q = q + 2 + n
+    host = sub(first, 1, head) .. sub(s, q - n, q - 1)
+    if tail > 0 then host = host .. sub(first, -tail) end
+  else
+    q = q + n
+    host = sub(s, q - n, q - 1)
+  end
   if flags == 0 then return host, '', '', '', false, q end
   local ha, group, data = '', '', ''
   if flags % 2 == 1 then
-    local n = byte(s, q)
+    n = byte(s, q)
     ha = sub(s, q + 1, q + n)
     q = q + 1 + n
   end
   if floor(flags / 2) % 2 == 1 then
-    local n = byte(s, q)
+    n = byte(s, q)
     group = sub(s, q + 1, q + n)
     q = q + 1 + n
   end
@@ -171,28 +196,32 @@ local function decode(s, p)
   return host, ha, group, data, flags >= 8, q
 end
 
+-- chunk no of f, and its first host, which the others are written by.
 local function chunk(f, no)
   if f.cno ~= no then
-    f.cstr, f.cno = call('HGET', f.k .. xTargets, no) or '', no
+    local s = call('HGET', f.k .. xTargets, no .. '') or ''
+    f.cstr, f.cno = s, no
+    f.chost = s ~= '' and sub(s, 3, 2 + byte(s, 2)) or ''
   end
-  return f.cstr
+  return f.cstr, f.chost
 end
 
 -- offset: where target idx starts in its chunk; reads at most a chunk.
 local function offset(f, idx)
-  local s, p = chunk(f, floor(idx / f.chunksize)), 1
+  local s, first = chunk(f, floor(idx / f.chunksize))
+  local p = 1
   for _ = 1, idx % f.chunksize do
     if p > #s then break end
-    p = select(6, decode(s, p))
+    p = select(6, decode(s, p, first))
   end
-  return s, p
+  return s, p, first
 end
 
 -- target is decode by index; host is nil where the list is gone from Redis.
 local function target(f, idx)
-  local s, p = offset(f, idx)
+  local s, p, first = offset(f, idx)
   if p > #s then return nil, '', '', '', false, p end
-  return decode(s, p)
+  return decode(s, p, first)
 end
 
 local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks
@@ -204,14 +233,16 @@ end
 -- record adds one outcome of count jobs from idx on to the run's log and counts it.
 local function record(f, idx, count, oc, attempt, reason, detail)
   local o = outcomes(f)
-  o[oc] = o[oc] + count
+  if oc > 0 then o[oc] = o[oc] + count end
   f.odirty = true
   local r = f.rec
   if not r then
     r = {}
     f.rec = r
   end
-  r[#r + 1] = spack('>I4I4BI2I2I4', idx, count, oc, attempt, #reason, #detail) .. reason .. detail
+  local head = spack('>I4I4BI2I2I4', idx, count, oc, attempt, #reason, #detail)
+  if reason ~= '' or detail ~= '' then head = head .. reason .. detail end
+  r[#r + 1] = head
 end
 
 -- stop ends what is not leased, later and bounded (sweep); only cancel overrules stop.
@@ -225,9 +256,8 @@ local function stop(f, phase, reason)
 end
 
 local function ended(f)
-  local o, n = outcomes(f), 0
-  for i = 1, 8 do n = n + o[i] end
-  return n >= f.total
+  local o = outcomes(f)
+  return o[1] + o[2] + o[3] + o[4] + o[5] + o[6] + o[7] + o[8] >= f.total
 end
 
 local function budget(f, oc, idx)
@@ -268,13 +298,10 @@ end
 local function flushrun(f)
   local k, t = f.k, f.t
   if f.rec then call('XADD', k .. xLog, '*', 'r', concat(f.rec)) end
-  if f.del and #f.del > 0 then call('HDEL', k .. xLeases, unpack(f.del)) end
-  if f.add then call('HSET', k .. xLeases, unpack(f.add)) end
   if f.jdel then call('HDEL', k .. xJobs, unpack(f.jdel)) end
   if f.qdel then call('ZREM', k .. xQueue, unpack(f.qdel)) end
   if f.duedirty then duehead(f) end
   if f.odirty then
-    call('HSET', k, 'o', pack(unpack(f.o)))
     if ended(f) and not f.complete then
       f.complete = true
       if f.phase < STOPPED then f.phase = 4 end
@@ -287,20 +314,26 @@ local function flushrun(f)
   end
   if f.rdirty then call('HSET', k, 'r', f.reason) end
   if f.dirty or f.odirty then
-    call('HSET', k, 's', pack(f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat))
+    local s = pack(f.phase, f.complete, f.limit, f.cur, f.cend, f.coff, f.tag, f.weight, f.ready, f.born, f.served, f.readyat, f.inf, f.nq)
+    if f.odirty then call('HSET', k, 's', s, 'o', pack(unpack(f.o))) else call('HSET', k, 's', s) end
     if f.ready then
-      call('ZADD', t.k .. xReady, rank(f.inf, f.weight, f.tag), f.m)
+      local r = rank(f.inf, f.weight, f.tag)
+      if not f.inz or r ~= f.rank0 then
+        local z = t.zadd
+        local n = #z
+        z[n + 1], z[n + 2] = string.format('%d', r), f.m -- Redis prints numbers slowly
+      end
     elseif f.inz then
-      call('ZREM', t.k .. xReady, f.m)
+      t.zrem[#t.zrem + 1] = f.m
     end
   end
   if f.expires then expire(f, f.keep) end
 end
 
 local function flushtenant(t)
-  if #t.del > 0 then call('SREM', t.k .. xLeases, unpack(t.del)) end
-  if #t.add > 0 then call('SADD', t.k .. xLeases, unpack(t.add)) end
-  call('HSET', t.k, 's', t.tag, 'v', t.v)
+  if #t.zrem > 0 then call('ZREM', t.k .. xReady, unpack(t.zrem)) end
+  for i = 1, #t.zadd, 1000 do call('ZADD', t.k .. xReady, unpack(t.zadd, i, min(i + 999, #t.zadd))) end
+  call('HSET', t.k, 's', t.tag, 'v', t.v, 'i', t.inf)
   if t.nready > 0 then
     call('ZADD', kReady, rank(t.inf, t.weight, t.tag), t.m)
   elseif t.wasready then
@@ -349,8 +382,12 @@ local function flush(...)
   end
   for _, t in pairs(T) do flushtenant(t) end
   for _, s in pairs(S) do
-    if #s.del > 0 then call('SREM', s.k, unpack(s.del)) end
-    if #s.add > 0 then call('SADD', s.k, unpack(s.add)) end
+    if s.over then
+      call('UNLINK', s.k)
+    else
+      if #s.del > 0 then call('HDEL', s.k, unpack(s.del)) end
+      if #s.add > 0 then call('HSET', s.k, unpack(s.add)) end
+    end
   end
   flushlocks()
   call('HSET', kMeta, 'clock', now, 'seq', seq, 'bseq', bseq, 'vt', vt, ...)

@@ -4,24 +4,14 @@
 local sid = ARGV[1]
 local deadline = call('ZSCORE', kSessions, sid)
 if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
-local s = session(sid)
-local keys = call('SRANDMEMBER', s.k, 128)
-for _, key in ipairs(keys) do
-  local no, idx = string.match(key, '^(%d+)/(%d+)$')
-  no, idx = tonumber(no), tonumber(idx)
-  local f = run(no)
-  local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
-  if l and l.sid == sid then
-    ack(f, idx, l, RETURN, 0, 0, false, '', '', '')
-  else
-    s.del[#s.del + 1] = key
-  end
-end
+for _, l in ipairs((held(sid, 128))) do ack(l.f, l.idx, l, RETURN, 0, 0, false, '', '', '') end
 activate(64)
 flush()
-local left = call('SCARD', s.k)
+local k = session(sid).k
+local left = call('HLEN', k) - call('HEXISTS', k, '')
 if left == 0 then
   call('ZREM', kSessions, sid)
   call('HDEL', kNodes, sid)
+  call('UNLINK', k)
 end
 return { left }

@@ -1,20 +1,18 @@
 -- explain.lua: where one job is. Changes nothing.
--- Needs: base, locks. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
+-- Needs: base, locks, jobs. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
 -- {'RANGE', total} without the job. a, b, c depend on the state: see explain.go.
--- Bounds: reads at most 64 ready ranges and, of a run with timed segments, 10000 of them.
+-- Bounds: one look-up a session; reads at most 64 ready ranges and, of a run with timed segments, 10000 of them.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { 'NONE' } end
 local idx = tonumber(ARGV[2])
 if idx < 0 or idx >= f.total then return { 'RANGE', f.total } end
 
-local v = call('HGET', f.k .. xLeases, idx)
-if v then
-  local _, sid, since = unpk(v)
-  local deadline = call('ZSCORE', kSessions, sid)
-  return { 'leased', call('HGET', kNodes, sid) or '?', now - since, 0, tonumber(deadline or -1) }
+for _, sid in ipairs(call('ZRANGE', kSessions, 0, -1)) do
+  local l = leaseof(call('HGET', pSession .. sid .. xLeases, f.pre .. idx))
+  if l then return { 'leased', call('HGET', kNodes, sid) or '?', now - l.since, 0, tonumber(call('ZSCORE', kSessions, sid)) } end
 end
-v = call('HGET', f.k .. xBlocked, idx)
+local v = call('HGET', f.k .. xBlocked, idx)
 if v then
   local lock = lockof(v)
   local kind = sub(lock, 1, 1)

@@ -12,9 +12,10 @@ local function forget(n)
       call('SREM', pTenant .. tno .. xRuns, no)
       if call('EXISTS', pTenant .. tno .. xRuns) == 0 then
         call('HDEL', kTenants, call('HGET', pTenant .. tno, 'n') or '')
-        call('UNLINK', pTenant .. tno, pTenant .. tno .. xReady, pTenant .. tno .. xLeases)
+        call('UNLINK', pTenant .. tno, pTenant .. tno .. xReady)
       end
     end
+    call('UNLINK', k)
     for _, x in ipairs(RUNKEYS) do call('UNLINK', k .. x) end
     call('ZREM', kDone, no)
   end

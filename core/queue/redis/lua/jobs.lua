@@ -8,25 +8,27 @@ local function append(f, field, v)
   if l then l[#l + 1] = v else f[field] = { v } end
 end
 
--- lease reads the lease of (f, idx): nil when there is none.
+-- leaseof reads a lease, nil when there is none: token, since, host; then what only some leases have.
 local function leaseof(v)
-  if not v then return nil end
-  local l = {}
-  l.token, l.sid, l.since, l.attempt, l.crashes, l.hasj, l.host, l.ha, l.group = unpk(v)
+  if not v or v == PAD then return nil end
+  local l = { token = 0, since = 0, host = '', attempt = 1, crashes = 0, hasj = false, ha = '', group = '', key = '', s = false, lock = false }
+  local attempt, crashes, hasj, ha, group
+  l.token, l.since, l.host, attempt, crashes, hasj, ha, group = unpk(v)
+  if attempt then l.attempt, l.crashes, l.hasj, l.ha, l.group = attempt, crashes, hasj, ha, group end
   return l
 end
 
 -- unlease ends a lease and charges the worker time; locks stay.
-local function unlease(f, idx, l)
-  local t, s, key = f.t, session(l.sid), f.no .. '/' .. idx
+local function unlease(f, l)
+  local t, del = f.t, l.s.del
   f.inf, t.inf = f.inf - 1, t.inf - 1
-  append(f, 'del', idx)
-  t.del[#t.del + 1] = key
-  s.del[#s.del + 1] = key
-  local d = max(now - l.since, 0)
-  f.served = f.served + d
-  f.tag = f.tag + d / f.weight
-  t.tag = t.tag + d / t.weight
+  del[#del + 1] = l.key
+  local d = now - l.since
+  if d > 0 then
+    f.served = f.served + d
+    f.tag = f.tag + d / f.weight
+    t.tag = t.tag + d / t.weight
+  end
   f.dirty = true
 end
 
@@ -34,7 +36,7 @@ end
 local function finish(f, idx, l, oc, reason, detail)
   record(f, idx, 1, oc, l.attempt, reason, detail)
   if l.hasj then append(f, 'jdel', idx) end
-  release(f, idx, l.host, l.ha, l.group)
+  release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
   budget(f, oc, idx)
   touch(f)
 end
@@ -49,15 +51,15 @@ local function setjob(f, idx, ...)
 end
 
 local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
-  unlease(f, idx, l)
+  unlease(f, l)
   local n = l.attempt - 1
   if kind ~= DONE and f.phase >= STOPPED then
     if kind == RETRY then return finish(f, idx, l, oc, '', detail) end
     l.attempt = n
-    return finish(f, idx, l, CANCEL, f.reason, '')
+    return finish(f, idx, l, CANCEL, reasonof(f), '')
   end
   if kind == DONE then return finish(f, idx, l, oc, '', detail) end
-  if not keep then release(f, idx, l.host, l.ha, l.group) end
+  if not keep then release(f, idx, l.host, l.ha, l.group, l.key, l.lock) end
   if kind == RETRY then
     setjob(f, idx, n + 1, l.crashes, state, '', false)
   elseif kind == SUSPEND then
@@ -74,13 +76,13 @@ end
 
 -- crash is what becomes of a job whose session is gone.
 local function crash(f, idx, l, node)
-  unlease(f, idx, l)
+  unlease(f, l)
   local crashes = l.crashes + 1
   if f.hold then
     return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job; nobody knows what the host saw', '')
   end
   if f.phase >= STOPPED then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job, and the run was over: ' .. f.reason, '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job, and the run was over: ' .. reasonof(f), '')
   end
   if crashes >= f.maxcrash then
     call('HSET', f.k .. xDead, idx, 1)
@@ -92,8 +94,29 @@ local function crash(f, idx, l, node)
   local _, _, state = jobstate(f, idx)
   setjob(f, idx, l.attempt, crashes, state, '', false)
   if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
-  release(f, idx, l.host, l.ha, l.group)
+  release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
   touch(f)
+end
+
+-- held reads at most n leases of a session, the latest first, and whether those were all.
+local function held(sid, n)
+  local s, list = session(sid), {}
+  local page = call('HRANDFIELD', s.k, n + 1, 'WITHVALUES') -- one of them may be no lease
+  for i = 1, #page, 2 do
+    local key = page[i]
+    local no, idx = string.match(key, '^(%d+)/(%d+)$')
+    if no and #list < n then
+      local f, l = run(tonumber(no)), leaseof(page[i + 1])
+      if f then
+        l.f, l.idx, l.key, l.s = f, tonumber(idx), key, s
+        list[#list + 1] = l
+      else
+        s.del[#s.del + 1] = key
+      end
+    end
+  end
+  table.sort(list, function(a, b) return a.token > b.token end)
+  return list, #page / 2 <= n
 end
 
 -- reap recovers at most n jobs of expired sessions; returns how many sessions were given up.
@@ -101,21 +124,16 @@ local function reap(n)
   local gone = 0
   for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', now, 'LIMIT', 0, 8)) do
     if n <= 0 then break end
-    local s = session(sid)
-    local keys, node = call('SRANDMEMBER', s.k, n), call('HGET', kNodes, sid) or '?'
-    for _, key in ipairs(keys) do
-      local no, idx = string.match(key, '^(%d+)/(%d+)$')
-      no, idx = tonumber(no), tonumber(idx)
-      local f = run(no)
-      local l = f and leaseof(call('HGET', f.k .. xLeases, idx))
-      if l and l.sid == sid then crash(f, idx, l, node) else s.del[#s.del + 1] = key end
-    end
-    if #keys < n then
+    local node = call('HGET', kNodes, sid) or '?'
+    local list, all = held(sid, n)
+    for _, l in ipairs(list) do crash(l.f, l.idx, l, node) end
+    if all then
       call('ZREM', kSessions, sid)
       call('HDEL', kNodes, sid)
+      session(sid).over = true
       gone = gone + 1
     end
-    n = n - #keys
+    n = n - #list
   end
   return gone
 end
@@ -172,7 +190,7 @@ end
 local function cancelsingle(f, idx)
   local made, _, _, event, keep = jobstate(f, idx)
   if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
-  record(f, idx, 1, CANCEL, made, f.reason, '')
+  record(f, idx, 1, CANCEL, made, reasonof(f), '')
   append(f, 'jdel', idx)
   local m = call('HGET', f.k .. xHeirs, idx)
   if m then
@@ -186,7 +204,7 @@ local function cancelsingle(f, idx)
 end
 
 local function cancelrange(f, a, b)
-  if a < b then record(f, a, b - a, CANCEL, 0, f.reason, '') end
+  if a < b then record(f, a, b - a, CANCEL, 0, reasonof(f), '') end
 end
 
 -- sweep ends at most n entries of a stopped run as cancelled; returns what is left of n.
@@ -204,19 +222,20 @@ local function sweep(f, n)
     if #ms > 0 then call('ZREM', f.k .. set, unpack(ms)) end
     n = n - #ms
   end
-  for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
-    local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
-    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
-    if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
-    if set == xQueue then f.nq = f.nq - #jobs end
-    n = n - #jobs
-  end
+  -- Blocked jobs go before the ready ones: a lock that those give back must not make one of these ready.
   local b = n > 0 and call('HRANDFIELD', f.k .. xBlocked, n, 'WITHVALUES') or {}
   for i = 1, #b, 2 do
     call('HDEL', f.k .. xBlocked, b[i])
     waiters = waiters - call('ZREM', kWait, b[i + 1])
     cancelsingle(f, tonumber(b[i]))
     n = n - 1
+  end
+  for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
+    local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
+    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
+    if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
+    if set == xQueue then f.nq = f.nq - #jobs end
+    n = n - #jobs
   end
   if n > 0 then
     call('ZREM', kSweep, f.no)
@@ -241,9 +260,9 @@ end
 local function stopping(sid)
   local out = {}
   if call('EXISTS', kCancelled) == 0 then return out end
-  for _, key in ipairs(call('SRANDMEMBER', pSession .. sid .. xLeases, 512)) do
+  for _, key in ipairs(call('HRANDFIELD', pSession .. sid .. xLeases, 512)) do
     local no, idx = string.match(key, '^(%d+)/(%d+)$')
-    if call('SISMEMBER', kCancelled, no) == 1 and #out < 512 then
+    if no and call('SISMEMBER', kCancelled, no) == 1 and #out < 512 then
       local f = run(tonumber(no))
       if f then
         out[#out + 1] = f.id
@@ -252,4 +271,27 @@ local function stopping(sid)
     end
   end
   return out
+end
+
+-- allleases reads every lease there is, by RUN/INDEX; for maintenance. sids are sessions that may not be listed any more.
+-- A job that two sessions hold belongs to the later lease; lost is told of the other.
+local function allleases(sids, lost)
+  local all, seen = {}, {}
+  for _, list in ipairs({ call('ZRANGE', kSessions, 0, -1), sids }) do
+    for _, sid in ipairs(list) do
+      local page = seen[sid] and {} or call('HGETALL', pSession .. sid .. xLeases)
+      seen[sid] = true
+      for i = 1, #page, 2 do
+        local key, l = page[i], leaseof(page[i + 1])
+        if l and key ~= '' then
+          l.sid, l.key, l.s = sid, key, session(sid)
+          local other = all[key]
+          if other and other.token > l.token then l, other = other, l end
+          all[key] = l
+          if other and lost then lost(other) end
+        end
+      end
+    end
+  end
+  return all
 end

@@ -28,7 +28,7 @@ local function place(lock, idx) return lock .. spack('>I4', idx) end
 local function isfree(f, lock, idx)
   if byte(lock) ~= 112 then -- 'p'
     local v = getlock(lock)
-    return not v or v == f.no .. '/' .. idx
+    return not v or v == f.pre .. idx
   end
   local n = call('ZLEXCOUNT', f.k .. xPlaces, '[' .. lock, '(' .. lock .. '\255\255\255\255\255')
   return n < f.pergroup or call('ZSCORE', f.k .. xPlaces, place(lock, idx)) ~= false
@@ -38,7 +38,7 @@ local function take(f, lock, idx)
   if byte(lock) == 112 then
     call('ZADD', f.k .. xPlaces, 0, place(lock, idx))
   else
-    setlock(lock, f.no .. '/' .. idx)
+    setlock(lock, f.pre .. idx)
   end
 end
 
@@ -76,18 +76,19 @@ local function handoff(lock)
 end
 
 -- drop gives lock back if (f, idx) has it.
-local function drop(f, lock, idx)
+local function drop(f, lock, idx, key)
   if byte(lock) == 112 then
     if call('ZREM', f.k .. xPlaces, place(lock, idx)) == 0 then return end
   else
-    if getlock(lock) ~= f.no .. '/' .. idx then return end
+    if getlock(lock) ~= (key or f.pre .. idx) then return end
     setlock(lock, false)
   end
   handoff(lock)
 end
 
-local function release(f, idx, host, ha, group)
-  drop(f, hostlock(host), idx)
+-- release gives back all that (f, idx) may have; key and lock are its RUN/INDEX and host lock where the caller has them.
+local function release(f, idx, host, ha, group, key, lock)
+  drop(f, lock or hostlock(host), idx, key)
   if f.disruptive and ha ~= '' then drop(f, halock(ha), idx) end
   if f.pergroup > 0 and group ~= '' then drop(f, grouplock(f, group), idx) end
 end

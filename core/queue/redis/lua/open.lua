@@ -3,5 +3,6 @@
 if call('ZSCORE', kSessions, ARGV[1]) or call('EXISTS', pSession .. ARGV[1] .. xLeases) == 1 then return 0 end
 call('ZADD', kSessions, now + ARGV[3], ARGV[1])
 call('HSET', kNodes, ARGV[1], ARGV[2])
+call('HSET', pSession .. ARGV[1] .. xLeases, '', PAD)
 flush()
 return 1

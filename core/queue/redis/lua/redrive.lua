@@ -29,6 +29,7 @@ if #jobs > 0 then
   f.odirty = true
   for _, idx in ipairs(jobs) do
     again(f, idx)
+    record(f, idx, 1, 0, 0, '', '') -- the log stays whole: Check replays it
     call('HDEL', f.k .. xJobs, idx)
   end
   if f.phase ~= PAUSED then f.phase, f.reason, f.rdirty = ACTIVE, '', true end

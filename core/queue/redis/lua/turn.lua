@@ -4,55 +4,66 @@
 -- whose token and session fit; sweeps at most 64 entries of stopped runs; activates at most 64
 -- due entries; leases at most WANT, in the order of queue.Rank at both levels.
 -- KEYS: all fixed keys (keys.go).
--- ARGV: session, want, session TTL µs, n, n run ids, then one packed ack each:
---   >I2 run (from 1) I4 index I7 token B kind B outcome I7 after µs B keep locks
---   I4 #detail I4 #state B #event, detail, state, event.
--- Returns: {now, next due or -1, more, run ids, leases flat (run, index, host, attempt, …), first token,
---   extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …)}; or {'GONE'}.
+-- ARGV: session, want, session TTL µs, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
+--   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
+-- Returns: 'GONE', or msgpack: now, next due or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
+--   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …).
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
-local sid, want, ttl, nruns = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local sid, want, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local deadline = call('ZSCORE', kSessions, sid)
-if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
+if not deadline or tonumber(deadline) <= now then return 'GONE' end
 call('ZADD', kSessions, now + ttl, sid)
 
 local reaped = 0
 if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= now then reaped = reap(32) end
 
--- Acks: all leases are looked up first, one call for each run.
-local stale, parsed, byrun = {}, {}, {}
-if #ARGV > 4 then
-  local nos = nruns > 0 and call('HMGET', kIDs, unpack(ARGV, 5, 4 + nruns)) or {}
-  for i = 5 + nruns, #ARGV do
-    local a = ARGV[i]
-    local r, idx, token, kind, oc, after, keep, nd, ns, ne, p = sunpack('>I2I4I7BBI7BI4I4B', a)
-    local x = { idx, token, kind, oc, after, keep == 1, sub(a, p, p + nd - 1), sub(a, p + nd, p + nd + ns - 1),
-      sub(a, p + nd + ns, p + nd + ns + ne - 1), nos[r] and run(tonumber(nos[r])) }
-    parsed[#parsed + 1] = x
-    if x[10] then
-      local g = byrun[r]
-      if not g then
-        g = { f = x[10] }
-        byrun[r] = g
-      end
-      g[#g + 1] = idx
-      x[11], x[12] = g, #g
+local mine = session(sid)
+
+-- Acks: all leases are looked up first, and then their locks, each in one call.
+local stale, acked = {}, 0
+if ARGV[4] ~= '' then
+  local ids, list = unpk(ARGV[4])
+  local nos, keys, runs, leases, n = call('HMGET', kIDs, unpack(ids)), {}, {}, {}, #list / 5
+  for r, no in ipairs(nos) do
+    no = tonumber(no)
+    runs[r] = no and run(no)
+  end
+  for i = 1, n do
+    local f = runs[list[5 * i - 4]]
+    keys[i] = f and f.pre .. list[5 * i - 3] or '-'
+  end
+  local names = {}
+  for i, v in ipairs(call('HMGET', mine.k, unpack(keys))) do
+    local l = leaseof(v)
+    if l and l.token == list[5 * i - 2] then
+      l.key, l.s, l.lock = keys[i], mine, hostlock(l.host)
+      leases[i] = l
+      names[#names + 1] = l.lock
     end
   end
-  for _, g in pairs(byrun) do
-    g.leases = call('HMGET', g.f.k .. xLeases, unpack(g))
-    g.used = {}
+  if #names > 0 then
+    for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do
+      if lk[names[i]] == nil then lk[names[i]] = v end
+    end
   end
-  for i, x in ipairs(parsed) do
-    local f, g, idx = x[10], x[11], x[1]
-    local l = g and not g.used[idx] and leaseof(g.leases[x[12]])
-    if l and l.token == x[2] and l.sid == sid then
-      g.used[idx] = true
-      ack(f, idx, l, x[3], x[4], x[5], x[6], x[7], x[8], x[9])
+  local used = {}
+  for i = 1, n do
+    local l, key, code, rest = leases[i], keys[i], list[5 * i - 1], list[5 * i]
+    if l and not used[key] then
+      used[key] = true
+      local kind = code % 8
+      local f, idx, oc = runs[list[5 * i - 4]], tonumber(list[5 * i - 3]), (code - kind) / 8
+      if rest == 0 then
+        ack(f, idx, l, kind, oc, 0, false, '', '', '')
+      else
+        ack(f, idx, l, kind, oc, rest[1], rest[2], rest[3], rest[4], rest[5])
+      end
     else
       stale[#stale + 1] = i
     end
   end
+  acked = n
 end
 
 local more = false
@@ -60,41 +71,51 @@ if not activate(64) then more = true end
 if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
-local function less(a, b)
-  if a.rank ~= b.rank then return a.rank < b.rank end
-  return a.m < b.m
-end
-
 local function push(h, o)
-  local i = #h + 1
+  local i, r, ord = #h + 1, o.rank, o.ord
   o.heaped, o.entered = true, true
   while i > 1 do
     local p = floor(i / 2)
-    if not less(o, h[p]) then break end
-    h[i] = h[p]
+    local x = h[p]
+    if x.rank < r or (x.rank == r and x.ord < ord) then break end
+    h[i] = x
     i = p
   end
   h[i] = o
 end
 
-local function pop(h)
-  local top, n = h[1], #h
-  local o = h[n]
-  h[n] = nil
-  n = n - 1
-  top.heaped = false
-  if n == 0 then return top end
-  local i = 1
+-- settle puts o, which comes from the place i of h or behind it, where it belongs at or below i.
+local function settle(h, i, o)
+  local n, r, ord = #h, o.rank, o.ord
   while true do
     local c = 2 * i
     if c > n then break end
-    if c < n and less(h[c + 1], h[c]) then c = c + 1 end
-    if not less(h[c], o) then break end
-    h[i] = h[c]
+    local x, y = h[c], h[c + 1]
+    if y and (y.rank < x.rank or (y.rank == x.rank and y.ord < x.ord)) then c, x = c + 1, y end
+    if r < x.rank or (r == x.rank and ord < x.ord) then break end
+    h[i] = x
     i = c
   end
   h[i] = o
-  return top
+end
+
+-- replace moves o, the first of h until lately, to where its rank belongs now, or off h.
+local function replace(h, o, stays)
+  local i, n = 1, #h
+  while h[i] ~= o do i = i + 1 end -- others may have come before it meanwhile, a few
+  if not stays then
+    o.heaped = false
+    local last = h[n]
+    h[n] = nil
+    if last == o then return end
+    while i > 1 do -- what was above goes down one, for last can be lower than that
+      local p = floor(i / 2)
+      h[i] = h[p]
+      i = p
+    end
+    o = last
+  end
+  settle(h, i, o)
 end
 
 local function best(level)
@@ -108,11 +129,12 @@ local function best(level)
     end
     local m, top = page[i], level.h[1]
     if not m then return top end
-    local no, score = tonumber(sub(m, level.skip)), tonumber(page[i + 1])
+    local ord, score = tonumber(m), tonumber(page[i + 1])
+    local no = ord % RUNS
     local o = level.seen[no]
     if o == false or (o and o.entered) then
       level.i = i + 2
-    elseif top and (top.rank < score or (top.rank == score and top.m < m)) then
+    elseif top and (top.rank < score or (top.rank == score and top.ord < ord)) then
       return top
     else
       level.i = i + 2
@@ -125,12 +147,12 @@ local function best(level)
   end
 end
 
-local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, skip = 1, seen = T, load = tenant }
+local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = T, load = tenant }
 
 local function flows(t)
   local l = t.level
   if not l then
-    l = { k = t.k .. xReady, h = {}, page = {}, i = 1, from = 0, size = 4, skip = 3, seen = R, load = run }
+    l = { k = t.k .. xReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = R, load = run }
     t.level = l
   end
   return l
@@ -138,11 +160,11 @@ end
 
 function onready(f)
   local t = f.t
-  if not f.heaped and not f.out then
+  if not f.heaped then
     f.rank = rank(f.inf, f.weight, f.tag)
     push(flows(t).h, f)
   end
-  if not t.heaped and not t.out then
+  if not t.heaped then
     t.rank = rank(t.inf, t.weight, t.tag)
     push(tenants.h, t)
   end
@@ -162,7 +184,9 @@ local function prefetch(f, n)
       call('ZREM', f.k .. xQueue, unpack(f.qdel))
       f.qdel = nil
     end
-    for _, m in ipairs(call('ZRANGE', f.k .. xQueue, 0, n - 1)) do
+    local queued = call('ZRANGE', f.k .. xQueue, 0, n - 1)
+    if #queued == 0 then f.nq = 0 end -- the set is gone: the range goes on
+    for _, m in ipairs(queued) do
       local idx = tonumber(m)
       local host, ha, group, data, big = target(f, idx)
       c[#c + 1] = { idx, host, ha, group, data, big, false }
@@ -172,8 +196,8 @@ local function prefetch(f, n)
     local idx, last = f.cur, min(f.cend, f.limit, f.cur + n)
     local p = f.coff
     while idx < last do
-      local s
-      if p < 0 then s, p = offset(f, idx) else s = chunk(f, floor(idx / f.chunksize)) end
+      local s, first
+      if p < 0 then s, p, first = offset(f, idx) else s, first = chunk(f, floor(idx / f.chunksize)) end
       if p > #s then
         if #c == 0 then
           local stop = min(f.cend, (floor(idx / f.chunksize) + 1) * f.chunksize)
@@ -184,7 +208,7 @@ local function prefetch(f, n)
         end
         break
       end
-      local host, ha, group, data, big, q = decode(s, p)
+      local host, ha, group, data, big, q = decode(s, p, first)
       idx = idx + 1
       p = idx % f.chunksize == 0 and 1 or q
       c[#c + 1] = { idx - 1, host, ha, group, data, big, p }
@@ -204,7 +228,6 @@ end
 
 local leases, extras, ids, idof, nleases = {}, {}, {}, {}, 0
 local first = seq + 1
-local mine = session(sid)
 
 -- consume takes candidate x off the ready work of f.
 local function consume(f, x)
@@ -223,7 +246,7 @@ end
 
 local function lease(f, x)
   local idx, t, host = x[1], f.t, x[2]
-  local key = f.no .. '/' .. idx
+  local key = f.pre .. idx
   local n, crashes, state, hasj = 0, 0, '', false
   if not x[7] then
     local j = call('HGET', f.k .. xJobs, idx)
@@ -239,17 +262,21 @@ local function lease(f, x)
   if f.pergroup > 0 and x[4] ~= '' then take(f, grouplock(f, x[4]), idx) end
   seq = seq + 1
   f.inf, t.inf = f.inf + 1, t.inf + 1
-  append(f, 'add', idx)
-  append(f, 'add', pack(seq, sid, now, n + 1, crashes, hasj, host, f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or ''))
-  t.add[#t.add + 1] = key
-  mine.add[#mine.add + 1] = key
+  local ha, group, add = f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or '', mine.add
+  local z = #add
+  add[z + 1] = key
+  if n == 0 and crashes == 0 and not hasj and ha == '' and group == '' then
+    add[z + 2] = pack(seq, now, host)
+  else
+    add[z + 2] = pack(seq, now, host, n + 1, crashes, hasj, ha, group)
+  end
   vt, t.v = t.tag, f.tag
   local ref = idof[f.no]
   if not ref then
     ref = #ids + 1
     ids[ref], idof[f.no] = f.id, ref
   end
-  local z = 4 * nleases
+  z = 4 * nleases
   leases[z + 1], leases[z + 2], leases[z + 3], leases[z + 4] = ref, idx, host, n + 1
   nleases = nleases + 1
   local data = x[5]
@@ -278,7 +305,7 @@ local function try(f)
   end
   local idx, held = x[1], nil
   local v = lk[x[8]]
-  if v and v ~= f.no .. '/' .. idx then
+  if v and v ~= f.pre .. idx then
     held = x[8]
   elseif f.disruptive and x[3] ~= '' and not isfree(f, halock(x[3]), idx) then
     held = halock(x[3])
@@ -298,26 +325,16 @@ if want > 0 then
   while nleases < want and steps > 0 do
     local t = best(tenants)
     if not t then break end
-    pop(tenants.h)
-    t.out = true
     local f = best(flows(t))
     if f then
-      pop(t.level.h)
-      f.out = true
       try(f)
-      f.out = false
-      if f.ready then
-        f.rank = rank(f.inf, f.weight, f.tag)
-        push(t.level.h, f)
-      end
+      f.rank = rank(f.inf, f.weight, f.tag)
+      replace(t.level.h, f, f.ready)
     else
       t.nready = 0
     end
-    t.out = false
-    if t.nready > 0 then
-      t.rank = rank(t.inf, t.weight, t.tag)
-      push(tenants.h, t)
-    end
+    t.rank = rank(t.inf, t.weight, t.tag)
+    replace(tenants.h, t, t.nready > 0)
     steps = steps - 1
   end
 end
@@ -325,7 +342,7 @@ end
 if tks == sid then tkat = 0 end
 flush('tkat', tkat)
 call('HINCRBY', kMeta, 'turns', 1)
-if nleases == 0 and #parsed == 0 then call('HINCRBY', kMeta, 'empty', 1) end
+if nleases == 0 and acked == 0 then call('HINCRBY', kMeta, 'empty', 1) end
 if #stale > 0 then call('HINCRBY', kMeta, 'stale', #stale) end
 if reaped > 0 then call('HINCRBY', kMeta, 'reaped', reaped) end
 
@@ -333,4 +350,4 @@ if call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 then more = true e
 local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
 if due >= 0 and due <= now then more = true end
-return { now, due, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid) }
+return pack(now, due, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid))

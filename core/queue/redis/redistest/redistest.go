@@ -65,7 +65,7 @@ func start(tb testing.TB, dir, addr string, args []string) *Server {
 
 func (s *Server) launch(tb testing.TB, args []string) {
 	tb.Helper()
-	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx // ended by Kill
+	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx,gosec // ended by Kill; the test's own program
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	s.cmd.SysProcAttr = attributes()
 	if err := s.cmd.Start(); err != nil {
@@ -223,7 +223,7 @@ func portOf(addr string) string {
 // tempDir is short: the path of a Unix socket has at most 107 bytes.
 func tempDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "rt")
+	dir, err := os.MkdirTemp("", "rt") //nolint:usetesting // tb.TempDir may be too long for a socket
 	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -1,0 +1,379 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"go/format"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/playbooks"
+)
+
+const repo = "../../.."
+
+// page reads a page of the repository.
+func page(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repo, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pages are README, ARCHITECTURE and the guides, by their path in the repository.
+func pages(t *testing.T) []string {
+	t.Helper()
+	guides, err := filepath.Glob(filepath.Join(repo, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{"README.md", "ARCHITECTURE.md"}
+	for _, g := range guides {
+		list = append(list, "docs/"+filepath.Base(g))
+	}
+	if len(list) < 8 {
+		t.Fatalf("only %d pages are found: %v", len(list), list)
+	}
+	return list
+}
+
+// fenced returns the fenced blocks of a language.
+func fenced(text, language string) []string {
+	var blocks []string
+	for _, rest := range strings.Split(text, "\n```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(rest, "\n```")
+		blocks = append(blocks, block+"\n")
+	}
+	return blocks
+}
+
+// isPlaybook tells whether a block is a whole playbook: playbook: is its first key.
+func isPlaybook(block string) bool {
+	for line := range strings.Lines(block) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return strings.HasPrefix(line, "playbook:")
+		}
+	}
+	return false
+}
+
+// realTypes are validation's options with the built-in job types.
+func realTypes(t *testing.T) playbooks.Options {
+	t.Helper()
+	var none pluginFlags
+	sup, err := none.supervisor(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sup.Stop(t.Context()) })
+	return playbookOptions(sup, nil)
+}
+
+func TestPlaybooksOfTheDocsLoad(t *testing.T) {
+	opts := realTypes(t)
+	found := 0
+	for _, path := range pages(t) {
+		for i, block := range fenced(page(t, path), "yaml") {
+			if !isPlaybook(block) || path == pluginGuide { // its job type is its own
+				continue
+			}
+			found++
+			if _, err := playbooks.Parse(fmt.Sprintf("%s, yaml block %d", path, i+1), []byte(block), opts); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("%d playbooks were found in the docs, expected at least 6", found)
+	}
+}
+
+// The snippets of the playbook guide that are one step load as the step of a playbook.
+func TestStepsOfTheDocsLoad(t *testing.T) {
+	opts := realTypes(t)
+	found := 0
+	for _, path := range []string{"docs/playbooks.md", "docs/job-types.md"} {
+		for i, block := range fenced(page(t, path), "yaml") {
+			if strings.HasPrefix(block, "uses:") { // as plugins docs prints an example
+				block = "- " + strings.ReplaceAll(strings.TrimRight(block, "\n"), "\n", "\n  ") + "\n"
+			}
+			if !strings.HasPrefix(block, "- ") {
+				continue
+			}
+			found++
+			book := "playbook: snippet\ntargets: true\nvars: {users: [a], version: 1}\nsteps:\n" + block
+			if _, err := playbooks.Parse(fmt.Sprintf("%s, yaml block %d", path, i+1), []byte(book), opts); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d steps were found in the docs, expected at least 20", found)
+	}
+}
+
+// The negative control: a wrong playbook in a page is noticed.
+func TestWrongPlaybookInTheDocsIsNoticed(t *testing.T) {
+	text := "text\n```yaml\n# x.yaml\nplaybook: x\ntargets: true\nsteps: [{usse: command}]\n```\nmore\n```yaml\nhosts: {}\n```\n"
+	blocks := fenced(text, "yaml")
+	if len(blocks) != 2 || !isPlaybook(blocks[0]) || isPlaybook(blocks[1]) {
+		t.Fatalf("blocks %q", blocks)
+	}
+	if _, err := playbooks.Parse("x", []byte(blocks[0]), realTypes(t)); err == nil {
+		t.Error("a playbook with a misspelt key loads")
+	}
+}
+
+// undocumented lists the commands and flags that the text does not name. A command
+// has a heading with its path, a flag stands below it or in a table of flags as `--name`.
+func undocumented(root *cobra.Command, text string) []string {
+	var missing []string
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" {
+			return
+		}
+		path := strings.TrimPrefix(c.CommandPath(), "turnus ")
+		if c.HasParent() && !strings.Contains(text, "`turnus "+path+"`") {
+			missing = append(missing, "turnus "+path)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !strings.Contains(text, "`--"+f.Name+"`") {
+				missing = append(missing, fmt.Sprintf("turnus %s --%s", path, f.Name))
+			}
+			if f.Shorthand != "" && f.Name != "help" && !strings.Contains(text, "`-"+f.Shorthand+"`") {
+				missing = append(missing, fmt.Sprintf("turnus %s -%s", path, f.Shorthand))
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	return missing
+}
+
+func testRoot() *cobra.Command {
+	root := newApp(strings.NewReader(""), io.Discard, io.Discard).root()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+func TestEveryCommandAndFlagIsDocumented(t *testing.T) {
+	for _, missing := range undocumented(testRoot(), page(t, "docs/commands.md")) {
+		t.Errorf("docs/commands.md does not name %s", missing)
+	}
+}
+
+// The negative control: without the page everything is missing.
+func TestUndocumentedFlagsAreNoticed(t *testing.T) {
+	missing := strings.Join(undocumented(testRoot(), "`turnus run`"), "\n")
+	for _, want := range []string{"turnus plan", "turnus run --redis", "turnus run -f", "turnus worker --files", "turnus bench queue --jobs"} {
+		if !strings.Contains(missing+"\n", want+"\n") {
+			t.Errorf("%s is not noticed to be missing", want)
+		}
+	}
+	if strings.Contains(missing+"\n", "turnus run\n") {
+		t.Error("turnus run is said to be missing")
+	}
+}
+
+// A flag that the page names and nobody has was renamed or removed.
+func TestDocumentedFlagsExist(t *testing.T) {
+	known := map[string]bool{"help": true}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		c.PersistentFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(testRoot())
+	for _, path := range []string{"docs/commands.md", "docs/operating.md", "docs/playbooks.md"} {
+		for _, m := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(page(t, path), -1) {
+			if !known[m[1]] {
+				t.Errorf("%s names --%s, which no command has", path, m[1])
+			}
+		}
+	}
+}
+
+// docs/job-types.md is what the binary says of its job types. To write it: make generate.
+func TestJobTypesPageIsUpToDate(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	got := page(t, "docs/job-types.md")
+	_, got, ok := strings.Cut(got, "\n\n") // the title
+	if !ok || got != out.String() {
+		t.Error("docs/job-types.md is not what turnus plugins docs prints: make generate writes it")
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// broken lists the relative links of a page that lead nowhere.
+func broken(dir, text string) []string {
+	var list []string
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		target, anchor, _ := strings.Cut(m[1], "#")
+		if strings.Contains(target, "://") {
+			continue
+		}
+		if target == "" {
+			if !hasAnchor(text, anchor) {
+				list = append(list, m[1])
+			}
+			continue
+		}
+		found, err := os.ReadFile(filepath.Join(dir, target))
+		if err != nil {
+			if _, err = os.Stat(filepath.Join(dir, target)); err != nil {
+				list = append(list, m[1])
+				continue
+			}
+		}
+		if anchor != "" && !hasAnchor(string(found), anchor) {
+			list = append(list, m[1])
+		}
+	}
+	return list
+}
+
+var notInAnchors = regexp.MustCompile("[^a-z0-9 _-]")
+
+// hasAnchor tells whether a heading of the page has the anchor, as GitHub makes them.
+func hasAnchor(text, anchor string) bool {
+	for line := range strings.Lines(text) {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			name := notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			if strings.ReplaceAll(name, " ", "-") == anchor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestLinksOfTheDocsResolve(t *testing.T) {
+	links := 0
+	for _, path := range pages(t) {
+		text := page(t, path)
+		links += len(link.FindAllString(text, -1))
+		for _, bad := range broken(filepath.Join(repo, filepath.Dir(path)), text) {
+			t.Errorf("%s: the link to %s leads nowhere", path, bad)
+		}
+	}
+	if links < 20 {
+		t.Errorf("%d links were found, expected at least 20", links)
+	}
+}
+
+// The negative control: links to nowhere are noticed.
+func TestBrokenLinksAreNoticed(t *testing.T) {
+	text := "# A heading: here\n[a](cli.go) [b](nowhere.md) [c](#a-heading-here) [d](#nowhere) [e](https://example.net/x)"
+	if got := broken(".", text); len(got) != 2 || got[0] != "nowhere.md" || got[1] != "#nowhere" {
+		t.Errorf("broken links %q", got)
+	}
+}
+
+const pluginGuide = "docs/writing-a-plugin.md"
+
+// The guide's plugin is built and tested as its reader would, its own tests included, and
+// its playbook loads with it.
+func TestPluginOfTheGuideWorks(t *testing.T) {
+	golang := testparts.Need(t, "go", "golang")
+	checkout, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, src, dir := page(t, pluginGuide), t.TempDir(), t.TempDir()
+	folder := filepath.Join(dir, "uptime", "1.0.0")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code := fenced(guide, "go")
+	if len(code) != 2 || !strings.HasPrefix(code[0], "// main.go\n") || !strings.HasPrefix(code[1], "// main_test.go\n") {
+		t.Fatalf("the guide has %d go blocks, expected main.go and main_test.go", len(code))
+	}
+	write(filepath.Join(src, "main.go"), code[0])
+	write(filepath.Join(src, "main_test.go"), code[1])
+	write(filepath.Join(src, "go.sum"), page(t, "go.sum"))
+	write(filepath.Join(src, "go.mod"), "module example.org/uptime\n\ngo 1.26.0\n\nrequire github.com/turnus/turnus v0.0.0\n\nreplace github.com/turnus/turnus => "+checkout+"\n")
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), golang, args...)
+		cmd.Dir = src
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	if out, err := format.Source([]byte(code[0])); err != nil || string(out) != code[0] {
+		t.Errorf("main.go is not formatted: %v", err)
+	}
+	run("test", "-vet=all", ".")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run("build", "-o", filepath.Join(folder, "plugin"), ".")
+	book := filepath.Join(src, "up.yaml")
+	for _, block := range fenced(guide, "yaml") {
+		if isPlaybook(block) {
+			write(book, block)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := Main([]string{"validate", book, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK {
+		t.Errorf("the guide's playbook does not load: %s", errs.String())
+	}
+}
+
+// Every package is a room of ARCHITECTURE's table, or stands below one for a reason.
+func TestEveryRoomIsInTheArchitecture(t *testing.T) {
+	golang := testparts.Need(t, "go", "golang")
+	cmd := exec.CommandContext(t.Context(), golang, "list", "./...")
+	cmd.Dir = repo
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rooms, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Rooms\n")
+	rooms, _, _ = strings.Cut(rooms, "\n## ")
+	builtins := builtinDefs() // one line of the table is for all of them
+	count := 0
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimPrefix(strings.TrimSpace(path), "github.com/turnus/turnus/")
+		_, builtin := builtins[strings.TrimPrefix(path, "plugins/")]
+		switch {
+		case builtin, path == "cmd/turnus", path == "plugins", path == "plugins/internal/wire/gen", strings.Contains(path, "/testdata/"):
+			continue // main, a test over all built-ins, the generator of the wire
+		}
+		count++
+		if !strings.Contains(rooms, "`"+path+"`") {
+			t.Errorf("ARCHITECTURE.md has no room for %s", path)
+		}
+	}
+	if count < 15 {
+		t.Errorf("only %d packages were found", count)
+	}
+}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// redisServer is a redis-server that may be stopped, killed, and started again where it was.
+type redisServer struct {
+	t    *testing.T
+	addr string
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// startRedis starts a server on a port of 127.0.0.1, with append-only file and without eviction; extra wins.
+func startRedis(t *testing.T, extra ...string) *redisServer {
+	t.Helper()
+	program := testparts.Need(t, "redis-server", "redis-server")
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := &redisServer{t: t, addr: port.Addr().String()}
+	_, number, _ := net.SplitHostPort(s.addr)
+	_ = port.Close()
+	s.args = append([]string{
+		program, "--bind", "127.0.0.1", "--port", number, "--dir", dir, "--save", "", "--appendonly", "yes",
+		"--maxmemory-policy", "noeviction", "--loglevel", "warning",
+	}, extra...)
+	s.launch()
+	t.Cleanup(s.kill)
+	return s
+}
+
+func (s *redisServer) url() string { return "redis://" + s.addr }
+
+// launch starts the server and waits until it answers.
+func (s *redisServer) launch() {
+	s.t.Helper()
+	s.cmd, s.done = exec.Command(s.args[0], s.args[1:]...), make(chan struct{})
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd, done := s.cmd, s.done
+	go func() { _ = cmd.Wait(); close(done) }()
+	c := goredis.NewClient(&goredis.Options{Addr: s.addr, MaxRetries: -1})
+	defer func() { _ = c.Close() }()
+	until(s.t, "redis-server to answer", func() bool { return c.Ping(context.Background()).Err() == nil })
+}
+
+// kill ends the server as a power cut would.
+func (s *redisServer) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+}
+
+func (s *redisServer) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// queue is the queue as a node sees it, to look at what is recorded.
+func (s *redisServer) queue() *redis.Queue {
+	s.t.Helper()
+	client, err := redis.Dial(s.url())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = client.Close() })
+	q, err := redis.New(client, redis.Options{Pool: "default"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return q
+}
+
+// sound fails the test when the queue has broken invariants or does not hold exactly one
+// record of each job of the runs.
+func (s *redisServer) sound(runs map[string]int) {
+	s.t.Helper()
+	q, ctx := s.queue(), context.Background()
+	findings, err := q.Check(ctx, false)
+	if err != nil || len(findings) > 0 {
+		s.t.Errorf("queue: findings %v, %v", findings, err)
+	}
+	for run, jobs := range runs {
+		seen := make(map[int]int, jobs)
+		cursor := ""
+		for {
+			records, next, err := q.Records(ctx, run, cursor, 1000, 0)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if len(records) == 0 {
+				break
+			}
+			cursor = next
+			for _, r := range records {
+				for i := range max(r.Count, 1) {
+					seen[r.Index+i]++
+				}
+			}
+		}
+		if bad := notOnce(seen, jobs); bad != "" {
+			s.t.Errorf("run %s: %s", run, bad)
+		}
+	}
+}
+
+// notOnce says which of n jobs were not recorded exactly once.
+func notOnce(seen map[int]int, n int) string {
+	for i := range n {
+		if seen[i] != 1 {
+			return fmt.Sprintf("job %d has %d recorded outcomes, expected 1", i, seen[i])
+		}
+	}
+	if len(seen) != n {
+		return fmt.Sprintf("%d jobs are recorded, expected %d", len(seen), n)
+	}
+	return ""
+}

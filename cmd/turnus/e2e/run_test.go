@@ -1,0 +1,207 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// In a fleet where each host answers its own name, with slow and failing hosts mixed in and two runs at
+// once, no output is attributed to a wrong host.
+func TestNoOutputIsAttributedToAWrongHost(t *testing.T) {
+	t.Parallel()
+	hosts := 3000
+	if raceEnabled {
+		hosts = 400
+	}
+	faults := fleet.DemoProfile(7)
+	profile := func(n int) fleet.Profile {
+		p := faults(n)
+		if p.Hang { // the timeout of hanging hosts is not the matter here
+			return fleet.Slow(time.Second)
+		}
+		return p
+	}
+	l := newLab(t, fleet.Config{Hosts: hosts, Seed: 7, Profile: profile})
+	step := func(word string) string {
+		return fmt.Sprintf(`{uses: command, timeout: 60s, with: {run: "echo %s; hostname", env: {WANT: "${{ host.name }}"}}}`, word)
+	}
+	run := l.run("-o", "json", "--connect-timeout", "60s", l.book("one", step("first")), l.book("two", step("second")))
+	if code := run.code(); code != 2 && code != 4 {
+		t.Fatalf("exit code %d: %s", code, tail(run.err.String()))
+	}
+	all := run.reports()
+	if len(all) != 2 {
+		t.Fatalf("%d reports", len(all))
+	}
+	for i, word := range []string{"first", "second"} {
+		seen, right := map[string]bool{}, 0
+		for _, res := range all[i].Results {
+			seen[res.Host] = true
+			p, _ := l.fleet.Profile(res.Host)
+			good := p.Kind == "ok" || p.Kind == "slow"
+			want := word + "\n" + res.Host + "\n"
+			switch {
+			case good != res.Outcome.Good():
+				t.Errorf("%s (%s): %s %s", res.Host, p.Kind, res.Outcome, res.Reason)
+			case good && res.Steps[0].Stdout != want:
+				t.Errorf("%s: output %q, expected %q", res.Host, res.Steps[0].Stdout, want)
+			case good:
+				right++
+			}
+		}
+		if len(seen) != hosts || len(all[i].Results) != hosts || right < hosts*9/10 {
+			t.Errorf("%s: %d of %d hosts have a result, %d answered", all[i].Playbook, len(seen), hosts, right)
+		}
+	}
+}
+
+// TURNUS_IDEMPOTENCY_KEY and TURNUS_FENCE reach the command on its host: the key is stable over attempts and
+// differs between hosts and steps, the fence grows with each lease.
+func TestIdempotencyKeyAndFenceReachTheHost(t *testing.T) {
+	t.Parallel()
+	type call struct{ step, key, fence string }
+	var mu sync.Mutex
+	calls := map[string][]call{}
+	handle := func(_ context.Context, c fleet.Command) (int, bool) {
+		step, ok := strings.CutPrefix(strings.TrimSpace(c.Script), "step-")
+		if !ok {
+			return 0, false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		calls[c.Host] = append(calls[c.Host], call{step, c.Env["TURNUS_IDEMPOTENCY_KEY"], c.Env["TURNUS_FENCE"]})
+		if step == "a" && len(calls[c.Host]) < 3 {
+			return 1, true
+		}
+		return 0, true
+	}
+	l := newLab(t, fleet.Config{Hosts: 3, Handle: handle})
+	run := l.run(l.book("keys", // over 2 s between attempts the job is parked, and leased anew
+		"{uses: command, with: {run: step-a}, retry: {attempts: 3, interval: 2100ms, max_interval: 2100ms}}",
+		"{uses: command, with: {run: step-b}}"))
+	run.wants(0)
+	keys := map[string]string{}
+	for host, list := range calls {
+		if len(list) != 4 {
+			t.Fatalf("%s: %d calls, expected 3 attempts and one more step: %v", host, len(list), list)
+		}
+		before := int64(0)
+		for i, c := range list {
+			fence, err := strconv.ParseInt(c.fence, 10, 64)
+			if err != nil || i < 3 && fence <= before {
+				t.Errorf("%s: fence %q after %d", host, c.fence, before)
+			}
+			before = fence
+			who := host + " " + c.step
+			if other, ok := keys[c.key]; c.key == "" || ok && other != who {
+				t.Errorf("%s has the key %q of %q", who, c.key, other)
+			}
+			keys[c.key] = who
+		}
+	}
+	if len(keys) != 6 {
+		t.Errorf("%d keys for 2 steps on 3 hosts", len(keys))
+	}
+}
+
+// --retry-failed, --limit, --tags, --skip-tags and -e do what they say, through the whole program.
+func TestChoosingHostsStepsAndVars(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 6, Profile: fleet.Only(map[int]fleet.Profile{1: fleet.Fail(3, "no\n"), 2: fleet.RefuseAuth()})})
+	names := l.fleet.Hosts()
+	book := l.file("choose.yaml", `playbook: choose
+targets: "true"
+vars: {word: plain}
+steps:
+  - {name: greet, uses: command, tags: [hello], with: {run: "echo ${{ vars.word }}"}}
+  - {name: leave, uses: command, tags: [bye], with: {run: echo bye}}
+`)
+	report := func(code int, args ...string) report {
+		t.Helper()
+		run := l.run(append([]string{"-o", "json", book}, args...)...)
+		run.wants(code)
+		return run.report()
+	}
+	steps := func(res core.Result) (ran []string) {
+		for _, s := range res.Steps {
+			if s.Outcome != core.Skipped {
+				ran = append(ran, s.Name)
+			}
+		}
+		return ran
+	}
+	if r := report(2); r.Outcomes[core.Failed] != 1 || r.Outcomes[core.Unreachable] != 1 || r.Outcomes[core.Changed] != 4 {
+		t.Errorf("first run: %v", r.Outcomes)
+	}
+	if r := report(2, "--retry-failed"); r.Total != 2 {
+		t.Errorf("--retry-failed: %d hosts, expected the 2 that were not done well", r.Total)
+	}
+	r := report(0, "--limit", names[0].Name, "--tags", "hello", "-e", "word=given")
+	if res := r.byHost(t, names[0].Name); r.Total != 1 || fmt.Sprint(steps(res)) != "[greet]" || res.Steps[0].Stdout != "given\n" {
+		t.Errorf("--limit --tags -e: %d hosts, steps %v: %+v", r.Total, steps(res), res.Steps)
+	}
+	r = report(0, "--limit", names[0].Name, "--skip-tags", "hello")
+	if res := r.byHost(t, names[0].Name); fmt.Sprint(steps(res)) != "[leave]" {
+		t.Errorf("--skip-tags: %v", steps(res))
+	}
+}
+
+// With --events every line is a JSON object, each job has exactly one job_done, and the last line is the run's report.
+func TestEventsAreOneJSONObjectALine(t *testing.T) {
+	t.Parallel()
+	const hosts = 200
+	l := newLab(t, fleet.Config{Hosts: hosts, Profile: fleet.Only(map[int]fleet.Profile{
+		3: fleet.Binary(), 4: fleet.Fail(1, "a\xffb\n"), 5: fleet.RefuseAuth(), 6: fleet.Cut(), 7: fleet.Flood(3 << 20),
+	})})
+	run := l.run("--events", l.book("events", "{uses: command, with: {run: hostname}}", "{uses: command, with: {run: uptime}}"))
+	run.wants(2)
+	times, _ := run.done() // reads every line
+	if len(times) != hosts {
+		t.Errorf("%d jobs have a job_done, expected %d", len(times), hosts)
+	}
+	for job, n := range times {
+		if n != 1 {
+			t.Errorf("%s has %d job_done", job, n)
+		}
+	}
+	all := run.events()
+	last := all[len(all)-1]
+	if last.Event != "run_done" || last.Report == nil || last.Report.Total != hosts || last.Report.Exit != 2 {
+		t.Errorf("last event: %+v", last)
+	}
+}
+
+// --check calls no job type that does not declare check support, and changes nothing by those that do.
+func TestCheckCallsNoTypeWithoutCheckSupport(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 3})
+	file := l.dir + "/trace"
+	run := l.run("-o", "json", "--check", l.book("check",
+		fmt.Sprintf("{name: cannot, uses: lab.trace, with: {file: %s}}", file),
+		"{name: can, uses: command, with: {run: touch /tmp/changed}}"))
+	run.wants(0)
+	for _, res := range run.report().Results {
+		if s := res.Steps[0]; s.Outcome != core.Skipped || !strings.Contains(s.Reason, "check") {
+			t.Errorf("%s: step of a type without check: %s, reason %q", res.Host, s.Outcome, s.Reason)
+		}
+		if s := res.Steps[1]; s.Outcome != core.Changed && s.Outcome != core.Unchanged {
+			t.Errorf("%s: step of a type with check: %s %s", res.Host, s.Outcome, s.Reason)
+		}
+	}
+	if all := executions(t, file); len(all) > 0 {
+		t.Errorf("the job type was called %d times", len(all))
+	}
+	if n := l.fleet.Stats().Commands; n > 0 {
+		t.Errorf("%d commands reached hosts", n)
+	}
+}

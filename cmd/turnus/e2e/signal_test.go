@@ -1,0 +1,132 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// The first Ctrl-C lets running jobs finish and starts no more; the exit code is 3 and the recap says what was not done.
+func TestInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 12})
+	run := l.run("-f", "4", l.book("interrupted", "{uses: command, with: {run: sleep 3}}"))
+	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
+	run.signal(syscall.SIGINT)
+	run.wants(3)
+	if n := l.fleet.Stats().Commands; n != 4 {
+		t.Errorf("%d commands were run, expected the 4 that ran when the signal came", n)
+	}
+	if !run.out.has("4 changed", "8 cancelled", "cancelled   8 hosts: ") {
+		t.Errorf("recap: %s", run.out)
+	}
+}
+
+// The second Ctrl-C ends what runs, on the hosts too.
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	var e ends
+	l := newLab(t, fleet.Config{Hosts: 12, Handle: e.handle})
+	run := l.run("-o", "json", "-f", "4", l.book("killed", "{uses: command, with: {run: never-ends}}"))
+	until(t, "4 jobs on hosts", func() bool { return e.begun.Load() == 4 })
+	run.signal(syscall.SIGINT)
+	until(t, "the first signal to be told", func() bool { return run.err.has("once more") })
+	run.signal(syscall.SIGINT)
+	run.wants(3)
+	r := run.report()
+	if len(r.Results) != 12 {
+		t.Errorf("%d results, expected one of each of 12 hosts: %v", len(r.Results), r.Outcomes)
+	}
+	for _, res := range r.Results {
+		if res.Outcome != core.Cancelled && res.Outcome != core.Lost || res.Reason == "" {
+			t.Errorf("%s: %s, reason %q", res.Host, res.Outcome, res.Reason)
+		}
+	}
+	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == e.begun.Load() })
+}
+
+// TestTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a run goes on,
+// and another takes its place. What runs finishes, nothing is lost and nothing runs twice.
+func TestTrapRollingRestartStrandsNoJob(t *testing.T) {
+	t.Parallel()
+	const hosts = 300
+	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis()
+	file := l.dir + "/trace"
+	workers := []*process{l.worker("-f", "8"), l.worker("-f", "8"), l.worker("-f", "8")}
+	run := l.run("--events", l.book("rolling", fmt.Sprintf("{uses: lab.hold, with: {file: %s, ms: 150}}", file)))
+	for i, old := range workers {
+		until(t, "more jobs", func() bool { return len(executions(t, file)) > 20*(i+1) })
+		old.signal(syscall.SIGTERM)
+		l.worker("-f", "8")
+	}
+	for _, old := range workers {
+		old.wants(0)
+	}
+	run.wants(0)
+	times, last := run.done()
+	perRun := map[string]int{}
+	for job, n := range times {
+		id, _ := core.ParseJobID(job)
+		perRun[id.Run]++
+		if n != 1 || last[job].Outcome != core.Changed {
+			t.Errorf("%s: %d records, the last %s: %s", job, n, last[job].Outcome, last[job].Reason)
+		}
+	}
+	if all := executions(t, file); len(all) != hosts || len(times) != hosts {
+		t.Errorf("%d executions and %d outcomes of %d jobs", len(all), len(times), hosts)
+	}
+	l.redis.sound(perRun)
+}
+
+// The second signal to a worker ends what runs at once; the jobs end with a reason or go to another worker.
+func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
+	t.Parallel()
+	var e ends
+	l := newLab(t, fleet.Config{Hosts: 3, Handle: e.handle}).withRedis()
+	w := l.worker()
+	run := l.run("-o", "json", l.book("stuck", "{uses: command, with: {run: never-ends}}"))
+	until(t, "jobs on hosts", func() bool { return e.begun.Load() == 3 })
+	w.signal(syscall.SIGTERM)
+	until(t, "the drain to be told", func() bool { return w.err.has("once more") })
+	w.signal(syscall.SIGTERM)
+	w.code()
+	run.code()
+	for _, res := range run.report().Results {
+		if res.Outcome.Good() || !strings.Contains(res.Reason, "worker was stopped") {
+			t.Errorf("%s: %s, reason %q", res.Host, res.Outcome, res.Reason)
+		}
+	}
+	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == 3 })
+}
+
+// Ctrl-C on a run whose work is done by other nodes: their running jobs finish, no more start; the second one
+// ends them, there too.
+func TestInterruptReachesOtherNodes(t *testing.T) {
+	t.Parallel()
+	var e ends
+	l := newLab(t, fleet.Config{Hosts: 12, Handle: e.handle}).withRedis()
+	l.worker("-f", "4")
+	once := l.run("-o", "json", l.book("once", "{uses: command, with: {run: sleep 2}}"))
+	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
+	once.signal(syscall.SIGINT)
+	once.wants(3)
+	if r := once.report(); r.Outcomes[core.Changed] != 4 || r.Outcomes[core.Cancelled] != 8 {
+		t.Errorf("after one signal: %v, expected 4 changed, 8 cancelled", r.Outcomes)
+	}
+	twice := l.run("-o", "json", l.book("twice", "{uses: command, with: {run: never-ends}}"))
+	until(t, "4 jobs on hosts", func() bool { return e.begun.Load() == 4 })
+	twice.signal(syscall.SIGINT)
+	until(t, "the first signal to be told", func() bool { return twice.err.has("once more") })
+	twice.signal(syscall.SIGINT)
+	twice.wants(3)
+	if r := twice.report(); len(r.Results) != 12 || r.Outcomes[core.Changed] > 0 {
+		t.Errorf("after two signals: %v, expected that none of 12 was done", r.Outcomes)
+	}
+	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == 4 })
+}

@@ -1,0 +1,425 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+)
+
+// bed is a queue, a node that works on it as a test says, and what Drive said.
+type bed struct {
+	t       *testing.T
+	q       *memory.Queue
+	slots   int
+	outcome func(l queue.Lease) core.Outcome
+	took    time.Duration
+
+	results []core.Result
+	events  []Event
+	status  []queue.Status
+}
+
+func inBed(t *testing.T, f func(b *bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, q: memory.New(memory.Options{}), slots: 10, took: time.Second}
+		defer b.q.Shutdown()
+		f(b)
+	})
+}
+
+// work leases and acknowledges until ctx ends, in lock step: a job takes took, and one
+// that is told to stop ends as cancelled.
+func (b *bed) work(ctx context.Context) {
+	s, err := b.q.Open(context.Background(), "node")
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	var acks []queue.Ack
+	for {
+		res, err := b.q.Turn(context.Background(), queue.Turn{Session: s, Acks: acks, Want: b.slots})
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
+		acks = nil
+		end := time.Now().Add(b.took)
+		stop := res.Stop
+		for time.Now().Before(end) && len(stop) == 0 {
+			select {
+			case <-ctx.Done():
+				_ = b.q.Close(context.Background(), s)
+				return
+			case <-time.After(min(b.took, time.Second)):
+			}
+			beat, err := b.q.Beat(context.Background(), s)
+			if err != nil {
+				b.t.Error(err)
+				return
+			}
+			stop = beat.Stop
+		}
+		for _, l := range res.Leases {
+			o := core.Changed
+			if b.outcome != nil {
+				o = b.outcome(l)
+			}
+			if slices.Contains(stop, l.Job) {
+				o = core.Cancelled
+			}
+			detail, _ := EncodeResult(core.Result{Job: l.Job, Host: l.Host, Outcome: o, Worker: "node", Attempt: l.Attempt})
+			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: o, Detail: detail})
+		}
+	}
+}
+
+func (b *bed) options() DriveOptions {
+	return DriveOptions{
+		OnRecord: func(r core.Result) { b.results = append(b.results, r) },
+		OnStatus: func(s queue.Status) { b.status = append(b.status, s) },
+		OnEvent:  func(e Event) { b.events = append(b.events, e) },
+	}
+}
+
+func (b *bed) prepare(n int, body string) *Launch {
+	b.t.Helper()
+	l, err := Prepare(parse(b.t, "targets: true\n"+body+command), fleet(n), Options{RunID: "r", Types: types})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+// drive works and drives to the end.
+func (b *bed) drive(ctx context.Context, d Driver, l *Launch, o DriveOptions) (queue.Status, error) {
+	b.t.Helper()
+	working, stop := context.WithCancel(context.Background())
+	var node sync.WaitGroup
+	node.Go(func() { b.work(working) })
+	s, err := Drive(ctx, d, l, o)
+	stop()
+	node.Wait()
+	b.once(l)
+	return s, err
+}
+
+// once fails unless every job has one result, with its host and, if it is bad, a reason.
+func (b *bed) once(l *Launch) {
+	b.t.Helper()
+	seen := make([]int, len(l.Hosts))
+	for _, r := range b.results {
+		seen[r.Job.Index]++
+		if r.Host != l.Hosts[r.Job.Index].Name || r.Customer != "acme" {
+			b.t.Errorf("result of job %d: %+v", r.Job.Index, r)
+		}
+		if !r.Outcome.Good() && r.Reason == "" {
+			b.t.Errorf("%s without a reason: %+v", r.Outcome, r)
+		}
+	}
+	for i, n := range seen {
+		if n != 1 {
+			b.t.Errorf("job %d has %d results", i, n)
+		}
+	}
+}
+
+func (b *bed) said() string {
+	var out []string
+	for _, e := range b.events {
+		text := string(e.Kind)
+		if e.Wave > 0 {
+			text = fmt.Sprint(text, " ", e.Wave)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestDriveThroughWaves(t *testing.T) {
+	inBed(t, func(b *bed) {
+		l := b.prepare(100, "strategy: {waves: [1, 5%, 100%]}\n")
+		s, err := b.drive(b.t.Context(), b.q, l, b.options())
+		if err != nil || !s.Complete || s.Phase != queue.Finished || s.Outcomes[core.Changed] != 100 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if got := b.said(); got != "submitted, released 1, released 2" {
+			t.Errorf("said %s", got)
+		}
+		for _, s := range b.status {
+			if done := s.Outcomes[core.Changed]; s.Limit == 5 && done < 1 || s.Limit == 100 && done < 5 {
+				t.Errorf("a wave was released too early: %+v", s)
+			}
+		}
+		if b.results[0].Worker != "node" {
+			t.Errorf("%+v", b.results[0])
+		}
+	})
+}
+
+func TestDriveStopsWhenTheBudgetIsSpent(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.outcome = func(l queue.Lease) core.Outcome { return core.Failed }
+		l := b.prepare(3000, "strategy: {waves: [1, 10], stop_after: 1}\n")
+		s, err := b.drive(b.t.Context(), b.q, l, b.options())
+		if err != nil || s.Phase != queue.Stopped || s.Outcomes[core.Failed] != 1 || s.Outcomes[core.Cancelled] != 2999 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if got := b.said(); got != "submitted, stopped" {
+			t.Errorf("said %s", got)
+		}
+	})
+}
+
+func TestDriveAsksForApproval(t *testing.T) {
+	body := "strategy: {waves: [1, 2, 3], pause_between: approve}\n"
+	t.Run("given", func(t *testing.T) {
+		inBed(t, func(b *bed) {
+			var asked []int
+			o := b.options()
+			o.Approve = func(_ context.Context, wave int) error {
+				asked = append(asked, wave)
+				<-time.After(time.Hour)
+				return nil
+			}
+			s, err := b.drive(b.t.Context(), b.q, b.prepare(3, body), o)
+			if err != nil || s.Outcomes[core.Changed] != 3 || !slices.Equal(asked, []int{1, 2}) {
+				t.Errorf("%+v, %v, asked %v", s, err, asked)
+			}
+			if got := b.said(); got != "submitted, ask 1, released 1, ask 2, released 2" {
+				t.Errorf("said %s", got)
+			}
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		inBed(t, func(b *bed) {
+			o := b.options()
+			no := errors.New("looks bad")
+			o.Approve = func(_ context.Context, wave int) error { return no }
+			s, err := b.drive(b.t.Context(), b.q, b.prepare(3, body), o)
+			if !errors.Is(err, no) || s.Outcomes[core.Changed] != 1 || s.Outcomes[core.Cancelled] != 2 || s.Phase != queue.Cancelled {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	})
+	t.Run("by somebody else", func(t *testing.T) {
+		inBed(t, func(b *bed) {
+			l := b.prepare(3, body)
+			all := 0
+			go func() {
+				<-time.After(time.Minute)
+				_ = b.q.Adjust(context.Background(), "r", queue.Adjust{Limit: &all})
+			}()
+			s, err := b.drive(b.t.Context(), b.q, l, b.options())
+			if err != nil || s.Outcomes[core.Changed] != 3 {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	})
+	t.Run("cancelled meanwhile", func(t *testing.T) {
+		inBed(t, func(b *bed) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			o := b.options()
+			o.Approve = func(asking context.Context, wave int) error {
+				cancel()
+				<-asking.Done() // nobody answers any more
+				return asking.Err()
+			}
+			s, err := b.drive(ctx, b.q, b.prepare(3, body), o)
+			if !errors.Is(err, context.Canceled) || s.Outcomes[core.Cancelled] != 2 {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	})
+}
+
+func TestDrivePausesBetweenWaves(t *testing.T) {
+	inBed(t, func(b *bed) {
+		start := time.Now()
+		s, err := b.drive(b.t.Context(), b.q, b.prepare(3, "strategy: {waves: [1, 3], pause_between: 30m}\n"), b.options())
+		if took := time.Since(start); err != nil || s.Outcomes[core.Changed] != 3 || took < 30*time.Minute || took > 31*time.Minute {
+			t.Errorf("%+v, %v, took %v", s, err, took)
+		}
+		if got := b.said(); got != "submitted, pause 1, released 1" {
+			t.Errorf("said %s", got)
+		}
+	})
+}
+
+func TestCancelLetsRunningJobsFinish(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.took = 20 * time.Second
+		ctx, cancel := context.WithCancel(b.t.Context())
+		time.AfterFunc(5*time.Second, cancel)
+		s, err := b.drive(ctx, b.q, b.prepare(100, ""), b.options())
+		if !errors.Is(err, context.Canceled) || s.Outcomes[core.Changed] != 10 || s.Outcomes[core.Cancelled] != 90 || s.Phase != queue.Cancelled {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if got := b.said(); got != "submitted, ending, cancelled" {
+			t.Errorf("said %s", got)
+		}
+	})
+}
+
+func TestNowStopsRunningJobs(t *testing.T) {
+	inBed(t, func(b *bed) {
+		b.took = time.Hour
+		ctx, cancel := context.WithCancel(b.t.Context())
+		now := make(chan struct{})
+		time.AfterFunc(5*time.Second, cancel)
+		time.AfterFunc(10*time.Second, func() { close(now) })
+		o := b.options()
+		o.Now = now
+		start := time.Now()
+		s, err := b.drive(ctx, b.q, b.prepare(100, ""), o)
+		if !errors.Is(err, context.Canceled) || s.Outcomes[core.Cancelled] != 100 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestNowGivesUpOnJobsThatDoNotEnd(t *testing.T) {
+	inBed(t, func(b *bed) {
+		l := b.prepare(1, "")
+		if _, err := b.q.Submit(b.t.Context(), l.Run); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := b.q.Open(b.t.Context(), "silent") // leases the job, and beats, and never ends it
+		if res, _ := b.q.Turn(b.t.Context(), queue.Turn{Session: s, Want: 1}); len(res.Leases) != 1 {
+			t.Fatal("no lease")
+		}
+		beating, stop := context.WithCancel(b.t.Context())
+		var beater sync.WaitGroup
+		defer beater.Wait()
+		defer stop()
+		beater.Go(func() {
+			for beating.Err() == nil {
+				_, _ = b.q.Beat(context.Background(), s)
+				<-time.After(time.Second)
+			}
+		})
+		now := make(chan struct{})
+		close(now)
+		o := b.options()
+		o.Now, o.Patience = now, 10*time.Second
+		if _, err := Drive(b.t.Context(), b.q, l, o); !errors.Is(err, core.ErrTimeout) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// awayQueue answers nothing for a while.
+type awayQueue struct {
+	Driver
+	mu   sync.Mutex
+	from time.Time
+	to   time.Time
+	lost bool // calls take effect, their replies are lost
+}
+
+func (a *awayQueue) down() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); now.Before(a.from) || now.After(a.to) {
+		return nil
+	}
+	if a.lost {
+		return core.ErrUnknown
+	}
+	return core.ErrUnavailable
+}
+
+func (a *awayQueue) Submit(ctx context.Context, r queue.Run) (bool, error) {
+	if err := a.down(); err != nil {
+		if errors.Is(err, core.ErrUnknown) {
+			_, _ = a.Driver.Submit(ctx, r)
+		}
+		return false, err
+	}
+	return a.Driver.Submit(ctx, r)
+}
+
+func (a *awayQueue) Records(ctx context.Context, run, cursor string, n int, wait time.Duration) ([]queue.Record, string, error) {
+	if err := a.down(); err != nil {
+		return nil, "", err
+	}
+	return a.Driver.Records(ctx, run, cursor, n, wait)
+}
+
+func (a *awayQueue) Status(ctx context.Context, run string) (queue.Status, error) {
+	if err := a.down(); err != nil {
+		return queue.Status{}, err
+	}
+	return a.Driver.Status(ctx, run)
+}
+
+func TestDriveWaitsWhileTheQueueIsAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		from time.Duration
+		lost bool
+	}{"at submit": {0, false}, "submit arrived, its reply did not": {0, true}, "in the middle": {3 * time.Second, false}} {
+		t.Run(name, func(t *testing.T) {
+			inBed(t, func(b *bed) {
+				now := time.Now()
+				a := &awayQueue{Driver: b.q, from: now.Add(c.from), to: now.Add(c.from + time.Minute), lost: c.lost}
+				s, err := b.drive(b.t.Context(), a, b.prepare(100, "strategy: {waves: [10, 100%]}\n"), b.options())
+				if err != nil || s.Outcomes[core.Changed] != 100 {
+					t.Errorf("%+v, %v", s, err)
+				}
+				if got := b.said(); strings.Count(got, "away") != 1 || strings.Count(got, "back") != 1 {
+					t.Errorf("said %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestDriveGivesUpBeforeTheRunIsAccepted(t *testing.T) {
+	inBed(t, func(b *bed) {
+		a := &awayQueue{Driver: b.q, to: time.Now().Add(time.Hour)}
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+		defer cancel()
+		if _, err := Drive(ctx, a, b.prepare(3, ""), b.options()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestDriveOfAnotherRunWithTheSameID(t *testing.T) {
+	inBed(t, func(b *bed) {
+		if _, err := b.q.Submit(b.t.Context(), b.prepare(2, "").Run); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Drive(b.t.Context(), b.q, b.prepare(3, ""), b.options()); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestDriveTakesUpARunThatIsUnderWay(t *testing.T) {
+	inBed(t, func(b *bed) {
+		l := b.prepare(50, "strategy: {waves: [10, 100%]}\n")
+		if _, err := b.drive(b.t.Context(), b.q, l, b.options()); err != nil {
+			t.Fatal(err)
+		}
+		b.results = nil
+		s, err := Drive(b.t.Context(), b.q, l, b.options()) // as after a restart
+		if err != nil || s.Outcomes[core.Changed] != 50 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		b.once(l)
+	})
+}

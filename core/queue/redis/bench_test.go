@@ -1,0 +1,174 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+)
+
+func benchQueue(b *testing.B) (*redis.Queue, *goredis.Client) {
+	b.Helper()
+	c := redistest.Start(b).Client()
+	b.Cleanup(func() { _ = c.Close() })
+	q, err := redis.New(c, redis.Options{Pool: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return q, c
+}
+
+func targets(prefix string, n int) []queue.Target {
+	list := make([]queue.Target, n)
+	for i := range list {
+		list[i].Host = prefix + fmt.Sprintf("%0*d", 9-len(prefix), i)
+	}
+	return list
+}
+
+func submit(b *testing.B, q *redis.Queue, r queue.Run) {
+	b.Helper()
+	if _, err := q.Submit(context.Background(), r); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// drain leases and acknowledges with as many nodes, in batches, until n jobs are done; each node acknowledges
+// the jobs of its last turn with the next.
+func drain(b *testing.B, q *redis.Queue, nodes, batch, n int) {
+	b.Helper()
+	var wg sync.WaitGroup
+	left := make(chan struct{})
+	var mu sync.Mutex
+	done := 0
+	for i := range nodes {
+		wg.Go(func() {
+			ctx := context.Background()
+			s, err := q.Open(ctx, "node"+strconv.Itoa(i))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			var acks []queue.Ack
+			for {
+				select {
+				case <-left:
+					return
+				default:
+				}
+				res, err := q.Turn(ctx, queue.Turn{Session: s, Acks: acks, Want: batch})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				if done += len(acks); done >= n && done-len(acks) < n {
+					close(left)
+				}
+				mu.Unlock()
+				acks = acks[:0]
+				for _, l := range res.Leases {
+					acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed})
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// cpu is the server's CPU time so far, in seconds: what other load on the machine does not distort much.
+func cpu(b *testing.B, c *goredis.Client) float64 {
+	b.Helper()
+	info, err := c.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	sum := 0.0
+	for line := range strings.Lines(info) {
+		name, v, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			f, _ := strconv.ParseFloat(v, 64)
+			sum += f
+		}
+	}
+	return sum
+}
+
+// BenchmarkCycle is the whole cycle: submit bulk runs, lease, acknowledge. Jobs per second is the figure to read.
+func BenchmarkCycle(b *testing.B) {
+	for _, c := range []struct{ runs, batch, nodes int }{{3, 64, 2}, {3, 128, 2}, {3, 256, 2}, {500, 64, 2}, {500, 256, 2}, {3, 16, 2}, {3, 1, 2}} {
+		b.Run(fmt.Sprintf("runs=%d/batch=%d", c.runs, c.batch), func(b *testing.B) {
+			q, rc := benchQueue(b)
+			n := max(b.N, c.runs) / c.runs
+			before := cpu(b, rc)
+			b.ResetTimer()
+			for r := range c.runs {
+				submit(b, q, queue.Run{ID: "run" + strconv.Itoa(r), Targets: targets("h"+strconv.Itoa(r)+"-", n)})
+			}
+			drain(b, q, c.nodes, c.batch, n*c.runs)
+			b.ReportMetric(float64(n*c.runs)/b.Elapsed().Seconds(), "jobs/s")
+			b.StopTimer()
+			b.ReportMetric((cpu(b, rc)-before)*1e6/float64(n*c.runs), "redis-cpu-µs/job")
+		})
+	}
+}
+
+// BenchmarkInFlight leases and acknowledges 64 at a time while others are in flight: the cost must not grow.
+func BenchmarkInFlight(b *testing.B) {
+	for _, held := range []int{0, 1000, 10_000} {
+		b.Run(strconv.Itoa(held), func(b *testing.B) {
+			q, _ := benchQueue(b)
+			ctx := context.Background()
+			submit(b, q, queue.Run{ID: "held", Targets: targets("x", held+1)})
+			s, err := q.Open(ctx, "holder")
+			if err != nil {
+				b.Fatal(err)
+			}
+			for got := 0; got < held; {
+				res, err := q.Turn(ctx, queue.Turn{Session: s, Want: min(250, held-got)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				got += len(res.Leases)
+			}
+			submit(b, q, queue.Run{ID: "work", Targets: targets("w", b.N+10_000)})
+			b.ResetTimer()
+			drain(b, q, 1, 64, b.N)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
+}
+
+// BenchmarkSubmit is a run of a million jobs: seconds, and bytes of Redis memory a pending job.
+func BenchmarkSubmit(b *testing.B) {
+	list := targets("h", 1_000_000)
+	for i := range b.N {
+		b.StopTimer()
+		q, c := benchQueue(b)
+		used := func() float64 {
+			s, err := c.Info(context.Background(), "memory").Result()
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, rest, _ := strings.Cut(s, "used_memory:")
+			n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return n
+		}
+		before := used()
+		b.StartTimer()
+		start := time.Now()
+		submit(b, q, queue.Run{ID: "run" + strconv.Itoa(i), Targets: list})
+		b.ReportMetric(time.Since(start).Seconds(), "s/run")
+		b.ReportMetric((used()-before)/1e6, "bytes/job")
+	}
+}

@@ -1,0 +1,212 @@
+-- tidy.lua: looks at one run, and with REPAIR mends what contradicts. For maintenance: its work
+-- grows with the jobs of the run that have a state of their own.
+-- Needs: base, locks, jobs.
+-- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
+-- place; places in the ready, due, sweep and done sets follow from the run's record.
+-- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (from the log, read by check.go up to the
+-- entry that the first call returned), as ranges flat (from, to, …); none on the first call.
+-- Returns: first call: {'LOG', last entry id, total, sum of outcomes}; then findings as texts, a '+' in front of each that is repaired.
+local repair, id = ARGV[1] == '1', ARGV[2]
+local no = call('HGET', kIDs, id)
+local f = no and run(tonumber(no))
+if not f then return { '!' } end
+local k = f.k
+local o, recorded = outcomes(f), 0
+for i = 1, 8 do recorded = recorded + o[i] end
+local nsids = tonumber(ARGV[3])
+if #ARGV == 3 + nsids then
+  local last = call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
+  return { 'LOG', last and last[1] or '0-0', f.total, recorded }
+end
+
+local out = {}
+local function found(text, mend)
+  out[#out + 1] = ((repair and mend) and '+' or '') .. text
+  if repair and mend then mend() end
+end
+local function job(idx) return f.id .. '/' .. idx end
+
+-- Where every job with a state is. A job that ended is nowhere else; none is in two places.
+local at = {}
+local function put(idx, where, remove)
+  idx = tonumber(idx)
+  if at[idx] then
+    found('job ' .. job(idx) .. ' is ' .. where .. ' and also ' .. at[idx], remove)
+  else
+    at[idx] = where
+  end
+end
+local sids, leases = {}, {}
+for i = 4, 3 + nsids do sids[#sids + 1] = ARGV[i] end
+for key, l in pairs(allleases(sids)) do
+  local no, idx = string.match(key, '^(%d+)/(%d+)$')
+  if tonumber(no) == f.no then
+    l.idx = tonumber(idx)
+    leases[#leases + 1] = l
+    put(idx, 'leased')
+  end
+end
+if f.inf ~= #leases then
+  found('run ' .. f.id .. ' counted ' .. f.inf .. ' jobs in flight, it has ' .. #leases, function() f.inf = #leases end)
+end
+local blocked = call('HGETALL', k .. xBlocked)
+for i = 1, #blocked, 2 do
+  local idx, m = blocked[i], blocked[i + 1]
+  put(idx, 'blocked', function()
+    call('HDEL', k .. xBlocked, idx)
+    call('ZREM', kWait, m)
+  end)
+end
+for _, set in ipairs({ { xWaiting, 'waiting' }, { xSuspended, 'suspended' }, { xQueue, 'ready' } }) do
+  for _, idx in ipairs(call('ZRANGE', k .. set[1], 0, -1)) do
+    put(idx, set[2], function() call('ZREM', k .. set[1], idx) end)
+  end
+end
+
+-- What has neither a state, an outcome, nor lies in a range is missing.
+local spans = { { f.cur, f.cend } }
+for _, set in ipairs({ xRanges, xSegments }) do
+  for _, m in ipairs(call('ZRANGE', k .. set, 0, -1)) do
+    local a, b = string.match(m, '^(%d+):(%d+)$')
+    spans[#spans + 1] = { tonumber(a), tonumber(b) }
+  end
+end
+local logged, over = 0, {}
+for i = 4 + nsids, #ARGV, 2 do
+  local a, b = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+  spans[#spans + 1] = { a, b }
+  logged = logged + b - a
+  over[#over + 1] = { a, b }
+end
+for idx, where in pairs(at) do
+  for _, s in ipairs(over) do
+    if s[1] <= idx and idx < s[2] then
+      found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
+        for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
+        for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
+        for _, l in ipairs(leases) do
+          if l.idx == idx then
+            call('HDEL', l.s.k, l.key)
+            f.inf, f.t.inf = f.inf - 1, f.t.inf - 1
+          end
+        end
+      end)
+    end
+  end
+  spans[#spans + 1] = { idx, idx + 1 }
+end
+table.sort(spans, function(a, b) return a[1] < b[1] end)
+local next, missing, nmissing = 0, {}, 0
+for _, s in ipairs(spans) do
+  if s[1] > next then
+    missing[#missing + 1] = { next, s[1] }
+    nmissing = nmissing + s[1] - next
+  end
+  if s[2] > next then next = s[2] end
+end
+if next < f.total then
+  missing[#missing + 1] = { next, f.total }
+  nmissing = nmissing + f.total - next
+end
+local unlogged = recorded - logged
+if nmissing > 0 and unlogged > 0 then
+  -- Some of the missing ended, and the log does not say which: none may run twice.
+  found(nmissing .. ' jobs of run ' .. f.id .. ' have no state, and the records of ' .. unlogged ..
+    ' outcomes are gone: ended as lost where that is not known, look at the hosts', function()
+    o[LOST] = o[LOST] + logged - recorded
+    for _, s in ipairs(missing) do record(f, s[1], s[2] - s[1], LOST, 0, 'what became of it was lost in Redis', '') end
+    budget(f, LOST, missing[1][1])
+  end)
+elseif nmissing > 0 then
+  found(nmissing .. ' jobs of run ' .. f.id .. ' were in no set: ready again, their times forgotten', function()
+    for _, s in ipairs(missing) do addrange(f, s[1], s[2]) end
+  end)
+elseif unlogged ~= 0 then
+  found('run ' .. f.id .. ' counts ' .. recorded .. ' outcomes, its log has ' .. logged, function()
+    o[LOST] = o[LOST] - unlogged
+    f.odirty = true
+  end)
+end
+
+-- Leases: locks, sets, session.
+for _, l in ipairs(leases) do
+  local idx, key = l.idx, l.key
+  local names = { hostlock(l.host) }
+  if l.ha ~= '' then names[#names + 1] = halock(l.ha) end
+  for _, name in ipairs(names) do
+    local v = getlock(name)
+    if not v then
+      found('leased job ' .. job(idx) .. ' did not hold its lock', function() setlock(name, key) end)
+    elseif v ~= key then
+      found('leased job ' .. job(idx) .. ' and job ' .. v .. ' (by number) have the same lock')
+    end
+  end
+  if l.group ~= '' and not call('ZSCORE', k .. xPlaces, place(grouplock(f, l.group), idx)) then
+    found('leased job ' .. job(idx) .. ' had no place in its group', function() take(f, grouplock(f, l.group), idx) end)
+  end
+  if not call('ZSCORE', kSessions, l.sid) then
+    found('leased job ' .. job(idx) .. ' had no session: it is recovered as after a crash', function() call('ZADD', kSessions, 0, l.sid) end)
+  end
+end
+
+-- Parked jobs and kept locks.
+for i = 1, #blocked, 2 do
+  local idx, m = tonumber(blocked[i]), blocked[i + 1]
+  if not call('ZSCORE', kWait, m) or isfree(f, lockof(m), -1) then
+    found('blocked job ' .. job(idx) .. ' waited for a lock that nobody held, or was in no line', function()
+      call('ZREM', kWait, m)
+      call('HDEL', k .. xBlocked, idx)
+      waiters = call('ZCARD', kWait)
+      again(f, idx)
+    end)
+  end
+end
+for _, h in ipairs({ xHeirs, xOrder }) do
+  for _, idx in ipairs(call('HKEYS', k .. h)) do
+    if at[tonumber(idx)] ~= 'ready' then
+      found('job ' .. job(idx) .. ' kept a place in line without being ready', function() call('HDEL', k .. h, idx) end)
+    end
+  end
+end
+
+-- Places that follow from the record.
+local nq = call('ZCARD', k .. xQueue)
+if f.nq ~= nq and not (repair and #out > 0) then -- else it is what was mended above
+  found('run ' .. f.id .. ' counted ' .. f.nq .. ' jobs that are ready again, it has ' .. nq, function() end)
+end
+f.nq = nq
+local z = call('ZSCORE', f.t.k .. xReady, f.m)
+local ready = canlease(f) and haswork(f)
+if (z and true or false) ~= ready or f.ready ~= ready or (z and tonumber(z) ~= rank(f.inf, f.weight, f.tag)) then
+  found('run ' .. f.id .. ' stood in the wrong place among the ready', function()
+    f.inz = true
+    f.rank0 = -1
+    if f.ready and not z then f.t.nready = f.t.nready + 1 end
+    touch(f)
+  end)
+end
+local tz = call('ZSCORE', kReady, f.t.m)
+if f.t.wasready ~= (tz and true or false) then
+  found('the tenant of run ' .. f.id .. ' stood in the wrong place among the ready', function() f.t.wasready = true end)
+end
+local head
+for _, set in ipairs({ xSegments, xWaiting, xSuspended }) do
+  local v = call('ZRANGE', k .. set, 0, 0, 'WITHSCORES')[2]
+  if v and v ~= 'inf' and (not head or tonumber(v) < head) then head = tonumber(v) end
+end
+local due = call('ZSCORE', kDue, f.no)
+if head and f.phase < STOPPED and (not due or (tonumber(due) ~= head and tonumber(due) > now)) or (not head and due) then
+  found('run ' .. f.id .. ' stood in the wrong place among the due', function() f.duedirty = true end)
+end
+if not f.complete and ended(f) then
+  found('run ' .. f.id .. ' had all outcomes and was not complete', function() f.odirty = true end)
+elseif f.complete and not call('ZSCORE', kDone, f.no) then
+  found('run ' .. f.id .. ' was complete and would never be forgotten', function() call('ZADD', kDone, now + f.keep * 1000, f.no) end)
+elseif not f.complete and f.phase >= STOPPED and recorded + f.inf < f.total and not call('ZSCORE', kSweep, f.no) then
+  found('run ' .. f.id .. ' was over and its jobs were not being cancelled', function() call('ZADD', kSweep, f.no, f.no) end)
+end
+if repair and #out > 0 then
+  f.dirty = true
+  flush()
+end
+return out

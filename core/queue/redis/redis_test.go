@@ -1,0 +1,185 @@
+package redis_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+)
+
+func TestDialReadsURLs(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		url, addr string
+		db        int
+		tls       bool
+	}{
+		{"redis://127.0.0.1", "127.0.0.1:6379", 0, false},
+		{"redis://user:p%40ss@h:7000/3", "h:7000", 3, false},
+		{"rediss://[::1]:7000", "[::1]:7000", 0, true},
+		{"unix:///run/redis.sock?db=2", "/run/redis.sock", 2, false},
+		{"unix://:secret@/run/redis.sock", "/run/redis.sock", 0, false},
+	} {
+		c, err := redis.Dial(tc.url)
+		if err != nil {
+			t.Errorf("%s: %v", tc.url, err)
+			continue
+		}
+		o := c.(*goredis.Client).Options()
+		if o.Addr != tc.addr || o.DB != tc.db || (o.TLSConfig != nil) != tc.tls || o.MaxRetries != 0 {
+			t.Errorf("%s: %s db %d tls %v retries %d", tc.url, o.Addr, o.DB, o.TLSConfig != nil, o.MaxRetries)
+		}
+		_ = c.Close()
+	}
+	if c, err := redis.Dial("redis-cluster://a,b:7001,c"); err != nil {
+		t.Error(err)
+	} else {
+		if got := c.(*goredis.ClusterClient).Options().Addrs; !slices.Equal(got, []string{"a:6379", "b:7001", "c:6379"}) {
+			t.Errorf("cluster: %v", got)
+		}
+		_ = c.Close()
+	}
+}
+
+func TestDialErrorsHoldNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"127.0.0.1:6379", "http://:hunter2@h", "redis://:hunter2@h:x", "redis://:hunter2@h/x", "redis://:hunter2@a,b", "redis://:hunter2%zz@h",
+		"redis-sentinel://:hunter2@h", "redis-cluster://:hunter2@h/1", "unix://:hunter2@", "redis://:hunter2@", "redis://:hunter2@h:0", "redis://:hunter2@h/-1",
+	} {
+		c, err := redis.Dial(url)
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("%s was accepted", url)
+			continue
+		}
+		if !errors.Is(err, core.ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, nil},
+		{[]string{"--maxmemory-policy", "allkeys-lru"}, []string{"maxmemory-policy noeviction"}},
+		{[]string{"--appendonly", "no"}, []string{"appendonly yes"}},
+		{[]string{"--appendonly", "no", "--save", "60 1"}, []string{"appendonly yes"}},
+	} {
+		c := redistest.Start(t, tc.args...).Client()
+		got, err := newQueue(t, c, redis.Options{}).Preflight(t.Context())
+		if err != nil || len(got) != len(tc.want) {
+			t.Fatalf("%v: %q, %v", tc.args, got, err)
+		}
+		for i := range got {
+			if !strings.Contains(got[i], tc.want[i]) {
+				t.Errorf("%v: %q does not say %q", tc.args, got[i], tc.want[i])
+			}
+		}
+		_ = c.Close()
+	}
+}
+
+// TestScriptsHaveAContract: each says what it needs, does, takes and returns.
+func TestScriptsHaveAContract(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("lua/*.lua")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d scripts, %v", len(files), err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := regexp.MustCompile(`(?m)^(--.*\n)+`).FindString(string(b))
+		library := slices.Contains([]string{"base.lua", "locks.lua", "jobs.lua", "forget.lua"}, filepath.Base(f))
+		for _, word := range []string{filepath.Base(f) + ":", "Needs:", "ARGV:", "Returns:"} {
+			if !library && !strings.Contains(head, word) {
+				t.Errorf("%s: its header has no %q", f, word)
+			}
+		}
+		if !strings.HasPrefix(head, "-- "+filepath.Base(f)) {
+			t.Errorf("%s does not start with its name", f)
+		}
+	}
+}
+
+// TestIdleNodeIsQuiet: an idle node sends a few commands a second.
+func TestIdleNodeIsQuiet(t *testing.T) {
+	server := redistest.Start(t)
+	c, watch := server.Client(), server.Client()
+	t.Cleanup(func() { _, _ = c.Close(), watch.Close() })
+	q := newQueue(t, c, redis.Options{})
+	s := mustOpen(t, q)
+	count := func() int {
+		n := 0
+		for _, cmd := range []string{"evalsha", "blpop", "client|id", "client|unblock", "eval"} {
+			n += evals(t, watch, cmd)
+		}
+		return n
+	}
+	before, start := count(), time.Now()
+	if err := q.Wait(t.Context(), s, start.Add(3*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if took, n := time.Since(start).Seconds(), count()-before; float64(n) > 6*took+6 {
+		t.Errorf("%d commands in %.1f s", n, took)
+	}
+}
+
+// TestOneMarker: however many runs are submitted, at most one marker says so, and a lost marker is made again.
+func TestOneMarker(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client()
+	t.Cleanup(func() { _ = c.Close() })
+	q := newQueue(t, c, redis.Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		mustSubmit(t, q, id, id+"1", id+"2")
+		if n, err := c.LLen(t.Context(), "{/0}:mark").Result(); err != nil || n != 1 {
+			t.Fatalf("%d markers after %s, %v", n, id, err)
+		}
+	}
+	if err := c.Del(t.Context(), "{/0}:mark").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, q)
+	if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.LLen(t.Context(), "{/0}:mark").Result(); err != nil || n != 1 {
+		t.Fatalf("%d markers after a turn that left work, %v", n, err)
+	}
+}
+
+// TestTrapClockSkew // db-scheduler#433: only Redis' clock is read, and it never runs back.
+func TestTrapClockSkew(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client()
+	t.Cleanup(func() { _ = c.Close() })
+	q := newQueue(t, c, redis.Options{SessionTTL: time.Hour})
+	s := mustOpen(t, q)
+	ahead := time.Now().Add(10 * time.Minute) // the server's clock was ahead before a failover
+	if err := c.HSet(t.Context(), "{/0}:meta", "clock", ahead.UnixMicro()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	res, err := q.Turn(t.Context(), queue.Turn{Session: s})
+	if err != nil || res.Now.Before(ahead.Truncate(time.Microsecond)) {
+		t.Fatalf("the clock says %v (%v), it was at %v before", res.Now, err, ahead)
+	}
+}

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func facts(_ context.Context, c *call) int {
+	h := c.sh.host
+	say := func(format string, args ...any) int {
+		if _, err := fmt.Fprintf(c.out, format+"\n", args...); err != nil {
+			return 1
+		}
+		return 0
+	}
+	switch c.name {
+	case "hostname":
+		return say("%s", h.name)
+	case "uname":
+		return say("%s", uname(c.flags("asnrmo"), h.name))
+	case "uptime":
+		return say(" %s up %d min,  0 users,  load average: 0.08, 0.03, 0.01", time.Now().UTC().Format(time.TimeOnly), int(h.uptime().Minutes()))
+	case "date":
+		return say("%s", date(c.args))
+	case "id":
+		switch c.flags("ugn") {
+		case "u", "g":
+			return say("1000")
+		case "un", "gn", "nu", "ng":
+			return say(User)
+		}
+		return say("uid=1000(%s) gid=1000(%s) groups=1000(%s)", User, User, User)
+	case "whoami":
+		return say(User)
+	case "pwd":
+		return say("%s", c.sh.cwd)
+	case "nproc":
+		return say("2")
+	case "df":
+		return say("Filesystem     1K-blocks    Used Available Use%% Mounted on\n/dev/root        7616824 1523364   6093460  20%% /")
+	case "systemctl":
+		return systemctl(c)
+	case "fwctl":
+		return say("%s: ok", h.name)
+	}
+	if len(c.args) == 0 {
+		return c.fail(1, "missing operand")
+	}
+	switch c.name {
+	case "printenv":
+		v, ok := c.sh.vars[c.args[0]]
+		if !ok {
+			return 1
+		}
+		return say("%s", v)
+	case "which":
+		return min(c.which(c.args[0]), 1)
+	case "basename":
+		return say("%s", path.Base(c.args[0]))
+	}
+	return say("%s", path.Dir(c.args[0])) // dirname
+}
+
+func uname(flags, name string) string {
+	if flags == "" {
+		flags = "s"
+	}
+	if strings.Contains(flags, "a") {
+		flags = "snrmo"
+	}
+	var out []string
+	for _, f := range []struct{ flag, text string }{
+		{"s", "Linux"}, {"n", name}, {"r", "6.1.0-turnus"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
+	} {
+		if strings.Contains(flags, f.flag) {
+			out = append(out, f.text)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func date(args []string) string {
+	now := time.Now().UTC()
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "+") }); i >= 0 {
+		return strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%F", now.Format(time.DateOnly),
+			"%T", now.Format(time.TimeOnly), "%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"),
+			"%H", now.Format("15"), "%M", now.Format("04"), "%S", now.Format("05")).Replace(args[i][1:])
+	}
+	return now.Format(time.UnixDate)
+}
+
+func systemctl(c *call) int {
+	if len(c.args) == 0 {
+		return c.fail(1, "missing operand")
+	}
+	switch c.args[0] {
+	case "reboot":
+		c.sh.host.reboot(rebootDelay)
+	case "is-active":
+		fmt.Fprintln(c.out, "active")
+	case "is-system-running":
+		fmt.Fprintln(c.out, "running")
+	}
+	return 0
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+func TestCancelledRunStopsItsJobs(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = sleep(time.Hour)
+		la := l.submit("r", 100, oneStep)
+		n := l.start(l.config())
+		pass(time.Second)
+		start := time.Now()
+		if err := l.q.Cancel(l.t.Context(), "r", "wrong playbook"); err != nil {
+			t.Fatal(err)
+		}
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if took := time.Since(start); took > 2*queue.BeatEvery+time.Second {
+			t.Errorf("took %v", took)
+		}
+		if got := len(l.plugins.seen()); got != 4 || count(res)[core.Cancelled] != 100 {
+			t.Errorf("%d calls, outcomes %v", got, count(res))
+		}
+		said := 0
+		for _, r := range res {
+			if strings.Contains(r.Reason, "during step a") {
+				said++
+			}
+		}
+		if said != 4 {
+			t.Errorf("%d results say in which step they were stopped, expected 4", said)
+		}
+	})
+}
+
+func TestQueueAwayForAWhileHarmsNobody(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = sleep(10 * time.Second)
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue = f
+		la := l.submit("r", 8, oneStep)
+		n := l.start(c)
+		pass(9 * time.Second)
+		f.set(away) // the jobs end meanwhile
+		pass(3 * time.Second)
+		if got := l.said(QueueAway, QueueBack, SessionLost); !slices.Equal(got, []EventKind{QueueAway}) {
+			t.Errorf("said %v, expected that the queue is away, once", got)
+		}
+		f.set(nil)
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if count(res)[core.Changed] != 8 || len(l.plugins.seen()) != 8 {
+			t.Errorf("outcomes %v after %d calls", count(res), len(l.plugins.seen()))
+		}
+		if got := l.said(QueueAway, QueueBack, SessionLost); !slices.Equal(got, []EventKind{QueueAway, QueueBack}) {
+			t.Errorf("said %v", got)
+		}
+	})
+}
+
+func TestJobsAreStoppedBeforeTheLeaseRunsOut(t *testing.T) {
+	inLab(t, func(l *lab) {
+		var stopped atomic.Pointer[time.Time]
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) > 1 {
+				return host.Outcome{Changed: true}, nil
+			}
+			<-ctx.Done()
+			now := time.Now()
+			stopped.Store(&now)
+			return host.Outcome{Cancelled: true}, nil
+		}
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue = f
+		la := l.submit("r", 1, safeStep)
+		n := l.start(c)
+		pass(10*time.Second + time.Millisecond) // just after a beat
+		cut := time.Now()
+		f.set(func(call string) *fault { return &fault{hang: true} })
+		pass(queue.SessionTTL)
+		at := stopped.Load()
+		if at == nil {
+			t.Fatal("the job went on although its lease was over")
+		}
+		if d := at.Sub(cut); d < queue.SessionTTL/2 || d >= queue.SessionTTL-time.Second/2 {
+			t.Errorf("the job was stopped %v after the queue went away, the lease is good for %v", d, queue.SessionTTL)
+		}
+		pass(time.Minute)
+		f.set(nil)
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if res[0].Outcome != core.Changed || len(l.plugins.seen()) != 2 {
+			t.Errorf("%+v after %d calls", res[0], len(l.plugins.seen()))
+		}
+		if got := l.said(SessionLost); len(got) == 0 {
+			t.Error("nothing was said of the lost session")
+		}
+	})
+}
+
+func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) == 1 {
+				pass(15 * time.Second) // ends long after it was told to
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		f := &flaky{Node: l.q}
+		c := l.config()
+		c.Queue, c.Grace = f, 10*time.Second
+		la := l.submit("r", 1, safeStep)
+		n := l.start(c)
+		pass(100 * time.Millisecond)
+		f.set(away)
+		pass(7 * time.Second) // the session is over, its job is not
+		f.set(nil)
+		res := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, res)
+		if got := len(l.plugins.seen()); got != 2 || l.plugins.clash != "" {
+			t.Errorf("%d calls, two at once on host %q", got, l.plugins.clash)
+		}
+	})
+}
+
+func TestRepliesThatAreLost(t *testing.T) {
+	for _, reached := range []bool{true, false} {
+		t.Run(fmt.Sprintf("took effect %v", reached), func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = sleep(time.Second)
+				turns := 0
+				f := &flaky{Node: l.q}
+				f.set(func(call string) *fault {
+					if call != "turn" {
+						return nil
+					}
+					if turns++; turns%2 == 0 {
+						return nil
+					}
+					return &fault{reached: reached, err: core.ErrUnknown}
+				})
+				c := l.config()
+				c.Queue = f
+				la := l.submit("r", 12, oneStep)
+				n := l.start(c)
+				res := l.results(la)
+				f.set(nil)
+				n.drain()
+				l.exactlyOnce(la, res)
+				if got := len(l.plugins.seen()); got != 12 || l.plugins.most > 4 {
+					t.Errorf("%d calls, %d at once", got, l.plugins.most)
+				}
+				if s, _ := l.q.Stats(l.t.Context()); s.StaleAcks != 0 {
+					t.Errorf("%d stale acks: what had been applied was sent again", s.StaleAcks)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryJobHasExactlyOneRecordUnderFaults(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		seed := rapid.Uint64().Draw(rt, "seed")
+		p := rapid.Float64Range(0, 0.5).Draw(rt, "fault rate")
+		jobs := rapid.IntRange(1, 30).Draw(rt, "jobs")
+		nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
+		crashes := rapid.Bool().Draw(rt, "plugins crash")
+		inLab(t, func(l *lab) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			var calls atomic.Uint64
+			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+				x := rand.New(rand.NewPCG(seed, calls.Add(1)))
+				select {
+				case <-ctx.Done():
+					return host.Outcome{Cancelled: true}, nil
+				case <-time.After(time.Duration(x.Int64N(int64(3 * time.Second)))):
+				}
+				switch k := x.IntN(8); {
+				case k == 0:
+					return host.Outcome{Failed: true, Reason: "bad luck"}, nil
+				case k == 1:
+					return host.Outcome{Suspended: true, ResumeAfter: time.Minute, State: &host.State{}}, nil
+				case k == 2 && crashes:
+					return host.Outcome{}, core.ErrPluginFailed
+				}
+				return host.Outcome{Changed: true}, nil
+			}
+			la := l.submit("r", jobs, `
+steps:
+  - {name: a, uses: file, with: {path: /x}, retry: {attempts: 3, interval: 2s, jitter: 20%}}
+  - {name: b, uses: file, with: {path: /x}}
+`)
+			var all []*node
+			var wrapped []*flaky
+			for i := range nodes {
+				f := &flaky{Node: l.q}
+				f.set(sometimes(rand.New(rand.NewPCG(seed, r.Uint64())), p))
+				c := l.config()
+				c.Queue, c.Name = f, fmt.Sprintf("node-%d", i)
+				wrapped = append(wrapped, f)
+				all = append(all, l.start(c))
+			}
+			pass(2 * time.Minute)
+			for _, f := range wrapped {
+				f.set(nil)
+			}
+			res := l.results(la)
+			for _, n := range all {
+				n.drain()
+			}
+			l.exactlyOnce(la, res)
+			if findings, _ := l.q.Check(l.t.Context(), false); len(findings) != 0 {
+				rt.Fatalf("queue: %+v", findings)
+			}
+			if t.Failed() {
+				rt.Fatalf("seed %d", seed)
+			}
+		})
+	})
+}
