@@ -59,6 +59,9 @@ Exit codes: 0 all well, 2 some job failed, 3 cancelled, 4 some host unreachable,
 }
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
+	if f.node.slots < 1 {
+		return invalid("--forks %d: expected 1 or more", f.node.slots)
+	}
 	if f.noWorker && f.queue.url == "" {
 		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
@@ -119,7 +122,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 			return err
 		}
 	}
-	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
 	defer release()
 	c.now = now
 	reports, err := c.driveAll(ctx, parts)
@@ -206,7 +209,7 @@ func (a *app) listLaunches(launches []*launch.Launch) error {
 
 // signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
-func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
+func (a *app) signals(parent context.Context, first string, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
@@ -215,7 +218,7 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 	wg.Go(func() {
 		select {
 		case <-got:
-			say("stopping: running jobs finish, no more start; once more cancels them")
+			say(first)
 			cancel()
 		case <-a.gone:
 			cancel()
@@ -237,6 +240,12 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 		cancel()
 	}
 }
+
+// What the first signal means to a run, and to a worker.
+const (
+	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
+)
 
 // approver asks on the terminal whether the next wave may start.
 func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) error {
