@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,14 +68,14 @@ func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
 
 // intersect keeps what both allow. It is approved where both are.
 func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropped) {
-	slices.SortStableFunc(theirs, func(a, b piece) int { return int(max(-1, min(1, a.open-b.open))) })
+	slices.SortStableFunc(theirs, func(a, b piece) int { return cmp.Compare(a.open, b.open) })
 	var longest int64
 	for _, q := range theirs {
 		longest = max(longest, q.close-q.open)
 	}
 	for _, p := range own {
 		var shared []span
-		first, _ := slices.BinarySearchFunc(theirs, p.open-longest, func(q piece, t int64) int { return int(max(-1, min(1, q.open-t))) })
+		first, _ := slices.BinarySearchFunc(theirs, p.open-longest, func(q piece, t int64) int { return cmp.Compare(q.open, t) })
 		for _, q := range theirs[first:] {
 			if q.open >= p.close {
 				break
@@ -129,8 +130,10 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 			}
 			consents[a] = ok
 		}
+		rules := []string{r.ID}
+		out = slices.Grow(out, len(list))
 		for _, o := range list {
-			p := piece{span: spanOf(o.open, o.close), rules: []string{r.ID}, start: o.start, notes: notes(o), lifts: ok.lifts}
+			p := piece{span: spanOf(o.open, o.close), rules: rules, start: o.start, notes: notes(o), lifts: ok.lifts}
 			if p.empty() {
 				dropped = append(dropped, Dropped{r.ID, o.start, "empty: a clock change leaves nothing of it"})
 				continue
@@ -139,7 +142,7 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 			if !r.AtUTC.IsZero() && !r.AtUTC.Equal(o.open) {
 				held.why = fmt.Sprintf("zone data has moved it from the approved %s; confirm it", r.AtUTC.UTC().Format(time.RFC3339))
 			}
-			out = append(out, held.split(p)...)
+			out = held.split(out, p)
 		}
 	}
 	return out, dropped, nil

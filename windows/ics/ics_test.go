@@ -74,7 +74,7 @@ END:VCALENDAR
 func TestLinesAreFoldedBetweenCharacters(t *testing.T) {
 	var b strings.Builder
 	line(&b, "SUMMARY", strings.Repeat("ü😀", 60))
-	for _, l := range strings.Split(strings.TrimSuffix(b.String(), "\r\n"), "\r\n") {
+	for l := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\r\n"), "\r\n") {
 		if len(l) > 75 {
 			t.Errorf("%d octets: %s", len(l), l)
 		}
