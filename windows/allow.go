@@ -42,19 +42,23 @@ func contains(scope, part map[string]string) bool {
 	return true
 }
 
-// allows are the pieces that a set's rules open, resolved by inherit.
-func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
-	own, dropped, err := c.own(s)
+// allows are the pieces that a set's rules open, resolved by inherit. stated is false if
+// neither the set nor a wider one says what is allowed: such a set only denies or requires,
+// and narrows nobody.
+func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, err error) {
+	own, dropped, err = c.own(s)
 	if err != nil || s.Inherit == Replace {
-		return own, dropped, err
+		return own, dropped, true, err
 	}
-	for i, parent := range c.defs.nearest(s) {
-		theirs, more, err := c.allows(parent)
+	stated = s.Allow != nil
+	for _, parent := range c.defs.nearest(s) {
+		theirs, more, said, err := c.allows(parent)
 		switch {
 		case err != nil:
-			return nil, nil, err
-		case s.Allow == nil && i == 0:
-			own, dropped = theirs, more
+			return nil, nil, false, err
+		case !said:
+		case !stated:
+			own, dropped, stated = theirs, more, true
 		case s.Inherit == Extend:
 			own, dropped = append(own, theirs...), append(dropped, more...)
 		default:
@@ -63,7 +67,7 @@ func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
 			dropped = append(dropped, gone...)
 		}
 	}
-	return own, dropped, nil
+	return own, dropped, stated, nil
 }
 
 // intersect keeps what both allow. It is approved where both are.

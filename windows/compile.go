@@ -171,7 +171,7 @@ func (c *compiler) compile(s *Set) (*Compiled, error) {
 			return nil, err
 		}
 	}
-	pieces, dropped, err := c.allows(s)
+	pieces, dropped, _, err := c.allows(s)
 	if err != nil {
 		return nil, err
 	}
