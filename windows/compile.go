@@ -208,10 +208,12 @@ func (c *compiler) settings(s *Set, out *Compiled) {
 func (c *Compiled) sweep() {
 	open := make([]piece, 0, len(c.allowed))
 	for _, p := range c.allowed {
-		had, why := len(open), ""
-		if open, why = c.left(open, p); len(open) == had {
+		had := len(open)
+		left, why := c.left(open, p)
+		if len(left) == had {
 			c.drop(p, why)
 		}
+		open = left
 	}
 	all := merge(open)
 	c.open = make(spans, 0, len(all))
