@@ -220,15 +220,15 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 		if timedOut {
-			sr.Reason = fmt.Sprintf("step %s timed out after %v: %s", a.name, a.limit(), sr.Reason)
+			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.limit(), sr.Reason)
 		}
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
-			sr.Reason = fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+			sr.Reason = fmt.Sprintf("timed out after %v", a.limit())
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
-		text := fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+		text := fmt.Sprintf("timed out after %v", a.limit())
 		if sr.Outcome == core.Failed && sr.Reason != "" {
 			text += ": " + sr.Reason
 		}

@@ -132,7 +132,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 	pools := map[string]bool{}
 	for _, l := range launches {
 		for _, h := range l.Hosts {
-			pools[cmp.Or(h.Pool, defaultPool)] = true
+			pools[cmp.Or(h.Pool, l.Playbook.Pool, defaultPool)] = true
 		}
 	}
 	if len(pools) > 1 {

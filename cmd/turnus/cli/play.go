@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +51,9 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if len(books) == 0 {
 		return nil, invalid("no playbook in %v", paths)
 	}
+	if err := knownTags(books, append(slices.Clone(f.tags), f.skip...)); err != nil {
+		return nil, err
+	}
 	var launches []*launch.Launch
 	for _, p := range books {
 		chosen := hosts
@@ -74,6 +79,24 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		launches = append(launches, l)
 	}
 	return launches, nil
+}
+
+// knownTags refuses a tag that no step has: it would select nothing, or skip nothing.
+func knownTags(books []*playbooks.Playbook, asked []string) error {
+	known := map[string]bool{"always": true, "never": true}
+	for _, p := range books {
+		for _, s := range p.Steps {
+			for _, tag := range s.Tags {
+				known[tag] = true
+			}
+		}
+	}
+	for _, tag := range asked {
+		if !known[tag] {
+			return invalid("no step has the tag %q\nexpected one of: %s", tag, strings.Join(sortedKeys(known), ", "))
+		}
+	}
+	return nil
 }
 
 func onlyFailed(playbook string, hosts []core.Host) ([]core.Host, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type runFlags struct {
 	yes       bool
 	listHosts bool
 	noWorker  bool
+	outside   bool
 }
 
 func (a *app) runCmd() *cobra.Command {
@@ -51,11 +53,15 @@ Exit codes: 0 all well, 2 some job failed, 3 cancelled, 4 some host unreachable,
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
+	c.Flags().BoolVar(&f.outside, "outside-windows", false, "run now although a playbook asks for a service window, which this version does not keep to")
 	c.Flags().BoolVar(&f.noWorker, "no-worker", false, "with --redis: leave all work to other nodes")
 	return c
 }
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
+	if f.node.slots < 1 {
+		return invalid("--forks %d: expected 1 or more", f.node.slots)
+	}
 	if f.noWorker && f.queue.url == "" {
 		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
@@ -79,6 +85,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	if f.listHosts {
 		return a.listLaunches(launches)
+	}
+	if err := outsideWindows(launches, f.outside); err != nil {
+		return err
 	}
 	if err := f.queue.choosePool(launches); err != nil {
 		return err
@@ -113,13 +122,31 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 			return err
 		}
 	}
-	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
 	defer release()
 	c.now = now
 	reports, err := c.driveAll(ctx, parts)
 	stopView()
 	return errors.Join(err, a.finish(reports, f.events))
 }
+
+// outsideWindows refuses to change hosts of a playbook that asks for a service window,
+// which nothing keeps yet, unless the operator says that it may start now.
+func outsideWindows(launches []*launch.Launch, allowed bool) error {
+	for _, l := range launches {
+		for _, s := range l.Playbook.Steps {
+			window := cmp.Or(s.Window, l.Playbook.Window, noWindow)
+			if window == noWindow || allowed || l.Snapshot.Check {
+				continue
+			}
+			return invalid("playbook %s asks for the window %q, and this version does not keep to windows\nhint: turnus windows explain shows when it is open; --outside-windows runs now all the same", l.Playbook.Name, window)
+		}
+	}
+	return nil
+}
+
+// noWindow is the word of a step or playbook that may run at any time.
+const noWindow = "none"
 
 // kill ends what runs on the node at once.
 func (n *node) kill() {
@@ -182,7 +209,7 @@ func (a *app) listLaunches(launches []*launch.Launch) error {
 
 // signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
-func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
+func (a *app) signals(parent context.Context, first string, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
@@ -191,7 +218,7 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 	wg.Go(func() {
 		select {
 		case <-got:
-			say("stopping: running jobs finish, no more start; once more cancels them")
+			say(first)
 			cancel()
 		case <-a.gone:
 			cancel()
@@ -213,6 +240,12 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 		cancel()
 	}
 }
+
+// What the first signal means to a run, and to a worker.
+const (
+	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
+)
 
 // approver asks on the terminal whether the next wave may start.
 func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) error {

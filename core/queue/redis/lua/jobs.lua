@@ -79,10 +79,10 @@ local function crash(f, idx, l, node)
   unlease(f, l)
   local crashes = l.crashes + 1
   if f.hold then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job; nobody knows what the host saw', '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw', '')
   end
   if f.phase >= STOPPED then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job, and the run was over: ' .. reasonof(f), '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), '')
   end
   if crashes >= f.maxcrash then
     call('HSET', f.k .. xDead, idx, 1)
