@@ -36,7 +36,8 @@ func (a *app) runCmd() *cobra.Command {
 the same time and share the workers fairly.
 
 Ctrl-C lets running jobs finish and starts no more; a second one cancels them.
-Exit codes: 0 all well, 2 some job failed, 3 cancelled, 4 some host unreachable, 5 invalid input.`,
+Exit codes: 0 all well; 1 a fault of Turnus or its surroundings; 2 some host failed, was rolled back
+or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usage.`,
 		Example: `  turnus run site.yaml -i hosts.yaml
   turnus run site.yaml -i hosts.ini --limit 'web*' --check --diff
   turnus run site.yaml -i hosts.yaml -e version=1.4 -f 50 -o json > result.json
