@@ -72,8 +72,8 @@ type Playbook struct {
 type Schedule struct {
 	Cron        string // 5 fields; day of week 7 is Sunday, as 0
 	Timezone    string // IANA name, UTC when none is given
-	CatchUp     string // none, once or all; none when not given
-	Overlap     string // skip, queue or allow; skip when not given
+	CatchUp     string // skip, once or all; skip when not given
+	Overlap     string // skip, queue or cancel_running; skip when not given
 	Jitter      time.Duration
 	StartWithin time.Duration // 0: no limit
 }

@@ -107,7 +107,7 @@ func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropp
 
 // own are the pieces of the set's own rules.
 func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
-	zone, err := civil.LoadZone(s.Timezone)
+	zone, err := c.zone(s.Timezone)
 	if err != nil {
 		return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
@@ -162,7 +162,7 @@ func notes(o occurrence) []string {
 
 // denials works out the denies of one level and appends them.
 func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
-	zone, err := civil.LoadZone(s.Timezone)
+	zone, err := c.zone(s.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
@@ -186,7 +186,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 			if f == nil {
 				return nil, fmt.Errorf("window set %s: no freeze has the name %s", s.Name, quote(name))
 			}
-			freezeZone, err := civil.LoadZone(f.Timezone)
+			freezeZone, err := c.zone(f.Timezone)
 			if err != nil {
 				return nil, fmt.Errorf("freeze %s: %w", name, err)
 			}

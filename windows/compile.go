@@ -34,12 +34,17 @@ type Compiled struct {
 	Dropped []Dropped  // occurrences of the horizon that came to nothing, by start
 
 	closed string // why the whole set is closed, because something is unknown
-	fits   index
-	windows,
+	open   spans  // also in the margins around the horizon: other sets may require this one
+
+	// Of the horizon:
+	fits       index
+	windows    []Window
 	unapproved []Window
-	longest  time.Duration
-	allowed  []piece // before requires and denies, for Explain
-	held     []piece
+	longest    time.Duration
+
+	// For Explain:
+	allowed  []piece // before requires and denies
+	held     []piece // not approved
 	denies   []denial
 	requires []*Compiled
 }
@@ -85,14 +90,23 @@ func Closed(name, reason string) *Compiled {
 
 // Compile works out a window set. It never fails: what is unknown makes a set that is closed
 // and says why.
-func (d *Definitions) Compile(name string, h Horizon) *Compiled {
-	if !h.To.After(h.From) || h.To.Sub(h.From) > maxHorizon || h.From.Year() < firstYear || h.To.Year() > lastYear+60 {
-		return Closed(name, "the horizon is empty, longer than 60 years, or out of range")
-	}
-	c := &compiler{defs: d, busy: map[string]bool{}, done: map[string]*Compiled{}, h: h}
+func (d *Definitions) Compile(name string, h Horizon) *Compiled { return d.CompileAll(h, name)[name] }
+
+// CompileAll works out several sets for one horizon. What they require is worked out once.
+func (d *Definitions) CompileAll(h Horizon, names ...string) map[string]*Compiled {
+	out := make(map[string]*Compiled, len(names))
+	c := &compiler{defs: d, h: h, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
 	const longest = 32*24*time.Hour + 26*time.Hour // what begins before the horizon may end in it
 	c.lo, c.hi = h.From.Add(-longest), h.To.Add(longest)
-	return c.set(name)
+	valid := h.To.After(h.From) && h.To.Sub(h.From) <= maxHorizon && h.From.Year() >= firstYear && h.To.Year() <= lastYear+60
+	for _, name := range names {
+		if !valid {
+			out[name] = Closed(name, "the horizon is empty, longer than 60 years, or out of range")
+			continue
+		}
+		out[name] = c.set(name)
+	}
+	return out
 }
 
 type compiler struct {
@@ -101,6 +115,19 @@ type compiler struct {
 	lo, hi time.Time // wider than h, so that nothing is cut at its ends
 	busy   map[string]bool
 	done   map[string]*Compiled
+	zones  map[string]*time.Location
+}
+
+// zone loads each zone once: the data is on disk.
+func (c *compiler) zone(name string) (*time.Location, error) {
+	if zone := c.zones[name]; zone != nil {
+		return zone, nil
+	}
+	zone, err := civil.LoadZone(name)
+	if err == nil {
+		c.zones[name] = zone
+	}
+	return zone, err
 }
 
 func (c *compiler) set(name string) *Compiled {
@@ -124,7 +151,7 @@ func (c *compiler) set(name string) *Compiled {
 }
 
 func (c *compiler) compile(s *Set) (*Compiled, error) {
-	zone, err := civil.LoadZone(s.Timezone)
+	zone, err := c.zone(s.Timezone)
 	if err != nil {
 		return nil, err
 	}
@@ -187,18 +214,24 @@ func (c *Compiled) sweep() {
 			c.drop(p, why)
 		}
 	}
-	c.windows = merge(open)
-	effective := make(spans, 0, len(c.windows))
+	all := merge(open)
+	c.open = make(spans, 0, len(all))
+	for _, w := range all {
+		c.open = append(c.open, spanOf(w.Open, w.Close))
+	}
+	first := c.open.from(c.Horizon.From.UnixNano())
+	last := first + len(c.open.touching(spanOf(c.Horizon.From, c.Horizon.To)))
+	c.windows, c.fits = all[first:last], newIndex(c.open[first:last])
 	for _, w := range c.windows {
-		s := spanOf(w.Open, w.Close)
-		effective = append(effective, s)
 		c.longest = max(c.longest, w.Close.Sub(w.Open))
 	}
-	c.fits = newIndex(effective)
 	for _, p := range c.held {
 		parts, _ := c.left(p)
 		for _, part := range parts {
-			for _, rest := range effective.cut(part.span) {
+			for _, rest := range c.open.cut(part.span) {
+				if rest.and(spanOf(c.Horizon.From, c.Horizon.To)).empty() {
+					continue
+				}
 				c.unapproved = append(c.unapproved, Window{at(rest.open), at(rest.close), part.rules, part.notes, p.why})
 			}
 		}
@@ -235,7 +268,7 @@ func (c *Compiled) left(p piece) (parts []piece, why string) {
 		return len(parts) > 0
 	}
 	for _, r := range c.requires {
-		if !apply("cut to the hours of "+r.Name, r.fits.spans.keep) {
+		if !apply("cut to the hours of "+r.Name, r.open.keep) {
 			return nil, "outside the hours of " + r.Name
 		}
 	}

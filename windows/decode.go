@@ -15,12 +15,13 @@ import (
 // decoder reads one file into shared definitions. It collects problems and goes on, so that
 // all of them are told at once.
 type decoder struct {
-	src      *source
-	defs     *Definitions
-	problems Problems
-	nodes    int
-	full     bool
-	later    []func() // checks that need all definitions
+	src       *source
+	defs      *Definitions
+	problems  Problems
+	nodes     int
+	rulesRead int
+	full      bool
+	later     []func() // checks that need all definitions
 }
 
 func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {

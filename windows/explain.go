@@ -98,7 +98,7 @@ func (c *Compiled) closer(nano int64) string {
 			}
 		}
 		for _, r := range c.requires {
-			if _, ok := r.fits.spans.find(nano); !ok {
+			if _, ok := r.open.find(nano); !ok {
 				return "the hours of " + r.Name
 			}
 		}
@@ -165,7 +165,7 @@ func (c *Compiled) explainTaken(e *Explanation, nano int64, p piece, rule string
 		return
 	}
 	for _, r := range c.requires {
-		if _, ok := r.fits.spans.find(nano); !ok {
+		if _, ok := r.open.find(nano); !ok {
 			e.Cause, e.By = ByRequires, r.Name
 			e.Reason = rule + "the required window set " + r.Name + " is closed"
 			return

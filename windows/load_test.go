@@ -2,6 +2,7 @@ package windows
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,7 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{"cron never", "window_sets: {s: {timezone: UTC, allow: [{cron: 0 0 30 2 *, duration: 1h}]}}", "never matches a day"},
 		{"cron too often", `window_sets: {s: {timezone: UTC, allow: [{cron: "* * * * *", duration: 1m}]}}`, "more than 10000 times in 400 days"},
 		{"rrule", "window_sets:\n  s: {timezone: UTC, allow: [{rrule: FREQ=HOURLY, from: \"01:00\", to: \"02:00\"}]}", `w.yaml:2:38: rrule "FREQ=HOURLY": FREQ: "HOURLY" is not supported`},
+		{"too many rules", "window_sets:\n" + manySets(), "more than 5000 rules in one file"},
 		{"wall time", "window_sets: {s: {timezone: UTC, allow: [{at: 2026-05-01T10:00Z, to: 2026-05-01T12:00}]}}", "at \"2026-05-01T10:00Z\""},
 		{"backwards", "window_sets: {s: {timezone: UTC, allow: [{at: 2026-05-01T10:00, to: 2026-05-01T09:00}]}}", "to is not after at"},
 		{"too long", `window_sets: {s: {timezone: UTC, allow: [{cron: 0 0 * * *, duration: 99d}]}}`, "at most 31 days"},
@@ -103,6 +105,15 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manySets are 27 sets of 190 denies each.
+func manySets() string {
+	var b strings.Builder
+	for i := range 27 {
+		fmt.Fprintf(&b, "  m%d: {timezone: UTC, deny: [%s]}\n", i, strings.Repeat("{cron: 0 0 * * *, duration: 1h},", 190))
+	}
+	return b.String()
 }
 
 func TestEveryProblemIsTold(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 
 // Bounds of one set.
 const (
-	maxRules = 200
+	maxRules = 200  // of one set, and as many denies
+	maxTotal = 5000 // of one file
 	maxScope = 8
 )
 
@@ -94,6 +95,11 @@ func (d *decoder) rules(n *yaml.Node, s *Set) []Rule {
 // rule reads an allow rule, or with more keys the rule of a deny.
 func (d *decoder) rule(n *yaml.Node, s *Set, id string, more keys) Rule {
 	r := Rule{ID: id}
+	if d.rulesRead++; d.rulesRead > maxTotal {
+		d.fail(n, "", "more than %d rules in one file", maxTotal)
+		d.full = true
+		return r
+	}
 	var to, from *yaml.Node
 	known := keys{
 		"id":       func(n *yaml.Node) { with(d, n, "id", nameText, &r.ID) },
@@ -212,7 +218,7 @@ func (d *decoder) ruleRepeats(n *yaml.Node, r *Rule) {
 	}
 	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	end := wall.AddDate(0, 0, 400)
-	for n := 0; ; n++ {
+	for n := 0; n == 0 || recur.cron.PerDay()*400 > maxOccurrences; n++ {
 		next, ok := recur.cron.NextWall(wall)
 		switch {
 		case n == 0 && !ok:

@@ -32,6 +32,7 @@ const (
 	maxRRule    = 512 // bytes
 	maxInterval = 1000
 	maxCount    = 100_000
+	maxSetPos   = 16 // the library goes through all days for each
 )
 
 // parseRRule reads an RFC 5545 RRULE. Parts that this model gives another place are refused,
@@ -165,8 +166,11 @@ func numbers(text string, most int, negative bool) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 {
+		switch {
+		case n == 0:
 			return nil, errors.New("0 is not a position")
+		case slices.Contains(out, n):
+			return nil, fmt.Errorf("%d is given twice", n)
 		}
 		out = append(out, n)
 	}
@@ -190,6 +194,8 @@ func (r *dayRule) check(seen map[string]bool) error {
 		return errors.New("BYYEARDAY needs FREQ=YEARLY")
 	case len(o.Bymonthday) > 0 && o.Freq == rrule.WEEKLY:
 		return errors.New("BYMONTHDAY cannot stand with FREQ=WEEKLY")
+	case len(o.Bysetpos) > maxSetPos:
+		return fmt.Errorf("BYSETPOS: at most %d positions", maxSetPos)
 	case len(o.Bysetpos) > 0 && len(o.Byweekday)+len(o.Bymonthday)+len(o.Byyearday)+len(o.Byweekno)+len(o.Bymonth) == 0:
 		return errors.New("BYSETPOS chooses among the days of another BY part; there is none")
 	}

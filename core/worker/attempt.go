@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -219,15 +220,15 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Outcome = core.Lost
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 		if timedOut {
-			sr.Reason = fmt.Sprintf("step %s timed out after %v: %s", a.name, a.limit(), sr.Reason)
+			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.limit(), sr.Reason)
 		}
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
-			sr.Reason = fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+			sr.Reason = fmt.Sprintf("timed out after %v", a.limit())
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
-		text := fmt.Sprintf("step %s timed out after %v", a.name, a.limit())
+		text := fmt.Sprintf("timed out after %v", a.limit())
 		if sr.Outcome == core.Failed && sr.Reason != "" {
 			text += ": " + sr.Reason
 		}
@@ -358,13 +359,43 @@ func exitCode(outputs map[string]any) *int {
 	return &code
 }
 
-// boundOutputs fails a step whose outputs cannot be kept: later steps would miss them.
+// cutStreams keeps the beginnings of what a command printed, stdout and stderr among outputs that have size bytes
+// as JSON, so that all fit. It reports false where something else is what is too large.
+func cutStreams(outputs map[string]any, size int) (map[string]any, bool) {
+	outputs = maps.Clone(outputs)
+	for size > maxOutputs {
+		name := "stdout"
+		text, _ := outputs[name].(string)
+		if other, _ := outputs["stderr"].(string); len(other) > len(text) {
+			name, text = "stderr", other
+		}
+		const worthCutting = 1 << 10
+		if len(text) < worthCutting {
+			return nil, false
+		}
+		// A byte takes up to six in JSON: halving comes to an end where subtracting would cut too much.
+		outputs[name] = string(wholeRunes([]byte(text[:max(len(text)/2, len(text)-(size-maxOutputs))])))
+		data, err := json.Marshal(outputs)
+		if err != nil {
+			return nil, false
+		}
+		size = len(data)
+	}
+	return outputs, true
+}
+
+// boundOutputs cuts what a command printed where it is too long for outputs, and fails a step
+// whose outputs cannot be kept even so: later steps would miss them.
 func boundOutputs(sr core.StepResult) core.StepResult {
 	if len(sr.Outputs) == 0 {
 		return sr
 	}
 	data, err := json.Marshal(sr.Outputs)
 	if err == nil && len(data) <= maxOutputs {
+		return sr
+	}
+	if cut, ok := cutStreams(sr.Outputs, len(data)); err == nil && ok {
+		sr.Outputs, sr.Truncated = cut, true
 		return sr
 	}
 	sr.Outputs, sr.Truncated = nil, true

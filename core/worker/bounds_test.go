@@ -88,6 +88,43 @@ func TestForeachOfManyItemsFits(t *testing.T) {
 	}
 }
 
+// A command that prints much did its work: what it printed is cut, the step is not failed.
+func TestLongOutputsAreCutNotFailed(t *testing.T) {
+	long, binary := strings.Repeat("0123456789\n", 10_000), strings.Repeat("\x01\ufffd", 30_000)
+	for _, c := range []struct {
+		name    string
+		outputs map[string]any
+		outcome core.Outcome
+		cut     bool
+	}{
+		{"short", map[string]any{"stdout": "x"}, core.Changed, false},
+		{"long", map[string]any{"stdout": long, "stderr": "y", "exit_code": 0}, core.Changed, true},
+		{"both long", map[string]any{"stdout": long, "stderr": long, "exit_code": 0}, core.Changed, true},
+		{"binary", map[string]any{"stdout": binary, "stderr": binary, "exit_code": 0}, core.Changed, true},
+		{"no stream", map[string]any{"list": strings.Split(long, "\n"), "stdout": long}, core.Failed, true},
+	} {
+		sr := boundOutputs(core.StepResult{Outcome: core.Changed, Outputs: c.outputs})
+		if sr.Outcome != c.outcome || sr.Truncated != c.cut {
+			t.Errorf("%s: %s, truncated %v: %s", c.name, sr.Outcome, sr.Truncated, sr.Reason)
+		}
+		data, err := json.Marshal(sr.Outputs)
+		if err != nil || len(data) > maxOutputs {
+			t.Errorf("%s: %d bytes are kept, %v", c.name, len(data), err)
+		}
+		if c.outcome != core.Changed {
+			continue
+		}
+		if sr.Outputs["exit_code"] != c.outputs["exit_code"] {
+			t.Errorf("%s: exit code %v", c.name, sr.Outputs["exit_code"])
+		}
+		for name, v := range sr.Outputs {
+			if text, ok := v.(string); ok && (!strings.HasPrefix(c.outputs[name].(string), text) || !utf8.ValidString(text) || c.cut && len(data) < maxOutputs/4) {
+				t.Errorf("%s: %s is %d bytes of %d, in %d of JSON", c.name, name, len(text), len(c.outputs[name].(string)), len(data))
+			}
+		}
+	}
+}
+
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"plain\n", "é", "\xff\xfe", "\x1b[2J", "\u0085", "tab\tnul\x00", "\xe2\x82"} {
 		f.Add(s)

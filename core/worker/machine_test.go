@@ -250,7 +250,7 @@ func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Failed || r.Reason != "step a timed out after 10s" || r.Steps[0].Attempts != 2 {
+		if r.Outcome != core.Failed || r.Reason != "timed out after 10s" || r.Steps[0].Attempts != 2 {
 			t.Errorf("result %+v", r)
 		}
 		if r.Took != 21*time.Second {

@@ -206,7 +206,7 @@ func (w *Worker) queueBack() {
 		return
 	}
 	w.cfg.Log.Info("queue answers again")
-	w.say(Event{Kind: QueueBack})
+	w.say(Event{Kind: QueueBack, Text: "the queue answers again"})
 }
 
 func (w *Worker) say(e Event) {

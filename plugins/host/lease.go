@@ -31,6 +31,9 @@ type lease struct {
 	off   chan struct{} // closed: ended, and none runs
 }
 
+// maxOps bounds what one call can make the worker do at once, streams that say nothing included.
+const maxOps = 256
+
 // grant makes a lease for a call.
 func (s *services) grant(c *Call) *lease {
 	var id [16]byte
@@ -91,6 +94,9 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 	defer l.mu.Unlock()
 	if l.ended {
 		return nil, nil, nil, errNoLease
+	}
+	if l.ops >= maxOps {
+		return nil, nil, nil, status.Errorf(codes.ResourceExhausted, "%d operations of this call are under way; no more at once are possible", l.ops)
 	}
 	l.ops++
 	ctx, cancel := context.WithCancel(ctx)

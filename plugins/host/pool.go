@@ -35,6 +35,7 @@ type pool struct {
 // timing is what tests make shorter.
 type timing struct {
 	idle, grace, maxAge, start time.Duration
+	look, silence              time.Duration // how often a busy process is asked whether it lives, and for how long it may be silent
 	now                        func() time.Time
 }
 
@@ -207,10 +208,13 @@ func (p *pool) own(ctx context.Context, cancel context.CancelFunc) {
 	if !p.started(q, err) {
 		return
 	}
+	watching, enough := context.WithCancel(context.Background())
+	p.wg.Go(func() { p.watch(watching, q) })
 	select {
 	case <-q.child.exited:
 	case <-q.retire:
 	}
+	enough()
 	if q.dead() {
 		p.crashed(q)
 	} else {
@@ -218,6 +222,27 @@ func (p *pool) own(ctx context.Context, cancel context.CancelFunc) {
 	}
 	q.close()
 	p.gone(q)
+}
+
+// watch condemns a process that has calls and answers no more: a call without a time limit would
+// otherwise wait for it for ever.
+func (p *pool) watch(ctx context.Context, q *process) {
+	tick := time.NewTicker(p.timing.look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		busy := q.calls > 0
+		p.mu.Unlock()
+		if busy && !q.answers(ctx, p.timing.silence) && ctx.Err() == nil {
+			p.condemn(q, fmt.Sprintf("it stood still: no answer for %v", p.timing.silence))
+			return
+		}
+	}
 }
 
 // started takes in a new process, or its failure.
@@ -290,6 +315,7 @@ func (p *pool) condemn(q *process, why string) {
 	default:
 	}
 	p.log.Warn("plugin process is condemned", "plugin", p.plugin.Name, "pid", q.child.pid, "why", why)
+	q.why = why
 	close(q.condemned)
 	p.retireLocked(q)
 }

@@ -48,7 +48,8 @@ type process struct {
 	idle      *time.Timer
 	retire    chan struct{} // closed: no new calls; end when those that run are done
 	drained   chan struct{} // closed: retired and no call runs
-	condemned chan struct{} // closed: a call would not end; die soon
+	condemned chan struct{} // closed: a call would not end, or nothing answers; die soon
+	why       string        // of condemned; may be read once that is closed
 }
 
 // launch says how processes are started.
@@ -206,8 +207,8 @@ func (p *process) drain(grace time.Duration) {
 }
 
 // answers tells whether the process is alive enough to say so.
-func (p *process) answers(grace time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+func (p *process) answers(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
 	return err == nil
@@ -240,7 +241,7 @@ func (p *process) awaitCalls(grace time.Duration, hurry <-chan struct{}) {
 		return
 	case <-p.condemned:
 	}
-	if !p.answers(grace) { // frozen: its other calls are better told now
+	if !p.answers(context.Background(), grace) { // frozen: its other calls are better told now
 		return
 	}
 	bound := time.NewTimer(condemnedGraces * grace)
@@ -276,6 +277,11 @@ func (p *process) died(grace time.Duration) error {
 	case <-p.child.exited:
 		how = p.child.how
 	case <-t.C:
+	}
+	select {
+	case <-p.condemned:
+		how = p.why + "; it was killed"
+	default:
 	}
 	return fmt.Errorf("%w: %s %s (process %s): %s; what it did on the host is unknown",
 		core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, p.child.ID(), how)

@@ -15,8 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
 // op runs one host service call and returns status and text.
@@ -137,6 +142,42 @@ func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
 	wg.Wait()
 }
 
+// A plugin that opens streams without end costs the worker a bounded number of them, and its own call only.
+func TestOperationsOfALeaseAreBounded(t *testing.T) {
+	s := &services{leases: map[string]*lease{}}
+	enter := func(l *lease) (func(), error) {
+		_, _, leave, err := s.enter(metadata.NewIncomingContext(t.Context(), metadata.Pairs(wire.LeaseKey, l.token)))
+		return leave, err
+	}
+	greedy, other := s.grant(&Call{}), s.grant(&Call{})
+	var leaves []func()
+	for range maxOps {
+		leave, err := enter(greedy)
+		if err != nil {
+			t.Fatalf("operation %d: %v", len(leaves), err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := enter(greedy); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	if leave, err := enter(other); err != nil {
+		t.Errorf("another call: %v", err)
+	} else {
+		leave()
+	}
+	leaves[0]()
+	leave, err := enter(greedy)
+	if err != nil {
+		t.Fatalf("after one ended: %v", err)
+	}
+	for _, leave := range append(leaves[1:], leave) {
+		leave()
+	}
+	greedy.end(time.Minute)
+	other.end(time.Minute)
+}
+
 func TestEndOfTheLeaseCutsItsStreams(t *testing.T) {
 	running, off := make(chan struct{}), make(chan struct{})
 	b := open(t, &fleet{run: func(ctx context.Context, _ core.Host, _ transport.Exec) (transport.Exit, error) {
@@ -215,8 +256,8 @@ func TestFaultsAreTranslated(t *testing.T) {
 		code string
 	}{
 		{refused, "Unavailable"},
-		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{silent, "Unavailable"},
+		{fmt.Errorf("x: %w", core.ErrTimeout), "DeadlineExceeded"},
 		{context.DeadlineExceeded, "DeadlineExceeded"},
 		{os.ErrNotExist, "NotFound"},
 		{core.ErrInvalid, "InvalidArgument"},

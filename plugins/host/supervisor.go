@@ -52,6 +52,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 	s := &Supervisor{
 		root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]Type{}, owner: map[string]*pool{},
 		timing: timing{
+			look: 10 * time.Second, silence: 30 * time.Second,
 			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
 			grace:  cmp.Or(cfg.Grace, 5*time.Second),
 			maxAge: cmp.Or(cfg.MaxAge, 6*time.Hour),

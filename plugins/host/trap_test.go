@@ -85,6 +85,22 @@ func TestTrapKillHangsOnAFrozenPlugin(t *testing.T) { // trap 2: Shutdown withou
 	}
 }
 
+// A process that stands still ends its calls, also those without a time limit, and is replaced.
+func TestFrozenPluginIsReplacedThoughNoCallHasATimeLimit(t *testing.T) {
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 200 * time.Millisecond }))
+	b.pool().timing.look, b.pool().timing.silence = 20*time.Millisecond, 3*time.Second
+	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
+	freeze(pid)
+	_, err := b.Run(t.Context(), call("echo", labParams{}))
+	if !errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "no answer for 3s") {
+		t.Errorf("%v, expected ErrPluginFailed that says why", err)
+	}
+	until(t, "the frozen process is dead", func() bool { return !alive(pid) })
+	if again := int(b.must(t, call("echo", labParams{}))["pid"].(float64)); again == pid {
+		t.Error("the frozen process was called again")
+	}
+}
+
 func TestTrapGrandchildHoldsStderr(t *testing.T) { // trap 3: GP#136
 	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
 	bystander(t, b)

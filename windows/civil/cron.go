@@ -153,6 +153,9 @@ func (c *Cron) String() string { return c.text }
 // and does not name fixed times.
 func (c *Cron) RealTime() bool { return c.real }
 
+// PerDay is how often the expression fires on a day on which it fires.
+func (c *Cron) PerDay() int { return bits.OnesCount64(c.minute) * bits.OnesCount64(c.hour) }
+
 // Next is the first instant strictly after the given one at which the expression fires in
 // zone. ok is false if it never does.
 func (c *Cron) Next(after time.Time, zone *time.Location) (at time.Time, ok bool) {

@@ -134,6 +134,7 @@ type queueFlags struct {
 
 func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
+	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
 	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
 }
 
@@ -149,7 +150,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 	pools := map[string]bool{}
 	for _, l := range launches {
 		for _, h := range l.Hosts {
-			pools[cmp.Or(h.Pool, defaultPool)] = true
+			pools[cmp.Or(h.Pool, l.Playbook.Pool, defaultPool)] = true
 		}
 	}
 	if len(pools) > 1 {

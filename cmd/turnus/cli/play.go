@@ -96,7 +96,7 @@ func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
 		}
 	}
 	for _, tag := range tags {
-		if known[tag] {
+		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
 			continue
 		}
 		hint := cmp.Or(spell.DidYouMean(tag, sortedKeys(known)), "tags there are: "+cmp.Or(strings.Join(sortedKeys(known), ", "), "none"))

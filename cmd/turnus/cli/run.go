@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type runFlags struct {
 	yes       bool
 	listHosts bool
 	noWorker  bool
+	outside   bool
 }
 
 func (a *app) runCmd() *cobra.Command {
@@ -52,6 +54,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
+	c.Flags().BoolVar(&f.outside, "outside-windows", false, "run now although a playbook asks for a service window, which this version does not keep to")
 	c.Flags().BoolVar(&f.noWorker, "no-worker", false, "with --redis: leave all work to other nodes")
 	return c
 }
@@ -80,6 +83,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	if f.listHosts {
 		return a.listLaunches(launches)
+	}
+	if err := outsideWindows(launches, f.outside); err != nil {
+		return err
 	}
 	if err := f.queue.choosePool(launches); err != nil {
 		return err
@@ -121,6 +127,24 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	stopView()
 	return errors.Join(err, a.finish(reports, f.events))
 }
+
+// outsideWindows refuses to change hosts of a playbook that asks for a service window,
+// which nothing keeps yet, unless the operator says that it may start now.
+func outsideWindows(launches []*launch.Launch, allowed bool) error {
+	for _, l := range launches {
+		for _, s := range l.Playbook.Steps {
+			window := cmp.Or(s.Window, l.Playbook.Window, noWindow)
+			if window == noWindow || allowed || l.Snapshot.Check {
+				continue
+			}
+			return invalid("playbook %s asks for the window %q, and this version does not keep to windows\nhint: turnus windows explain shows when it is open; --outside-windows runs now all the same", l.Playbook.Name, window)
+		}
+	}
+	return nil
+}
+
+// noWindow is the word of a step or playbook that may run at any time.
+const noWindow = "none"
 
 // kill ends what runs on the node at once.
 func (n *node) kill() {

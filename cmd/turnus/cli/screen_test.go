@@ -89,6 +89,21 @@ func TestFullOutputIsAnError(t *testing.T) {
 	}
 }
 
+// What people paste into tickets shows no password, and yet the variable counts.
+func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
+	t.Setenv("TURNUS_REDIS", "redis://user:hunter2@127.0.0.1:1/0")
+	for _, args := range [][]string{{"run", "--help"}, {"worker", "--help"}, {"worker"}} {
+		var out bytes.Buffer
+		code := Main(args, strings.NewReader(""), &out, &out)
+		if strings.Contains(out.String(), "hunter2") {
+			t.Errorf("%v prints the password:\n%s", args, out.String())
+		}
+		if len(args) == 1 && (code != exitInternal || strings.Contains(out.String(), "needs a queue")) {
+			t.Errorf("negative control: exit code %d: %s", code, out.String())
+		}
+	}
+}
+
 // Another launcher's job on a shared queue may call another machine by a name of our inventory: the
 // password of our machine is not for it.
 func TestPasswordStaysWithItsMachine(t *testing.T) {

@@ -3,8 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
-	"github.com/turnus/turnus/windows/ics"
 )
 
 // maxYears is how far windows next looks for rare windows.
@@ -134,8 +131,8 @@ type nextDoc struct {
 	Timezone    string       `json:"timezone"`
 	Occurrences []windowDoc  `json:"occurrences"`
 	Dropped     []droppedDoc `json:"dropped"`
-	NextStart   *string      `json:"next_start,omitempty"`
-	Reason      string       `json:"reason,omitempty"` // why there is no next start, or no occurrence
+	NextStart   **string     `json:"next_start,omitempty"` // with --need; null if nothing fits
+	Reason      string       `json:"reason,omitempty"`     // why there is no next start, or no occurrence
 }
 
 func (a *app) windowsNextCmd() *cobra.Command {
@@ -192,10 +189,12 @@ func nextWindows(defs *windows.Definitions, name string, zone *time.Location, fr
 		list = c.Occurrences(from, c.Horizon.To)
 		var start time.Time
 		if need > 0 {
+			var text *string
 			if start, noStart = c.Next(from, need); noStart == nil {
-				text := utc(start)
-				doc.NextStart = &text
+				at := utc(start)
+				text = &at
 			}
+			doc.NextStart = &text
 		}
 		if c.Reason() != "" || days == maxYears*366 || len(list) >= n && (need == 0 || noStart == nil || days > windows.DefaultDays) {
 			break
@@ -236,7 +235,7 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 		if !o.Approved {
 			mark = a.paint(red, "closed ")
 		}
-		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), short(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
 		fmt.Fprintf(a.out, "     to %s\n", localAndUTC(end, zone))
 		for _, note := range o.Notes {
 			fmt.Fprintf(a.out, "        %s\n", a.paint(yellow, note))
@@ -245,8 +244,8 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 	for _, d := range doc.Dropped {
 		fmt.Fprintf(a.out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
 	}
-	if doc.NextStart != nil {
-		start, _ := time.Parse(time.RFC3339, *doc.NextStart)
+	if doc.NextStart != nil && *doc.NextStart != nil {
+		start, _ := time.Parse(time.RFC3339, **doc.NextStart)
 		fmt.Fprintf(a.out, "next start: %s\n", localAndUTC(start, zone))
 	}
 	if doc.Reason != "" {
@@ -338,75 +337,4 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 	}
 	fmt.Fprintf(a.out, "  next start: %s\n", localAndUTC(e.Next, c.Zone))
 	return nil
-}
-
-func (a *app) windowsICSCmd() *cobra.Command {
-	var f windowFlags
-	var days, sequence int
-	c := &cobra.Command{
-		Use:     "ics -f FILE SET",
-		Short:   "Write a set's windows as iCalendar, to subscribe to",
-		Example: `  turnus windows ics -f windows.yaml acme-fra > acme-fra.ics`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if days < 1 || days > 3*366 {
-				return invalid("--days %d: expected 1 to %d", days, 3*366)
-			}
-			defs, zone, err := f.load(args[0])
-			if err != nil {
-				return err
-			}
-			from, err := instantFlag("--from", f.from, zone)
-			if err != nil {
-				return err
-			}
-			stamp, err := newest(f.files)
-			if err != nil {
-				return err
-			}
-			if sequence < 0 {
-				sequence = max(0, int(stamp.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Minutes()))
-			}
-			compiled := defs.Compile(args[0], windows.Ahead(from, days))
-			if compiled.Reason() != "" {
-				return invalid("window set %s is closed: %s", args[0], compiled.Reason())
-			}
-			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To), Stamp: stamp, Sequence: sequence}
-			if a.output == "json" {
-				docs := []windowDoc{}
-				for _, w := range feed.Windows {
-					docs = append(docs, windowDocOf(w, zone))
-				}
-				return printJSON(a.out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
-			}
-			var text strings.Builder
-			if err := ics.Write(&text, feed); err != nil {
-				return err
-			}
-			// Lines of iCalendar end in CR LF, which the screen would not let pass.
-			lines := clean(strings.ReplaceAll(text.String(), "\r\n", "\n"), false)
-			_, err = io.WriteString(raw{a.out}, strings.ReplaceAll(lines, "\n", "\r\n"))
-			return err
-		},
-	}
-	f.addFiles(c)
-	c.Flags().StringVar(&f.from, "from", "", "from when on: RFC 3339, or local time of the set (default: now)")
-	c.Flags().IntVar(&days, "days", windows.DefaultDays, "how many days ahead")
-	c.Flags().IntVar(&sequence, "sequence", -1, "SEQUENCE of the events (default: minutes since 2020 of the file's last change)")
-	return c
-}
-
-// newest is when the files were last changed.
-func newest(files []string) (time.Time, error) {
-	var at time.Time
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			return at, invalid("-f: %w", err)
-		}
-		if info.ModTime().After(at) {
-			at = info.ModTime()
-		}
-	}
-	return at, nil
 }

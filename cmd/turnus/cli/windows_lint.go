@@ -3,14 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
-	"github.com/turnus/turnus/windows/ics"
 )
 
 // lintDoc is the -o json document of windows lint.
@@ -90,58 +87,4 @@ func (a *app) reportLint(doc lintDoc) error {
 		return &exit{code: exitInvalid}
 	}
 	return nil
-}
-
-func (a *app) windowsImportCmd() *cobra.Command {
-	var opts ics.Import
-	c := &cobra.Command{
-		Use:   "import FILE.ics",
-		Short: "Make a window set of the events of an iCalendar file; - reads stdin",
-		Example: `  turnus windows import maintenance.ics --name acme-fra > acme-fra.yaml
-  turnus windows import calendar.ics --name acme --timezone Europe/Berlin`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := a.readCalendar(args[0])
-			if err != nil {
-				return err
-			}
-			if opts.Timezone != "" {
-				if _, err := civil.LoadZone(opts.Timezone); err != nil {
-					return invalid("--timezone: %w", err)
-				}
-			}
-			set, err := ics.Read(data, opts)
-			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
-			}
-			for _, s := range set.Skipped {
-				fmt.Fprintln(a.err, a.paint(yellow, "skipped: ")+s)
-			}
-			if a.output == "json" {
-				return printJSON(a.out, map[string]any{"set": opts.Name, "timezone": set.Timezone, "skipped": append([]string{}, set.Skipped...), "yaml": string(set.YAML)})
-			}
-			_, err = a.out.Write(set.YAML)
-			return err
-		},
-	}
-	c.Flags().StringVar(&opts.Name, "name", "imported", "name of the window set")
-	c.Flags().StringVar(&opts.Timezone, "timezone", "", "time zone of the window set (default: that of the events)")
-	return c
-}
-
-func (a *app) readCalendar(path string) ([]byte, error) {
-	in := a.in
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, invalid("%w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, windows.MaxFileSize+1))
-	if err != nil {
-		return nil, invalid("%s: %w", path, err)
-	}
-	return data, nil
 }

@@ -110,17 +110,24 @@ func TestEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 				line = f.entry(h)
 			case f.name == "unknown key":
 				line = fmt.Sprintf("  %s: {address: %s, port: %d, user: %s, identity_file: %s}\n", h.Name, h.Address, h.SSH.Port, h.SSH.User, l.fleet.IdentityFile())
+			case f.profile.Silent:
+				line = l.entry(h, ", connect_timeout: 3s")
 			case f.run != "":
-				line = l.entry(h, fmt.Sprintf(", vars: {run: %s}", f.run))
+				key := "run"
+				if f.name == "prompt" { // it ends by itself, without the short time limit
+					key = "ask"
+				}
+				line = l.entry(h, fmt.Sprintf(", vars: {%s: %s}", key, f.run))
 			}
 		}
 		inventory += line
 	}
 	l.hosts = l.file("hosts.yaml", inventory)
 	book := l.book("faults",
-		`{name: say, uses: command, when: 'host.vars.run == nil', timeout: 60s, with: {run: hostname}}`,
-		`{name: do, uses: command, when: 'host.vars.run != nil', timeout: 3s, with: {run: "${{ host.vars.run }}"}}`)
-	run := l.run("-o", "json", "--connect-timeout", "3s", book)
+		`{name: say, uses: command, when: 'host.vars.run == nil && host.vars.ask == nil', timeout: 60s, with: {run: hostname}}`,
+		`{name: do, uses: command, when: 'host.vars.run != nil', timeout: 3s, with: {run: "${{ host.vars.run }}"}}`,
+		`{name: ask, uses: command, when: 'host.vars.ask != nil', timeout: 60s, with: {run: "${{ host.vars.ask }}"}}`)
+	run := l.run("-o", "json", "--connect-timeout", "60s", book)
 	run.wants(2)
 	r := run.report()
 	names := l.fleet.Hosts()

@@ -69,7 +69,13 @@ func (l *lab) file(name, content string) string {
 // book writes a playbook of all hosts with the given steps, a line each.
 func (l *lab) book(name string, steps ...string) string {
 	l.t.Helper()
-	text := "playbook: " + name + "\ntargets: \"true\"\nsteps:\n"
+	return l.bookFor(name, "true", steps...)
+}
+
+// bookFor is book with targets.
+func (l *lab) bookFor(name, targets string, steps ...string) string {
+	l.t.Helper()
+	text := fmt.Sprintf("playbook: %s\ntargets: %q\nsteps:\n", name, targets)
 	for _, s := range steps {
 		text += "  - " + s + "\n"
 	}

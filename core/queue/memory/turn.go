@@ -234,9 +234,9 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	spec := &r.submitted
 	switch {
 	case spec.OnLost == queue.LostHold:
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" died while it held the job; nobody knows what the host saw", nil)
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw", nil)
 	case r.over():
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" died while it held the job, and the run was over: "+r.reason, nil)
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason, nil)
 	case j.crashes >= spec.MaxCrashes:
 		if r.dead == nil {
 			r.dead = map[int]struct{}{}

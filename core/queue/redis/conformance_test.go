@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"flag"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -16,7 +18,16 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Most tests wait for a server or for a session to expire: more of them at once than there are cores.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := f.Value.Set(strconv.Itoa(8)); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // pools gives every queue of a test a pool of its own on one server.
 type pools struct {

@@ -19,6 +19,7 @@ const (
 	hasGroup = 2
 	hasData  = 4
 	hasLarge = 8
+	shared   = 16 // the host is written by what it shares with the first of its chunk
 )
 
 // span is the targets from … to-1, due at µs.
@@ -43,7 +44,8 @@ type packed struct {
 	digest  []byte
 }
 
-// pack lays the targets out in chunks. A target is: flags, length and text of the host; then by
+// pack lays the targets out in chunks. A target is: flags, length and text of the host, or, where that is shorter, how many bytes
+// of the first host of the chunk it begins and ends with, and length and text of what is between; then by
 // flag length and text of the HA group, of the group, and two bytes of length and the data.
 func pack(r *queue.Run) *packed {
 	p := &packed{payload: r.Payload, size: len(r.Payload)}
@@ -52,7 +54,7 @@ func pack(r *queue.Run) *packed {
 	for from := 0; from < len(r.Targets); from += chunkTargets {
 		scratch = scratch[:0]
 		for i := from; i < min(from+chunkTargets, len(r.Targets)); i++ {
-			scratch = p.target(scratch, i, &r.Targets[i])
+			scratch = p.target(scratch, i, &r.Targets[i], r.Targets[from].Host)
 		}
 		p.chunks = append(p.chunks, append([]byte(nil), scratch...))
 		p.size += len(scratch)
@@ -62,7 +64,7 @@ func pack(r *queue.Run) *packed {
 	return p
 }
 
-func (p *packed) target(b []byte, i int, t *queue.Target) []byte {
+func (p *packed) target(b []byte, i int, t *queue.Target, first string) []byte {
 	var flags byte
 	if t.HAGroup != "" {
 		flags |= hasHA
@@ -78,8 +80,17 @@ func (p *packed) target(b []byte, i int, t *queue.Target) []byte {
 	case len(t.Data) > 0:
 		flags |= hasData
 	}
-	b = append(b, flags, byte(len(t.Host)))
-	b = append(b, t.Host...)
+	head, tail := 0, 0
+	if len(b) > 0 {
+		head, tail = common(t.Host, first)
+	}
+	if head+tail > 2 {
+		b = append(b, flags|shared, byte(head), byte(tail), byte(len(t.Host)-head-tail))
+	} else {
+		head, tail = 0, 0
+		b = append(b, flags, byte(len(t.Host)))
+	}
+	b = append(b, t.Host[head:len(t.Host)-tail]...)
 	if flags&hasHA != 0 {
 		b = append(append(b, byte(len(t.HAGroup))), t.HAGroup...)
 	}
@@ -90,6 +101,18 @@ func (p *packed) target(b []byte, i int, t *queue.Target) []byte {
 		b = append(binary.BigEndian.AppendUint16(b, uint16(len(t.Data))), t.Data...)
 	}
 	return b
+}
+
+// common is how many bytes a and b have in common at the beginning and, behind that, at the end.
+func common(a, b string) (head, tail int) {
+	n := min(len(a), len(b))
+	for head < n && a[head] == b[head] {
+		head++
+	}
+	for head+tail < n && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	return head, tail
 }
 
 // segments joins neighbours that are due together.

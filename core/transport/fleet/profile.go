@@ -108,7 +108,7 @@ func DemoProfile(seed uint64) func(int) Profile {
 		every int // one host in so many
 		p     Profile
 	}{
-		{100, Slow(1500 * time.Millisecond)},
+		{100, Slow(700 * time.Millisecond)},
 		{150, Fail(1, "fwctl: rule 17: no such interface: wan1\n")},
 		{400, Reset()},
 		{500, RefuseAuth()},

@@ -13,6 +13,7 @@ local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
 local LOST, CANCEL, UNREACHABLE = 7, 8, 6 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
+local SHARED = 16 -- flag of a packed target, see pack.go
 local RUNS = 1e14 -- more than there are run and tenant numbers
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
@@ -74,7 +75,7 @@ local function run(no)
     bjit = bjit, chunksize = chunksize, keep = keep, phase = phase, complete = complete, limit = limit, cur = cur, cend = cend, coff = coff,
     tag = tag, weight = weight, ready = ready, born = born, served = served, readyat = readyat, inf = inf, nq = nq,
     inz = ready, can = phase == ACTIVE and (maxif == 0 or inf < maxif), rank0 = rank(inf, weight, tag), rank = 0, t = tenant(tno),
-    dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = -1, cstr = '', heaped = false, entered = false, ahead = 0 }
+    dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = -1, cstr = '', chost = '', heaped = false, entered = false, ahead = 0 }
   R[no] = f
   return f
 end
@@ -160,20 +161,30 @@ local function again(f, idx)
   f.nq, f.cands = f.nq + 1, nil
 end
 
--- decode reads the target at byte p of a chunk: host, HA group, group, data, data kept apart, next byte.
-local function decode(s, p)
-  local flags, hl = byte(s, p, p + 1)
-  local q = p + 2 + hl
-  local host = sub(s, p + 2, q - 1)
+-- decode reads the target at byte p of a chunk whose first host is first: host, HA group, group, data, data kept apart, next byte.
+local function decode(s, p, first)
+  local flags, n = byte(s, p, p + 1)
+  local q, host = p + 2, nil
+  if flags >= SHARED then
+    local head, tail = n, 0
+    flags = flags - SHARED
+    tail, n = byte(s, q, q + 1)
+    q = q + 2 + n
+    host = sub(first, 1, head) .. sub(s, q - n, q - 1)
+    if tail > 0 then host = host .. sub(first, -tail) end
+  else
+    q = q + n
+    host = sub(s, q - n, q - 1)
+  end
   if flags == 0 then return host, '', '', '', false, q end
   local ha, group, data = '', '', ''
   if flags % 2 == 1 then
-    local n = byte(s, q)
+    n = byte(s, q)
     ha = sub(s, q + 1, q + n)
     q = q + 1 + n
   end
   if floor(flags / 2) % 2 == 1 then
-    local n = byte(s, q)
+    n = byte(s, q)
     group = sub(s, q + 1, q + n)
     q = q + 1 + n
   end
@@ -185,28 +196,32 @@ local function decode(s, p)
   return host, ha, group, data, flags >= 8, q
 end
 
+-- chunk no of f, and its first host, which the others are written by.
 local function chunk(f, no)
   if f.cno ~= no then
-    f.cstr, f.cno = call('HGET', f.k .. xTargets, no) or '', no
+    local s = call('HGET', f.k .. xTargets, no .. '') or ''
+    f.cstr, f.cno = s, no
+    f.chost = s ~= '' and sub(s, 3, 2 + byte(s, 2)) or ''
   end
-  return f.cstr
+  return f.cstr, f.chost
 end
 
 -- offset: where target idx starts in its chunk; reads at most a chunk.
 local function offset(f, idx)
-  local s, p = chunk(f, floor(idx / f.chunksize)), 1
+  local s, first = chunk(f, floor(idx / f.chunksize))
+  local p = 1
   for _ = 1, idx % f.chunksize do
     if p > #s then break end
-    p = select(6, decode(s, p))
+    p = select(6, decode(s, p, first))
   end
-  return s, p
+  return s, p, first
 end
 
 -- target is decode by index; host is nil where the list is gone from Redis.
 local function target(f, idx)
-  local s, p = offset(f, idx)
+  local s, p, first = offset(f, idx)
   if p > #s then return nil, '', '', '', false, p end
-  return decode(s, p)
+  return decode(s, p, first)
 end
 
 local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks

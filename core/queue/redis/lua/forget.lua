@@ -15,6 +15,7 @@ local function forget(n)
         call('UNLINK', pTenant .. tno, pTenant .. tno .. xReady)
       end
     end
+    call('UNLINK', k)
     for _, x in ipairs(RUNKEYS) do call('UNLINK', k .. x) end
     call('ZREM', kDone, no)
   end

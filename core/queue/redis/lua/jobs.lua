@@ -79,10 +79,10 @@ local function crash(f, idx, l, node)
   unlease(f, l)
   local crashes = l.crashes + 1
   if f.hold then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job; nobody knows what the host saw', '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw', '')
   end
   if f.phase >= STOPPED then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' died while it held the job, and the run was over: ' .. reasonof(f), '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), '')
   end
   if crashes >= f.maxcrash then
     call('HSET', f.k .. xDead, idx, 1)
@@ -98,14 +98,14 @@ local function crash(f, idx, l, node)
   touch(f)
 end
 
--- held reads at most n leases of a session, the latest first, and how many entries its hash gave.
+-- held reads at most n leases of a session, the latest first, and whether those were all.
 local function held(sid, n)
-  local s, list, count = session(sid), {}, 0
-  local page = call('HRANDFIELD', s.k, n, 'WITHVALUES')
+  local s, list = session(sid), {}
+  local page = call('HRANDFIELD', s.k, n + 1, 'WITHVALUES') -- one of them may be no lease
   for i = 1, #page, 2 do
     local key = page[i]
     local no, idx = string.match(key, '^(%d+)/(%d+)$')
-    if no then
+    if no and #list < n then
       local f, l = run(tonumber(no)), leaseof(page[i + 1])
       if f then
         l.f, l.idx, l.key, l.s = f, tonumber(idx), key, s
@@ -116,7 +116,7 @@ local function held(sid, n)
     end
   end
   table.sort(list, function(a, b) return a.token > b.token end)
-  return list, #page / 2
+  return list, #page / 2 <= n
 end
 
 -- reap recovers at most n jobs of expired sessions; returns how many sessions were given up.
@@ -125,15 +125,15 @@ local function reap(n)
   for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', now, 'LIMIT', 0, 8)) do
     if n <= 0 then break end
     local node = call('HGET', kNodes, sid) or '?'
-    local list, count = held(sid, n)
+    local list, all = held(sid, n)
     for _, l in ipairs(list) do crash(l.f, l.idx, l, node) end
-    if count < n then
+    if all then
       call('ZREM', kSessions, sid)
       call('HDEL', kNodes, sid)
       session(sid).over = true
       gone = gone + 1
     end
-    n = n - count
+    n = n - #list
   end
   return gone
 end

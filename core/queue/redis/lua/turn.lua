@@ -196,8 +196,8 @@ local function prefetch(f, n)
     local idx, last = f.cur, min(f.cend, f.limit, f.cur + n)
     local p = f.coff
     while idx < last do
-      local s
-      if p < 0 then s, p = offset(f, idx) else s = chunk(f, floor(idx / f.chunksize)) end
+      local s, first
+      if p < 0 then s, p, first = offset(f, idx) else s, first = chunk(f, floor(idx / f.chunksize)) end
       if p > #s then
         if #c == 0 then
           local stop = min(f.cend, (floor(idx / f.chunksize) + 1) * f.chunksize)
@@ -208,7 +208,7 @@ local function prefetch(f, n)
         end
         break
       end
-      local host, ha, group, data, big, q = decode(s, p)
+      local host, ha, group, data, big, q = decode(s, p, first)
       idx = idx + 1
       p = idx % f.chunksize == 0 and 1 or q
       c[#c + 1] = { idx - 1, host, ha, group, data, big, p }

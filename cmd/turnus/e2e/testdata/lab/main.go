@@ -56,9 +56,11 @@ func misbehave(ctx context.Context, r *sdk.Run[How, sdk.NoState]) error {
 	}
 	switch r.Params.How {
 	case "kill":
-		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
 	case "stop":
-		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // another thread may be stopped first
 	case "stdout":
 		flood(os.Stdout)
 	case "stderr":

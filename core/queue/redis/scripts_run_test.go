@@ -1,0 +1,282 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+func acceptWrites(b bench) {
+	due := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	content := func(r *queue.Run) {
+		r.Tenant, r.TenantWeight, r.Payload = "ten", 3, []byte("pay")
+		r.Segments = []queue.Segment{{Count: 30}, {Due: due, Count: 100}}
+		r.Targets[7].Data = make([]byte, 1000)
+	}
+	no := b.submit("r", 130, content)
+	at := strconv.FormatInt(due.UnixMicro(), 10)
+	b.has(strconv.FormatInt(no, 10), "hget", b.key("kIDs"), "r")
+	b.has("1", "hget", b.key("kTenants"), "ten")
+	tenant := b.key("pTenant") + "1"
+	b.has("ten 3", "hmget", tenant, "n", "w")
+	b.has("1", "sismember", tenant+b.key("xRuns"), no)
+	b.has("1", "zcard", tenant+b.key("xReady"))
+	b.has("1", "zcard", b.key("kReady"))
+	b.has("3", "hlen", b.run(no, "xTargets")) // 64, 64, 2
+	b.has("1000", "hstrlen", b.run(no, "xData"), 7)
+	b.has("pay", "get", b.run(no, "xPayload"))
+	b.has("30:130 "+at, "zrange", b.run(no, "xSegments"), 0, -1, "withscores")
+	b.has(strconv.FormatInt(no, 10)+" "+at, "zrange", b.key("kDue"), 0, -1, "withscores")
+	b.has("1", "llen", b.key("kMark"))
+	// O(segments): nothing a job.
+	b.has("0", "exists", b.run(no, "xQueue"), b.run(no, "xJobs"), b.run(no, "xWaiting"), b.run(no, "xRanges"))
+	b.unchanged("accept of the same again", func() {
+		if again := b.submit("r", 130, content); again != no {
+			b.Errorf("the run has number %d now, it had %d", again, no)
+		}
+	})
+}
+
+func acceptRefuses(b bench) {
+	b.submit("r", 3)
+	b.unchanged("accept of other content", func() {
+		r := queue.Run{ID: "r", Targets: []queue.Target{{Host: "other"}}}
+		if _, err := b.q.Submit(b.Context(), r); !errors.Is(err, core.ErrConflict) {
+			b.Errorf("other content: %v, expected core.ErrConflict", err)
+		}
+	})
+	b.unchanged("accept of a run that is known, with an upload", func() {
+		b.returns(b.q.scripts.accept, "[CONFLICT]", "r", "digest", 99, "", 1, "", 0, 0, 0, "")
+	})
+}
+
+// acceptUploaded: an upload expires unless it is accepted, and is gone when its run was there before.
+func acceptUploaded(b bench) {
+	large := func(r *queue.Run) { r.Payload = make([]byte, 2*inlineBytes) }
+	no := b.submit("r", 100, large)
+	b.has("-1", "pttl", b.run(no, "xTargets"))
+	b.has("-1", "pttl", b.run(no, "xPayload"))
+	if again := b.submit("r", 100, large); again != no {
+		b.Errorf("the run has number %d now, it had %d", again, no)
+	}
+	b.has("0", "exists", b.run(no+1, "xTargets"), b.run(no+1, "xPayload"))
+	r := queue.Run{ID: "never", Targets: []queue.Target{{Host: "h"}}, Payload: make([]byte, 2*inlineBytes)}
+	left, err := b.q.upload(b.Context(), pack(&r))
+	b.must(err)
+	if ttl, _ := b.do("pttl", b.run(left, "xPayload")).(int64); ttl <= 0 {
+		b.Errorf("an upload that nobody accepts lives for ever: %d", ttl)
+	}
+}
+
+func acceptForgetsTwo(b bench) {
+	s := b.open()
+	nos := make([]int64, 5)
+	for i := range nos {
+		nos[i] = b.submit("old"+strconv.Itoa(i), 1)
+	}
+	b.ack(s, b.lease(s, len(nos)), nil)
+	for _, no := range nos {
+		b.do("zadd", b.key("kDone"), "xx", 1, no)
+	}
+	for i, left := range []string{"4", "3", "3"} { // one came, two, two and the last one went
+		b.submit("new"+strconv.Itoa(i), 1)
+		b.has(left, "hlen", b.key("kIDs"))
+	}
+}
+
+// turnReadsTargets submits any targets and leases them all.
+func turnReadsTargets(b bench, rt *rapid.T, id string) {
+	text := rapid.StringMatching(`[a-c]{1,5}`)
+	list := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) queue.Target {
+		t := queue.Target{Host: rapid.SampledFrom([]string{"", "fw-", "host.with.a.long.prefix-"}).Draw(rt, "p") + text.Draw(rt, "h") + rapid.SampledFrom([]string{"", ".example.net"}).Draw(rt, "s")}
+		if rapid.Bool().Draw(rt, "more") {
+			t.HAGroup, t.Group, t.Data = rapid.StringN(0, 9, 100).Draw(rt, "ha"), text.Draw(rt, "g"), rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(rt, "d")
+		}
+		return t
+	}), 1, 150).Draw(rt, "targets")
+	ctx := context.Background()
+	if _, err := b.q.Submit(ctx, queue.Run{ID: id, Targets: list}); err != nil {
+		rt.Fatal(err)
+	}
+	s, err := b.q.Open(ctx, "n")
+	if err != nil {
+		rt.Fatal(err)
+	}
+	seen := 0
+	for seen < len(list) {
+		res, err := b.q.Turn(ctx, queue.Turn{Session: s, Want: 97})
+		if err != nil || len(res.Leases) == 0 {
+			rt.Fatalf("%d of %d came back: %v", seen, len(list), err)
+		}
+		var acks []queue.Ack
+		for _, l := range res.Leases {
+			want := list[l.Job.Index]
+			if l.Host != want.Host || string(l.Data) != string(want.Data) {
+				rt.Fatalf("job %d came back as %q %q, it was %q %q", l.Job.Index, l.Host, l.Data, want.Host, want.Data)
+			}
+			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed})
+		}
+		seen += len(acks)
+		if _, err := b.q.Turn(ctx, queue.Turn{Session: s, Acks: acks}); err != nil {
+			rt.Fatal(err)
+		}
+	}
+}
+
+func adjustWaves(b bench) {
+	no := b.submit("r", 10, func(r *queue.Run) { r.Limit = 2 })
+	tenant := b.key("pTenant") + "1"
+	b.returns(b.q.scripts.adjust, "1", "r", "1", "", "")
+	b.has("0", "exists", tenant+b.key("xReady"), b.key("kReady"))
+	b.returns(b.q.scripts.adjust, "1", "r", "0", "7", "5")
+	b.has("1", "zcard", tenant+b.key("xReady"))
+	if st := b.status("r"); st.Limit != 5 || st.Phase != queue.Active {
+		b.Errorf("after adjust: %+v", st)
+	}
+	b.returns(b.q.scripts.adjust, "1", "r", "", "", "3") // a wave is never taken back
+	if st := b.status("r"); st.Limit != 5 {
+		b.Errorf("limit %d, expected 5", st.Limit)
+	}
+	b.returns(b.q.scripts.adjust, "1", "r", "", "", "0")
+	if st := b.status("r"); st.Limit != 10 {
+		b.Errorf("limit %d, expected all 10", st.Limit)
+	}
+	b.has("0", "exists", b.run(no, "xQueue"))
+}
+
+func adjustRefuses(b bench) {
+	b.submit("r", 10)
+	b.must(b.q.Cancel(b.Context(), "r", ""))
+	b.unchanged("adjust of a run that is over", func() { b.returns(b.q.scripts.adjust, "0", "r", "1", "2", "3") })
+	b.unchanged("adjust of no run", func() { b.returns(b.q.scripts.adjust, "-1", "none", "1", "", "") })
+}
+
+func cancelBounded(b bench) {
+	s := b.open()
+	no := b.submit("r", 300)
+	b.submit("other", 1)
+	l := b.lease(s, 301)
+	b.ack(s, l[:290], func(a *queue.Ack) {
+		if a.Kind, a.After = queue.AckReturn, time.Hour; a.Job.Run == "other" {
+			a.Kind = queue.AckDone
+		}
+	})
+	b.returns(b.q.scripts.cancel, "1", "r", "why")
+	first := b.status("r").Outcomes[core.Cancelled]
+	if first != 128 {
+		b.Errorf("the first call ended %d, expected 128", first)
+	}
+	b.returns(b.q.scripts.cancel, "1", "r", "why")
+	b.returns(b.q.scripts.cancel, "0", "r", "why")
+	b.has("0", "exists", b.run(no, "xWaiting"), b.run(no, "xQueue"), b.key("kSweep"))
+	b.has("1", "sismember", b.key("kCancelled"), no)
+	st := b.status("r")
+	if st.Phase != queue.Cancelled || st.Reason != "why" || st.InFlight+st.Outcomes[core.Cancelled] != 300 {
+		b.Errorf("after cancel: %+v", st)
+	}
+	if res := b.turn(s, 10); len(res.Leases) != 0 || len(res.Stop) != st.InFlight {
+		b.Errorf("leased %v, to stop %d of %d", res.Leases, len(res.Stop), st.InFlight)
+	}
+	b.sound()
+}
+
+func cancelUnknown(b bench) {
+	b.unchanged("cancel of no run", func() { b.returns(b.q.scripts.cancel, "-1", "none", "why") })
+	s := b.open()
+	b.submit("r", 1)
+	b.ack(s, b.lease(s, 1), nil)
+	b.returns(b.q.scripts.cancel, "0", "r", "late")
+	if st := b.status("r"); st.Phase != queue.Finished {
+		b.Errorf("a complete run became %s", st.Phase)
+	}
+}
+
+func eventBounded(b bench) {
+	s := b.open()
+	no := b.submit("r", 200)
+	b.ack(s, b.lease(s, 200), func(a *queue.Ack) {
+		if a.Kind, a.Event = queue.AckSuspend, "go"; a.Job.Index == 0 {
+			a.Event = "go!" // begins like the other
+		}
+	})
+	b.has("200", "zcard", b.run(no, "xSuspended"))
+	b.unchanged("an event that nobody waits for", func() {
+		b.returns(b.q.scripts.event, "-1", "none", "go")
+	})
+	b.returns(b.q.scripts.event, "128", "r", "go")
+	b.has("72", "zcard", b.run(no, "xEvents"))
+	b.has("128", "zcard", b.run(no, "xQueue"))
+	b.returns(b.q.scripts.event, "71", "r", "go")
+	b.returns(b.q.scripts.event, "0", "r", "go")
+	b.has("1", "zcard", b.run(no, "xSuspended"))
+	b.sound()
+}
+
+// dead makes n dead jobs of a run r. The first of them stops the run, so that the others are only lost: they are marked here.
+func (b bench) dead(n int) int64 {
+	b.Helper()
+	no := b.submit("r", n, func(r *queue.Run) { r.MaxCrashes = 1 })
+	s := b.open()
+	b.lease(s, n)
+	b.expire(s)
+	other := b.open()
+	for b.status("r").InFlight > 0 {
+		b.turn(other, 0)
+	}
+	b.has("1", "hlen", b.run(no, "xDead"))
+	for i := range n {
+		b.do("hset", b.run(no, "xDead"), i, 1)
+	}
+	return no
+}
+
+func redriveBounded(b bench) {
+	no := b.dead(200)
+	b.has("200", "hlen", b.run(no, "xDead"))
+	b.returns(b.q.scripts.redrive, "[128 1]", "r")
+	b.has("128", "zcard", b.run(no, "xQueue"))
+	b.returns(b.q.scripts.redrive, "[72 0]", "r")
+	b.has("0", "exists", b.run(no, "xDead"), b.run(no, "xJobs"))
+	if st := b.status("r"); st.Phase != queue.Active || st.Complete || st.Pending != 200 || st.Outcomes[core.Lost] != 0 {
+		b.Errorf("after redrive: %+v", st)
+	}
+	b.sound()
+}
+
+func redriveRefuses(b bench) {
+	b.dead(2)
+	b.unchanged("redrive", func() {
+		b.returns(b.q.scripts.redrive, "[-1]", "none")
+		b.returns(b.q.scripts.redrive, "[-4]", "r", 0, 2)
+	})
+	b.submit("c", 1)
+	b.must(b.q.Cancel(b.Context(), "c", ""))
+	b.unchanged("redrive of a cancelled run", func() { b.returns(b.q.scripts.redrive, "[-2]", "c") })
+	b.returns(b.q.scripts.redrive, "[1 0]", "r", 0)
+	b.returns(b.q.scripts.redrive, "[0 0]", "r", 0) // is dead no more
+}
+
+func statusReads(b bench) {
+	s := b.open()
+	b.submit("r", 20, func(r *queue.Run) { r.Tenant, r.Limit = "ten", 19 })
+	l := b.lease(s, 10)
+	b.ack(s, l[:2], nil)
+	b.ack(s, l[2:5], func(a *queue.Ack) { a.Kind, a.After = queue.AckRetry, time.Hour })
+	b.ack(s, l[5:6], func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "e" })
+	b.unchanged("status", func() {
+		st := b.status("r")
+		st.Served = 0
+		want := "{r ten active  false 20 19 10 0 4 3 1 0 map[changed:2] 0s}"
+		if got := fmt.Sprint(st); got != want {
+			b.Errorf("status %s, expected %s", got, want)
+		}
+		b.returns(b.q.scripts.status, "-1", "none")
+	})
+}

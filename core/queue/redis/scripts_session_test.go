@@ -1,0 +1,178 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+func openOnce(b bench) {
+	b.returns(b.q.scripts.open, "1", "ID", "node", 1000000)
+	b.has("node", "hget", b.key("kNodes"), "ID")
+	b.has("1", "zcard", b.key("kSessions"))
+	b.has("hashtable", "object", "encoding", b.leases("ID")) // look-ups of leases do not scan
+	b.unchanged("open with an id that is taken", func() { b.returns(b.q.scripts.open, "0", "ID", "other", 1000000) })
+}
+
+func beatMoves(b bench) {
+	s := b.open()
+	b.do("zadd", b.key("kSessions"), "9e15", s) // far ahead, so that the new deadline shows
+	got := b.call(b.q.scripts.beat, s, 5_000_000).([]any)
+	if got[1].(int64)-got[0].(int64) != 5_000_000 || len(got[2].([]any)) != 0 {
+		b.Errorf("beat returns %v, expected a deadline 5 s from now and no job to stop", got)
+	}
+	b.has(strconv.FormatInt(got[1].(int64), 10), "zscore", b.key("kSessions"), s)
+
+	b.submit("r", 300)
+	b.lease(s, 300)
+	b.call(b.q.scripts.cancel, "r", "enough")
+	if stop := b.call(b.q.scripts.beat, s, 5_000_000).([]any)[2].([]any); len(stop) != 512 {
+		b.Errorf("beat lists %d jobs to stop, expected the bound, 256", len(stop)/2)
+	}
+	b.expire(s)
+	b.unchanged("beat of a session that is gone", func() { b.returns(b.q.scripts.beat, "[GONE]", s, 5_000_000) })
+}
+
+// old completes n runs and ends their retention.
+func (b bench) old(s string, n int) {
+	b.Helper()
+	for i := range n {
+		no := b.submit("old"+strconv.Itoa(i), 1, func(r *queue.Run) { r.Tenant = "old" })
+		b.ack(s, b.lease(s, 1), nil)
+		b.do("zadd", b.key("kDone"), "xx", 1, no)
+	}
+}
+
+func beatForgetsEight(b bench) {
+	s := b.open()
+	b.old(s, 1)
+	b.call(b.q.scripts.beat, s, 5_000_000)
+	if names := b.do("keys", "*old*"); fmt.Sprint(names) != "[]" {
+		b.Errorf("left of a forgotten run: %v", names)
+	}
+	for _, k := range []string{"kIDs", "kTenants", "kDone"} {
+		b.has("0", "exists", b.key(k))
+	}
+	nos := make([]int64, 20)
+	for i := range nos {
+		nos[i] = b.submit("r"+strconv.Itoa(i), 1)
+	}
+	b.ack(s, b.lease(s, len(nos)), nil)
+	for _, no := range nos {
+		b.do("zadd", b.key("kDone"), "xx", 1, no)
+	}
+	for _, left := range []string{"12", "4", "0"} {
+		b.call(b.q.scripts.beat, s, 5_000_000)
+		b.has(left, "hlen", b.key("kIDs"))
+	}
+	b.has("0", "exists", b.run(nos[0], ""), b.run(nos[0], "xTargets"), b.run(nos[0], "xLog"))
+}
+
+func adoptPages(b bench) {
+	s := b.open()
+	b.submit("r", 400, func(r *queue.Run) { r.Targets[3].Data = []byte("data") })
+	want := map[string]uint64{}
+	for _, l := range b.lease(s, 400) {
+		want[l.Job.String()] = l.Token
+	}
+	b.unchanged("adopt", func() {
+		page := b.call(b.q.scripts.adopt, s, "0").([]any)
+		if n := len(page[1].([]any)) / 7; n < 100 || n > 250 {
+			b.Errorf("a page has %d leases, expected about 128", n)
+		}
+		got, err := b.q.Adopt(b.Context(), s)
+		b.must(err)
+		for _, l := range got {
+			if want[l.Job.String()] != l.Token || (l.Job.Index == 3) != (string(l.Data) == "data") || l.Host != "r-"+strconv.Itoa(l.Job.Index) {
+				b.Errorf("adopted %+v", l)
+			}
+		}
+		if len(got) != len(want) {
+			b.Errorf("%d leases adopted, expected %d", len(got), len(want))
+		}
+	})
+	b.expire(s)
+	b.returns(b.q.scripts.adopt, "[GONE]", s, "0")
+}
+
+func closeBounded(b bench) {
+	s := b.open()
+	no := b.submit("r", 300)
+	b.lease(s, 300)
+	for _, want := range []struct{ left, queued string }{{"[172]", "128"}, {"[44]", "256"}, {"[0]", "300"}} {
+		b.returns(b.q.scripts.shut, want.left, s)
+		b.has(want.queued, "zcard", b.run(no, "xQueue"))
+	}
+	b.has("0", "exists", b.leases(s), b.key("kSessions"), b.key("kNodes"))
+	b.has("1", "hlen", b.key("kLocks")) // the entry that keeps it a hash table
+	if st := b.status("r"); st.Pending != 300 || st.InFlight != 0 {
+		b.Errorf("after close: %+v", st)
+	}
+	b.sound()
+	b.unchanged("close of a session that is gone", func() { b.returns(b.q.scripts.shut, "[GONE]", s) })
+}
+
+func waitKeepsTime(b bench) {
+	s, other := b.open(), b.open()
+	b.do("del", b.key("kMark"))
+	b.unchanged("wait with nothing to come", func() {
+		if got := b.call(b.q.scripts.wait, s, 1_000_000).([]any); got[1] != int64(0) || got[2] != int64(-1) {
+			b.Errorf("wait returns %v, expected no work and no time", got)
+		}
+	})
+	due := time.Now().Add(time.Hour)
+	b.submit("timed", 1, func(r *queue.Run) { r.Segments = []queue.Segment{{Due: due, Count: 1}} })
+	got := b.call(b.q.scripts.wait, s, 1_000_000).([]any)
+	if got[1] != int64(0) || got[2].(int64)-got[0].(int64) != 1_000_000 {
+		b.Errorf("wait returns %v, expected to wake at the backstop", got)
+	}
+	b.has(s, "hget", b.key("kMeta"), "tks")
+	b.unchanged("wait while another keeps the time", func() {
+		if got := b.call(b.q.scripts.wait, other, 1_000_000).([]any); got[2] != int64(-1) {
+			b.Errorf("two keep the time: %v", got)
+		}
+	})
+	b.submit("now", 1)
+	b.unchanged("wait with work", func() {
+		if got := b.call(b.q.scripts.wait, other, 1_000_000).([]any); got[1] != int64(1) {
+			b.Errorf("wait returns %v, expected work", got)
+		}
+	})
+}
+
+func explainReads(b bench) {
+	s := b.open()
+	b.submit("r", 6, func(r *queue.Run) { r.Limit = 5 })
+	l := b.lease(s, 3)
+	b.ack(s, l[:1], nil)
+	b.ack(s, l[1:2], func(a *queue.Ack) { a.Kind, a.After = queue.AckRetry, time.Hour })
+	b.submit("same", 1, func(r *queue.Run) { r.Targets[0].Host = "r-2" })
+	if res := b.turn(s, 1); len(res.Leases) != 1 || res.Leases[0].Job.Run != "r" { // "same" meets the lock of r/2
+		b.Fatalf("leased %v", res.Leases)
+	}
+	b.unchanged("explain", func() {
+		for _, tc := range []struct {
+			run   string
+			index int
+			state core.State
+			says  string
+		}{
+			{"r", 0, core.Done, "ended as changed"},
+			{"r", 1, core.Retrying, "waits for its next attempt, 1 made so far"},
+			{"r", 2, core.Leased, "leased by node since 0s"},
+			{"r", 4, core.Pending, "waits for its turn: its run has 2 jobs in flight, its tenant 2"},
+			{"r", 5, core.Pending, "is not released: the wave ends before job 5"},
+			{"same", 0, core.Blocked, "waits for host r-2, held by r/2"},
+		} {
+			ex, err := b.q.Explain(b.Context(), core.JobID{Run: tc.run, Index: tc.index})
+			if err != nil || ex.State != tc.state || ex.Reason != tc.says {
+				b.Errorf("%s/%d: %+v, %v, expected %s: %s", tc.run, tc.index, ex, err, tc.state, tc.says)
+			}
+		}
+		b.returns(b.q.scripts.explain, "[NONE]", "none", 0)
+		b.returns(b.q.scripts.explain, "[RANGE 6]", "r", 6)
+	})
+}

@@ -1,0 +1,270 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+)
+
+func turnLeases(b bench) {
+	s := b.open()
+	no := b.submit("r", 10, func(r *queue.Run) { r.Tenant = "ten" })
+	res := b.turn(s, 4)
+	if len(res.Leases) != 4 || !res.More || res.Leases[3].Token != res.Leases[0].Token+3 || res.Now.IsZero() || !res.Next.IsZero() {
+		b.Fatalf("turn: %+v", res)
+	}
+	job := strconv.FormatInt(no, 10) + "/"
+	b.has("1", "hexists", b.leases(s), job+"0")
+	b.has("5", "hlen", b.leases(s)) // and the entry that keeps it a hash table
+	b.has(job+"0", "hget", b.key("kLocks"), "h\x03r-0")
+	b.has("4", "hget", b.key("pTenant")+"1", "i")
+	if st := b.status("r"); st.InFlight != 4 {
+		b.Errorf("in flight %d, expected 4", st.InFlight)
+	}
+	late := res.Leases[0]
+	late.Token--
+	stale := b.turn(s, 0, done(late), done(res.Leases[1]), done(res.Leases[1]), done(queue.Lease{Job: core.JobID{Run: "none"}}),
+		done(queue.Lease{Job: core.JobID{Run: "r", Index: -1}}), done(queue.Lease{Job: core.JobID{Run: "r", Index: 9}}))
+	if got := fmt.Sprint(stale.Stale); got != "[r/0 r/1 none/0 r/-1 r/9]" {
+		b.Errorf("stale: %s", got)
+	}
+	b.has("0", "hexists", b.leases(s), job+"1")
+	b.has("4", "hlen", b.key("kLocks")) // three, and the entry that keeps it a hash table
+	b.has("1", "xlen", b.run(no, "xLog"))
+	b.has("0", "exists", b.run(no, "xJobs"))
+	b.sound()
+}
+
+func done(l queue.Lease) queue.Ack {
+	return queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}
+}
+
+func turnRefuses(b bench) {
+	s := b.open()
+	b.submit("r", 10)
+	l := b.lease(s, 1)[0]
+	b.expire(s)
+	b.unchanged("turn of a session that is gone", func() {
+		b.returns(b.q.scripts.turn, "GONE", s, 5, 1000000, packAcks([]queue.Ack{done(l)}))
+		if _, err := b.q.Turn(b.Context(), queue.Turn{Session: "never", Want: 1}); !errors.Is(err, core.ErrSessionGone) {
+			b.Errorf("a session that never was: %v", err)
+		}
+	})
+}
+
+func turnReapsBounded(b bench) {
+	dead, s := b.open(), b.open()
+	no := b.submit("r", 100)
+	b.lease(dead, 100)
+	b.expire(dead)
+	for _, left := range []int{68, 36, 4} {
+		b.turn(s, 0)
+		if n := b.status("r").InFlight; n != left {
+			b.Errorf("in flight %d, expected %d", n, left)
+		}
+	}
+	b.turn(s, 0)
+	b.has("100", "hlen", b.run(no, "xJobs"))
+	b.has("0", "exists", b.leases(dead))
+	b.has("1", "zcard", b.key("kSessions"))
+	b.has("1", "hget", b.key("kMeta"), "reaped")
+	b.sound()
+}
+
+func turnSweepsBounded(b bench) {
+	s := b.open()
+	no := b.submit("r", 202, func(r *queue.Run) { r.StopAfter = 1 })
+	l := b.lease(s, 202)
+	b.ack(s, l[:200], func(a *queue.Ack) { a.Kind, a.After = queue.AckReturn, time.Hour })
+	b.ack(s, l[200:201], func(a *queue.Ack) { a.Outcome = core.Failed })
+	for _, want := range []int{64, 128, 192, 200, 200} {
+		if got := b.status("r").Outcomes[core.Cancelled]; got != want {
+			b.Errorf("%d were cancelled, expected %d", got, want)
+		}
+		b.turn(s, 0)
+	}
+	b.has("0", "exists", b.key("kSweep"), b.run(no, "xWaiting"))
+	b.sound()
+}
+
+func turnActivatesBounded(b bench) {
+	s := b.open()
+	no := b.submit("r", 200)
+	b.ack(s, b.lease(s, 200), func(a *queue.Ack) { a.Kind, a.After = queue.AckReturn, time.Hour })
+	for i := range 200 {
+		b.do("zadd", b.run(no, "xWaiting"), "xx", 1, i)
+	}
+	b.do("zadd", b.key("kDue"), "xx", 1, no)
+	for _, want := range []string{"64", "128", "192", "200"} {
+		res := b.turn(s, 0)
+		b.has(want, "zcard", b.run(no, "xQueue"))
+		if !res.More {
+			b.Errorf("a turn that left work did not say so")
+		}
+	}
+	b.has("0", "exists", b.run(no, "xWaiting"), b.key("kDue"))
+	b.sound()
+}
+
+func turnLocks(b bench) {
+	s := b.open()
+	first := b.submit("a", 2, func(r *queue.Run) {
+		r.Disruptive, r.PerGroup = true, 1
+		r.Targets[0].HAGroup, r.Targets[1].HAGroup, r.Targets[0].Group = "pair", "pair", "site"
+	})
+	l := b.lease(s, 1)
+	job := strconv.FormatInt(first, 10) + "/0"
+	b.has(job, "hget", b.key("kLocks"), "h\x03a-0")
+	b.has(job, "hget", b.key("kLocks"), "g\x04pair")
+	b.has("1", "zcard", b.run(first, "xPlaces"))
+	if res := b.turn(s, 1); len(res.Leases) != 0 {
+		b.Fatalf("leased %v in a group that is taken", res.Leases)
+	}
+	b.has("1", "zcard", b.key("kWait"))
+	b.has("1", "hlen", b.run(first, "xBlocked"))
+	b.ack(s, l, nil)
+	b.has("0", "exists", b.key("kWait"), b.run(first, "xBlocked"), b.run(first, "xPlaces"))
+	b.has("1", "hlen", b.run(first, "xHeirs"))
+	b.has(strconv.FormatInt(first, 10)+"/1", "hget", b.key("kLocks"), "g\x04pair")
+	b.ack(s, b.lease(s, 1), nil)
+	b.has("1", "hlen", b.key("kLocks"))
+	b.sound()
+}
+
+func poolMends(b bench) {
+	s := b.open()
+	b.submit("r", 3)
+	b.lease(s, 1)
+	b.sound()
+	b.do("hset", b.key("kLocks"), "h\x05ghost", "99/1")
+	b.do("hset", b.key("pTenant")+"1", "i", 7)
+	b.do("hset", b.key("kMeta"), "run", 0)
+	b.unchanged("pool without repair", func() {
+		if got := b.call(b.q.scripts.pool, 0, 0, 1).([]any); len(got) != 3 {
+			b.Errorf("pool finds %q, expected 3 things", got)
+		}
+	})
+	b.call(b.q.scripts.pool, 1, 0, 1)
+	b.returns(b.q.scripts.pool, "[]", 0, 0, 1)
+	b.has("0", "hexists", b.key("kLocks"), "h\x05ghost")
+	b.has("1", "hget", b.key("pTenant")+"1", "i")
+	b.has("1", "hget", b.key("kMeta"), "run")
+	b.sound()
+}
+
+func tidyMends(b bench) {
+	s := b.open()
+	no := b.submit("r", 8)
+	l := b.lease(s, 4)
+	b.ack(s, l[:1], nil)
+	b.sound()
+	b.do("hdel", b.key("kLocks"), "h\x03r-1")
+	b.do("hdel", b.leases(s), strconv.FormatInt(no, 10)+"/2") // a lease that is nowhere
+	b.do("zrem", b.key("pTenant")+"1"+b.key("xReady"), fmt.Sprintf("10%014d", no))
+	b.unchanged("Check without repair", func() {
+		found, err := b.q.Check(b.Context(), false)
+		if err != nil || len(found) < 4 {
+			b.Errorf("Check: %v, %v", found, err)
+		}
+	})
+	for range 3 {
+		_, err := b.q.Check(b.Context(), true)
+		b.must(err)
+	}
+	b.sound()
+	if st := b.status("r"); st.InFlight != 2 || st.Pending != 5 {
+		b.Errorf("after repair: %+v", st)
+	}
+	if res := b.turn(s, 0, done(l[2])); len(res.Stale) != 1 {
+		b.Errorf("the ack of a lease that was lost is not stale")
+	}
+	if n := len(b.lease(s, 5)); n != 5 {
+		b.Errorf("%d leased", n)
+	}
+}
+
+// TestPackedTargetsComeBack: Lua reads every target as Go packed it.
+func TestPackedTargetsComeBack(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client()
+	t.Cleanup(func() { _ = c.Close() })
+	q, err := New(c, Options{SessionTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		turnReadsTargets(bench{t, q, c}, rt, "run"+strconv.Itoa(n))
+	})
+}
+
+// TestTrapClientClockIsNeverSent // db-scheduler#433: no argument of a turn, a beat or a wait is a time of the client.
+func TestTrapClientClockIsNeverSent(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client()
+	t.Cleanup(func() { _ = c.Close() })
+	watch := &sent{}
+	c.AddHook(watch)
+	q, err := New(c, Options{SessionTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bench{t, q, c}
+	s := b.open()
+	b.submit("r", 5)
+	l := b.lease(s, 5)
+	b.ack(s, l, func(a *queue.Ack) { a.Kind, a.After = queue.AckReturn, time.Hour })
+	_, err = q.Beat(t.Context(), s)
+	b.must(err)
+	b.must(q.Wait(t.Context(), s, time.Now().Add(time.Millisecond)))
+	b.must(q.Cancel(t.Context(), "r", ""))
+	b.must(q.Close(t.Context(), s))
+	if watch.times > 0 || watch.n == 0 {
+		t.Errorf("%d of %d arguments are times of the client's clock", watch.times, watch.n)
+	}
+	// Negative control: a due time, which the user gives, is found.
+	b.submit("timed", 1, func(r *queue.Run) { r.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 1}} })
+	if watch.times == 0 {
+		t.Errorf("the search finds no time where there is one")
+	}
+}
+
+// sent counts arguments that could be a time of about now, in any unit.
+type sent struct{ n, times int }
+
+func (s *sent) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (s *sent) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		s.look(cmd.Args())
+		return next(ctx, cmd)
+	}
+}
+
+func (s *sent) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+func (s *sent) look(args []any) {
+	now := float64(time.Now().UnixNano())
+	for _, a := range args {
+		s.n++
+		v, err := strconv.ParseFloat(fmt.Sprint(a), 64)
+		for _, unit := range []float64{1, 1e3, 1e6, 1e9} {
+			if err == nil && v*unit > 0.99*now && v*unit < 1.01*now {
+				s.times++
+			}
+		}
+	}
+}

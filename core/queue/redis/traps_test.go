@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+)
+
+const crowd = 20_000 // more than a script could unpack at once
+
+// bounded is what a script may take. It should take 1 ms; the wall time of a loaded machine is not the script's.
+const bounded = 200 * time.Millisecond
+
+// slowLogged is a queue on a server that notes how long each script took.
+func slowLogged(t *testing.T) bench {
+	t.Helper()
+	c := redistest.Start(t, "--slowlog-log-slower-than", "2000", "--slowlog-max-len", "1000").Client()
+	t.Cleanup(func() { _ = c.Close() })
+	q, err := New(c, Options{SessionTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bench{t, q, c}
+}
+
+// wantBounded looks at what took longest since the last reset, and how much a turn called on average.
+func (b bench) wantBounded(what string) {
+	b.Helper()
+	list, err := b.c.SlowLogGet(b.Context(), -1).Result()
+	b.must(err)
+	for _, e := range list {
+		if e.Duration > bounded && strings.HasPrefix(strings.ToLower(e.Args[0]), "eval") {
+			b.Errorf("%s: a script took %v", what, e.Duration)
+		}
+	}
+	b.do("slowlog", "reset")
+}
+
+// calls is how many commands the server has run, those inside scripts too.
+func (b bench) calls() int {
+	b.Helper()
+	info, err := b.c.Info(b.Context(), "commandstats").Result()
+	b.must(err)
+	n := 0
+	for line := range strings.Lines(info) {
+		_, rest, _ := strings.Cut(line, "calls=")
+		v, _ := strconv.Atoi(strings.SplitN(rest, ",", 2)[0])
+		n += v
+	}
+	return n
+}
+
+// TestTrapUnpackOverflowDue // bullmq#422: 20,000 jobs, each timed by itself, are due at one instant.
+func TestTrapUnpackOverflowDue(t *testing.T) {
+	t.Parallel()
+	b := slowLogged(t)
+	s := b.open()
+	b.submit("r", crowd, func(r *queue.Run) {
+		for i := range crowd {
+			r.Segments = append(r.Segments, queue.Segment{Due: time.UnixMicro(int64(1 + i%2)), Count: 1})
+		}
+	})
+	b.do("slowlog", "reset")
+	most := 0
+	for got := 0; got < crowd; {
+		before := b.calls()
+		res := b.turn(s, queue.MaxLeasesTurn)
+		most = max(most, b.calls()-before)
+		if len(res.Leases) == 0 {
+			t.Fatalf("%d of %d were leased", got, crowd)
+		}
+		got += len(res.Leases)
+		b.ack(s, res.Leases, nil)
+	}
+	if most > 1000 {
+		t.Errorf("a turn made %d calls, expected a bounded number", most)
+	}
+	b.wantBounded("20,000 due at once")
+	b.sound()
+}
+
+// TestTrapUnpackOverflowExpired // bullmq#422: a session that held 20,000 jobs expires.
+func TestTrapUnpackOverflowExpired(t *testing.T) {
+	t.Parallel()
+	b := slowLogged(t)
+	dead, s := b.open(), b.open()
+	b.submit("r", crowd)
+	b.lease(dead, crowd)
+	b.expire(dead)
+	b.do("slowlog", "reset")
+	for turns := 0; b.status("r").InFlight > 0; turns++ {
+		if turns > crowd {
+			t.Fatalf("%d jobs are still leased to a session that is gone", b.status("r").InFlight)
+		}
+		for range 50 {
+			b.turn(s, 0)
+		}
+	}
+	b.wantBounded("20,000 expired at once")
+	if st := b.status("r"); st.Pending != crowd {
+		t.Errorf("after recovery: %+v", st)
+	}
+}
+
+// TestTrapRetriesDelayTimedJobs // sidekiq#3889: 20,000 overdue retries of one run do not delay the timed jobs of another. What
+// is counted is turns, not time.
+func TestTrapRetriesDelayTimedJobs(t *testing.T) {
+	t.Parallel()
+	b := slowLogged(t)
+	s := b.open()
+	no := b.submit("retries", crowd)
+	for left := crowd; left > 0; {
+		l := b.turn(s, queue.MaxLeasesTurn).Leases
+		b.ack(s, l, func(a *queue.Ack) { a.Kind, a.After = queue.AckRetry, time.Hour })
+		left -= len(l)
+	}
+	b.do("eval", "for i = 0, ARGV[1] - 1 do redis.call('ZADD', KEYS[1], 'XX', 1, i) end redis.call('ZADD', KEYS[2], 1, ARGV[2])",
+		2, b.run(no, "xWaiting"), b.key("kDue"), crowd, no)
+	b.do("slowlog", "reset")
+
+	const timed = 50
+	start := time.Now()
+	var due []time.Time
+	b.submit("timed", timed, func(r *queue.Run) {
+		for i := range timed {
+			due = append(due, start.Add(time.Duration(i)*2*time.Millisecond))
+			r.Segments = append(r.Segments, queue.Segment{Due: due[i], Count: 1})
+		}
+	})
+	var late []int // turns that a due job was passed over
+	since := map[int]int{}
+	for turn := 0; len(late) < timed; turn++ {
+		res := b.turn(s, 16)
+		for i := range due {
+			if _, ok := since[i]; !ok && !res.Now.Before(due[i]) {
+				since[i] = turn
+			}
+		}
+		for _, l := range res.Leases {
+			if l.Job.Run == "timed" {
+				late = append(late, turn-since[l.Job.Index])
+			}
+		}
+		b.ack(s, res.Leases, nil)
+		if turn > 5000 {
+			t.Fatalf("after %d turns %d of %d timed jobs have started", turn, len(late), timed)
+		}
+	}
+	slices.Sort(late)
+	if worst := late[len(late)-1]; worst > 8 {
+		t.Errorf("a timed job waited %d turns behind retries, expected a few", worst)
+	}
+	if st := b.status("retries"); st.Waiting == 0 {
+		t.Error("the backlog was over before the timed jobs: nothing was shown")
+	}
+	b.wantBounded("20,000 overdue retries")
+}
