@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // runFlags are the flags of run beyond what it shares.
@@ -96,6 +98,11 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
 
+	return a.follow(ctx, f, n, q, launches, log)
+}
+
+// follow starts the launches on q, has n work on them unless others do, and reports when all are over.
+func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
 	c := newConductor(a, q)
 	c.approve = a.approver(f.yes)
 	if f.events {
