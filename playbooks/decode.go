@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 // decoder reads one file. It collects problems and goes on, so that all of
@@ -187,9 +189,9 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 // unknownKey reports a key and returns the one that was likely meant.
 func (d *decoder) unknownKey(e entry, what string, keys []string, foreign map[string]string) (meant string) {
 	p := problem{message: fmt.Sprintf("unknown key %s in %s", quote(e.name), what), expected: oneOf(keys), hint: foreign[e.name]}
-	meant = nearest(e.name, keys)
+	meant = spell.Nearest(e.name, keys)
 	if p.hint == "" {
-		p.hint = didYouMean(e.name, keys)
+		p.hint = spell.DidYouMean(e.name, keys)
 	} else if i := slices.IndexFunc(keys, func(k string) bool { return strings.Contains(p.hint, strconv.Quote(k)) }); i >= 0 {
 		meant = keys[i]
 	}

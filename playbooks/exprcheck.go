@@ -10,6 +10,8 @@ import (
 	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 // shape is what is known of a value before anything runs: its fields, or nothing.
@@ -202,7 +204,7 @@ func leftOut() []string { return []string{"now", "date", "duration", "timezone"}
 func (k *checker) identifier(n *ast.IdentifierNode) {
 	if k.callees[n] {
 		if !slices.Contains(functions(), n.Value) {
-			k.report(n, problem{message: fmt.Sprintf("unknown function %q", n.Value), hint: didYouMean(n.Value, functions()),
+			k.report(n, problem{message: fmt.Sprintf("unknown function %q", n.Value), hint: spell.DidYouMean(n.Value, functions()),
 				expected: "a function of the expression language (docs/playbooks.md lists them)"})
 		}
 		return

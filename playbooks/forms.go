@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/spell"
 )
 
 // form is what a value may look like: in words for messages, and as a schema for editors.
@@ -138,7 +139,7 @@ func (d *decoder) enumOf(n *yaml.Node, values ...string) string {
 		return ""
 	}
 	if !slices.Contains(values, target.Value) {
-		d.mismatch(n, target, oneOf(values), didYouMean(target.Value, values))
+		d.mismatch(n, target, oneOf(values), spell.DidYouMean(target.Value, values))
 		return ""
 	}
 	return target.Value

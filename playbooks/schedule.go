@@ -7,6 +7,8 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
@@ -189,7 +191,7 @@ func (d *decoder) zoneOf(n *yaml.Node) string {
 		common := []string{"UTC", "Europe/Zurich", "Europe/Berlin", "Europe/London", "Europe/Paris", "Europe/Madrid", "Europe/Rome", "Europe/Vienna",
 			"Europe/Amsterdam", "Europe/Stockholm", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
 			"Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Shanghai", "Australia/Sydney"}
-		d.reportNode(n, problem{message: "unknown time zone " + quote(name), expected: want, hint: didYouMean(name, common)})
+		d.reportNode(n, problem{message: "unknown time zone " + quote(name), expected: want, hint: spell.DidYouMean(name, common)})
 		return ""
 	}
 	return name

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/spell"
 )
 
 const (
@@ -186,7 +187,7 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	}
 	t, ok := d.o.Types(s.Uses)
 	if !ok {
-		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: didYouMean(s.Uses, d.o.TypeNames)})
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: spell.DidYouMean(s.Uses, d.o.TypeNames)})
 		return nil, false
 	}
 	typ, err := newTypeSchema(t)

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 var (
@@ -65,7 +67,7 @@ func (f *file) ini(data []byte) {
 			known = append(known, name)
 		}
 		e := r.problem(p.line, 1, "section [%s] names the group %q, which is not defined", p.section, p.name)
-		e.Hint = suggest(p.name, known)
+		e.Hint = spell.DidYouMean(p.name, known)
 	}
 }
 

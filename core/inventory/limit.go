@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/spell"
 )
 
 // maxListed bounds how often @FILE may name further files.
@@ -283,7 +284,7 @@ func (inv *Inventory) nothing(part string) error {
 		names = append(names, inv.Hosts[i].Name)
 	}
 	err := fmt.Errorf("%w: %q matches no host and no group", core.ErrInvalid, part)
-	if hint := suggest(part, names); hint != "" {
+	if hint := spell.DidYouMean(part, names); hint != "" {
 		err = fmt.Errorf("%w\n    hint: %s", err, hint)
 	}
 	return err

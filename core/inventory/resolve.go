@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 // glob tells whether a shell pattern (* ? [ab] [!ab]) matches a whole name.
@@ -27,7 +29,7 @@ func (b *builder) resolveChildren() {
 			if c == nil {
 				err := b.problem(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
 				if len(b.errs) <= maxHints {
-					err.Hint = suggest(ref.text, slices.Sorted(maps.Keys(b.groups)))
+					err.Hint = spell.DidYouMean(ref.text, slices.Sorted(maps.Keys(b.groups)))
 				}
 				continue
 			}
@@ -84,7 +86,7 @@ func (b *builder) addByName(g *group, name string, sel selector) {
 	}
 	err := b.problem(sel.at, "group %q lists the host %q, which is not defined", g.name, name)
 	if len(b.errs) <= maxHints {
-		err.Hint = suggest(name, slices.Sorted(maps.Keys(b.hosts)))
+		err.Hint = spell.DidYouMean(name, slices.Sorted(maps.Keys(b.hosts)))
 	}
 }
 

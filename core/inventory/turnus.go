@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 var (
@@ -206,12 +208,12 @@ func (t *turnus) known(s *settings, k *yaml.Node, what string) {
 	c := t.b.customers[s.customer]
 	if c == nil {
 		t.problem(k.Line, k.Column, "%s: the customer %q is not defined", what, s.customer).
-			Hint = suggest(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
+			Hint = spell.DidYouMean(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
 		return
 	}
 	if s.site != "" && len(c.sites) > 0 && c.sites[s.site] == nil {
 		t.problem(k.Line, k.Column, "%s: the customer %q has no site %q", what, s.customer, s.site).
-			Hint = suggest(s.site, slices.Sorted(maps.Keys(c.sites)))
+			Hint = spell.DidYouMean(s.site, slices.Sorted(maps.Keys(c.sites)))
 	}
 }
 

@@ -129,7 +129,7 @@ func (a *authState) password() (string, error) {
 // pool's unless the host's are to be the only ones. Each key once, its
 // certificate first.
 func (a *authState) signers() []ssh.Signer {
-	agentKeys := a.agentSigners()
+	o := &offer{a: a, agent: a.agentSigners(), certs: a.certificates(), seen: map[[32]byte]bool{}}
 	var files []*identity
 	for _, f := range a.e.identityFiles {
 		ids, err := a.pool.keys.load(expandHome(f))
@@ -139,60 +139,70 @@ func (a *authState) signers() []ssh.Signer {
 		}
 		files = append(files, ids)
 	}
-	var list []ssh.Signer
-	seen := map[[32]byte]bool{}
-	add := func(s ssh.Signer, from string) {
-		id := sha256.Sum256(s.PublicKey().Marshal())
-		if seen[id] || len(list) == maxKeysOffered {
-			return
-		}
-		seen[id] = true
-		list = append(list, s)
-		a.offered = append(a.offered, fmt.Sprintf("%s %s (%s)", s.PublicKey().Type(), ssh.FingerprintSHA256(s.PublicKey()), from))
-	}
-	certs := a.certificates()
-	addKey := func(s ssh.Signer, from string) {
-		for _, c := range certs {
-			if string(c.Key.Marshal()) == string(s.PublicKey().Marshal()) {
-				if cs, err := ssh.NewCertSigner(c, s); err == nil {
-					add(cs, from+" with its certificate")
-				}
-			}
-		}
-		add(s, from)
-	}
-	addFile := func(id *identity) {
-		if id.locked != nil {
-			// An agent that holds the same key signs without asking for a passphrase.
-			if s := sameKey(agentKeys, id.signer.PublicKey()); s != nil {
-				addKey(s, id.file+", by the agent")
-				return
-			}
-			if !id.locked.usable() {
-				a.problems = append(a.problems, fmt.Sprintf("key file %s is encrypted and there is no passphrase: give one, or load the key into ssh-agent", id.file))
-				return
-			}
-			a.locked = append(a.locked, id.locked)
-		}
-		if id.cert != nil {
-			if cs, err := ssh.NewCertSigner(id.cert, id.signer); err == nil {
-				add(cs, id.file+"-cert.pub")
-			}
-		}
-		addKey(id.signer, id.file)
-	}
 	for _, id := range files {
-		addFile(id)
+		o.file(id)
 	}
 	if !a.e.onlyIdentities || len(files) == 0 {
-		for _, s := range agentKeys {
-			addKey(s, "agent")
+		for _, s := range o.agent {
+			o.key(s, "agent")
 		}
 		for _, id := range a.pool.keys.defaults {
-			addFile(id)
+			o.file(id)
 		}
 	}
-	return list
+	return o.list
+}
+
+// offer collects the keys of a login, each once and no more than sshd bears.
+type offer struct {
+	a     *authState // takes note of what is offered and what cannot be
+	agent []ssh.Signer
+	certs []*ssh.Certificate
+	seen  map[[32]byte]bool
+	list  []ssh.Signer
+}
+
+func (o *offer) add(s ssh.Signer, from string) {
+	id := sha256.Sum256(s.PublicKey().Marshal())
+	if o.seen[id] || len(o.list) == maxKeysOffered {
+		return
+	}
+	o.seen[id] = true
+	o.list = append(o.list, s)
+	o.a.offered = append(o.a.offered, fmt.Sprintf("%s %s (%s)", s.PublicKey().Type(), ssh.FingerprintSHA256(s.PublicKey()), from))
+}
+
+// key adds a key, its certificates first.
+func (o *offer) key(s ssh.Signer, from string) {
+	for _, c := range o.certs {
+		if string(c.Key.Marshal()) == string(s.PublicKey().Marshal()) {
+			if cs, err := ssh.NewCertSigner(c, s); err == nil {
+				o.add(cs, from+" with its certificate")
+			}
+		}
+	}
+	o.add(s, from)
+}
+
+// file adds the key of a file. An agent that holds the same key signs without asking for a passphrase.
+func (o *offer) file(id *identity) {
+	if id.locked != nil {
+		if s := sameKey(o.agent, id.signer.PublicKey()); s != nil {
+			o.key(s, id.file+", by the agent")
+			return
+		}
+		if !id.locked.usable() {
+			o.a.problems = append(o.a.problems, fmt.Sprintf("key file %s is encrypted and there is no passphrase: give one, or load the key into ssh-agent", id.file))
+			return
+		}
+		o.a.locked = append(o.a.locked, id.locked)
+	}
+	if id.cert != nil {
+		if cs, err := ssh.NewCertSigner(id.cert, id.signer); err == nil {
+			o.add(cs, id.file+"-cert.pub")
+		}
+	}
+	o.key(id.signer, id.file)
 }
 
 func sameKey(signers []ssh.Signer, key ssh.PublicKey) ssh.Signer {

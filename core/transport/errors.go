@@ -32,7 +32,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := e.Host
-	if e.Addr != "" {
+	if name, _, err := net.SplitHostPort(e.Addr); err == nil && name == e.Host {
+		s = e.Addr // the name once is enough
+	} else if e.Addr != "" {
 		s += " (" + e.Addr + ")"
 	}
 	s += ": " + e.Op + ": " + e.Err.Error()
@@ -86,7 +88,7 @@ func dialError(e *endpoint, err error) *Error {
 		if dns.IsTimeout || dns.IsTemporary {
 			hint = "the name server did not answer; check the worker's resolver, or set the host's address in the inventory"
 		}
-		return e.unreachable("resolve", hint, fmt.Errorf("name %q does not resolve: %w", dns.Name, err))
+		return e.unreachable("resolve", hint, &dnsError{dns})
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -100,6 +102,19 @@ func dialError(e *endpoint, err error) *Error {
 	}
 	return e.unreachable("dial", "", err)
 }
+
+// dnsError says what a DNSError says, with the name once.
+type dnsError struct{ *net.DNSError }
+
+func (e *dnsError) Error() string {
+	s := fmt.Sprintf("name %q does not resolve: %s", e.Name, e.Err)
+	if e.Server != "" {
+		s += " (asked " + e.Server + ")"
+	}
+	return s
+}
+
+func (e *dnsError) Unwrap() error { return e.DNSError }
 
 // timeoutError explains what had not happened when the connect timeout ran out.
 func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {

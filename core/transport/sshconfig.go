@@ -59,23 +59,43 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 		return nil
 	}
 	alias := h.Target()
-	get := func(key string) string {
-		v, err := c.cfg.Get(alias, key)
-		if err != nil {
-			return ""
-		}
-		return unquote(v)
+	if err := c.route(alias, h); err != nil {
+		return fmt.Errorf("ssh_config %s: %w", c.file, err)
 	}
-	all := func(key string) []string {
-		list, err := c.cfg.GetAll(alias, key)
-		if err != nil {
-			return nil
-		}
-		for i := range list {
-			list[i] = unquote(list[i])
-		}
-		return list
+	c.files(alias, h, e)
+	var err error
+	if e.timeout, err = seconds(c.get(alias, "ConnectTimeout")); err != nil {
+		return fmt.Errorf("ssh_config %s: ConnectTimeout: %w", c.file, err)
 	}
+	if e.keepAlive, err = seconds(c.get(alias, "ServerAliveInterval")); err != nil {
+		return fmt.Errorf("ssh_config %s: ServerAliveInterval: %w", c.file, err)
+	}
+	return nil
+}
+
+// get is the first value of key for alias, or "".
+func (c *sshConfig) get(alias, key string) string {
+	v, err := c.cfg.Get(alias, key)
+	if err != nil {
+		return ""
+	}
+	return unquote(v)
+}
+
+func (c *sshConfig) all(alias, key string) []string {
+	list, err := c.cfg.GetAll(alias, key)
+	if err != nil {
+		return nil
+	}
+	for i := range list {
+		list[i] = unquote(list[i])
+	}
+	return list
+}
+
+// route fills in where h is, as whom to log in, and through which hosts.
+func (c *sshConfig) route(alias string, h *core.Host) error {
+	get := func(key string) string { return c.get(alias, key) }
 	s := &h.SSH
 	if name := get("HostName"); name != "" {
 		h.Address = strings.ReplaceAll(strings.ReplaceAll(name, "%h", alias), "%%", "%")
@@ -86,7 +106,7 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 	var err error
 	if v := get("Port"); v != "" && s.Port == 0 {
 		if s.Port, err = strconv.Atoi(v); err != nil || s.Port < 1 || s.Port > 65535 {
-			return fmt.Errorf("ssh_config %s: Port %q: expected 1 to 65535", c.file, v)
+			return fmt.Errorf("Port %q: expected 1 to 65535", v)
 		}
 	}
 	if s.HostKeyAlias == "" {
@@ -96,11 +116,17 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 		s.ProxyJump = strings.Split(strings.ReplaceAll(v, " ", ""), ",")
 	}
 	if get("ProxyCommand") != "" && len(s.ProxyJump) == 0 && get("ProxyCommand") != "none" {
-		return fmt.Errorf("ssh_config %s: ProxyCommand for %q cannot be imported; use ProxyJump", c.file, alias)
+		return fmt.Errorf("ProxyCommand for %q cannot be imported; use ProxyJump", alias)
 	}
+	return nil
+}
+
+// files fills in the keys, certificates and known hosts. It comes after route: their names may hold user and port.
+func (c *sshConfig) files(alias string, h *core.Host, e *endpoint) {
+	s := &h.SSH
 	x := expander{host: h.Target(), user: s.User, port: s.Port}
 	if len(s.IdentityFiles) == 0 {
-		for _, f := range all("IdentityFile") {
+		for _, f := range c.all(alias, "IdentityFile") {
 			if f == "none" {
 				continue
 			}
@@ -110,13 +136,13 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 			}
 		}
 	}
-	e.onlyIdentities = strings.EqualFold(get("IdentitiesOnly"), "yes")
-	for _, f := range all("CertificateFile") {
+	e.onlyIdentities = strings.EqualFold(c.get(alias, "IdentitiesOnly"), "yes")
+	for _, f := range c.all(alias, "CertificateFile") {
 		if f = x.expand(f); exists(f) {
 			e.certFiles = append(e.certFiles, f)
 		}
 	}
-	if lists := all("UserKnownHostsFile"); len(lists) > 0 {
+	if lists := c.all(alias, "UserKnownHostsFile"); len(lists) > 0 {
 		e.knownHosts = []string{}
 		for f := range strings.FieldsSeq(lists[0]) { // the first stands, as in ssh
 			if f = x.expand(f); f != "none" && exists(f) {
@@ -124,13 +150,6 @@ func (c *sshConfig) apply(h *core.Host, e *endpoint) error {
 			}
 		}
 	}
-	if e.timeout, err = seconds(get("ConnectTimeout")); err != nil {
-		return fmt.Errorf("ssh_config %s: ConnectTimeout: %w", c.file, err)
-	}
-	if e.keepAlive, err = seconds(get("ServerAliveInterval")); err != nil {
-		return fmt.Errorf("ssh_config %s: ServerAliveInterval: %w", c.file, err)
-	}
-	return nil
 }
 
 func seconds(v string) (time.Duration, error) {

@@ -29,6 +29,9 @@ func discover(dirs []string, l launch) ([]Plugin, error) {
 	for _, dir := range dirs {
 		names, err := folders(dir)
 		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: %s: no such folder; expected one with %s", core.ErrInvalid, dir, filepath.Join("NAME", "VERSION", programFile))
+			}
 			errs = append(errs, fmt.Errorf("plugin folder: %w", err))
 			continue
 		}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -26,7 +27,7 @@ const (
 // prepare checks the start of a command.
 func (l *lease) prepare(start *wire.ExecStart) (core.Host, error) {
 	if start == nil {
-		return core.Host{}, invalid("the first message must be start")
+		return core.Host{}, errNoStart
 	}
 	h, err := l.host(start.GetHost())
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	defer cancel()
 	var stdin io.Reader
 	if in := req.GetStdin(); len(in) > 0 {
-		stdin = &bytesReader{in}
+		stdin = bytes.NewReader(in)
 	}
 	exit, err := s.reach.Run(ctx, h, transport.Exec{
 		Command: start.GetCommand(), Env: start.GetEnv(), Fresh: start.GetFresh(),
@@ -102,25 +103,10 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-type bytesReader struct{ rest []byte }
-
-func (r *bytesReader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
-}
-
 // Exec implements wire.HostsServer. Output and input are never buffered beyond a
 // chunk: a slow reader at either end slows the other.
 func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.ExecResponse]) error {
-	l, ctx, leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	return l.cutOff(ctx, leave, func() error {
+	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
 		if err != nil {
 			return err
@@ -224,18 +210,14 @@ func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.Pro
 
 // Dial implements wire.HostsServer.
 func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.DialMessage]) error {
-	l, ctx, leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	return l.cutOff(ctx, leave, func() error {
+	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		start := first.GetStart()
 		if start == nil {
-			return invalid("the first message must be start")
+			return errNoStart
 		}
 		h, err := l.host(start.GetHost())
 		if err != nil {

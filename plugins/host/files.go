@@ -28,18 +28,14 @@ const maxSaved = 4 << 30
 
 // Put implements wire.HostsServer.
 func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error {
-	l, ctx, leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	return l.cutOff(ctx, leave, func() error {
+	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		start := first.GetStart()
 		if start == nil {
-			return invalid("the first message must be start")
+			return errNoStart
 		}
 		h, err := l.host(start.GetHost())
 		if err != nil {
@@ -78,10 +74,6 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 // Get implements wire.HostsServer. The first info message of a host's file has
 // size -1, for its size is known when it has been read; the last one is complete.
 func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[wire.GetResponse]) error {
-	l, ctx, leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
 	data := chunkWriter(func(b []byte) error {
 		return stream.Send(&wire.GetResponse{Message: &wire.GetResponse_Data{Data: b}})
 	})
@@ -90,7 +82,7 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 			Info: &wire.FileInfo{Size: i.Size, Mode: i.Mode, Sha256: i.SHA256},
 		}})
 	}
-	return l.cutOff(ctx, leave, func() error {
+	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		if req.GetArtifact() != "" {
 			return l.sendArtifact(req, info, data)
 		}
@@ -181,11 +173,7 @@ func (l *lease) sendArtifact(req *wire.GetRequest, info func(transport.FileInfo)
 
 // SaveFile implements wire.JobServer: FETCH/HOST/NAME, complete or not at all.
 func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error {
-	l, ctx, leave, err := s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	return l.cutOff(ctx, leave, func() error {
+	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
 		if err != nil {
 			return err
@@ -194,7 +182,7 @@ func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileReque
 		host := l.call.Host.Name
 		switch {
 		case first.GetStart() == nil:
-			return invalid("the first message must be start")
+			return errNoStart
 		case l.call.Fetch == "":
 			return status.Error(codes.PermissionDenied, "this job has no folder for fetched files")
 		case name == "." || !filepath.IsLocal(name):

@@ -125,6 +125,15 @@ func (l *lease) change(what string) error {
 	return status.Errorf(codes.FailedPrecondition, "check mode: %s is refused, because it could change the host; mark what only reads as read-only", what)
 }
 
+// stream serves a streaming call under its lease; ctx is the stream's, op's ends with the lease too.
+func (s *services) stream(ctx context.Context, op func(context.Context, *lease) error) error {
+	l, ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return l.cutOff(ctx, leave, func() error { return op(ctx, l) })
+}
+
 // cutOff runs a streaming operation so that the end of the lease ends the handler even while the
 // operation is stuck in a read or write of the stream: only a handler's return frees those.
 func (l *lease) cutOff(ctx context.Context, leave func(), op func() error) error {

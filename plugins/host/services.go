@@ -144,6 +144,8 @@ func unreachable(host, op string, err error) error {
 	return s.Err()
 }
 
+var errNoStart = invalid("the first message must be start")
+
 func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }

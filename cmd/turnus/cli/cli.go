@@ -13,13 +13,16 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
@@ -32,7 +35,7 @@ var version = "dev"
 const (
 	exitOK          = 0
 	exitInternal    = 1 // a fault of Turnus or its surroundings
-	exitFailed      = 2 // some job failed, was rolled back or lost
+	exitFailed      = 2 // some host failed, was rolled back or lost
 	exitCancelled   = 3 // cancelled or timed out
 	exitUnreachable = 4 // some host was unreachable, none failed
 	exitInvalid     = 5 // invalid input or usage
@@ -146,6 +149,7 @@ Start with:
   turnus demo                          a simulated fleet, nothing to install
   turnus run PLAYBOOK -i INVENTORY     run a playbook now
   turnus validate PATH...              every mistake, with file:line:col`,
+		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
@@ -158,9 +162,8 @@ Start with:
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return invalid("%w\nhint: %s --help shows what there is", err, cmd.CommandPath())
-	})
+	root.SetVersionTemplate(versionLine() + "\n")
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
 		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
@@ -171,6 +174,19 @@ Start with:
 	}
 	onlyCommands(root)
 	return root
+}
+
+// flagError says which flag a misspelt one most likely meant.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := cmd.CommandPath() + " --help shows what there is"
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := spell.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			hint = "did you mean --" + near + "? " + hint
+		}
+	}
+	return invalid("%w\nhint: %s", err, hint)
 }
 
 // onlyCommands makes a command that only groups others refuse what it does not have,
@@ -190,12 +206,27 @@ func onlyCommands(c *cobra.Command) {
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
+// argumentProblem names the argument that is missing or too much, by the words of the command's usage.
+func argumentProblem(cmd *cobra.Command, args []string) string {
+	var wanted []string
+	words := strings.Fields(cmd.Use)[1:]
+	for i, word := range words {
+		if flag := strings.HasPrefix(word, "-") || i > 0 && strings.HasPrefix(words[i-1], "-"); !flag {
+			wanted = append(wanted, strings.Trim(word, "[]."))
+		}
+	}
+	if len(args) < len(wanted) {
+		return cmd.CommandPath() + ": no " + wanted[len(args)] + " is given"
+	}
+	return fmt.Sprintf("%s: unexpected argument %q", cmd.CommandPath(), args[len(wanted)])
+}
+
 // usageErrors makes wrong arguments exit 5, like every invalid input.
 func usageErrors(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return invalid("%w\nusage: %s", err, cmd.UseLine())
+				return invalid("%s\nusage: %s", argumentProblem(cmd, args), cmd.UseLine())
 			}
 			return nil
 		}

@@ -33,7 +33,7 @@ func (a *app) demoCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run two playbooks on a fleet of simulated SSH hosts; nothing to install",
-		Long: `Run two playbooks on a fleet of simulated SSH hosts on loopback: a big task in waves,
+		Long: `Run two playbooks on a fleet of simulated SSH hosts on loopback: a big run in waves,
 and a small urgent one that starts while the big one is under way. Each host is a real SSH server
 with its own key and name; a few fail, hang, are slow, or have changed their key.
 Exits 0 when every host ended as planned, the failing ones included.`,
@@ -57,7 +57,7 @@ type demoReport struct {
 	AsPlanned     int           `json:"as_planned"`
 	Surprises     []string      `json:"surprises"`
 	UrgentDone    time.Duration `json:"urgent_done_ns"`        // from its launch to its end
-	UrgentPending int           `json:"pending_before_urgent"` // hosts of the big task that waited when the urgent one was launched
+	UrgentPending int           `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
 	Took          time.Duration `json:"took_ns"`
 	Runs          []report      `json:"runs"`
 }
@@ -90,7 +90,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	defer q.Shutdown()
 	c := newConductor(a, q)
 	bigPart, urgentPart := c.add(big), c.add(urgent)
-	a.message(fmt.Sprintf("%s on loopback, %s of the big task to change; Ctrl-C stops", plural(hosts+urgentHosts, "simulated SSH host"), plural(hosts, "host")))
+	a.message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", plural(hosts+urgentHosts, "simulated SSH host"), plural(hosts, "host")))
 	stopView := a.showProgress(bigPart.tally, urgentPart.tally)
 	defer stopView()
 	if err := n.work(&f, q, nil, c.workerEvent, a.logger(false)); err != nil {
@@ -159,7 +159,7 @@ func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan st
 	}
 }
 
-// demoProfile gives the big task's hosts their faults; the urgent ones are well.
+// demoProfile gives the big run's hosts their faults; the urgent ones are well.
 func demoProfile(hosts int, seed uint64) func(int) fleet.Profile {
 	faults := fleet.DemoProfile(seed)
 	return func(n int) fleet.Profile {

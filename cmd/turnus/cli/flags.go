@@ -56,7 +56,7 @@ func (f *inventoryFlags) load(ctx context.Context) (*inventory.Inventory, []core
 	hosts := inv.Hosts
 	if f.limit != "" {
 		if hosts, err = inv.Limit(f.limit); err != nil {
-			return nil, nil, &exit{exitInvalid, fmt.Errorf("--limit: %w", err)}
+			return nil, nil, &exit{exitInvalid, err} // it starts with the limit
 		}
 	}
 	if f.sel != "" {

@@ -14,7 +14,7 @@ func (a *app) hostsCmd() *cobra.Command {
 	var inv inventoryFlags
 	var vars bool
 	c := &cobra.Command{
-		Use:   "hosts",
+		Use:   "hosts -i INVENTORY",
 		Short: "List the hosts of an inventory, as runs would see them",
 		Example: `  turnus hosts -i hosts.yaml
   turnus hosts -i hosts.ini --limit 'web*:!web3' -o json

@@ -42,6 +42,21 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
 }
 
+func (f *nodeFlags) check() error {
+	if f.slots < 1 {
+		return invalid("--forks %d: expected at least 1 job at once", f.slots)
+	}
+	for _, limit := range []struct {
+		flag  string
+		share float64
+	}{{"--cpu-limit", f.cpu}, {"--memory-limit", f.mem}} {
+		if !(limit.share >= 0 && limit.share <= 1) {
+			return invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
+		}
+	}
+	return nil
+}
+
 // node is a worker with its connections and plugin processes.
 type node struct {
 	pool    *transport.Pool
@@ -53,6 +68,9 @@ type node struct {
 
 // reach makes the parts that a node has before it works: connections and plugins.
 func (f *nodeFlags) reach(ctx context.Context, inv *inventory.Inventory, log *slog.Logger) (*node, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	pool, err := f.ssh.pool(ctx, inv)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func (a *app) planCmd() *cobra.Command {
 	var p playFlags
 	var plugins pluginFlags
 	c := &cobra.Command{
-		Use:   "plan PLAYBOOK -i INVENTORY",
+		Use:   "plan PLAYBOOK... -i INVENTORY",
 		Short: "Show what a run would do: hosts, waves, order, limits; nothing is contacted",
 		Example: `  turnus plan site.yaml -i hosts.yaml
   turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,

@@ -1,17 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -34,11 +35,14 @@ func (f *playFlags) add(c *cobra.Command) {
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
 	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
-	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once, instead of the playbook's max_in_flight")
+	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once; 0 is the playbook's max_in_flight")
 }
 
 // prepare loads the playbooks and makes a launch of each.
 func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
+	if f.maxInFlight < 0 {
+		return nil, invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
+	}
 	vars, err := f.vars.values()
 	if err != nil {
 		return nil, err
@@ -51,7 +55,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if len(books) == 0 {
 		return nil, invalid("no playbook in %v", paths)
 	}
-	if err := knownTags(books, append(slices.Clone(f.tags), f.skip...)); err != nil {
+	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
 	var launches []*launch.Launch
@@ -81,9 +85,9 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	return launches, nil
 }
 
-// knownTags refuses a tag that no step has: it would select nothing, or skip nothing.
-func knownTags(books []*playbooks.Playbook, asked []string) error {
-	known := map[string]bool{"always": true, "never": true}
+// knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is not.
+func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
+	known := map[string]bool{}
 	for _, p := range books {
 		for _, s := range p.Steps {
 			for _, tag := range s.Tags {
@@ -91,10 +95,12 @@ func knownTags(books []*playbooks.Playbook, asked []string) error {
 			}
 		}
 	}
-	for _, tag := range asked {
-		if !known[tag] {
-			return invalid("no step has the tag %q\nexpected one of: %s", tag, strings.Join(sortedKeys(known), ", "))
+	for _, tag := range tags {
+		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
+			continue
 		}
+		hint := cmp.Or(spell.DidYouMean(tag, sortedKeys(known)), "tags there are: "+cmp.Or(strings.Join(sortedKeys(known), ", "), "none"))
+		return invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -136,7 +138,12 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 				}
 			}
 			if len(types) == 0 {
-				return invalid("job type %q is not known\nhint: turnus plugins ls lists them", args[0])
+				var known []string
+				for _, t := range jobTypes(sup) {
+					known = append(known, t.Name)
+				}
+				hint := cmp.Or(spell.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
+				return invalid("job type %q is not known\nhint: %s", args[0], hint)
 			}
 			if a.output == "json" {
 				return printJSON(a.out, types)

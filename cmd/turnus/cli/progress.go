@@ -115,12 +115,12 @@ func (v *progressView) show() {
 		}
 		return
 	}
+	width := terminalWidth(v.a.err)
 	var lines []string
 	for _, t := range v.tallies {
-		lines = append(lines, v.a.liveLines(t.snapshot(slowRows))...)
+		lines = append(lines, v.a.liveLines(t.snapshot(slowRows), width)...)
 	}
 	var b strings.Builder
-	width := terminalWidth(v.a.err)
 	if v.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
@@ -153,14 +153,21 @@ func badCount(outcomes map[core.Outcome]int) int {
 
 const barWidth = 24
 
-// liveLines draws one run: a bar, what was and is, and its slowest hosts.
-func (a *app) liveLines(p progress) []string {
+// bar shows how far p is. It leaves a narrow terminal to the figures, which say the same.
+func (a *app) bar(p progress, width int) string {
+	if width < 3*barWidth {
+		return ""
+	}
 	full := 0
 	if p.total > 0 {
 		full = barWidth * p.done / p.total
 	}
-	bar := a.paint(green, strings.Repeat("━", full)) + a.paint(faint, strings.Repeat("─", barWidth-full))
-	line := fmt.Sprintf("%s %s %d/%d", a.paint(bold, p.name), bar, p.done, p.total)
+	return a.paint(green, strings.Repeat("━", full)) + a.paint(faint, strings.Repeat("─", barWidth-full)) + " "
+}
+
+// liveLines draws one run for a terminal of width columns: a bar, what was and is, and its slowest hosts.
+func (a *app) liveLines(p progress, width int) []string {
+	line := fmt.Sprintf("%s %s%d/%d", a.paint(bold, p.name), a.bar(p, width), p.done, p.total)
 	if p.running > 0 {
 		line += fmt.Sprintf("  %d running", p.running)
 	}

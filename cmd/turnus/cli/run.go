@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // runFlags are the flags of run beyond what it shares.
@@ -38,7 +40,8 @@ func (a *app) runCmd() *cobra.Command {
 the same time and share the workers fairly.
 
 Ctrl-C lets running jobs finish and starts no more; a second one cancels them.
-Exit codes: 0 all well, 2 some job failed, 3 cancelled, 4 some host unreachable, 5 invalid input.`,
+Exit codes: 0 all well; 1 a fault of Turnus or its surroundings; 2 some host failed, was rolled back
+or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usage.`,
 		Example: `  turnus run site.yaml -i hosts.yaml
   turnus run site.yaml -i hosts.ini --limit 'web*' --check --diff
   turnus run site.yaml -i hosts.yaml -e version=1.4 -f 50 -o json > result.json
@@ -98,6 +101,11 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
 
+	return a.follow(ctx, f, n, q, launches, log)
+}
+
+// follow starts the launches on q, has n work on them unless others do, and reports when all are over.
+func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
 	c := newConductor(a, q)
 	c.approve = a.approver(f.yes)
 	if f.events {
