@@ -35,7 +35,7 @@ window_sets:
 			start, err := sets[name].Next(at, time.Second)
 			return err == nil && start.Equal(at)
 		}
-		for at := from; at.Before(from.AddDate(0, 0, 9)); at = at.Add(7 * time.Minute) {
+		for at := from; at.Before(from.AddDate(0, 0, 9)); at = at.Add(13 * time.Minute) {
 			p, a := open("plain", at), open("alone", at)
 			rest := open("required", at) && !open("denied", at)
 			for mode, allowed := range map[string]bool{"intersect": p && a, "replace": a, "extend": p || a} {

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,19 +42,23 @@ func contains(scope, part map[string]string) bool {
 	return true
 }
 
-// allows are the pieces that a set's rules open, resolved by inherit.
-func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
-	own, dropped, err := c.own(s)
+// allows are the pieces that a set's rules open, resolved by inherit. stated is false if
+// neither the set nor a wider one says what is allowed: such a set only denies or requires,
+// and narrows nobody.
+func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, err error) {
+	own, dropped, err = c.own(s)
 	if err != nil || s.Inherit == Replace {
-		return own, dropped, err
+		return own, dropped, true, err
 	}
-	for i, parent := range c.defs.nearest(s) {
-		theirs, more, err := c.allows(parent)
+	stated = s.Allow != nil
+	for _, parent := range c.defs.nearest(s) {
+		theirs, more, said, err := c.allows(parent)
 		switch {
 		case err != nil:
-			return nil, nil, err
-		case s.Allow == nil && i == 0:
-			own, dropped = theirs, more
+			return nil, nil, false, err
+		case !said:
+		case !stated:
+			own, dropped, stated = theirs, more, true
 		case s.Inherit == Extend:
 			own, dropped = append(own, theirs...), append(dropped, more...)
 		default:
@@ -62,19 +67,19 @@ func (c *compiler) allows(s *Set) ([]piece, []Dropped, error) {
 			dropped = append(dropped, gone...)
 		}
 	}
-	return own, dropped, nil
+	return own, dropped, stated, nil
 }
 
 // intersect keeps what both allow. It is approved where both are.
 func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropped) {
-	slices.SortStableFunc(theirs, func(a, b piece) int { return int(max(-1, min(1, a.open-b.open))) })
+	slices.SortStableFunc(theirs, func(a, b piece) int { return cmp.Compare(a.open, b.open) })
 	var longest int64
 	for _, q := range theirs {
 		longest = max(longest, q.close-q.open)
 	}
 	for _, p := range own {
 		var shared []span
-		first, _ := slices.BinarySearchFunc(theirs, p.open-longest, func(q piece, t int64) int { return int(max(-1, min(1, q.open-t))) })
+		first, _ := slices.BinarySearchFunc(theirs, p.open-longest, func(q piece, t int64) int { return cmp.Compare(q.open, t) })
 		for _, q := range theirs[first:] {
 			if q.open >= p.close {
 				break
@@ -129,8 +134,10 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 			}
 			consents[a] = ok
 		}
+		rules := []string{r.ID}
+		out = slices.Grow(out, len(list))
 		for _, o := range list {
-			p := piece{span: spanOf(o.open, o.close), rules: []string{r.ID}, start: o.start, notes: notes(o), lifts: ok.lifts}
+			p := piece{span: spanOf(o.open, o.close), rules: rules, start: o.start, notes: notes(o), lifts: ok.lifts}
 			if p.empty() {
 				dropped = append(dropped, Dropped{r.ID, o.start, "empty: a clock change leaves nothing of it"})
 				continue
@@ -139,7 +146,7 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 			if !r.AtUTC.IsZero() && !r.AtUTC.Equal(o.open) {
 				held.why = fmt.Sprintf("zone data has moved it from the approved %s; confirm it", r.AtUTC.UTC().Format(time.RFC3339))
 			}
-			out = append(out, held.split(p)...)
+			out = held.split(out, p)
 		}
 	}
 	return out, dropped, nil

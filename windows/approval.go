@@ -139,16 +139,12 @@ func (c *compiler) countFrom(a *Approval, s *Set, zone *time.Location) time.Time
 	return instant
 }
 
-// split cuts a piece into what is approved and what is not.
-func (ok consent) split(p piece) []piece {
-	if ok.why != "" {
+// split appends to out what of a piece is approved, and what is not.
+func (ok consent) split(out []piece, p piece) []piece {
+	if ok.why != "" || ok.open <= p.open && p.close <= ok.close {
 		p.why = ok.why
-		return []piece{p}
+		return append(out, p)
 	}
-	if ok.open <= p.open && p.close <= ok.close {
-		return []piece{p}
-	}
-	var out []piece
 	add := func(s span, why, note string) {
 		if s.empty() {
 			return

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -170,18 +171,17 @@ func (c *compiler) compile(s *Set) (*Compiled, error) {
 			return nil, err
 		}
 	}
-	pieces, dropped, err := c.allows(s)
+	pieces, dropped, _, err := c.allows(s)
 	if err != nil {
 		return nil, err
 	}
 	out.Dropped = dropped
-	for _, p := range pieces {
-		if p.why == "" {
-			out.allowed = append(out.allowed, p)
-		} else {
+	out.allowed = slices.DeleteFunc(pieces, func(p piece) bool {
+		if p.why != "" {
 			out.held = append(out.held, p)
 		}
-	}
+		return p.why != ""
+	})
 	out.sweep()
 	return out, nil
 }
@@ -206,13 +206,14 @@ func (c *compiler) settings(s *Set, out *Compiled) {
 
 // sweep takes requires and denies from what is allowed, and merges what is left.
 func (c *Compiled) sweep() {
-	var open []piece
+	open := make([]piece, 0, len(c.allowed))
 	for _, p := range c.allowed {
-		parts, why := c.left(p)
-		open = append(open, parts...)
-		if len(parts) == 0 {
+		had := len(open)
+		left, why := c.left(open, p)
+		if len(left) == had {
 			c.drop(p, why)
 		}
+		open = left
 	}
 	all := merge(open)
 	c.open = make(spans, 0, len(all))
@@ -226,7 +227,7 @@ func (c *Compiled) sweep() {
 		c.longest = max(c.longest, w.Close.Sub(w.Open))
 	}
 	for _, p := range c.held {
-		parts, _ := c.left(p)
+		parts, _ := c.left(nil, p)
 		for _, part := range parts {
 			for _, rest := range c.open.cut(part.span) {
 				if rest.and(spanOf(c.Horizon.From, c.Horizon.To)).empty() {
@@ -244,17 +245,19 @@ func (c *Compiled) sweep() {
 	})
 }
 
-// left is what requires and denies leave of a piece, and what took it if nothing is left.
-func (c *Compiled) left(p piece) (parts []piece, why string) {
+// left appends to out what requires and denies leave of a piece, and says what took it if
+// nothing is left.
+func (c *Compiled) left(out []piece, p piece) (parts []piece, why string) {
 	for _, d := range c.denies {
 		if d.cancel && !slices.Contains(p.lifts, d.freeze) && len(d.spans.touching(p.span)) > 0 {
-			return nil, "cancelled by " + d.name
+			return out, "cancelled by " + d.name
 		}
 	}
-	parts = []piece{p}
+	first := len(out)
+	out = append(out, p)
 	apply := func(note string, do func(span) []span) bool {
 		var next []piece
-		for _, part := range parts {
+		for _, part := range out[first:] {
 			for _, s := range do(part.span) {
 				q := part
 				if s != part.span {
@@ -264,23 +267,26 @@ func (c *Compiled) left(p piece) (parts []piece, why string) {
 				next = append(next, q)
 			}
 		}
-		parts = next
-		return len(parts) > 0
+		out = append(out[:first], next...)
+		return len(next) > 0
 	}
 	for _, r := range c.requires {
+		if s, ok := r.open.find(p.open); ok && p.close <= s.close {
+			continue // the whole piece lies within
+		}
 		if !apply("cut to the hours of "+r.Name, r.open.keep) {
-			return nil, "outside the hours of " + r.Name
+			return out, "outside the hours of " + r.Name
 		}
 	}
 	for _, d := range c.denies {
-		if d.cancel || slices.Contains(p.lifts, d.freeze) {
+		if d.cancel || slices.Contains(p.lifts, d.freeze) || len(d.spans.touching(p.span)) == 0 {
 			continue
 		}
-		if len(d.spans.touching(p.span)) > 0 && !apply("clipped by "+d.name, d.spans.cut) {
-			return nil, "taken by " + d.name
+		if !apply("clipped by "+d.name, d.spans.cut) {
+			return out, "taken by " + d.name
 		}
 	}
-	return parts, ""
+	return out, ""
 }
 
 func (c *Compiled) drop(p piece, why string) {
@@ -289,12 +295,16 @@ func (c *Compiled) drop(p piece, why string) {
 	}
 }
 
-// merge sorts pieces and makes windows of what overlaps or touches.
+// merge makes windows of what overlaps or touches.
 func merge(pieces []piece) []Window {
-	slices.SortStableFunc(pieces, func(a, b piece) int { return int(max(-1, min(1, a.open-b.open))) })
-	var out []Window
+	sorted := make([]*piece, len(pieces)) // pieces are large
+	for i := range pieces {
+		sorted[i] = &pieces[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *piece) int { return cmp.Compare(a.open, b.open) })
+	out := make([]Window, 0, len(pieces))
 	var last int64
-	for _, p := range pieces {
+	for _, p := range sorted {
 		n := len(out)
 		if n == 0 || p.open > last {
 			out = append(out, Window{Open: at(p.open), Close: at(p.close), Rules: slices.Clip(p.rules), Notes: slices.Clip(p.notes)})

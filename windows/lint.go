@@ -52,6 +52,10 @@ func (d *Definitions) Lint(c *Compiled, need time.Duration) []Finding {
 		}
 	}
 	switch {
+	case len(c.windows) == 0 && d.isBase(d.Sets[c.Name]):
+		add(Info, "it opens nothing itself; sets of narrower scope inherit from it")
+	case len(c.windows) == 0 && len(c.unapproved) > 0:
+		add(Warning, "it does not open within %d days%s", c.days(), c.whyEmpty())
 	case len(c.windows) == 0:
 		add(Error, "it does not open within %d days%s", c.days(), c.whyEmpty())
 	case need > c.longest:
@@ -76,6 +80,19 @@ func (d *Definitions) Lint(c *Compiled, need time.Duration) []Finding {
 		add(Info, "%s: %s of %s comes to nothing: %s", dropped.Start.Format(time.DateOnly), dropped.Rule, dropped.Start.Format("15:04"), dropped.Reason)
 	}
 	return out
+}
+
+// isBase reports whether a set is only there for others: it has no allow, and others inherit from it.
+func (d *Definitions) isBase(s *Set) bool {
+	if s == nil || s.Allow != nil || s.Scope == nil {
+		return false
+	}
+	for _, other := range d.Sets {
+		if slices.Contains(d.wider(other), s) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Compiled) days() int { return int(c.Horizon.To.Sub(c.Horizon.From).Hours()) / 24 }

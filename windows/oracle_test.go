@@ -234,14 +234,19 @@ func drawScene(t *rapid.T) (scene, time.Time) {
 	return s, around
 }
 
+// margin is how far around a span an oracle must look.
+const margin = 6 * 24 * time.Hour
+
 // compare runs a scene through both, for every minute of a span, and for starts of some needs.
 func compare(s scene, d *Definitions, from, to time.Time, needs []int) error {
 	zone, err := civil.LoadZone(s.zone)
 	if err != nil {
 		return err
 	}
-	const margin = 6 * 24 * time.Hour
-	c := readClock(zone, from.Add(-margin), to.Add(2*margin))
+	return compareOn(readClock(zone, from.Add(-margin), to.Add(2*margin)), zone, s, d, from, to, needs)
+}
+
+func compareOn(c *clock, zone *time.Location, s scene, d *Definitions, from, to time.Time, needs []int) error {
 	open := s.open(c)
 	compiled := d.Compile("s", Horizon{from, to})
 	if compiled.Reason() != "" {
@@ -264,6 +269,9 @@ func compare(s scene, d *Definitions, from, to time.Time, needs []int) error {
 		for i := n - 1; i >= 0; i-- {
 			if run[first+i] >= max(need, s.cutoff) {
 				next = i
+			}
+			if need > 0 && n > 100_000 && i%11 != 0 {
+				continue // a year: Next is asked now and then, whether it is open each minute
 			}
 			at := from.Add(time.Duration(i) * time.Minute)
 			if need == 0 { // only whether it is open, as the windows say
@@ -290,7 +298,7 @@ func TestCompiledSetAgreesWithLookingAtTheClock(t *testing.T) {
 			t.Fatalf("%v\n%s", err, s.yaml())
 		}
 		needs := []int{rapid.IntRange(1, 30*60).Draw(t, "need")}
-		if err := compare(s, d, around.AddDate(0, 0, -4), around.AddDate(0, 0, 6), needs); err != nil {
+		if err := compare(s, d, around.AddDate(0, 0, -3), around.AddDate(0, 0, 4), needs); err != nil {
 			t.Fatalf("%v\n%s", err, s.yaml())
 		}
 	})
@@ -316,7 +324,7 @@ func TestYearsAgreeWithLookingAtTheClock(t *testing.T) {
 		t.Run(zone, func(t *testing.T) {
 			years := []int{2026}
 			if zone == "Pacific/Apia" { // has had its odd year
-				years = []int{2009, 2010, 2011, 2012, 2021}
+				years = []int{2011, 2021}
 			}
 			for _, year := range years {
 				s := yearScene(zone, year)
@@ -334,6 +342,12 @@ func TestYearsAgreeWithLookingAtTheClock(t *testing.T) {
 func TestLookingAtTheClockNoticesAWrongSet(t *testing.T) {
 	right := yearScene("Europe/Berlin", 2026)
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	to := from.AddDate(1, 0, 10)
+	zone, err := civil.LoadZone(right.zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := readClock(zone, from.Add(-margin), to.Add(2*margin))
 	for name, spoil := range map[string]func(*scene){
 		"freeze":   func(s *scene) { s.freeze[1] = s.freeze[0].Add(time.Minute) },
 		"holiday":  func(s *scene) { s.holidays = s.holidays[:1] },
@@ -343,11 +357,11 @@ func TestLookingAtTheClockNoticesAWrongSet(t *testing.T) {
 	} {
 		wrong := yearScene("Europe/Berlin", 2026)
 		spoil(&wrong)
-		if compare(right, load(t, wrong.yaml()), from, from.AddDate(1, 0, 10), nil) == nil {
+		if compareOn(c, zone, right, load(t, wrong.yaml()), from, to, nil) == nil {
 			t.Errorf("%s: not noticed", name)
 		}
 	}
-	if err := compare(right, load(t, right.yaml()), from, from.AddDate(1, 0, 10), nil); err != nil {
+	if err := compareOn(c, zone, right, load(t, right.yaml()), from, to, nil); err != nil {
 		t.Error(err)
 	}
 }

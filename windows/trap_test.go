@@ -152,6 +152,24 @@ freezes: {f: {timezone: UTC, from: 2026-05-01, to: 2026-05-03}}`)
 	}
 }
 
+func TestTrapASetThatOnlyDeniesClosesWhoInherits(t *testing.T) {
+	d := load(t, `
+window_sets:
+  all: {scope: {}, timezone: UTC, deny: [{use: freeze/f}]}
+  acme: {scope: {customer: acme}, timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "00:00", to: "01:00"}]}
+  fra: {scope: {customer: acme, site: fra}, timezone: UTC}
+  other: {scope: {customer: other}, timezone: UTC}
+  closed: {scope: {customer: acme, site: muc}, timezone: UTC, allow: []}
+freezes: {f: {timezone: UTC, from: 2026-05-01, to: 2026-05-03}}`)
+	for set, open := range map[string]bool{"all": false, "acme": true, "fra": true, "other": false, "closed": false} {
+		c := d.Compile(set, Ahead(instantOf(t, "2026-05-01T00:00:00Z"), 10))
+		got, err := c.Next(c.Horizon.From, time.Hour)
+		if (err == nil) != open || open && got.Format(time.DateOnly) != "2026-05-03" {
+			t.Errorf("%s: next %s, %v", set, got, err)
+		}
+	}
+}
+
 func TestTrapASeamOfWhichOneSideIsNotApproved(t *testing.T) {
 	d := one(t, `allow:
   - {cron: "0 1 * * *", duration: 1h}

@@ -356,6 +356,20 @@ func TestHashChangesWithEveryEditButApprovals(t *testing.T) {
 	}
 }
 
+func TestLintKnowsSetsThatOthersInheritFrom(t *testing.T) {
+	d := load(t, `
+window_sets:
+  base: {scope: {}, timezone: UTC, deny: [{use: holidays/DE}]}
+  acme: {scope: {customer: acme}, timezone: UTC, allow: [{cron: "0 12 * * *", duration: 2h}]}
+  forgotten: {scope: {customer: other}, timezone: UTC}`)
+	for set, want := range map[string]Severity{"base": Info, "acme": Info, "forgotten": Error} {
+		got := d.Lint(d.Compile(set, Ahead(instantOf(t, "2026-05-01T00:00:00Z"), 400)), 0)
+		if len(got) == 0 || got[0].Severity != want {
+			t.Errorf("%s: %v", set, got)
+		}
+	}
+}
+
 func TestLint(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"a freeze that eats every occurrence", saturday + "\ndeny: [{use: freeze/long}]\nfreezes: {long: {timezone: UTC, from: 2026-01-01, to: 2028-01-01}}", "error: it does not open within 400 days; of its occurrences are 57 taken by freeze/long"},
@@ -365,6 +379,7 @@ func TestLint(t *testing.T) {
 		{"both day fields", `allow: [{id: c, cron: "0 12 13 * FRI", duration: 3h}]`, "either matches"},
 		{"approval without at", saturday + "\napproval: {by: cab, max_occurrences: 2}", "say since when it holds"},
 		{"a freeze that is not lifted", saturday + "\napproval: {by: cab, freezes: [f]}\nfreezes: {f: {timezone: UTC, from: 2026-01-01, to: 2026-01-02}}", "does not lift freeze f: the freeze has no owner"},
+		{"not approved yet", saturday + "\napproval: {by: cab, state: proposed}", "warning: it does not open within 400 days; of its occurrences are 57 unapproved: the approval by cab is only proposed"},
 		{"dropped", `allow: [{id: gap, rrule: FREQ=DAILY, from: "02:15", to: "02:45"}]`, "2027-03-28: gap of 02:15 comes to nothing: empty: a clock change leaves nothing of it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

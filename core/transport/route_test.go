@@ -255,7 +255,7 @@ func TestSSHConfigThatCannotBeImported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	write(t, file, []byte("Host h\n  ProxyCommand nc %h %p\nHost i\n  Port x\n"))
 	p := newPool(t, func(c *Config) { c.SSHConfig = file })
-	for name, says := range map[string]string{"h": "use ProxyJump", "i": "Port"} {
+	for name, says := range map[string]string{"h": "use ProxyJump", "i": `port "x"`} {
 		if _, err := p.resolve(core.Host{Name: name}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v", name, err)
 		}

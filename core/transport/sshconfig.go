@@ -106,7 +106,7 @@ func (c *sshConfig) route(alias string, h *core.Host) error {
 	var err error
 	if v := get("Port"); v != "" && s.Port == 0 {
 		if s.Port, err = strconv.Atoi(v); err != nil || s.Port < 1 || s.Port > 65535 {
-			return fmt.Errorf("invalid Port %q: expected 1 to 65535", v)
+			return fmt.Errorf("port %q: expected 1 to 65535", v)
 		}
 	}
 	if s.HostKeyAlias == "" {

@@ -54,7 +54,7 @@ func OutputText(text string, limit int) string {
 	size := 0
 	for i, r := range text {
 		switch {
-		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
 			size += 2
 		case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
 			size += 6

@@ -124,10 +124,10 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 		return err
 	}
 	a.message("submit: one run of 1,000,000 jobs")
-	before := usedMemory(ctx, client)
+	before := keyMemory(ctx, client)
 	const million = 1_000_000
 	if out.Submit, err = queuebench.Submit(ctx, q, million, func() error {
-		out.BytesPerJob = (usedMemory(ctx, client) - before) / million
+		out.BytesPerJob = (keyMemory(ctx, client) - before) / million
 		return nil
 	}); err != nil {
 		return err
@@ -196,29 +196,24 @@ func idleCommands(ctx context.Context, q queue.Queue, client goredis.UniversalCl
 	return per, q.Close(ctx, session)
 }
 
-// infoNumber reads a number from a section of Redis' INFO; 0 where it cannot.
-func infoNumber(ctx context.Context, client goredis.UniversalClient, section, field string) float64 {
+// keyMemory is what Redis says that all keys take, their overhead included. The server's own
+// used_memory also moves with its buffers and scripts.
+func keyMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 	one, ok := client.(*goredis.Client)
 	if !ok {
 		return 0
 	}
-	n, err := one.InfoMap(ctx, section).Result()
-	if err != nil {
-		return 0
-	}
-	for _, fields := range n {
-		if text, ok := fields[field]; ok {
-			var v float64
-			if _, err := fmt.Sscan(text, &v); err == nil {
-				return v
-			}
+	var sum int64
+	keys := one.Scan(ctx, 0, "*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if n, err := one.MemoryUsage(ctx, keys.Val(), 0).Result(); err == nil {
+			sum += n
 		}
 	}
-	return 0
-}
-
-func usedMemory(ctx context.Context, client goredis.UniversalClient) float64 {
-	return infoNumber(ctx, client, "memory", "used_memory")
+	if keys.Err() != nil {
+		return 0
+	}
+	return float64(sum)
 }
 
 // sentCommands counts what a client sends; INFO would count what scripts call, too.

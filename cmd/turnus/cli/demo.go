@@ -96,7 +96,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	if err := n.work(&f, q, nil, c.workerEvent, a.logger(false)); err != nil {
 		return err
 	}
-	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
 	defer release()
 	c.now = now
 	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}

@@ -62,6 +62,9 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 }
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
+	if f.node.slots < 1 {
+		return invalid("--forks %d: expected 1 or more", f.node.slots)
+	}
 	if f.noWorker && f.queue.url == "" {
 		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
@@ -127,7 +130,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 			return err
 		}
 	}
-	ctx, now, release := a.signals(ctx, a.message, n.kill)
+	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
 	defer release()
 	c.now = now
 	reports, err := c.driveAll(ctx, parts)
@@ -214,7 +217,7 @@ func (a *app) listLaunches(launches []*launch.Launch) error {
 
 // signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
-func (a *app) signals(parent context.Context, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
+func (a *app) signals(parent context.Context, first string, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
@@ -223,7 +226,7 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 	wg.Go(func() {
 		select {
 		case <-got:
-			say("stopping: running jobs finish, no more start; once more cancels them")
+			say(first)
 			cancel()
 		case <-a.gone:
 			cancel()
@@ -245,6 +248,12 @@ func (a *app) signals(parent context.Context, say func(string), kill func()) (ct
 		cancel()
 	}
 }
+
+// What the first signal means to a run, and to a worker.
+const (
+	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
+)
 
 // approver asks on the terminal whether the next wave may start.
 func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/worker"
 )
 
@@ -17,12 +18,13 @@ func (a *app) workerCmd() *cobra.Command {
 	var f nodeFlags
 	var q queueFlags
 	var files string
+	var sources []string
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
 		Long: `Work on the runs of a Redis queue until told to stop. Any number of workers share
-a queue. SIGTERM or Ctrl-C drains: nothing new is taken, what runs finishes; a second
-signal cancels it.`,
+a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, and
+other workers go on with the rest; a second signal cancels what runs.`,
 		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
   turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks`,
 		Args: cobra.NoArgs,
@@ -30,22 +32,32 @@ signal cancels it.`,
 			if q.url == "" {
 				return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
 			}
-			return a.work(cmd.Context(), &f, &q, files)
+			if f.slots < 1 {
+				return invalid("--forks %d: expected 1 or more", f.slots)
+			}
+			return a.work(cmd.Context(), &f, &q, files, sources)
 		},
 	}
 	f.add(c)
 	q.add(c)
+	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 	return c
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files string) (err error) {
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files string, sources []string) (err error) {
 	log := a.logger(f.verbose)
+	var inv *inventory.Inventory
+	if len(sources) > 0 {
+		if inv, err = inventory.Load(ctx, sources); err != nil {
+			return err
+		}
+	}
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
 		return err
 	}
-	n, err := f.reach(ctx, nil, log)
+	n, err := f.reach(ctx, inv, log)
 	if err != nil {
 		return errors.Join(err, closeQueue())
 	}
@@ -66,7 +78,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files stri
 		return err
 	}
 	a.message(fmt.Sprintf("working with %d slots on pool %s", f.slots, cmp.Or(qf.pool, defaultPool)))
-	ctx, _, release := a.signals(ctx, a.message, n.kill)
+	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
 	select {
 	case <-ctx.Done():
