@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -187,7 +188,7 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	}
 	t, ok := d.o.Types(s.Uses)
 	if !ok {
-		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: spell.DidYouMean(s.Uses, d.o.TypeNames)})
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: cmp.Or(spell.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
 		return nil, false
 	}
 	typ, err := newTypeSchema(t)

@@ -49,19 +49,20 @@ func (d *decoder) wavesOf(n *yaml.Node) []rollout.Size {
 var groupPattern = regexp.MustCompile(patternGroup)
 
 func (d *decoder) perGroupOf(n *yaml.Node) map[string]int {
-	target, ok := d.mapping(n, "per_group", []string{"ha_group", "site", "customer", "label:NAME"})
+	known := []string{"ha_group", "site", "customer", "label:NAME"}
+	target, ok := d.mapping(n, "per_group", known)
 	if !ok {
 		return nil
 	}
 	out := map[string]int{}
 	for _, e := range d.entries(target, 1) {
 		if !groupPattern.MatchString(e.name) {
-			hint := spell.DidYouMean(e.name, []string{"ha_group", "site", "customer"})
+			hint := spell.DidYouMean(e.name, known[:3])
 			if hint == "" && !strings.Contains(e.name, ":") {
 				hint = fmt.Sprintf("a label is written %q", "label:"+clip(e.name, 40))
 			}
 			d.reportNode(e.key, problem{message: fmt.Sprintf("unknown group %s in per_group", quote(e.name)),
-				expected: "one of: ha_group, site, customer, label:NAME", hint: hint})
+				expected: oneOf(known), hint: hint})
 			continue
 		}
 		out[e.name] = d.intOf(e.val, 1, maxGroup)

@@ -284,7 +284,11 @@ func (inv *Inventory) nothing(part string) error {
 		names = append(names, inv.Hosts[i].Name)
 	}
 	err := fmt.Errorf("%w: %q matches no host and no group", core.ErrInvalid, part)
-	if hint := spell.DidYouMean(part, names); hint != "" {
+	hint := spell.DidYouMean(part, names)
+	if strings.Count(part, "[") > strings.Count(part, "]") {
+		hint = "a range ends with ], as in web[1:20]"
+	}
+	if hint != "" {
 		err = fmt.Errorf("%w\n    hint: %s", err, hint)
 	}
 	return err

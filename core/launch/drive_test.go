@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,7 +79,7 @@ func (b *bed) work(ctx context.Context) {
 			if slices.Contains(stop, l.Job) {
 				o = core.Cancelled
 			}
-			detail, _ := EncodeResult(core.Result{Job: l.Job, Host: l.Host, Outcome: o, Worker: "node", Attempt: l.Attempt})
+			detail, _ := json.Marshal(core.Result{Job: l.Job, Host: l.Host, Outcome: o, Worker: "node", Attempt: l.Attempt})
 			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: o, Detail: detail})
 		}
 	}

@@ -1,8 +1,6 @@
 package launch
 
 import (
-	"encoding/json"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -23,7 +21,7 @@ func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 }
 
 func (l *Launch) result(r queue.Record) core.Result {
-	res, ok := DecodeResult(r.Detail)
+	res, ok := decodeResult(r.Detail)
 	if !ok || res.Outcome != r.Outcome {
 		// The queue has the last word on the outcome; steps already done stay visible.
 		res.Outcome, res.Reason = r.Outcome, r.Reason
@@ -45,8 +43,8 @@ func (l *Launch) result(r queue.Record) core.Result {
 	return res
 }
 
-// DecodeResult reads the record that a worker wrote; ok is false where there is none.
-func DecodeResult(detail []byte) (r core.Result, ok bool) {
+// decodeResult reads the record that a worker wrote; ok is false where there is none.
+func decodeResult(detail []byte) (r core.Result, ok bool) {
 	if len(detail) == 0 || unmarshal(detail, &r) != nil {
 		return core.Result{}, false
 	}
@@ -55,6 +53,3 @@ func DecodeResult(detail []byte) (r core.Result, ok bool) {
 	}
 	return r, true
 }
-
-// EncodeResult writes a record.
-func EncodeResult(r core.Result) ([]byte, error) { return json.Marshal(r) }

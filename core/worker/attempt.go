@@ -69,10 +69,7 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
 	j := a.m.job
-	limit := a.step.Timeout
-	if limit == 0 {
-		limit = j.w.cfg.StepTimeout
-	}
+	limit := a.limit()
 	ctx, cancel := j.ctx, context.CancelFunc(func() {})
 	var by time.Time
 	if limit > 0 {

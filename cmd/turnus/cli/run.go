@@ -62,9 +62,6 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 }
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
-	if f.node.slots < 1 {
-		return invalid("--forks %d: expected 1 or more", f.node.slots)
-	}
 	if f.noWorker && f.queue.url == "" {
 		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}

@@ -32,8 +32,8 @@ other workers go on with the rest; a second signal cancels what runs.`,
 			if q.url == "" {
 				return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
 			}
-			if f.slots < 1 {
-				return invalid("--forks %d: expected 1 or more", f.slots)
+			if err := f.check(); err != nil { // before Redis is asked: wrong usage contacts nothing
+				return err
 			}
 			return a.work(cmd.Context(), &f, &q, files, sources)
 		},

@@ -10,15 +10,15 @@ import (
 type Scenario struct {
 	Name     string        `json:"name"`
 	Slots    int           `json:"slots"`
-	Tasks    []Task        `json:"tasks"`     // in order of At
-	ByTenant bool          `json:"by_tenant"` // the parties are tenants, not tasks
+	Runs     []Run         `json:"runs"`      // in order of At
+	ByTenant bool          `json:"by_tenant"` // the parties are tenants, not runs
 	From     time.Duration `json:"from_ns"`   // window in which worker time is compared
 	To       time.Duration `json:"to_ns"`
 	End      time.Duration `json:"end_ns"` // the simulation ends here; 0 means when all is done
 }
 
-// Task is a run of equal jobs.
-type Task struct {
+// Run is a bulk run of equal jobs.
+type Run struct {
 	Name   string        `json:"name"`
 	Tenant string        `json:"tenant"`
 	Jobs   int           `json:"jobs"`
@@ -31,17 +31,17 @@ func Scenarios() []Scenario {
 	ms, s := time.Millisecond, time.Second
 	tenants := Scenario{Name: "tenant of 50 runs against tenant of 1", Slots: 20, ByTenant: true, To: 300 * s, End: 300 * s}
 	for i := range 50 {
-		tenants.Tasks = append(tenants.Tasks, Task{Name: fmt.Sprintf("many-%02d", i), Tenant: "many", Jobs: 200, Each: s})
+		tenants.Runs = append(tenants.Runs, Run{Name: fmt.Sprintf("many-%02d", i), Tenant: "many", Jobs: 200, Each: s})
 	}
-	tenants.Tasks = append(tenants.Tasks, Task{Name: "one", Tenant: "one", Jobs: 10_000, Each: s})
+	tenants.Runs = append(tenants.Runs, Run{Name: "one", Tenant: "one", Jobs: 10_000, Each: s})
 	return []Scenario{
 		{
 			Name: "Alice 3000 jobs, then Bob 4", Slots: 10, From: 1030 * ms, To: 2030 * ms,
-			Tasks: []Task{{Name: "alice", Jobs: 3000, Each: 100 * ms}, {Name: "bob", Jobs: 4, Each: 100 * ms, At: 1030 * ms}},
+			Runs: []Run{{Name: "alice", Jobs: 3000, Each: 100 * ms}, {Name: "bob", Jobs: 4, Each: 100 * ms, At: 1030 * ms}},
 		},
 		{
 			Name: "30 s jobs against 1 s jobs", Slots: 10, To: 1800 * s, End: 1800 * s,
-			Tasks: []Task{{Name: "long", Jobs: 900, Each: 30 * s}, {Name: "short", Jobs: 50_000, Each: s}},
+			Runs: []Run{{Name: "long", Jobs: 900, Each: 30 * s}, {Name: "short", Jobs: 50_000, Each: s}},
 		},
 		tenants,
 	}
@@ -59,7 +59,7 @@ type FairResult struct {
 	Touched int     `json:"touched"` // entries that the policy moved about to keep its order
 }
 
-// Party is a task, or a tenant, in a result.
+// Party is a run, or a tenant, in a result.
 type Party struct {
 	Name       string        `json:"name"`
 	Done       int           `json:"done"`
@@ -97,7 +97,7 @@ func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) err
 	if sc.ByTenant {
 		return nil
 	}
-	for i, t := range sc.Tasks {
+	for i, t := range sc.Runs {
 		if r.Parties[i].Took == 0 {
 			continue
 		}
@@ -106,7 +106,7 @@ func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) err
 			return err
 		}
 		alone := sc
-		alone.Tasks = []Task{t}
+		alone.Runs = []Run{t}
 		res, err := simulate(alone, p)
 		if err != nil {
 			return fmt.Errorf("%s alone under %s: %w", t.Name, p.name(), err)
@@ -120,7 +120,7 @@ func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) err
 
 // running is a job in a slot.
 type running struct {
-	task       int
+	run        int
 	start, end time.Duration
 	handle     handle
 }
@@ -143,10 +143,10 @@ func (e *ends) Pop() any {
 func simulate(sc Scenario, p policy) (*FairResult, error) {
 	m := newMeter(sc)
 	var slots ends
-	next := 0 // task to submit, they are in order of time
+	next := 0 // run to submit, they are in order of time
 	for now := time.Duration(0); ; {
-		for ; next < len(sc.Tasks) && sc.Tasks[next].At <= now; next++ {
-			if err := p.submit(now, next, sc.Tasks[next]); err != nil {
+		for ; next < len(sc.Runs) && sc.Runs[next].At <= now; next++ {
+			if err := p.submit(now, next, sc.Runs[next]); err != nil {
 				return nil, err
 			}
 		}
@@ -161,13 +161,13 @@ func simulate(sc Scenario, p policy) (*FairResult, error) {
 			return nil, err
 		}
 		for _, h := range started {
-			heap.Push(&slots, running{task: h.task, start: now, end: now + sc.Tasks[h.task].Each, handle: h})
+			heap.Push(&slots, running{run: h.run, start: now, end: now + sc.Runs[h.run].Each, handle: h})
 		}
 		switch {
-		case len(slots) > 0 && (next == len(sc.Tasks) || slots[0].end <= sc.Tasks[next].At):
+		case len(slots) > 0 && (next == len(sc.Runs) || slots[0].end <= sc.Runs[next].At):
 			now = slots[0].end
-		case next < len(sc.Tasks):
-			now = sc.Tasks[next].At
+		case next < len(sc.Runs):
+			now = sc.Runs[next].At
 		default:
 			return m.result(p, nil), nil
 		}
@@ -181,7 +181,7 @@ func simulate(sc Scenario, p policy) (*FairResult, error) {
 type meter struct {
 	sc      Scenario
 	parties []Party
-	index   []int // party of a task
+	index   []int // party of a run
 	window  []time.Duration
 	demand  []time.Duration
 	jobs    []int
@@ -189,9 +189,9 @@ type meter struct {
 }
 
 func newMeter(sc Scenario) *meter {
-	m := &meter{sc: sc, index: make([]int, len(sc.Tasks))}
+	m := &meter{sc: sc, index: make([]int, len(sc.Runs))}
 	known := map[string]int{}
-	for i, t := range sc.Tasks {
+	for i, t := range sc.Runs {
 		name := t.Name
 		if sc.ByTenant {
 			name = t.Tenant
@@ -214,7 +214,7 @@ func newMeter(sc Scenario) *meter {
 }
 
 func (m *meter) ended(j running) {
-	i := m.index[j.task]
+	i := m.index[j.run]
 	party := &m.parties[i]
 	party.Done++
 	if party.Done == m.jobs[i] {
@@ -225,7 +225,7 @@ func (m *meter) ended(j running) {
 
 // served counts worker time until a job's end, or the simulation's.
 func (m *meter) served(j running, end time.Duration) {
-	i := m.index[j.task]
+	i := m.index[j.run]
 	m.parties[i].WorkerTime += end - j.start
 	if part := min(end, m.sc.To) - max(j.start, m.sc.From); part > 0 {
 		m.window[i] += part

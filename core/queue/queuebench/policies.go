@@ -12,10 +12,10 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// policy decides which task's job has the next free slot.
+// policy decides which run's job has the next free slot.
 type policy interface {
 	name() string
-	submit(now time.Duration, task int, t Task) error
+	submit(now time.Duration, run int, t Run) error
 	// turn takes back what is finished and fills free slots.
 	turn(now time.Duration, finished []handle, free int) ([]handle, error)
 	touched() int
@@ -23,7 +23,7 @@ type policy interface {
 
 // handle is a job that was started.
 type handle struct {
-	task  int
+	run   int
 	lease queue.Lease // of the queue of Turnus
 }
 
@@ -35,9 +35,9 @@ func newFirstCome() (policy, error) { return &firstCome{}, nil }
 func (*firstCome) name() string { return "first come first served" }
 func (*firstCome) touched() int { return 0 }
 
-func (p *firstCome) submit(_ time.Duration, task int, t Task) error {
+func (p *firstCome) submit(_ time.Duration, run int, t Run) error {
 	for range t.Jobs {
-		p.waiting = append(p.waiting, task)
+		p.waiting = append(p.waiting, run)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (p *firstCome) turn(_ time.Duration, _ []handle, free int) ([]handle, error
 	free = min(free, len(p.waiting))
 	started := make([]handle, free)
 	for i := range started {
-		started[i].task = p.waiting[i]
+		started[i].run = p.waiting[i]
 	}
 	p.waiting = p.waiting[free:]
 	return started, nil
@@ -56,7 +56,7 @@ func (p *firstCome) turn(_ time.Duration, _ []handle, free int) ([]handle, error
 const reorderChunk = 1000
 
 // reordering is the classic pass over one sorted set, before every lease: a
-// chunk of the overdue part is walked backwards, and the first job of each task in
+// chunk of the overdue part is walked backwards, and the first job of each run in
 // it is put to the front. It sees nothing behind its chunk, and counts jobs, not time.
 type reordering struct {
 	firstCome
@@ -70,7 +70,7 @@ func (p *reordering) touched() int { return p.moved }
 
 func (p *reordering) turn(now time.Duration, finished []handle, free int) ([]handle, error) {
 	var started []handle
-	// One pass brings one job of each task to the front: it is due again when those are taken.
+	// One pass brings one job of each run to the front: it is due again when those are taken.
 	for len(started) < free && len(p.waiting) > 0 {
 		front := p.reorder()
 		got, err := p.firstCome.turn(now, finished, min(front, free-len(started)))
@@ -85,20 +85,20 @@ func (p *reordering) turn(now time.Duration, finished []handle, free int) ([]han
 // reorder is one pass; it returns how many jobs it brought to the front.
 func (p *reordering) reorder() int {
 	chunk := p.waiting[:min(len(p.waiting), reorderChunk)]
-	first := map[int]int{} // of each task, its first position
+	first := map[int]int{} // of each run, its first position
 	for i, c := range slices.Backward(chunk) {
 		first[c] = i
 	}
 	front := make([]int, 0, len(chunk))
-	for i, task := range chunk {
-		if first[task] == i {
-			front = append(front, task)
+	for i, run := range chunk {
+		if first[run] == i {
+			front = append(front, run)
 		}
 	}
 	brought := len(front)
-	for i, task := range chunk {
-		if first[task] != i {
-			front = append(front, task)
+	for i, run := range chunk {
+		if first[run] != i {
+			front = append(front, run)
 		}
 	}
 	copy(chunk, front)
@@ -126,9 +126,9 @@ func newTurnus() (policy, error) {
 func (*turnus) name() string { return "turnus" }
 func (*turnus) touched() int { return 0 }
 
-func (p *turnus) submit(now time.Duration, task int, t Task) error {
+func (p *turnus) submit(now time.Duration, run int, t Run) error {
 	p.now = time.Unix(0, 0).Add(now)
-	r := bulk(strconv.Itoa(task), t.Jobs)
+	r := bulk(strconv.Itoa(run), t.Jobs)
 	r.Tenant = t.Tenant
 	if _, err := p.q.Submit(context.Background(), r); err != nil {
 		return fmt.Errorf("submit: %w", err)
@@ -151,11 +151,11 @@ func (p *turnus) turn(now time.Duration, finished []handle, free int) ([]handle,
 	}
 	started := make([]handle, len(res.Leases))
 	for i, l := range res.Leases {
-		task, err := strconv.Atoi(l.Job.Run)
+		run, err := strconv.Atoi(l.Job.Run)
 		if err != nil {
 			return nil, fmt.Errorf("lease of run %q: %w", l.Job.Run, err)
 		}
-		started[i] = handle{task: task, lease: l}
+		started[i] = handle{run: run, lease: l}
 	}
 	return started, nil
 }
