@@ -13,7 +13,7 @@ import (
 
 const (
 	wantPause    = "approve, or a duration such as 30m"
-	patternGroup = `^(ha_group|site|customer|label:.+)$`
+	patternGroup = `^(ha_group|site|customer|pool|label:.+)$`
 	maxGroup     = 1_000_000
 	maxWaves     = 100
 )
@@ -49,7 +49,7 @@ func (d *decoder) wavesOf(n *yaml.Node) []rollout.Size {
 var groupPattern = regexp.MustCompile(patternGroup)
 
 func (d *decoder) perGroupOf(n *yaml.Node) map[string]int {
-	known := []string{"ha_group", "site", "customer", "label:NAME"}
+	known := []string{"ha_group", "site", "customer", "pool", "label:NAME"}
 	target, ok := d.mapping(n, "per_group", known)
 	if !ok {
 		return nil

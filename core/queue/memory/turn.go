@@ -264,9 +264,9 @@ func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, deta
 	case o == core.Lost:
 		q.stop(r, queue.Stopped, fmt.Sprintf("job %s ended as lost", id))
 	case o.SpendsBudget() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
-		q.stop(r, queue.Stopped, fmt.Sprintf("%d jobs ended badly, stop_after is %d", r.bad(), spec.StopAfter))
+		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter))
 	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
-		q.stop(r, queue.Stopped, fmt.Sprintf("%d hosts were unreachable, the budget is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable))
+		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable))
 	}
 }
 
