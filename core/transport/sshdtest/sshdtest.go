@@ -262,10 +262,12 @@ func (s *Server) stop() {
 	s.running.Lock()
 	defer s.running.Unlock()
 	for _, d := range s.daemons {
-		for _, pid := range children(d.cmd.Process.Pid) {
+		// The eldest first: a session that outlived its command would still tell how that ended.
+		all := children(d.cmd.Process.Pid)
+		_ = d.cmd.Process.Kill()
+		for _, pid := range all {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		_ = d.cmd.Process.Kill()
 		// A session's own processes may hold the log open after their server.
 		limit := time.NewTimer(10 * time.Second)
 		select {
@@ -277,7 +279,7 @@ func (s *Server) stop() {
 	s.daemons = nil
 }
 
-// children lists all descendants of a process, the youngest first.
+// children lists all descendants of a process, each before its own.
 func children(pid int) []int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
@@ -286,7 +288,7 @@ func children(pid int) []int {
 	var list []int
 	for f := range strings.FieldsSeq(string(text)) {
 		if child, err := strconv.Atoi(f); err == nil {
-			list = append(append(children(child), child), list...)
+			list = append(append(list, child), children(child)...)
 		}
 	}
 	return list
