@@ -266,7 +266,7 @@ func FuzzSSHConfig(f *testing.F) {
 	f.Add([]byte("Host *\n  Port 1\n  ProxyJump a,b\nMatch all\n User x\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if strings.Contains(strings.ToLower(string(text)), "include") {
-			t.Skip("reads files")
+			return // would read files of this machine
 		}
 		file := filepath.Join(t.TempDir(), "config")
 		write(t, file, text)
