@@ -80,21 +80,28 @@ const (
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )
 
+// EventWindow is the event for which a job is suspended while its window is closed. Such a
+// job holds nothing, and its wave need not wait for it.
+const EventWindow = "window"
+
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
 type Status struct {
-	Run       string               `json:"run"`
-	Tenant    string               `json:"tenant"`
-	Phase     Phase                `json:"phase"`
-	Reason    string               `json:"reason,omitempty"` // of Stopped and Cancelled
-	Complete  bool                 `json:"complete"`         // every job has its outcome
-	Total     int                  `json:"total"`
-	Limit     int                  `json:"limit"` // Total when all are released
-	Pending   int                  `json:"pending"`
-	Blocked   int                  `json:"blocked"`
-	InFlight  int                  `json:"in_flight"`
-	Waiting   int                  `json:"waiting"` // for the next attempt, or for the time of a Return
-	Suspended int                  `json:"suspended"`
-	Dead      int                  `json:"dead"` // among Outcomes[lost]
-	Outcomes  map[core.Outcome]int `json:"outcomes"`
-	Served    time.Duration        `json:"served_ns"` // worker time so far
+	Run       string `json:"run"`
+	Tenant    string `json:"tenant"`
+	Phase     Phase  `json:"phase"`
+	Reason    string `json:"reason,omitempty"` // of Stopped and Cancelled
+	Complete  bool   `json:"complete"`         // every job has its outcome
+	Total     int    `json:"total"`
+	Limit     int    `json:"limit"` // Total when all are released
+	Pending   int    `json:"pending"`
+	Blocked   int    `json:"blocked"`
+	InFlight  int    `json:"in_flight"`
+	Waiting   int    `json:"waiting"` // for the next attempt, or for the time of a Return
+	Suspended int    `json:"suspended"`
+	// Deferred counts the released jobs, among Pending and Suspended, that wait for a time when they
+	// may start: those of segments that are not due yet, and those suspended for EventWindow.
+	Deferred int                  `json:"deferred"`
+	Dead     int                  `json:"dead"` // among Outcomes[lost]
+	Outcomes map[core.Outcome]int `json:"outcomes"`
+	Served   time.Duration        `json:"served_ns"` // worker time so far
 }

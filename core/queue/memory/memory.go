@@ -57,6 +57,8 @@ type Queue struct {
 	seq      uint64 // of runs, tenants, blocks and sessions
 	inFlight int
 	stats    queue.Stats // counters only
+	board    map[string]document
+	posts    uint64 // version of the last one
 	faults   []queue.Finding
 
 	waiters []*waiter
@@ -68,7 +70,10 @@ type Queue struct {
 	freeLocks []*lock
 }
 
-var _ queue.Queue = (*Queue)(nil)
+var (
+	_ queue.Queue = (*Queue)(nil)
+	_ queue.Board = (*Queue)(nil)
+)
 
 // New returns an empty queue.
 func New(opt Options) *Queue {
@@ -85,6 +90,7 @@ func New(opt Options) *Queue {
 		hosts:    locks{},
 		haGroups: locks{},
 		sessions: map[string]*session{},
+		board:    map[string]document{},
 		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
 		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},

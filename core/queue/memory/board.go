@@ -1,0 +1,55 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// document is one document of the board.
+type document struct {
+	data    []byte
+	version uint64
+	until   time.Time
+}
+
+// Post puts a document on the board.
+func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
+	if err := queue.ValidateDocument(name, data, keep); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for name, d := range q.board { // a handful: one a run that waits for windows
+		if !now.Before(d.until) {
+			delete(q.board, name)
+		}
+	}
+	q.posts++
+	q.board[name] = document{data: append([]byte{}, data...), version: q.posts, until: now.Add(keep)}
+	return q.posts, nil
+}
+
+// Posted reads a document from the board. The caller must not change it.
+func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	d, ok := q.board[name]
+	switch {
+	case !ok || !q.now().Before(d.until):
+		return nil, 0, fmt.Errorf("document %q: nobody posted it, or it was kept long enough: %w", name, core.ErrNotFound)
+	case d.version == known:
+		return nil, known, nil
+	}
+	return d.data, d.version, nil
+}
