@@ -137,6 +137,5 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
-	Held        bool          // because Stop or MayStart said so: ResumeAfter and WakeOn say nothing
-	Need        time.Duration // of Held: what MayStart was asked for
+	Held        bool // because Stop or MayStart said so: ResumeAfter and WakeOn say nothing
 }

@@ -139,8 +139,7 @@ type suspension struct {
 	wakeOn    string
 	reason    string
 	keepLocks bool
-	held      bool          // for the host's service window: the worker decides when the job goes on
-	need      time.Duration // of held
+	held      bool // for the host's service window: the worker decides when the job goes on
 }
 
 func (s *suspension) Error() string { return "suspended: " + s.reason }

@@ -194,8 +194,7 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	if err != nil {
 		return err
 	}
-	need = max(need, 0)
-	resp, err := jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: need.Milliseconds()})
+	resp, err := jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
 	if status.Code(err) == codes.Unimplemented { // a worker from before windows gates nothing
 		return nil
 	}
@@ -205,7 +204,7 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	if resp.GetWait() == "" {
 		return nil
 	}
-	held := &suspension{reason: resp.GetWait(), held: true, need: need}
+	held := &suspension{reason: resp.GetWait(), held: true}
 	r.s.update(func(d *done) { held.state = d.saved })
 	return held
 }

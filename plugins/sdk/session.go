@@ -123,7 +123,7 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 		State:         &wire.State{Json: p.state},
 		ResumeAfterMs: max(p.after, 0).Milliseconds(),
 		WakeOn:        clean(p.wakeOn, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
-		Held: p.held, NeedMs: max(p.need, 0).Milliseconds(),
+		Held: p.held,
 	}}}
 }
 

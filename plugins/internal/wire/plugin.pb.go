@@ -1532,8 +1532,7 @@ type Suspended struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The worker asked for it, by Checkpoint's stop or MayStart's wait: it decides when the job goes on,
 	// and resume_after_ms and wake_on say nothing.
-	Held          bool  `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
-	NeedMs        int64 `protobuf:"varint,7,opt,name=need_ms,json=needMs,proto3" json:"need_ms,omitempty"` // with held: what MayStart was asked for; 0: nothing in particular
+	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1608,13 +1607,6 @@ func (x *Suspended) GetHeld() bool {
 		return x.Held
 	}
 	return false
-}
-
-func (x *Suspended) GetNeedMs() int64 {
-	if x != nil {
-		return x.NeedMs
-	}
-	return 0
 }
 
 type Cancelled struct {
@@ -3748,7 +3740,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\aEffects\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\v\n" +
-	"\aPARTIAL\x10\x02\"\xdf\x01\n" +
+	"\aPARTIAL\x10\x02\"\xc6\x01\n" +
 	"\tSuspended\x12-\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.turnus.plugin.v1.StateR\x05state\x12&\n" +
 	"\x0fresume_after_ms\x18\x02 \x01(\x03R\rresumeAfterMs\x12\x17\n" +
@@ -3756,8 +3748,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"keep_locks\x18\x04 \x01(\bR\tkeepLocks\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04held\x18\x06 \x01(\bR\x04held\x12\x17\n" +
-	"\aneed_ms\x18\a \x01(\x03R\x06needMs\"#\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"#\n" +
 	"\tCancelled\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x99\x01\n" +
 	"\rSignalRequest\x128\n" +
