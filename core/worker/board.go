@@ -78,7 +78,8 @@ func (b *books) read(ctx context.Context, name string, age time.Duration) (*gate
 	if fresh := arrived.Add(-age); s.asked.After(fresh) { // another's call began after this one came
 		return s.book, s.bad
 	}
-	return s.book, s.load(ctx, b.board)
+	err := s.load(ctx, b.board)
+	return s.book, err
 }
 
 // load asks the board for a newer version. The caller has the token.

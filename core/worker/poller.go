@@ -155,12 +155,14 @@ func (p *poller) wantsTurn(now time.Time) bool {
 func (p *poller) turn(ctx context.Context) {
 	t := queue.Turn{Session: p.session.id, Acks: p.acks[:min(len(p.acks), queue.MaxAcksPerTurn)], Want: p.want()}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
+	sent := time.Now()
 	res, err := p.w.cfg.Queue.Turn(call, t)
 	cancel()
 	if err != nil {
 		p.turnFailed(err)
 		return
 	}
+	p.w.clock.tell(sent, res.Now)
 	p.w.queueBack()
 	if p.hinted = false; len(res.Leases) > 0 {
 		p.quick = 0

@@ -108,6 +108,7 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 			}
 			timer.Reset(min(left, beatRetry))
 		default:
+			s.w.clock.tell(sent, res.Now)
 			safe = sent.Add(res.Until.Sub(res.Now))
 			s.unfence()
 			s.w.queueBack()
