@@ -7,15 +7,17 @@ import (
 
 // Bounds of what is known of the queue's clock.
 const (
-	clockAge  = 15 * time.Second // an answer older than this says nothing any more; beats come every 2 s
-	clockStep = time.Second      // wall clock and monotonic clock may part by so much since the answer
-	clockKeep = 5 * time.Second  // so long an answer that was quicker is believed rather than a newer one
+	clockAge  = 7               // beats: an answer older than so many says nothing any more
+	clockStep = time.Second     // wall clock and monotonic clock may part by so much since the answer
+	clockKeep = 5 * time.Second // so long an answer that was quicker is believed rather than a newer one
 )
 
 // clock is the queue's clock as this node knows it: from when the queue's answers came, on
 // the node's monotonic clock. The node's wall clock decides nothing; it may be an hour off. Safe
 // for concurrent use.
 type clock struct {
+	beat time.Duration // how often answers come
+
 	mu     sync.Mutex
 	told   time.Time     // local, when the answer had come
 	said   time.Time     // what it said
@@ -47,7 +49,7 @@ func (c *clock) now() (early, late time.Time, known bool) {
 	defer c.mu.Unlock()
 	local := time.Now()
 	age := local.Sub(c.told)
-	if c.said.IsZero() || age > clockAge || leaps(c.told, local) {
+	if c.said.IsZero() || age > clockAge*c.beat || leaps(c.told, local) {
 		return time.Time{}, time.Time{}, false
 	}
 	early = c.said.Add(age)

@@ -98,15 +98,18 @@ func New(c Config) (*Worker, error) {
 	if c.Events == nil {
 		c.Events = func(Event) {}
 	}
-	return &Worker{
+	w := &Worker{
 		cfg:      c,
 		kill:     make(chan struct{}),
 		drain:    make(chan struct{}),
 		programs: newPrograms(c.Payload, c.Plugins.Type),
 		books:    newBooks(c.Board),
 		admit:    askBook,
+		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
 		running:  map[uint64]*job{},
-	}, nil
+	}
+	w.clock.beat = w.pace.beat
+	return w, nil
 }
 
 // Worker is one node.
@@ -118,6 +121,7 @@ type Worker struct {
 	programs *programs
 	books    *books
 	clock    clock
+	pace     pace
 	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
 
 	mu      sync.Mutex
