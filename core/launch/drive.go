@@ -102,7 +102,8 @@ type drive struct {
 	answers chan answer // of Approve, at most one in flight
 
 	cursor   string
-	settled  int // records seen
+	settled  int   // records seen
+	outcomes []int // of them, by wave
 	status   queue.Status
 	statusAt time.Time
 	doneAt   time.Time // when the released waves were seen settled
@@ -261,6 +262,10 @@ func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 	}
 	for _, r := range records {
 		d.settled += max(r.Count, 1)
+		if d.outcomes == nil {
+			d.outcomes = make([]int, len(d.l.Limits))
+		}
+		d.outcomes[rollout.Wave(d.l.Limits, r.Index)] += max(r.Count, 1)
 		if d.o.OnRecord != nil {
 			d.l.Results(r, d.o.OnRecord)
 		}
@@ -303,16 +308,19 @@ func (d *drive) advance(ctx context.Context) error {
 	for _, n := range d.status.Outcomes {
 		settled += n
 	}
-	if settled < d.status.Limit {
+	strategy := d.l.Playbook.Strategy
+	p := rollout.Progress{
+		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven(), Complete: d.status.Complete,
+		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
+		Approved: d.approved, Now: time.Now(),
+	}
+	if !p.WaveDone(strategy) {
 		d.doneAt = time.Time{}
 	} else if d.doneAt.IsZero() {
 		d.doneAt = time.Now()
 	}
-	next := rollout.Next(d.l.Limits, d.l.Playbook.Strategy.PauseBetween, rollout.Progress{
-		Released: d.status.Limit, Settled: settled, Complete: d.status.Complete,
-		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
-		Approved: d.approved, Done: d.doneAt, Now: time.Now(),
-	})
+	p.Done = d.doneAt
+	next := rollout.Next(d.l.Limits, strategy, p)
 	switch next.Action {
 	case rollout.Release:
 		return d.release(ctx, next)
@@ -325,6 +333,15 @@ func (d *drive) advance(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// proven counts the hosts of the last released wave that have an outcome.
+func (d *drive) proven() int {
+	wave := rollout.Wave(d.l.Limits, d.status.Limit-1)
+	if wave < len(d.outcomes) {
+		return d.outcomes[wave]
+	}
+	return 0
 }
 
 func (d *drive) release(ctx context.Context, next rollout.Decision) error {

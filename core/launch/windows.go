@@ -166,7 +166,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 		}
 	}
 	steps := l.Snapshot.Steps(p, disruptive)
-	if err := steps.Check(p.File); err != nil {
+	if err := steps.Check(p); err != nil {
 		return nil, err
 	}
 	for set, names := range steps.Hosts(hosts) {
