@@ -113,8 +113,11 @@ func boardNames(f *fixture) {
 
 func boardRefuses(f *fixture) {
 	for what, try := range map[string]func() error{
-		"no name":      func() error { _, err := f.q.Post(f.ctx, "", nil, time.Hour); return err },
-		"a long name":  func() error { _, err := f.q.Post(f.ctx, strings.Repeat("n", queue.MaxIDLength+1), nil, time.Hour); return err },
+		"no name": func() error { _, err := f.q.Post(f.ctx, "", nil, time.Hour); return err },
+		"a long name": func() error {
+			_, err := f.q.Post(f.ctx, strings.Repeat("n", queue.MaxIDLength+1), nil, time.Hour)
+			return err
+		},
 		"no UTF-8":     func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
 		"large":        func() error { _, err := f.q.Post(f.ctx, "w", make([]byte, queue.MaxDocument+1), time.Hour); return err },
 		"short a time": func() error { _, err := f.q.Post(f.ctx, "w", nil, time.Second-1); return err },

@@ -37,17 +37,20 @@ func postWrites(b bench) {
 func postGrows(b bench) {
 	v, err := b.q.Post(b.Context(), "w", []byte("x"), time.Hour)
 	b.must(err)
-	for what, lose := range map[string]func(){
-		"the counter":  func() { b.must(b.c.HDel(b.Context(), b.key("kMeta"), "post").Err()) },
-		"the document": func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w").Err()) },
-		"both":         func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w", b.key("kMeta")).Err()) },
-		"the clock":    func() { b.must(b.c.HSet(b.Context(), b.key("kMeta"), "post", v+1e9).Err()) }, // it was ahead
+	for _, tc := range []struct {
+		what string
+		lose func()
+	}{
+		{"the counter", func() { b.must(b.c.HDel(b.Context(), b.key("kMeta"), "post").Err()) }},
+		{"the document", func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w").Err()) }},
+		{"both", func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w", b.key("kMeta")).Err()) }},
+		{"the clock", func() { b.must(b.c.HSet(b.Context(), b.key("kMeta"), "post", v+1e9).Err()) }}, // it was ahead
 	} {
-		lose()
+		tc.lose()
 		next, err := b.q.Post(b.Context(), "w", []byte("x"), time.Hour)
 		b.must(err)
 		if next <= v {
-			b.Errorf("without %s the version is %d, it was %d", what, next, v)
+			b.Errorf("without %s the version is %d, it was %d", tc.what, next, v)
 		}
 		v = next
 	}
