@@ -61,7 +61,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
-	windows, err := f.windows.book()
+	windows, err := f.windows.load()
 	if err != nil {
 		return nil, err
 	}

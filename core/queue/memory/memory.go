@@ -34,6 +34,7 @@ const (
 	blockBatch    = 1024
 	sweepBatch    = 4096
 	forgetBatch   = 8
+	wakeBatch     = 4096
 )
 
 // Queue is the queue in memory. All methods are safe for concurrent use.
@@ -70,10 +71,7 @@ type Queue struct {
 	freeLocks []*lock
 }
 
-var (
-	_ queue.Queue = (*Queue)(nil)
-	_ queue.Board = (*Queue)(nil)
-)
+var _ queue.Queue = (*Queue)(nil)
 
 // New returns an empty queue.
 func New(opt Options) *Queue {
