@@ -39,10 +39,11 @@ type proof struct {
 }
 
 type proofNode struct {
-	line *line
-	w    *Worker
-	stop context.CancelFunc
-	done chan error
+	line   *line
+	w      *Worker
+	stop   context.CancelFunc
+	done   chan error
+	killed bool // with its line cut: it cannot end cleanly
 }
 
 // runProof plays a scenario in a bubble of fake time and returns what went wrong. admit is the
@@ -154,7 +155,7 @@ func (p *proof) play() {
 	}
 	for _, n := range p.nodes {
 		n.stop()
-		if err := <-n.done; err != nil {
+		if err := <-n.done; err != nil && !n.killed {
 			p.failf("a node ended uncleanly: %v", err)
 		}
 	}
@@ -224,6 +225,7 @@ func (p *proof) storm() {
 // kill ends a node as a crash does: its line is cut first, so that nothing is said to the queue.
 func (p *proof) kill(i int) {
 	n := p.nodes[i]
+	n.killed = true
 	n.line.set(func(l *line) { l.cut = true })
 	n.w.Kill()
 }
