@@ -25,8 +25,8 @@ type line struct {
 	skew time.Duration // the queue's clock less the node's
 
 	mu      sync.Mutex
-	r       *rand.Rand
-	cut     bool // nothing gets through
+	r       *rand.Rand // nil: neither slow nor lossy
+	cut     bool       // nothing gets through
 	noBoard bool
 	loses   int // of 100 answers of Turn
 }
@@ -46,10 +46,13 @@ func (l *line) pass(board bool) (delay time.Duration, lost bool, err error) {
 		return 0, false, fmt.Errorf("the line is cut: %w", core.ErrUnavailable)
 	case board && l.noBoard:
 		return 0, false, fmt.Errorf("the board is away: %w", core.ErrUnavailable)
+	case l.r == nil:
 	case board && chance(l.r, 5):
 		return time.Duration(l.r.IntN(2500)) * time.Millisecond, false, nil
+	case !board:
+		return 0, chance(l.r, l.loses), nil
 	}
-	return 0, !board && chance(l.r, l.loses), nil
+	return 0, false, nil
 }
 
 func (l *line) Open(ctx context.Context, node string) (string, error) {

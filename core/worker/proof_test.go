@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	scenarios = flag.Int("scenarios", 300, "how many random scenarios TestNoStepOutsideItsWindow plays")
+	scenarios = flag.Int("scenarios", proofScenarios, "how many random scenarios TestNoStepOutsideItsWindow plays")
 	firstSeed = flag.Uint64("seed", 1, "of its first scenario")
 )
 
