@@ -146,7 +146,7 @@ func TestBooksAreSharedAndFresh(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		go b.read(t.Context(), "w", 0) //nolint:errcheck // it only has the turn
+		go b.read(t.Context(), "w", 0)
 		synctest.Wait()
 		if _, err := b.read(ctx, "w", 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a reader that waits ends with its context: %v", err)

@@ -197,8 +197,7 @@ func (p *fakePlugins) post(d proofDefs) {
 
 // holds tells whether any of the definitions in force at t satisfies ok.
 func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
-	for i := len(p.versions) - 1; i >= 0; i-- {
-		v := p.versions[i]
+	for _, v := range slices.Backward(p.versions) {
 		if v.at.After(t) {
 			continue
 		}
@@ -267,7 +266,7 @@ func (p *fakePlugins) begin(c host.Call, item int) (own time.Duration, r *rand.R
 	p.calls[key]++
 	sum := fnv.New64a()
 	_, _ = fmt.Fprintf(sum, "%d/%s/%d", p.w.seed, key, p.calls[key])
-	r = rand.New(rand.NewPCG(sum.Sum64(), p.w.seed)) //nolint:gosec // a scenario
+	r = rand.New(rand.NewPCG(sum.Sum64(), p.w.seed))
 	for _, name := range []string{"host " + c.Host.Name, "group " + c.Host.HAGroup} {
 		if p.busy[name]++; p.busy[name] > 1 && name != "group " {
 			p.bad = append(p.bad, fmt.Sprintf("two calls at once on %s", name))

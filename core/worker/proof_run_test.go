@@ -51,9 +51,9 @@ type proofNode struct {
 func runProof(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error)) (bad []string, seen map[string]int) {
 	t.Helper()
 	w := newWorld(seed)
-	<-time.After(w.start.Add(-w.skew).Sub(time.Now())) // nothing else lives in the bubble yet
+	<-time.After(time.Until(w.start.Add(-w.skew))) // nothing else lives in the bubble yet
 	p := &proof{
-		t: t, w: w, r: rand.New(rand.NewPCG(seed, 1)), admit: admit, //nolint:gosec // a scenario
+		t: t, w: w, r: rand.New(rand.NewPCG(seed, 1)), admit: admit,
 		q: memory.New(memory.Options{SessionTTL: proofPace.ttl}), results: map[int][]core.Result{},
 		plugins: &fakePlugins{w: w, oracle: newOracle(w.start), calls: map[string]int{}, busy: map[string]int{}, seen: map[string]int{}},
 	}
@@ -164,7 +164,7 @@ func (p *proof) play() {
 
 func (p *proof) start() {
 	p.opened++
-	l := &line{q: p.q, skew: p.w.skew, r: rand.New(rand.NewPCG(p.w.seed, uint64(p.opened))), loses: p.r.IntN(3)} //nolint:gosec // a scenario
+	l := &line{q: p.q, skew: p.w.skew, r: rand.New(rand.NewPCG(p.w.seed, uint64(p.opened))), loses: p.r.IntN(3)}
 	w, err := New(Config{Queue: l, Board: l, Payload: p.q.Payload, Plugins: p.plugins, Slots: 1 + p.r.IntN(4), Grace: time.Second, Name: fmt.Sprintf("n%d", p.opened)})
 	if err != nil {
 		p.t.Fatal(err)
@@ -216,10 +216,10 @@ func (p *proof) storm() {
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	begin := time.Now()
 	for _, e := range events {
-		<-time.After(begin.Add(e.at).Sub(time.Now()))
+		<-time.After(time.Until(begin.Add(e.at)))
 		e.do()
 	}
-	<-time.After(max(begin.Add(p.w.horizon).Sub(time.Now()), 0))
+	<-time.After(max(time.Until(begin.Add(p.w.horizon)), 0))
 }
 
 // kill ends a node as a crash does: its line is cut first, so that nothing is said to the queue.

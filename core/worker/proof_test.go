@@ -78,6 +78,7 @@ func play(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error))
 
 // The negative control: with any one guard taken out of the gate, the proof fails.
 func TestProofNoticesARemovedGuard(t *testing.T) {
+	t.Parallel()
 	open := func(r admission) (gate.Answer, error) {
 		return gate.Answer{Open: true, Close: r.late.Add(24 * time.Hour)}, nil
 	}

@@ -183,7 +183,7 @@ func chance(r *rand.Rand, p int) bool { return r.IntN(100) < p }
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
 func newWorld(seed uint64) *proofWorld {
-	r := rand.New(rand.NewPCG(seed, 0x7073)) //nolint:gosec // a scenario
+	r := rand.New(rand.NewPCG(seed, 0x7073))
 	w := &proofWorld{seed: seed, horizon: 8 * time.Hour, nodes: 1 + r.IntN(2)}
 	zones := []string{proofZones[r.IntN(len(proofZones))], proofZones[r.IntN(len(proofZones))]}
 	w.start = time.Date(2001+r.IntN(35), 1, 1+r.IntN(365), r.IntN(24), r.IntN(60), r.IntN(60), 0, time.UTC)

@@ -282,7 +282,7 @@ func (m *machine) stillOpen(i int, step string) *verdict {
 	r.question = q
 	answer, err := m.job.w.admit(r)
 	if err != nil || answer.Open {
-		return nil //nolint:nilerr // a second is a need that is known
+		return nil
 	}
 	return m.wait(step, r, answer)
 }

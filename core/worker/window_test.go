@@ -296,7 +296,7 @@ func TestCarryOver(t *testing.T) {
 				la := l.gated("r", 1, twice, flash)
 				n := l.start(l.gatedConfig())
 				for i := range tc.lost {
-					pass(hour(float64(22 + 24*i)).Add(-time.Minute).Sub(time.Now()))
+					pass(time.Until(hour(float64(22 + 24*i)).Add(-time.Minute)))
 					l.post("r", twice+fmt.Sprintf("    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: \"2000-01-0%dT12:00\", to: \"2000-01-0%dT12:00\"}\n", i+1, i+2))
 				}
 				r := l.results(la)[0]
