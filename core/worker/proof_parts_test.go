@@ -160,8 +160,11 @@ type version struct {
 type fakePlugins struct {
 	w      *proofWorld
 	oracle *oracle
+	// careless heeds neither MayBegin nor MayStart: a control of the proof.
+	careless bool
 
 	mu       sync.Mutex
+	dice     *rand.Rand
 	versions []version
 	calls    map[string]int
 	busy     map[string]int // calls under way, by host and HA group
@@ -310,6 +313,9 @@ func (p *fakePlugins) Run(ctx context.Context, c host.Call) (host.Outcome, error
 	if json.Unmarshal(c.Params, &with) == nil {
 		item = max(with.Item-1, 0)
 	}
+	if out, wait := p.process(ctx, c); wait {
+		return out, nil
+	}
 	own, r := p.begin(c, item)
 	defer p.end(c)
 	begun := time.Now()
@@ -337,11 +343,36 @@ func (p *fakePlugins) Run(ctx context.Context, c host.Call) (host.Outcome, error
 	return p.finish(c, r)
 }
 
+// process is the wait for a plugin's process, as host.Supervisor has it.
+func (p *fakePlugins) process(ctx context.Context, c host.Call) (host.Outcome, bool) {
+	p.mu.Lock()
+	wait := chance(p.dice, 6)
+	took := time.Duration(p.dice.IntN(1500)) * time.Second
+	p.mu.Unlock()
+	if !wait {
+		return host.Outcome{}, false
+	}
+	p.note("waited for a process")
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		return host.Outcome{Cancelled: true, Effects: host.EffectsNone}, true
+	}
+	if c.MayBegin == nil || p.careless {
+		return host.Outcome{}, false
+	}
+	why := c.MayBegin(ctx)
+	if why != "" {
+		p.note("may not begin")
+	}
+	return host.Outcome{Suspended: true, Held: true, Reason: why, State: c.State}, why != ""
+}
+
 // between is what a job type does between its phases.
 func (p *fakePlugins) between(ctx context.Context, c host.Call, r *rand.Rand, phase int, own time.Duration, begun time.Time) (host.Outcome, bool) {
 	if phase == 0 && chance(r, 30) && c.MayStart != nil {
 		need := []time.Duration{0, own / 2, own}[r.IntN(3)]
-		if why := c.MayStart(ctx, need); why != "" {
+		if why := c.MayStart(ctx, need); why != "" && !p.careless {
 			p.note("may not start")
 			return host.Outcome{Suspended: true, Held: true, State: encodeKind(stateHeld), Reason: why}, true
 		}

@@ -3,5 +3,5 @@
 package worker
 
 // proofScenarios is how many TestNoStepOutsideItsWindow plays unless told otherwise: the race
-// detector makes each ten times slower.
-const proofScenarios = 40
+// detector makes each many times slower.
+const proofScenarios = 25

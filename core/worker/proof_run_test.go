@@ -48,14 +48,14 @@ type proofNode struct {
 
 // runProof plays a scenario in a bubble of fake time and returns what went wrong. admit is the
 // worker's gate, or a defective one.
-func runProof(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error)) (bad []string, seen map[string]int) {
+func runProof(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error), careless bool) (bad []string, seen map[string]int) {
 	t.Helper()
 	w := newWorld(seed)
 	<-time.After(time.Until(w.start.Add(-w.skew))) // nothing else lives in the bubble yet
 	p := &proof{
 		t: t, w: w, r: rand.New(rand.NewPCG(seed, 1)), admit: admit,
 		q: memory.New(memory.Options{SessionTTL: proofPace.ttl}), results: map[int][]core.Result{},
-		plugins: &fakePlugins{w: w, oracle: newOracle(w.start), calls: map[string]int{}, busy: map[string]int{}, seen: map[string]int{}},
+		plugins: &fakePlugins{w: w, careless: careless, oracle: newOracle(w.start), dice: rand.New(rand.NewPCG(seed, 2)), calls: map[string]int{}, busy: map[string]int{}, seen: map[string]int{}},
 	}
 	defer p.q.Shutdown()
 	p.play()
