@@ -246,7 +246,7 @@ func (a window) mayBegin(ctx context.Context) string {
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
 func (a window) stopHere(ctx context.Context) string {
-	s, _ := a.w.look(ctx, a.board, a.question, bookAge) //nolint:errcheck // see above
+	s, _ := a.w.look(ctx, a.board, a.question, bookAge)
 	if !s.stops() {
 		return ""
 	}
