@@ -91,7 +91,7 @@ func (b *Book) Definitions() *windows.Definitions { return b.defs }
 // not known.
 func (b *Book) Ask(now time.Time, q Question) (Answer, error) {
 	if q.Need <= 0 {
-		return Answer{}, fmt.Errorf("window set %q: %w: how long the steps take is not known; give them needs:", q.Set, core.ErrInvalid)
+		return Answer{}, fmt.Errorf("window set %q: %w: how long the steps take is not known; give each of them needs", q.Set, core.ErrInvalid)
 	}
 	if q.Set == "" {
 		return Answer{By: windows.ByUnknown, Overrun: windows.Finish, Zone: time.UTC,
