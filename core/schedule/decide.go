@@ -319,7 +319,7 @@ func (d *decider) dropRange(first, last time.Time, reason string) {
 }
 
 func (d *decider) drop(k Skip) {
-	k.Reason = cut(k.Reason, MaxReason)
+	k.Reason = cut(k.Reason)
 	d.s.skip(k, d.now)
 	d.skips = append(d.skips, k)
 	d.changed = true
@@ -349,8 +349,8 @@ func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 // run, so that long runs cost few questions.
 func (s *State) patience(now time.Time) time.Duration {
 	const least, most = 500 * time.Millisecond, 30 * time.Second
-	for i := len(s.Last) - 1; i >= 0; i-- {
-		if r := s.Last[i]; r.Fired {
+	for _, r := range slices.Backward(s.Last) {
+		if r.Fired {
 			return min(max(now.Sub(r.At)/8, least), most)
 		}
 	}

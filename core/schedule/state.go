@@ -113,7 +113,7 @@ func (s *State) knows(run string) bool {
 }
 
 func (s *State) note(r Result) {
-	r.Reason = cut(r.Reason, MaxReason)
+	r.Reason = cut(r.Reason)
 	if s.Last = append(s.Last, r); len(s.Last) > MaxLast {
 		s.Last = slices.Clone(s.Last[len(s.Last)-MaxLast:])
 	}

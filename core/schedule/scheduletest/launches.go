@@ -3,6 +3,7 @@ package scheduletest
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -105,11 +106,7 @@ func (l *Launches) Complete(runs ...string) {
 func (l *Launches) All() map[string]Start {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make(map[string]Start, len(l.starts))
-	for run, s := range l.starts {
-		out[run] = s
-	}
-	return out
+	return maps.Clone(l.starts)
 }
 
 // Count is the number of runs launched.

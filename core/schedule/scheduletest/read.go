@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -17,12 +18,12 @@ var readTests = []test{
 		}
 		read, err := f.Get(f.Context(), []schedule.ID{id(3), id(9), id(1), id(3), {Name: "s-1"}})
 		f.ok(err)
-		var got string
+		var got strings.Builder
 		for _, r := range read.Records {
-			got += string(r.Data)
+			got.Write(r.Data)
 		}
-		if got != "313" {
-			f.Fatalf("got %q, expected 3, 1, 3", got)
+		if got.String() != "313" {
+			f.Fatalf("got %q, expected 3, 1, 3", got.String())
 		}
 		f.want(id(1), read.Records[1].Version, "1") // reading changes no version
 		if _, err := f.Get(f.Context(), make([]schedule.ID, schedule.MaxBatch+1)); !errors.Is(err, core.ErrInvalid) {

@@ -16,7 +16,7 @@ import (
 // come into it: what is due was due long ago, what is held is held for an hour.
 func (s Subject) sequences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &pair{T: t, ctx: context.Background(), got: s.Open(t), want: memory.New(), versions: map[schedule.ID][][2]uint64{}}
+		p := &pair{T: t, got: s.Open(t), want: memory.New(), versions: map[schedule.ID][][2]uint64{}}
 		t.Repeat(map[string]func(*rapid.T){"write": p.write, "take": p.take, "get": p.get, "list": p.list})
 	})
 }
@@ -24,7 +24,6 @@ func (s Subject) sequences(t *testing.T) {
 // pair is two stores that had the same calls. Versions are each store's own.
 type pair struct {
 	*rapid.T
-	ctx       context.Context
 	got, want schedule.Store
 	versions  map[schedule.ID][][2]uint64 // every one that was given
 	due       int
@@ -41,8 +40,8 @@ func (p *pair) write(t *rapid.T) {
 		a, b := p.change(t)
 		got, want = append(got, a), append(want, b)
 	}
-	gv, gerr := p.got.Write(p.ctx, got)
-	wv, werr := p.want.Write(p.ctx, want)
+	gv, gerr := p.got.Write(context.Background(), got)
+	wv, werr := p.want.Write(context.Background(), want)
 	if gerr != nil || werr != nil {
 		t.Fatalf("write: %v, expected %v", gerr, werr)
 	}
@@ -88,11 +87,11 @@ func (p *pair) change(t *rapid.T) (got, want schedule.Change) {
 
 func (p *pair) take(t *rapid.T) {
 	n := rapid.IntRange(1, 5).Draw(t, "most")
-	got, err := p.got.Take(p.ctx, n, time.Hour)
+	got, err := p.got.Take(context.Background(), n, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := p.want.Take(p.ctx, n, time.Hour)
+	want, err := p.want.Take(context.Background(), n, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +106,11 @@ func (p *pair) take(t *rapid.T) {
 
 func (p *pair) get(t *rapid.T) {
 	ids := []schedule.ID{p.anyID(), p.anyID(), p.anyID()}
-	got, err := p.got.Get(p.ctx, ids)
+	got, err := p.got.Get(context.Background(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := p.want.Get(p.ctx, ids)
+	want, err := p.want.Get(context.Background(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +119,7 @@ func (p *pair) get(t *rapid.T) {
 
 func (p *pair) list(t *rapid.T) {
 	page := schedule.Page{All: rapid.Bool().Draw(t, "all"), Tenant: "acme", Max: rapid.IntRange(1, 20).Draw(t, "max")}
-	got, want := all(p.ctx, t, p.got, page), all(p.ctx, t, p.want, page)
+	got, want := all(t, p.got, page), all(t, p.want, page)
 	if len(got) != len(want) {
 		t.Fatalf("lists %d, expected %d", len(got), len(want))
 	}
@@ -129,10 +128,10 @@ func (p *pair) list(t *rapid.T) {
 	}
 }
 
-func all(ctx context.Context, t *rapid.T, s schedule.Store, p schedule.Page) map[schedule.ID]schedule.Record {
+func all(t *rapid.T, s schedule.Store, p schedule.Page) map[schedule.ID]schedule.Record {
 	out := map[schedule.ID]schedule.Record{}
 	for {
-		got, err := s.List(ctx, p)
+		got, err := s.List(context.Background(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
