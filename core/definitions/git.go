@@ -43,7 +43,7 @@ func fixed() []string {
 	for _, c := range []string{
 		"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
 		"protocol.ext.allow=never", "credential.helper=", "core.askPass=", "core.bigFileThreshold=8m", "core.quotePath=true",
-		"fetch.recurseSubmodules=false", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
+		"fetch.recurseSubmodules=false", "fetch.unpackLimit=1", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
 		"http.followRedirects=false", "http.lowSpeedLimit=100", "http.lowSpeedTime=30", "log.showSignature=false", "log.mailmap=false",
 		"fetch.writeCommitGraph=false", "init.templateDir=", "advice.detachedHead=false",
 	} {
