@@ -176,7 +176,7 @@ func (c *checkouts) write(ctx context.Context, t *gitTree, dir string, entries [
 	if err != nil {
 		return fmt.Errorf("definitions: %w", err)
 	}
-	defer root.Close()
+	defer func() { err = errors.Join(err, root.Close()) }()
 	if err := t.blobs(ctx, files, func(e entry, r io.Reader) error { return writeFile(root, e, r) }); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func removeTree(dir string) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(p, ownerOnly) //nolint:gosec // a folder that is about to go
 		}
-		return nil //nolint:nilerr // what cannot be read shows when it is removed
+		return nil // what cannot be read shows when it is removed
 	})
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("definitions: remove an old checkout: %w", err)

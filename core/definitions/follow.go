@@ -188,7 +188,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	defer unlock()
 	if err := f.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was to end
+			return nil
 		}
 		return err
 	}
@@ -206,7 +206,7 @@ func (f *Follower) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(f.o.Dir, ownerOnly); err != nil {
 		return nil, fmt.Errorf("follow %s: %w", f.g.remote.address, err)
 	}
-	if err := os.Chmod(f.o.Dir, ownerOnly); err != nil { //nolint:gosec // a folder has to be entered
+	if err := os.Chmod(f.o.Dir, ownerOnly); err != nil {
 		return nil, fmt.Errorf("follow %s: %w", f.g.remote.address, err)
 	}
 	file, err := os.OpenFile(filepath.Join(f.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)

@@ -66,7 +66,7 @@ func (l *loader) readLayout(data []byte) {
 		return
 	}
 	if root.Kind != yaml.MappingNode {
-		l.failAt(layoutFile, data, root, "expected a mapping with the keys "+strings.Join(parts, ", "), "")
+		l.failAt(data, root, "expected a mapping with the keys "+strings.Join(parts, ", "), "")
 		return
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -77,9 +77,9 @@ func (l *loader) readLayout(data []byte) {
 			if near := spell.DidYouMean(k.Value, parts); near != "" {
 				hint = near + " " + hint
 			}
-			l.failAt(layoutFile, data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
+			l.failAt(data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
 		case l.set.layout[k.Value] != nil:
-			l.failAt(layoutFile, data, k, fmt.Sprintf("the key %q is there twice", k.Value), "")
+			l.failAt(data, k, fmt.Sprintf("the key %q is there twice", k.Value), "")
 		default:
 			l.set.layout[k.Value] = l.places(data, k.Value, v)
 		}
@@ -97,13 +97,13 @@ func (l *loader) places(data []byte, part string, v *yaml.Node) []string {
 		p := path.Clean(n.Value)
 		switch {
 		case n.Kind != yaml.ScalarNode || n.Tag != "!!str" || n.Value == "":
-			l.failAt(layoutFile, data, n, part+": expected a path or a list of paths", "")
+			l.failAt(data, n, part+": expected a path or a list of paths", "")
 		case !fs.ValidPath(p):
-			l.failAt(layoutFile, data, n, fmt.Sprintf("%s: %q does not lie in the tree", part, cut(n.Value)), "paths are relative to the root of the tree")
+			l.failAt(data, n, fmt.Sprintf("%s: %q does not lie in the tree", part, cut(n.Value)), "paths are relative to the root of the tree")
 		case !l.has(part, p):
-			l.failAt(layoutFile, data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), spell.DidYouMean(p, l.folders()))
+			l.failAt(data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), spell.DidYouMean(p, l.folders()))
 		case slices.Contains(out, p):
-			l.failAt(layoutFile, data, n, fmt.Sprintf("%s: %q is there twice", part, cut(n.Value)), "")
+			l.failAt(data, n, fmt.Sprintf("%s: %q is there twice", part, cut(n.Value)), "")
 		default:
 			out = append(out, p)
 		}

@@ -31,9 +31,9 @@ type loader struct {
 func (l *loader) fail(d playbooks.Diagnostic) { l.problems = append(l.problems, d) }
 func (l *loader) warn(d playbooks.Diagnostic) { l.warnings = append(l.warnings, d) }
 
-// failAt reports a problem at a node of a file.
-func (l *loader) failAt(file string, data []byte, n *yaml.Node, message, hint string) {
-	l.fail(at(file, data, n.Line, n.Column, message, hint))
+// failAt reports a problem at a node of turnus.yaml.
+func (l *loader) failAt(data []byte, n *yaml.Node, message, hint string) {
+	l.fail(at(layoutFile, data, n.Line, n.Column, message, hint))
 }
 
 // at is a problem with the line it is about.
@@ -181,8 +181,7 @@ func (l *loader) loadPlaybooks(o playbooks.Options) {
 	byName := map[string]*playbooks.Playbook{}
 	for _, d := range l.of(partPlaybooks) {
 		p, err := playbooks.Parse(d.Path, d.Data, o)
-		var found playbooks.Diagnostics
-		if errors.As(err, &found) {
+		if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 			l.problems = append(l.problems, found...)
 			continue
 		}
@@ -209,8 +208,7 @@ func (l *loader) loadWindows() {
 	}
 	defs, err := windows.Parse(docs...)
 	l.set.Windows = defs
-	var found windows.Problems
-	if errors.As(err, &found) {
+	if found, ok := errors.AsType[windows.Problems](err); ok {
 		for _, p := range found {
 			l.fail(playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: p.Message, Snippet: p.Snippet, Hint: p.Hint})
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // maxPacks is how many packs the mirror may hold before it is packed anew.
-const maxPacks = 20
+const maxPacks = 8
 
 // look asks the remote once, and takes what is new.
 func (f *Follower) look(ctx context.Context) {
