@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -170,21 +171,24 @@ func evidence(r admission) *core.Window {
 	}
 	w.Open, w.Close, w.Rules = e.Window.Open.UTC(), e.Window.Close.UTC(), e.Window.Rules
 	if set := r.book.Definitions().Sets[q.Set]; set != nil {
-		w.Approval = approval(set, w.Rules)
+		w.Approvals = approvals(set, w.Rules)
 	}
 	return w
 }
 
-// approval names the first approval of a set that the rules stand under.
-func approval(set *windows.Set, rules []string) string {
-	for _, id := range rules {
-		for _, rule := range set.Allow {
-			if a := cmp.Or(rule.Approval, set.Approval); rule.ID == id && a != nil {
-				return cmp.Or(a.ID, a.By)
-			}
+// approvals names the approvals of a set that the rules stand under.
+func approvals(set *windows.Set, rules []string) []string {
+	var names []string
+	for _, rule := range set.Allow {
+		a := cmp.Or(rule.Approval, set.Approval)
+		if a == nil || !slices.Contains(rules, rule.ID) {
+			continue
+		}
+		if name := cmp.Or(a.ID, a.By); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
 }
 
 // sight is how a window stands.
@@ -242,7 +246,7 @@ func (a window) mayBegin(ctx context.Context) string {
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
 func (a window) stopHere(ctx context.Context) string {
-	s, _ := a.w.look(ctx, a.board, a.question, bookAge) //nolint:errcheck // see above
+	s, _ := a.w.look(ctx, a.board, a.question, bookAge)
 	if !s.stops() {
 		return ""
 	}

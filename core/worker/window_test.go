@@ -536,3 +536,98 @@ func TestRollbackOutranksTheWindow(t *testing.T) {
 		}
 	})
 }
+
+func TestEvidenceNamesTheApproval(t *testing.T) {
+	const set = `
+window_sets:
+  night:
+    timezone: UTC
+    approval: {by: acme-cab, until: "2000-06-01"}
+    allow:
+      - {id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}
+      - {id: once, at: "2000-01-01T01:00", to: "2000-01-01T06:00", approval: {id: CHG0041, by: acme-cab}}
+`
+	for begin, want := range map[time.Duration]string{20 * time.Hour: "acme-cab", time.Hour: "acme-cab CHG0041"} {
+		inDays(t, func(l *lab) {
+			pass(begin)
+			la := l.gated("r", 1, set, flash)
+			n := l.start(l.gatedConfig())
+			r := l.results(la)[0]
+			n.drain()
+			if w := r.Steps[0].Window; w == nil || strings.Join(w.Approvals, " ") != want || w.Started.Before(w.Open) || !w.Started.Before(w.Close) {
+				t.Errorf("started after %v: %+v, expected %s", begin, w, want)
+			}
+		})
+	}
+}
+
+// Launch refuses it; should it come all the same, an unknown need is an error and no 0.
+func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown run time as none
+	inDays(t, func(l *lab) {
+		la := l.gated("r", 1, night, flash)
+		snap := la.Snapshot
+		snap.Run, snap.Source = "r2", strings.Replace(snap.Source, "needs: 30m, ", "", 1)
+		run := la.Run
+		run.ID = "r2"
+		var err error
+		if run.Payload, err = snap.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = l.q.Submit(context.Background(), run); err != nil {
+			t.Fatal(err)
+		}
+		n := l.start(l.gatedConfig())
+		later := *la
+		later.Run = run
+		r := l.results(&later)[0]
+		n.drain()
+		if r.Outcome != core.Failed || !strings.Contains(r.Reason, "how long the steps take is not known") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A job type that says it was held although nothing holds it is called again, but not at once.
+func TestHeldForNoWindow(t *testing.T) {
+	inDays(t, func(l *lab) {
+		var times []time.Time
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if times = append(times, time.Now()); c.State != nil {
+				return host.Outcome{}, nil
+			}
+			return host.Outcome{Suspended: true, Held: true, Reason: "hm", State: &host.State{JSON: []byte("1")}}, nil
+		}
+		if r := l.one(oneStep); r.Outcome != core.Unchanged || len(times) != 2 || times[1].Sub(times[0]) < askAgain {
+			t.Errorf("%+v, called at %v", r, times)
+		}
+	})
+}
+
+// A worker that cannot be reached by the board for long must not hold its jobs up one after the other.
+func TestSilentBoardHoldsNobodyUp(t *testing.T) {
+	inDays(t, func(l *lab) {
+		la := l.gated("r", 50, night, flash)
+		c := l.gatedConfig()
+		c.Slots, c.Board = 50, silent{l.q}
+		n := l.start(c)
+		pass(callTimeout + time.Second)
+		if running := n.Running(); len(running) != 0 {
+			t.Errorf("%d jobs wait still", len(running))
+		}
+		if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		l.exactlyOnce(la, l.results(la))
+		n.drain()
+	})
+}
+
+// silent is a board that never answers.
+type silent struct{ queue.Board }
+
+func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
+	<-ctx.Done()
+	return nil, 0, fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
+}
