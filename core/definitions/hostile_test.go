@@ -3,6 +3,7 @@ package definitions
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -306,6 +307,7 @@ func TestHangingRemoteIsGivenUp(t *testing.T) {
 	inner := s.Config.Handler
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if hang.Load() && q.Method == http.MethodPost {
+			_, _ = io.Copy(io.Discard, q.Body) // only then does the server see that the client went
 			<-q.Context().Done()
 			return
 		}
