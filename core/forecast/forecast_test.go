@@ -96,8 +96,9 @@ func TestSchedules(t *testing.T) {
 		{"a need that equals the window fits", Input{}, h, 4 * h, []string{"night"}, "22:00", "23:00", "windows night 22h", "windows night"},
 		{"the cutoff is kept", Input{Slots: 1}, h, h, []string{"cutoff", "cutoff", "cutoff"}, "22:00 23:00 46:00", "47:00", "windows cutoff 1d20h", "windows cutoff"},
 		{"least slack first", Input{Slots: 1}, h, h, []string{"long", "night"}, "23:00 22:00", "24:00", "windows night 22h", "windows "},
-		{"a host that waits for its window does not hold up its wave", Input{}, h, h, []string{"night", "- wave=1"}, "22:00 0:00", "23:00", "", "windows night"},
-		{"unless the playbook says so", Input{WaitForWindows: true}, h, h, []string{"night", "- wave=1"}, "22:00 23:00", "24:00", "waves  23h", "windows night"},
+		{"a host that waits for its window does not hold up its wave", Input{}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 1:00", "23:00", "waves  1h", "windows night"},
+		{"but another host of the wave must have shown what comes of it", Input{}, h, h, []string{"night", "- wave=1"}, "22:00 23:00", "24:00", "waves  23h", "windows night"},
+		{"unless the playbook says so", Input{WaitForWindows: true}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 23:00", "24:00", "waves  23h", "windows night"},
 		{"a window missed too often ends it", Input{Slots: 1}, h, h, []string{"twice", "twice", "twice", "twice", "twice"}, "22:00 23:00 46:00 47:00 -", "48:00", "", "windows twice"},
 		{"an approval that is missing binds", Input{}, h, h, []string{"asked"}, "98:00", "99:00", "windows asked 4d2h", "windows asked"},
 	}

@@ -89,7 +89,7 @@ func bruteForce(in Input, minutes int) []*job {
 		}
 		for {
 			startAll(in, jobs, now)
-			if wave == in.Hosts[len(in.Hosts)-1].Wave || slices.ContainsFunc(jobs, func(j *job) bool { return j.holdsUp(in, now) }) {
+			if wave == in.Hosts[len(in.Hosts)-1].Wave || !waveDone(in, jobs, wave, now) {
 				break
 			}
 			wave++
@@ -112,15 +112,20 @@ func (j *job) finished(now time.Time) {
 
 func (j *job) run() { j.left = int(j.Work.Stages[j.stage].Steps[0].Took.Quantile(0.5) / time.Minute) }
 
-func (j *job) holdsUp(in Input, now time.Time) bool {
-	if !j.released || j.done {
-		return false
+func waveDone(in Input, jobs []*job, wave int, now time.Time) bool {
+	all, waiting, proven := true, true, wave < 0
+	for _, j := range jobs {
+		switch {
+		case !j.released:
+		case j.done:
+			proven = proven || j.Wave == wave
+		default:
+			all = false
+			_, may := j.slack(now)
+			waiting = waiting && j.left == 0 && !may
+		}
 	}
-	if j.left > 0 || in.WaitForWindows {
-		return true
-	}
-	_, may := j.slack(now)
-	return may
+	return all || !in.WaitForWindows && proven && waiting
 }
 
 func startAll(in Input, jobs []*job, now time.Time) {

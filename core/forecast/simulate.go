@@ -38,7 +38,9 @@ type sim struct {
 	missed   []int32
 	running  int
 	released int   // waves
-	busy     int   // released hosts that hold up the next wave
+	open     int   // released hosts that are not done
+	busy     int   // those of them that wait for no window
+	proven   bool  // a host of the last wave is done
 	pausing  bool  // between waves
 	pause    int32 // number of the pause; the end of an older one means nothing
 	steps    int   // events so far, of all samples
@@ -115,21 +117,30 @@ func (s *sim) handle(e entry) {
 	}
 }
 
-// holdsUp tells whether a host in this state keeps the next wave from starting.
-func (s *sim) holdsUp(st state) bool {
-	return st >= ready && st <= running || st == deferred && s.lim.wait
+// active tells whether a host in this state waits for no window, and is not done.
+func active(st state) bool { return st >= ready && st <= running }
+
+// waveDone is the rule of rollout.Progress.WaveDone.
+func (s *sim) waveDone() bool {
+	return s.open == 0 || !s.lim.wait && s.proven && s.busy == 0
 }
 
 func (s *sim) to(h int32, st state) {
 	old := s.state[h]
-	if s.holdsUp(old) {
+	if old == unreleased {
+		s.open++
+	}
+	if active(old) {
 		s.busy--
 	}
-	if s.holdsUp(st) {
-		if s.busy == 0 {
-			s.pausing = false // the waves before are not done after all
-		}
+	if active(st) {
 		s.busy++
+	}
+	if st == done {
+		s.open--
+		if s.m.hosts[h].wave == int32(s.released-1) {
+			s.proven = true
+		}
 	}
 	if s.trace && old != st {
 		s.waited(h, old)
@@ -139,7 +150,7 @@ func (s *sim) to(h int32, st state) {
 
 // release starts the next wave.
 func (s *sim) release() {
-	s.pausing = false
+	s.pausing, s.proven = false, false
 	last := s.released + 1
 	if !s.lim.barriers {
 		last = len(s.m.waves) - 1
@@ -155,7 +166,8 @@ func (s *sim) release() {
 
 // barrier releases the next wave if it may start now, or sets the end of the pause before it.
 func (s *sim) barrier() (released bool) {
-	if s.busy > 0 || s.released == len(s.m.waves)-1 {
+	if s.released == len(s.m.waves)-1 || !s.waveDone() {
+		s.pausing = false
 		return false
 	}
 	if s.lim.pause == 0 {

@@ -26,7 +26,6 @@ type Steps struct{ list []step }
 
 type step struct {
 	name   string
-	line   int
 	window string // "" where it is not gated
 	need   time.Duration
 	runs   bool
@@ -38,7 +37,7 @@ func NewSteps(p *playbooks.Playbook, o Options) *Steps {
 	s := &Steps{list: make([]step, len(p.Steps))}
 	for i, from := range p.Steps {
 		to := &s.list[i]
-		*to = step{name: from.Name, line: from.Line, need: from.Needs, runs: o.Selected == nil || o.Selected(from.Tags)}
+		*to = step{name: from.Name, need: from.Needs, runs: o.Selected == nil || o.Selected(from.Tags)}
 		window := from.Window
 		if window == "" && (o.Disruptive == nil || o.Disruptive(from.Uses)) {
 			window = p.Window
@@ -68,12 +67,17 @@ func (s *Steps) Any() bool {
 	return false
 }
 
-// Check returns core.ErrInvalid for each gated step whose need is not known.
-func (s *Steps) Check(file string) error {
-	for _, one := range s.list {
+// Check returns playbooks.Diagnostics: each gated step whose need is not known.
+func (s *Steps) Check(p *playbooks.Playbook) error {
+	var all playbooks.Diagnostics
+	for i, one := range s.list {
 		if one.window != "" && one.need <= 0 {
-			return fmt.Errorf("%s:%d: step %q waits for window %q, but how long it takes is not known: %w\nhint: give it needs: 40m, rollback included", file, one.line, one.name, one.window, core.ErrInvalid)
+			all = append(all, p.Diagnose(i, fmt.Sprintf("step %q waits for the window %q, and how long it takes is not known", one.name, one.window),
+				"needs: with the time that must be left in the window, rollback included", "needs: 40m"))
 		}
+	}
+	if len(all) > 0 {
+		return all
 	}
 	return nil
 }

@@ -69,6 +69,11 @@ type Unfit struct {
 	Reason   string        `json:"reason"`
 }
 
+// String is a line that names the host, what it asked for, and why it gets nothing.
+func (u Unfit) String() string {
+	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
+}
+
 // UnfitError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid) holds.
 type UnfitError struct {
 	Playbook string
@@ -80,7 +85,7 @@ func (e *UnfitError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "playbook %s: no window fits %d of %d hosts", e.Playbook, len(e.Hosts), e.Total)
 	for _, u := range e.Hosts {
-		fmt.Fprintf(&b, "\n  %s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
+		b.WriteString("\n  " + u.String())
 	}
 	return b.String()
 }
@@ -166,7 +171,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 		}
 	}
 	steps := l.Snapshot.Steps(p, disruptive)
-	if err := steps.Check(p.File); err != nil {
+	if err := steps.Check(p); err != nil {
 		return nil, err
 	}
 	for set, names := range steps.Hosts(hosts) {

@@ -22,6 +22,7 @@ type Queue interface {
 	Node
 	Control
 	Inspect
+	Board
 }
 
 // Node is a worker's side.

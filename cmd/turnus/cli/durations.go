@@ -128,7 +128,9 @@ func durationFiles(dir string) ([]string, error) {
 }
 
 // history is what earlier runs tell of a playbook's steps. It is read when it is first asked for.
-type history struct{ books map[string]map[[2]string]*learned }
+type history struct {
+	books map[string]map[[2]string]*learned
+}
 
 // learned is what is known of one step.
 type learned struct {

@@ -66,7 +66,7 @@ type stepTime struct {
 
 // forecast makes the forecast of a launch.
 func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Type, bool)) (*planView, error) {
-	d := &planView{launch: l, at: f.play.at, workers: f.workers, slots: f.workers * f.slots, windows: f.play.book != nil}
+	d := &planView{launch: l, at: f.play.at, workers: f.workers, slots: f.workers * f.slots, windows: f.play.windows.book != nil}
 	d.byHost = f.by == "host" || f.by == "" && len(l.Hosts) <= maxPlanHosts
 	disruptive := func(uses string) bool {
 		t, known := types(uses)
@@ -76,9 +76,9 @@ func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Typ
 	d.steps = stepTimes(l, f.play.past)
 	in := forecast.Input{
 		At: d.at, Slots: d.slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive,
-		Pause: l.Playbook.Strategy.PauseBetween.For, Seed: 1,
+		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, Seed: 1,
 	}
-	w := stager{d: d, steps: steps, book: f.play.book, work: map[string]*forecast.Work{}, why: map[question]string{}}
+	w := stager{d: d, steps: steps, book: f.play.windows.book, work: map[string]*forecast.Work{}, why: map[question]string{}}
 	for i, h := range l.Hosts {
 		work := w.of(h)
 		d.hosts = append(d.hosts, w.host(work))

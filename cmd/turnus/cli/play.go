@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
@@ -30,9 +29,8 @@ type playFlags struct {
 	windows     gatingFlags
 	skipUnfit   bool // leave out hosts that no window fits, and list them in Launch.Unfit
 
-	at   time.Time  // of the launch; now when it is zero
-	book *gate.Book // that prepare read; nil when no windows are given
-	past *history   // that prepare asked for needs
+	at   time.Time // of the launch; now when it is zero
+	past *history  // that prepare asked for needs
 }
 
 func (f *playFlags) add(c *cobra.Command) {
@@ -67,7 +65,8 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
-	if f.book, err = f.windows.book(); err != nil {
+	windows, err := f.windows.load()
+	if err != nil {
 		return nil, err
 	}
 	f.past = newHistory()
@@ -85,7 +84,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: f.book, SkipUnfit: f.skipUnfit,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
 			Now: f.at, Need: f.past.need,
 		})
 		if errors.Is(err, core.ErrNotFound) {

@@ -106,7 +106,13 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
 func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
+	book, stopKeeping, err := f.play.windows.keep(ctx, a, q, launches)
+	if err != nil {
+		return err
+	}
+	defer stopKeeping()
 	c := newConductor(a, q)
+	c.windows = book
 	c.approve = a.approver(f.yes)
 	if f.events {
 		c.events = newEventWriter(a.out)
@@ -136,21 +142,6 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 	reports, err := c.driveAll(ctx, parts)
 	stopView()
 	return errors.Join(err, a.finish(reports, f.events))
-}
-
-// keepWindows refuses a playbook that asks for a service window when none are given, unless
-// the operator says that it may start now.
-func (a *app) keepWindows(launches []*launch.Launch, f *runFlags) error {
-	for _, l := range launches {
-		switch {
-		case l.Asks == "" || f.outside || l.Starts != nil:
-		case len(f.play.windows.paths) == 0:
-			return invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
-		default:
-			a.message(a.paint(yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of its steps is disruptive: nothing waits; give the step itself window:", l.Playbook.Name, l.Asks))
-		}
-	}
-	return nil
 }
 
 // kill ends what runs on the node at once.

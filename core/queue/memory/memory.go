@@ -70,10 +70,7 @@ type Queue struct {
 	freeLocks []*lock
 }
 
-var (
-	_ queue.Queue = (*Queue)(nil)
-	_ queue.Board = (*Queue)(nil)
-)
+var _ queue.Queue = (*Queue)(nil)
 
 // New returns an empty queue.
 func New(opt Options) *Queue {

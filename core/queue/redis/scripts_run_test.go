@@ -273,7 +273,7 @@ func statusReads(b bench) {
 	b.unchanged("status", func() {
 		st := b.status("r")
 		st.Served = 0
-		want := "{r ten active  false 20 19 10 0 4 3 1 0 map[changed:2] 0s}"
+		want := "{r ten active  false 20 19 10 0 4 3 1 0 0 map[changed:2] 0s}"
 		if got := fmt.Sprint(st); got != want {
 			b.Errorf("status %s, expected %s", got, want)
 		}

@@ -40,6 +40,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"explain": {explainReads},
 		"open":    {openOnce},
 		"pool":    {poolMends},
+		"post":    {postWrites, postGrows},
+		"posted":  {postedReads, postedRefusesOnAReplica},
 		"redrive": {redriveBounded, redriveRefuses},
 		"status":  {statusReads},
 		"tidy":    {tidyMends},

@@ -1,6 +1,6 @@
 -- base.lua: loading and writing back, shared by every script (prepended by scripts.go).
 -- Needs: the locals for key names that keys.go generates. KEYS are the pool's fixed keys and
--- three prefixes with the same hash tag; keys of runs, tenants and sessions are prefix .. number.
+-- prefixes with the same hash tag; keys of runs, tenants, sessions and documents are prefix .. number, id or escaped name.
 -- Does: reads the clock once and holds it monotone; caches runs and tenants in tables; flush()
 -- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
 
