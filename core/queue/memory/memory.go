@@ -34,6 +34,7 @@ const (
 	blockBatch    = 1024
 	sweepBatch    = 4096
 	forgetBatch   = 8
+	wakeBatch     = 4096
 )
 
 // Queue is the queue in memory. All methods are safe for concurrent use.

@@ -45,6 +45,7 @@ func suffixes() []key {
 		{"xData", ":d"},      // run, hash: index -> data too large for a chunk
 		{"xPayload", ":p"},   // run, string
 		{"xSegments", ":g"},  // run, zset: FROM:TO by due time
+		{"xByIndex", ":i"},   // run, zset: the same by FROM, while targets are not released
 		{"xRanges", ":r"},    // run, zset: FROM:TO that are ready, behind the current range
 		{"xQueue", ":q"},     // run, zset: indexes that are ready again
 		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt

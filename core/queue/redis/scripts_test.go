@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 	t.Parallel()
 	tests := map[string][]func(bench){
 		"accept":  {acceptWrites, acceptRefuses, acceptUploaded, acceptForgetsTwo},
-		"adjust":  {adjustWaves, adjustRefuses},
+		"adjust":  {adjustWaves, adjustBounded, adjustRefuses},
 		"adopt":   {adoptPages},
 		"beat":    {beatMoves, beatForgetsEight},
 		"cancel":  {cancelBounded, cancelUnknown},
@@ -43,8 +43,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
 		"redrive": {redriveBounded, redriveRefuses},
-		"status":  {statusReads},
-		"tidy":    {tidyMends},
+		"status":  {statusReads, statusByTheClock},
+		"tidy":    {tidyMends, tidyMendsDeferred},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
 		"wait":    {waitKeepsTime},
 	}
