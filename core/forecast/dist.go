@@ -44,9 +44,9 @@ func Assumed(median, p95 time.Duration) (Dist, error) {
 		return Dist{}, fmt.Errorf("durations with the median %s and p95 %s: expected 0 < median ≤ p95: %w", median, p95, core.ErrInvalid)
 	}
 	sigma := math.Log(float64(p95)/float64(median)) / normal(0.95)
-	q := make([]float64, 65)
+	q := make([]float64, 101) // the P50 and the P95 are among them
 	for i := range q {
-		p := min(max(float64(i)/64, 0.005), 0.995)
+		p := min(max(float64(i)/100, 0.005), 0.995)
 		q[i] = float64(median) * math.Exp(sigma*normal(p))
 	}
 	return Dist{q}, nil

@@ -127,9 +127,7 @@ func (c *chart) deniedBy(set *windows.Compiled) []deniedSpan {
 		if err != nil {
 			return nil
 		}
-		switch e.Cause {
-		case windows.ByFreeze, windows.ByHolidays, windows.ByDeny:
-		default:
+		if e.Open || e.Cause != windows.ByFreeze && e.Cause != windows.ByHolidays && e.Cause != windows.ByDeny {
 			continue
 		}
 		by := strings.TrimSpace(string(e.Cause) + " " + e.By)
@@ -268,7 +266,7 @@ func (a *app) writeChart(d *planView) {
 	if c.more > 0 {
 		fmt.Fprintf(a.out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
 	}
-	fmt.Fprintf(a.out, "%s%s hosts at work, %.3g at most in one column  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
+	fmt.Fprintf(a.out, "%s%s hosts at work (full height: %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
 		a.paint(green, g.load[0]), a.paint(green, g.load[len(g.load)-1]), c.peak, a.paint(cyan, g.open), a.paint(red, g.denied), g.closed, c.zone)
 }
 
@@ -276,7 +274,7 @@ func (a *app) writeChart(d *planView) {
 func (c *chart) axis(columns int, bar string) string {
 	line := []rune(strings.Repeat(" ", columns))
 	end := 0
-	for _, t := range c.ticks(max(columns/14, 2)) {
+	for _, t := range c.ticks(max(columns/12, 2)) {
 		at := int(c.place(t.at, columns))
 		text := []rune(bar + t.label)
 		if at < end || at+len(text) > columns {

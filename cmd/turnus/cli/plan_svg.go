@@ -96,7 +96,7 @@ func (d *planView) sentence() string {
 
 // describe says for those who do not see it what the picture shows.
 func (c *chart) describe() string {
-	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.3g at once at most.",
+	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.2g at most in the mean of a column.",
 		plural(len(c.rows), "row"), utc(c.from), utc(c.to), c.peak)
 }
 
@@ -166,7 +166,7 @@ func (s *svg) legend(c *chart, y int) {
 		s.add(`<text class="dim" x="%d" y="%d">%s</text>`, x+24, y+10, text)
 		x += 32 + 7*len(text)
 	}
-	for _, box := range [][2]string{{"load", fmt.Sprintf("hosts at work, full height is %.3g", c.peak)}, {"open", "window"}, {"denied", "freeze, holiday, deny"}} {
+	for _, box := range [][2]string{{"load", fmt.Sprintf("hosts at work, full height: %.2g in the mean", c.peak)}, {"open", "window"}, {"denied", "freeze, holiday, deny"}} {
 		item(fmt.Sprintf(`<rect class="%s" x="%d" y="%d" width="18" height="12"/>`, box[0], x, y), box[1])
 	}
 	for _, line := range []string{"p50", "p90"} {
