@@ -245,12 +245,12 @@ func (a *app) writeChart(d *planView) {
 	if d.result.FinishP50.IsZero() {
 		return
 	}
-	const most = 24
+	const longest = 24
 	total := a.columns()
-	c := d.chart(maxTextRows, max(total-most-2, 16))
+	c := d.chart(maxTextRows, max(total-longest-2, 16))
 	label := 4
 	for _, r := range c.rows {
-		label = max(label, min(len([]rune(printable(r.label))), most))
+		label = max(label, min(len([]rune(printable(r.label))), longest))
 	}
 	columns := total - label - 2
 	c = d.chart(maxTextRows, columns)
@@ -266,8 +266,9 @@ func (a *app) writeChart(d *planView) {
 	if c.more > 0 {
 		fmt.Fprintf(a.out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
 	}
-	fmt.Fprintf(a.out, "%s%s hosts at work (full height: %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
-		a.paint(green, g.load[0]), a.paint(green, g.load[len(g.load)-1]), c.peak, a.paint(cyan, g.open), a.paint(red, g.denied), g.closed, c.zone)
+	least, most := a.paint(green, g.load[0]), a.paint(green, g.load[len(g.load)-1])
+	fmt.Fprintf(a.out, "%s to %s hosts at work (%s is %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
+		least, most, most, c.peak, a.paint(cyan, g.open), a.paint(red, g.denied), g.closed, c.zone)
 }
 
 // axis is the line of ticks.

@@ -186,8 +186,8 @@ func (a *app) writeForecast(d *planView) {
 		return
 	}
 	zone := d.commonZone()
-	fmt.Fprintf(a.out, "%s: done at %s in half of %d simulations, at %s in nine of ten\n", a.paint(bold, "estimate"),
-		localAndUTC(r.FinishP50, zone), r.Samples, localAndUTC(r.FinishP90, zone))
+	fmt.Fprintf(a.out, "%s from %d simulations: done at %s at P50, %s at P90\n", a.paint(bold, "estimate"), r.Samples,
+		localAndUTC(r.FinishP50, zone), localAndUTC(r.FinishP90, zone))
 	fmt.Fprintf(a.out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
 	if r.Binding.Gain > 0 {
 		fmt.Fprintf(a.out, "; without that limit %s earlier", rough(r.Binding.Gain))
