@@ -18,10 +18,10 @@ const (
 )
 
 // binding tries the limits that held up the hosts that were last in s, which has a trace.
-func (m *model) binding(in Input, s *sim, p50 time.Time) (Constraint, []Constraint) {
+func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constraint) {
 	samples := min(liftSamples, m.samples)
-	if m.samples > samples && s.steps/m.samples > maxSteps/400 {
-		samples = 5
+	if o.steps > m.budget/400 {
+		samples = min(samples, 5)
 	}
 	base := m.finish(limitsOf(in), samples)
 	var tried []Constraint
@@ -31,7 +31,7 @@ func (m *model) binding(in Input, s *sim, p50 time.Time) (Constraint, []Constrai
 	}
 	slices.SortStableFunc(tried, func(a, b Constraint) int { return cmp.Compare(b.Gain, a.Gain) })
 	best := Constraint{Cause: ByWork}
-	if len(tried) > 0 && tried[0].Gain >= max(minGain, p50.Sub(in.At)/200) {
+	if len(tried) > 0 && tried[0].Gain >= max(minGain, span(base-m.at)/200) {
 		best = preferNamed(tried)
 	}
 	return best, tried
@@ -53,11 +53,8 @@ func preferNamed(tried []Constraint) Constraint {
 
 // finish is the P50 of the end under other limits.
 func (m *model) finish(l limits, samples int) int64 {
-	s := newSim(m, l)
 	ends := make([]int64, 0, samples)
-	for k := range samples {
-		m.draw(s.took, uint64(k))
-		s.run(false)
+	m.simulate(l, 0, samples, func(_ int, s *sim) {
 		end := m.at
 		for i, t := range s.end {
 			switch {
@@ -68,7 +65,7 @@ func (m *model) finish(l limits, samples int) int64 {
 			}
 		}
 		ends = append(ends, end)
-	}
+	})
 	return quantile(ends, 0.5).UnixNano()
 }
 

@@ -142,26 +142,18 @@ func Make(in Input) (*Result, error) {
 		r.Binding = Constraint{Cause: ByWindows}
 		return r, nil
 	}
-	s := newSim(m, limitsOf(in))
-	obs := newObservations(m)
-	for k := range m.samples {
-		m.draw(s.took, uint64(k))
-		s.run(false)
-		obs.add(s)
-		if s.steps > maxSteps && k+1 >= leastSamples {
-			break
-		}
-	}
+	obs := m.observe(limitsOf(in))
 	obs.summarise(r)
+	s := newSim(m, limitsOf(in))
 	m.draw(s.took, uint64(obs.median()))
 	s.run(true)
 	s.describe(r.Hosts)
-	r.Binding, r.Tried = m.binding(in, s, r.FinishP50)
+	r.Binding, r.Tried = m.binding(in, s, obs)
 	return r, nil
 }
 
 func newModel(in Input) (*model, error) {
-	m := &model{at: in.At.UnixNano(), samples: in.Samples, seed: in.Seed, fits: map[fitKey]*fit{}}
+	m := &model{at: in.At.UnixNano(), samples: in.Samples, budget: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
 	if m.samples == 0 {
 		m.samples = DefaultSamples
 	}

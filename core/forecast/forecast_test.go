@@ -139,7 +139,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-func TestStagesWaitWithoutASlot(t *testing.T) {
+// argo-cd#29307: a blocked operation held the rollout's slot.
+func TestTrapHostThatWaitsHoldsNoSlot(t *testing.T) {
 	staged := &Work{Stages: []Stage{
 		{Steps: []Step{{Took: Fixed(10 * time.Minute)}}},
 		{Gated: true, Need: time.Hour, Steps: []Step{{Took: Fixed(30 * time.Minute)}}},
@@ -243,14 +244,30 @@ func TestForecastIsRepeatable(t *testing.T) {
 }
 
 func TestForecastIsBounded(t *testing.T) {
-	// Two fit a night: the others miss each of 60.
-	hosts := fleet(t, time.Hour, time.Hour, strings.Fields(strings.Repeat("night ", 1000))...)
-	r, err := Make(Input{At: monday, Slots: 1, Hosts: hosts})
+	// Four fit a night: the others miss each of 60, over and over.
+	in := Input{At: monday, Slots: 1, Hosts: fleet(t, time.Hour, time.Hour, strings.Fields(strings.Repeat("night ", 300))...)}
+	m, err := newModel(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Unfinished < 700 || r.Samples < leastSamples {
+	m.budget = 100_000
+	o := m.observe(limitsOf(in))
+	if o.samples != leastSamples || len(o.finish) != leastSamples || o.steps < m.budget/leastSamples {
+		t.Errorf("%d samples of %d events each", o.samples, o.steps)
+	}
+	r := &Result{Hosts: make([]HostResult, len(in.Hosts))}
+	o.summarise(r)
+	if r.Unfinished < 50 || r.Unfinished > 70 || r.Samples != leastSamples {
 		t.Errorf("%v unfinished, %d samples", r.Unfinished, r.Samples)
+	}
+}
+
+// ConfigMgr takes a run time that is not known as none.
+func TestTrapUnknownNeedIsNotZero(t *testing.T) {
+	in := Input{At: monday, Hosts: fleet(t, time.Hour, 0, "night")}
+	in.Hosts[0].Work.Stages[0].Gated = true
+	if _, err := Make(in); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "how long the work needs is not known") {
+		t.Errorf("%v", err)
 	}
 }
 

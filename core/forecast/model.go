@@ -28,6 +28,7 @@ type model struct {
 	names   []groupKey // by number
 	fits    map[fitKey]*fit
 	samples int
+	budget  int // events
 	seed    uint64
 }
 

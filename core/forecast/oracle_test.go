@@ -19,7 +19,7 @@ func random(t *rapid.T, sets map[string]*windows.Compiled) Input {
 		WaitForWindows: rapid.Bool().Draw(t, "wait"), Samples: 1,
 	}
 	wave := 0
-	for i := range rapid.IntRange(1, 12).Draw(t, "hosts") {
+	for i := range rapid.IntRange(1, 9).Draw(t, "hosts") {
 		h := Host{Name: fmt.Sprint(i), Work: &Work{}}
 		wave += rapid.IntRange(0, 4).Draw(t, "wave") / 4
 		h.Wave = wave
@@ -183,7 +183,7 @@ func TestForecastIsWhatEveryMinuteSays(t *testing.T) {
 		if len(in.Hosts) == 0 {
 			return
 		}
-		const days = 12
+		const days = 6
 		for i, j := range bruteForce(in, days*24*60) {
 			if !j.done {
 				continue // it has long queues

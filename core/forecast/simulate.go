@@ -1,6 +1,11 @@
 package forecast
 
-import "slices"
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 type state uint8
 
@@ -61,6 +66,32 @@ func newSim(m *model, l limits) *sim {
 		state: make([]state, n), stage: make([]int32, n), missed: make([]int32, n),
 		begin: make([]int64, n), start: make([]int64, n), end: make([]int64, n), gave: make([]bool, n),
 	}
+}
+
+// simulate runs the samples [from, to) on all cores, and gives each to take, one at a time, in
+// any order. It returns the number of events of all.
+func (m *model) simulate(l limits, from, to int, take func(k int, s *sim)) (steps int) {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	next.Store(int64(from))
+	for range min(runtime.GOMAXPROCS(0), to-from) {
+		wg.Go(func() {
+			s := newSim(m, l)
+			for k := next.Add(1) - 1; k < int64(to); k = next.Add(1) - 1 {
+				m.draw(s.took, uint64(k))
+				s.run(false)
+				mu.Lock()
+				take(int(k), s)
+				mu.Unlock()
+			}
+			mu.Lock()
+			steps += s.steps
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return steps
 }
 
 // run simulates the sample in took. With trace it also keeps what each host waited for.

@@ -22,12 +22,13 @@ type observations struct {
 	misses            []int
 	gave              []int
 	finish            []int64 // by sample; -1: no host was done
+	steps             int     // events of a sample, in the mean
 	missed            int     // hosts that missed a window, over all samples
 }
 
 func newObservations(m *model) *observations {
 	n := len(m.hosts)
-	o := &observations{m: m, misses: make([]int, n), gave: make([]int, n)}
+	o := &observations{m: m, misses: make([]int, n), gave: make([]int, n), finish: make([]int64, m.samples)}
 	for _, list := range []*[][]int64{&o.begin, &o.start, &o.end} {
 		all := make([]int64, n*m.samples)
 		*list = make([][]int64, n)
@@ -38,8 +39,21 @@ func newObservations(m *model) *observations {
 	return o
 }
 
-// add takes the outcome of one sample.
-func (o *observations) add(s *sim) {
+// observe simulates all samples, or as many as the budget allows.
+func (m *model) observe(l limits) *observations {
+	o := newObservations(m)
+	first := min(leastSamples, m.samples)
+	steps := m.simulate(l, 0, first, o.add)
+	o.steps = steps / first
+	if most := m.budget / max(o.steps, 1); m.samples > first {
+		m.simulate(l, first, min(m.samples, max(most, first)), o.add)
+	}
+	o.finish = o.finish[:o.samples]
+	return o
+}
+
+// add takes the outcome of sample k.
+func (o *observations) add(k int, s *sim) {
 	o.samples++
 	for i := range o.m.hosts {
 		if s.missed[i] > 0 {
@@ -60,7 +74,7 @@ func (o *observations) add(s *sim) {
 	if !ok {
 		last = -1
 	}
-	o.finish = append(o.finish, last)
+	o.finish[k] = last
 }
 
 // summarise fills in the quantiles.

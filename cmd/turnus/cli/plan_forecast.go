@@ -53,15 +53,14 @@ func (h plannedHost) zone() *time.Location {
 
 // stepTime is how long a step takes, and where that is known from.
 type stepTime struct {
-	name, uses   string
-	selected     bool
-	took         forecast.Dist
-	source       string // given, learned or assumed
-	from         string // a sentence
-	need         time.Duration
-	needSource   string
-	fails        float64
-	gated, fixed bool
+	name, uses string
+	selected   bool
+	took       forecast.Dist
+	source     string // given, learned or assumed
+	from       string // a sentence
+	need       time.Duration
+	needSource string
+	fails      float64
 }
 
 // forecast makes the forecast of a launch.

@@ -40,6 +40,9 @@ func (s *svg) add(format string, args ...any) {
 	fmt.Fprintf(s, format+"\n", args...)
 }
 
+// raw adds what is markup already.
+func (s *svg) raw(markup string) { _, _ = s.WriteString(markup) }
+
 // escape makes text fit for XML; what XML cannot hold becomes U+FFFD.
 func escape(text string) string {
 	var b strings.Builder
@@ -63,7 +66,7 @@ func (d *planView) svg() string {
 	s.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`, width, height, width, height)
 	s.add(`<title id="title">%s</title>`, title)
 	s.add(`<desc id="desc">%s</desc>`, d.sentence()+". "+c.describe())
-	s.WriteString("<style>" + svgStyle + "</style>\n")
+	s.raw("<style>" + svgStyle + "</style>\n")
 	s.add(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6" stroke-width="2"/></pattern></defs>`)
 	s.add(`<rect class="bg" width="%d" height="%d"/>`, width, height)
 	s.add(`<text class="text" x="12" y="24" font-size="16" font-weight="600">%s</text>`, title)
@@ -162,7 +165,7 @@ func (s *svg) ends(d *planView, c *chart) {
 func (s *svg) legend(c *chart, y int) {
 	x := 12
 	item := func(shape, text string) {
-		s.WriteString(shape)
+		s.raw(shape)
 		s.add(`<text class="dim" x="%d" y="%d">%s</text>`, x+24, y+10, text)
 		x += 32 + 7*len(text)
 	}
