@@ -41,7 +41,7 @@ func bulk(tb testing.TB, hosts int) Input {
 	}}
 	in := Input{At: at, Slots: 256, MaxInFlight: 200, PerGroup: 20, HAGroups: true, Seed: 1}
 	for i := range hosts {
-		h := Host{Name: fmt.Sprintf("fw-%d", i), Customer: fmt.Sprintf("c%d", i%100), Windows: sets[fmt.Sprintf("c%d", i%100)], Work: work, Group: fmt.Sprintf("c%d", i%100)}
+		h := Host{Name: fmt.Sprintf("fw-%d", i), Windows: sets[fmt.Sprintf("c%d", i%100)], Work: work, Group: fmt.Sprintf("c%d", i%100)}
 		if i%3 == 0 {
 			h.HAGroup = fmt.Sprintf("ha-%d", i/6)
 		}

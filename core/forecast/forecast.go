@@ -39,13 +39,12 @@ type Input struct {
 
 // Host is one job of the run.
 type Host struct {
-	Name     string
-	Customer string
-	HAGroup  string
-	Group    string // of PerGroup; "": in none
-	Wave     int    // from 0
-	Windows  *windows.Compiled
-	Work     *Work // shared by all hosts that do the same
+	Name    string
+	HAGroup string
+	Group   string // of PerGroup; "": in none
+	Wave    int    // from 0
+	Windows *windows.Compiled
+	Work    *Work // shared by all hosts that do the same
 	// Never is why this host cannot start at all, where the caller knows it already.
 	Never string
 }

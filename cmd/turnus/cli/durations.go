@@ -122,8 +122,16 @@ func saveDurations(r report) error {
 
 // durationFiles are the runs that are kept, the oldest first: run ids sort by time.
 func durationFiles(dir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	slices.Sort(files)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var files []string
+	for _, e := range entries { // sorted
+		if filepath.Ext(e.Name()) == ".json" {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
 	return files, err
 }
 

@@ -82,7 +82,7 @@ func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Typ
 		work := w.of(h)
 		d.hosts = append(d.hosts, w.host(work))
 		in.Hosts = append(in.Hosts, forecast.Host{
-			Name: h.Name, Customer: h.Customer, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group, Wave: rollout.Wave(l.Limits, i), Work: work,
+			Name: h.Name, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group, Wave: rollout.Wave(l.Limits, i), Work: work,
 		})
 	}
 	var err error
