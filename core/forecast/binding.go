@@ -37,14 +37,13 @@ func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constr
 	return best, tried
 }
 
-// preferNamed names the one set or group that does nearly all that lifting all of its kind does.
+// preferNamed takes the narrower limit that does nearly all that the widest does: the one set or
+// group of all of its kind, the pause of the waves that it stands between.
 func preferNamed(tried []Constraint) Constraint {
 	best := tried[0]
-	if best.Name != "" {
-		return best
-	}
 	for _, c := range tried[1:] {
-		if c.Cause == best.Cause && c.Name != "" && c.Gain*10 >= best.Gain*9 {
+		narrower := c.Cause == best.Cause && best.Name == "" && c.Name != "" || c.Cause == ByPause && best.Cause == ByWaves
+		if narrower && c.Gain*10 >= best.Gain*9 {
 			return c
 		}
 	}

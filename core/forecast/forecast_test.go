@@ -87,6 +87,7 @@ func TestSchedules(t *testing.T) {
 		{"max_in_flight is the lower limit", Input{Slots: 3, MaxInFlight: 2}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:10", "0:20", "max_in_flight  10m", "max_in_flight "},
 		{"a wave waits for the one before", Input{}, 10 * m, 0, []string{"-", "- wave=1", "- wave=1"}, "0:00 0:10 0:10", "0:20", "waves  10m", "waves "},
 		{"and pauses", Input{Pause: 30 * m}, 10 * m, 0, []string{"-", "- wave=1", "- wave=2"}, "0:00 0:40 1:20", "1:30", "waves  50m", "waves "},
+		{"the pause binds where it is nearly all of what waves cost", Input{Pause: 10 * h}, 10 * m, 0, []string{"-", "- wave=1"}, "0:00 10:10", "10:20", "pause  10h", "pause "},
 		{"an HA group is one at a time", Input{HAGroups: true}, 10 * m, 0, []string{"- ha=a", "- ha=a", "- ha=b"}, "0:00 0:10 0:00", "0:20", "", "ha_group a"},
 		{"unless nothing is disruptive", Input{}, 10 * m, 0, []string{"- ha=a", "- ha=a"}, "0:00 0:00", "0:10", "", "work "},
 		{"per_group", Input{PerGroup: 2}, 10 * m, 0, []string{"- group=g", "- group=g", "- group=g", "- group=x"}, "0:00 0:00 0:10 0:00", "0:20", "", "per_group g"},

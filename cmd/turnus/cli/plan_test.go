@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,37 @@ func TestChartIsBounded(t *testing.T) {
 	for _, most := range []int{2, 5, 10} {
 		if n := len(c.ticks(most)); n > most+1 || n == 0 {
 			t.Errorf("%d ticks, expected at most %d", n, most)
+		}
+	}
+}
+
+// jsonKeys are the keys of a document's type.
+func jsonKeys(t reflect.Type) []string {
+	var keys []string
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			keys = append(append(keys, name), jsonKeys(t.Field(i).Type)...)
+		}
+	}
+	return keys
+}
+
+func TestForecastDocumentIsDocumented(t *testing.T) {
+	_, text, _ := strings.Cut(page(t, "docs/commands.md"), "## `turnus plan`")
+	text, _, _ = strings.Cut(text, "\n## ")
+	keys := jsonKeys(reflect.TypeFor[forecastDoc]())
+	if len(keys) < 40 {
+		t.Fatalf("only %v", keys)
+	}
+	for _, key := range keys {
+		if !strings.Contains(text, "`"+key+"`") {
+			t.Errorf("docs/commands.md does not say what %s is", key)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
 			break
 		}
 		r, p := &d.result.Hosts[h.Index], d.hosts[h.Index]
-		rows = append(rows, []string{"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup, "from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Holds)})
+		rows = append(rows, []string{"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup, "from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds)})
 	}
 	table(a.out, dropEmpty(rows))
 	if w.Count > maxPlanHosts {
@@ -125,11 +125,12 @@ func startText(r *forecast.HostResult) string {
 	return text
 }
 
-// until says what blocks a host until it starts: what its windows say, and the other waits of more than a moment.
-func until(reason string, holds []forecast.Hold) string {
+// until says what blocks a host until it starts: why its windows are closed for the time before the earliest start, and
+// the other waits of more than a moment.
+func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 	text := reason
 	for _, h := range holds {
-		if h.Cause == forecast.ByWindows && reason != "" || h.For < time.Second {
+		if h.Cause == forecast.ByWindows && reason != "" && h.For <= closed || h.For < time.Second {
 			continue
 		}
 		if text != "" {
