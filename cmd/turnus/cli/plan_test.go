@@ -145,9 +145,9 @@ func jsonKeys(t reflect.Type) []string {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-			keys = append(append(keys, name), jsonKeys(t.Field(i).Type)...)
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			keys = append(append(keys, name), jsonKeys(f.Type)...)
 		}
 	}
 	return keys
