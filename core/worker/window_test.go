@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/windows"
 )
@@ -86,7 +87,7 @@ func hour(h float64) time.Time {
 }
 
 func TestStepWaitsForItsWindow(t *testing.T) {
-	inLab(t, func(l *lab) {
+	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(10 * time.Minute)
 		la := l.gated("r", 1, night, `
@@ -98,7 +99,7 @@ steps:
 		n := l.start(l.gatedConfig())
 		pass(time.Hour)
 		s, err := l.q.Status(context.Background(), "r")
-		if err != nil || s.Suspended != 1 || s.InFlight != 0 || len(n.Running()) != 0 {
+		if err != nil || s.Deferred != 1 || s.InFlight != 0 || len(n.Running()) != 0 {
 			t.Errorf("while it waits: %+v, %v; running %v", s, err, n.Running())
 		}
 		r := l.results(la)[0]
@@ -121,7 +122,7 @@ steps:
 
 // A window that is just long enough can be used, though a lease comes some milliseconds after it opened.
 func TestNeedThatEqualsTheWindowFits(t *testing.T) {
-	inLab(t, func(l *lab) {
+	inDays(t, func(l *lab) {
 		starts := l.starts(time.Hour)
 		la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 4h, with: {v: 1}}]")
 		n := l.start(l.gatedConfig())
@@ -150,7 +151,7 @@ func TestEachAttemptIsGated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLab(t, func(l *lab) {
+			inDays(t, func(l *lab) {
 				fail := strings.Contains(tc.steps, "retry")
 				var starts []time.Time
 				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
@@ -180,4 +181,358 @@ func TestEachAttemptIsGated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// frozen is night with a freeze over the first of its windows.
+const frozen = night + `    deny: [{use: freeze/newyear}]
+freezes:
+  newyear: {timezone: UTC, from: "1999-12-31T00:00", to: "2000-01-02T12:00"}
+`
+
+const flash = "steps: [{name: flash, uses: firmware.set, needs: 30m, with: {v: 1}}]"
+
+func TestTrapLateFreezeHoldsWhatIsQueued(t *testing.T) { // a freeze that is made while jobs wait holds them
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		starts := l.starts(10 * time.Minute)
+		la := l.gated("r", 3, night, flash)
+		n := l.start(l.gatedConfig())
+		pass(time.Hour)
+		l.post("r", frozen)
+		rs := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, rs)
+		for _, s := range *starts {
+			if s.at.Before(hour(46)) {
+				t.Errorf("started in the freeze, at %v", s.at)
+			}
+		}
+		if len(*starts) != 3 {
+			t.Errorf("started %d times", len(*starts))
+		}
+	})
+}
+
+func TestTrapRevokedApprovalStartsNothing(t *testing.T) {
+	inDays(t, func(l *lab) {
+		approved := func(more string) string {
+			return night + "    approval: {by: cab, until: \"2000-03-01\"" + more + "}\n"
+		}
+		l.starts(100 * time.Minute)
+		la := l.gated("r", 1, approved(""), `
+steps:
+  - {name: one, uses: firmware.set, needs: 5m, with: {v: 1}}
+  - {name: two, uses: firmware.set, needs: 5m, with: {v: 1}}
+`)
+		n := l.start(l.gatedConfig())
+		pass(time.Hour)
+		l.post("r", approved(`, revoked: "2000-01-01T01:00:00Z"`))
+		r := l.results(la)[0]
+		n.drain()
+		if r.Outcome != core.Cancelled || !strings.HasPrefix(r.Reason, gate.NeedsReapproval) || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
+			t.Errorf("%+v after %s: what runs goes on, and nothing starts", r, l.plugins.steps())
+		}
+	})
+}
+
+func TestTrapRebootOneSecondBeforeTheWindow(t *testing.T) { // rebootmgr#10: look again after a timer fired
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		starts := l.starts(time.Minute)
+		la := l.gated("r", 1, night, flash)
+		n := l.start(l.gatedConfig())
+		pass(17*time.Hour - 500*time.Millisecond)
+		if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+			t.Fatal(k, err)
+		}
+		r := l.results(la)[0]
+		n.drain()
+		if r.Outcome != core.Changed || len(*starts) != 1 || (*starts)[0].at.Before(hour(22)) || (*starts)[0].at.After(hour(22).Add(time.Second)) {
+			t.Errorf("%+v, started %v", r, *starts)
+		}
+	})
+}
+
+func TestTrapWorkersClockDecidesNothing(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour, 0} {
+		t.Run(skew.String(), func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(21*time.Hour + 30*time.Minute)
+				starts := l.starts(time.Minute)
+				la := l.gated("r", 1, night, flash)
+				c := l.config()
+				far := &line{q: l.q, skew: skew}
+				c.Queue, c.Board = far, far
+				n := l.start(c)
+				l.results(la)
+				n.drain()
+				at := (*starts)[0].at.Add(skew) // by the queue's clock
+				want := hour(22)
+				if skew > 0 {
+					want = hour(22.5) // it was open when the job came
+				}
+				if at.Before(want) || at.After(want.Add(2*time.Second)) {
+					t.Errorf("started at %v by the queue's clock, expected %v", at, want)
+				}
+			})
+		})
+	}
+}
+
+// A freeze that is posted a minute before each window and begins with it takes that window away.
+func TestCarryOver(t *testing.T) {
+	const twice = night + "    carry_over: {max: 2}\n"
+	for name, tc := range map[string]struct {
+		lost int // windows that are taken away
+		want core.Outcome
+	}{
+		"one window missed":  {1, core.Changed},
+		"two windows missed": {2, core.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(5 * time.Hour)
+				l.starts(time.Minute)
+				la := l.gated("r", 1, twice, flash)
+				n := l.start(l.gatedConfig())
+				for i := range tc.lost {
+					pass(time.Until(hour(float64(22 + 24*i)).Add(-time.Minute)))
+					l.post("r", twice+fmt.Sprintf("    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: \"2000-01-0%dT12:00\", to: \"2000-01-0%dT12:00\"}\n", i+1, i+2))
+				}
+				r := l.results(la)[0]
+				n.drain()
+				if r.Outcome != tc.want || tc.want == core.Cancelled && !strings.HasPrefix(r.Reason, gate.NeedsReapproval) {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+	t.Run("woken early it misses nothing", func(t *testing.T) {
+		inDays(t, func(l *lab) {
+			pass(5 * time.Hour)
+			l.starts(time.Minute)
+			la := l.gated("r", 1, twice, flash)
+			n := l.start(l.gatedConfig())
+			for range 5 {
+				pass(time.Hour)
+				if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+					t.Fatal(k, err)
+				}
+			}
+			if r := l.results(la)[0]; r.Outcome != core.Changed {
+				t.Errorf("%+v", r)
+			}
+			n.drain()
+		})
+	})
+}
+
+// What cannot be read is closed, and asked again soon.
+func TestUnreadableBoardIsClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*lab, *line)
+		mend  func(*lab, *line)
+		says  string
+	}{
+		"away": {
+			func(_ *lab, b *line) { b.set(func(b *line) { b.noBoard = true }) },
+			func(_ *lab, b *line) { b.set(func(b *line) { b.noBoard = false }) }, "the board is away",
+		},
+		"not a document": {
+			func(l *lab, _ *line) { l.mustPost("r", "nonsense") }, func(l *lab, _ *line) { l.post("r", night) }, "read window definitions",
+		},
+		"not posted": {
+			func(l *lab, b *line) { b.set(func(b *line) { b.q = memory.New(memory.Options{}) }) },
+			func(l *lab, b *line) { b.set(func(b *line) { b.q = l.q }) }, "nobody posted it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(22 * time.Hour)
+				starts := l.starts(time.Minute)
+				la := l.gated("r", 1, night, flash)
+				c, board := l.config(), &line{q: l.q}
+				c.Board = board
+				tc.spoil(l, board)
+				n := l.start(c)
+				pass(30 * time.Minute)
+				if len(*starts) != 0 {
+					t.Fatal("started without windows")
+				}
+				l.mu.Lock()
+				for _, e := range l.events {
+					if e.Kind == JobParked && !strings.Contains(e.Text, tc.says) {
+						t.Errorf("said: %s", e.Text)
+					}
+				}
+				l.mu.Unlock()
+				tc.mend(l, board)
+				if r := l.results(la)[0]; r.Outcome != core.Changed || time.Now().After(hour(22.7)) {
+					t.Errorf("%+v at %v", r, time.Now())
+				}
+				n.drain()
+			})
+		})
+	}
+}
+
+// mustPost posts what may be no document.
+func (l *lab) mustPost(run, text string) {
+	l.t.Helper()
+	if _, err := l.q.Post(context.Background(), gate.BoardName(run), []byte(text), time.Hour); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// A step that waits holds neither slot nor lock: another run's job has the host meanwhile.
+func TestWaitingHoldsNothing(t *testing.T) {
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		l.starts(time.Minute)
+		la := l.gated("r", 1, night, flash)
+		c := l.gatedConfig()
+		c.Slots = 1
+		n := l.start(c)
+		pass(time.Minute)
+		other := l.submit("other", 1, oneStep)
+		if r := l.results(other)[0]; r.Outcome != core.Changed || time.Now().After(hour(6)) {
+			t.Errorf("%+v at %v", r, time.Now())
+		}
+		l.results(la)
+		n.drain()
+	})
+}
+
+func TestOverrun(t *testing.T) {
+	const stop = night + "    overrun: stop_at_checkpoint\n"
+	const steps = `
+steps:
+  - {name: flash, uses: firmware.set, needs: 30m, with: {v: 1}}
+  - {name: look, uses: command, with: {run: x}}
+  - {name: again, uses: firmware.set, needs: 30m, with: {v: 1}}
+`
+	for name, tc := range map[string]struct {
+		defs    string
+		listens bool
+		late    string // definitions that are posted while the step runs
+		want    string // step@hour
+	}{
+		"finish":                    {night, true, "", "flash@0 look@3 again@22"},
+		"stop":                      {stop, true, "", "flash@0 flash@22 look@23 again@23"},
+		"stop, which it ignores":    {stop, false, "", "flash@0 look@22 again@22"},
+		"stop in a late freeze":     {stop, true, stop + frozen[len(night):], "flash@0 flash@46 look@48 again@48"},
+		"finish all the same in it": {night, true, frozen, "flash@0 look@3 again@46"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				var got []string
+				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+					l.mu.Lock()
+					got = append(got, fmt.Sprintf("%s@%d", c.Step, int(time.Since(hour(0)).Hours()+0.01)))
+					l.mu.Unlock()
+					done := 0
+					if c.State != nil {
+						done = len(c.State.JSON) - len(`""`)
+					}
+					for ; c.Step == "flash" && done < 6; done++ { // six parts of half an hour
+						if out, err := sleep(30*time.Minute)(ctx, c); !out.Changed {
+							return out, err
+						}
+						state := host.State{JSON: []byte(`"` + strings.Repeat("x", done+1) + `"`)}
+						if err := c.Checkpoint(ctx, state); err != nil {
+							return host.Outcome{}, err
+						}
+						if why := c.Stop(ctx); why != "" && tc.listens {
+							return host.Outcome{Suspended: true, Held: true, State: &state, Reason: why}, nil
+						}
+					}
+					return sleep(time.Minute)(ctx, c)
+				}
+				la := l.gated("r", 1, tc.defs, steps)
+				n := l.start(l.gatedConfig())
+				pass(20 * time.Minute)
+				if tc.late != "" {
+					l.post("r", tc.late)
+				}
+				r := l.results(la)[0]
+				n.drain()
+				if s := strings.Join(got, " "); r.Outcome != core.Changed || s != tc.want {
+					t.Errorf("%s (%s): %s, expected %s", r.Outcome, r.Reason, s, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestMayStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		needs  string
+		wait   time.Duration // before it asks
+		need   time.Duration
+		late   string
+		denied bool
+	}{
+		"at once":                                {"1h", 0, 0, "", false},
+		"all that it needs, which just fits":     {"1h", 0, time.Hour, "", false},
+		"more is never asked than its needs":     {"1h", 0, 5 * time.Hour, "", false},
+		"it was slow, but needs only the rest":   {"1h", 50 * time.Minute, 0, "", false},
+		"it was too slow":                        {"20m", 50 * time.Minute, time.Hour, "", true},
+		"it was too slow, and does not know":     {"20m", 50 * time.Minute, 0, "", true},
+		"it was slow, but what follows is short": {"20m", 30 * time.Minute, 20 * time.Minute, "", false},
+		"a freeze was made meanwhile":            {"1h", 10 * time.Minute, time.Second, frozen, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				var asked []string
+				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+					if c.State == nil {
+						if tc.late != "" {
+							l.post("r", tc.late)
+						}
+						if out, err := sleep(tc.wait)(ctx, c); !out.Changed {
+							return out, err
+						}
+					}
+					why := c.MayStart(ctx, tc.need)
+					l.mu.Lock()
+					asked = append(asked, why)
+					l.mu.Unlock()
+					if why != "" {
+						return host.Outcome{Suspended: true, Held: true, Reason: why, State: &host.State{JSON: []byte("1")}}, nil
+					}
+					return host.Outcome{Changed: true}, nil
+				}
+				pass(time.Hour) // one hour is left
+				la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: "+tc.needs+", with: {v: 1}}]")
+				n := l.start(l.gatedConfig())
+				r := l.results(la)[0]
+				n.drain()
+				if r.Outcome != core.Changed || tc.denied != (asked[0] != "") || len(asked) > 2 || tc.denied && time.Now().Before(hour(22)) {
+					t.Errorf("%s at %v: %q", r.Outcome, time.Now(), asked)
+				}
+			})
+		})
+	}
+}
+
+// What suspended itself goes on at its time: a host must not stay half done for a window's sake.
+func TestRollbackOutranksTheWindow(t *testing.T) {
+	inDays(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if c.State == nil {
+				return host.Outcome{Suspended: true, State: &host.State{JSON: []byte("1")}, ResumeAfter: 3 * time.Hour}, nil
+			}
+			if c.Stop != nil {
+				t.Error("it may be told to stop")
+			}
+			return host.Outcome{Failed: true, RolledBack: true, Reason: "bad image"}, nil
+		}
+		la := l.gated("r", 1, night+"    overrun: stop_at_checkpoint\n", flash)
+		n := l.start(l.gatedConfig())
+		r := l.results(la)[0]
+		n.drain()
+		if r.Outcome != core.RolledBack || time.Now().After(hour(3.1)) {
+			t.Errorf("%+v at %v", r, time.Now())
+		}
+	})
 }
