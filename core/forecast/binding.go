@@ -11,7 +11,7 @@ import (
 // the run the earliest binds. The alternative, following the chain of events that ended
 // last, names the last cause even where another would have taken its place at once.
 const (
-	liftSamples = 20 // of each limit that is lifted
+	liftSamples = 12 // of each limit that is lifted
 	maxNamed    = 4  // sets and groups tried by name
 	lastHosts   = 8  // of each wave, whose waits say which are worth trying
 	minGain     = time.Second
