@@ -278,9 +278,9 @@ func many(n int) []core.Host {
 
 func manySets(t testing.TB) *gate.Book {
 	var b strings.Builder
-	b.WriteString("window_sets:\n")
+	b.WriteString("freezes: {xmas: {timezone: Europe/Berlin, from: 2026-12-20, to: 2027-01-07}}\nwindow_sets:\n")
 	for i := range 100 {
-		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}]}\n", i, i/5, i%5*10)
+		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}], deny: [{use: freeze/xmas}]}\n", i, i/5, i%5*10)
 	}
 	return bookOf(t, b.String())
 }
