@@ -34,8 +34,8 @@ func TestServersFireEachOnceByTheStoresClock(t *testing.T) {
 				for range 3 {
 					l.serve()
 				}
-				l.pass(5 * time.Hour)
-				l.exactly(from, from.Add(5*time.Hour-3*time.Minute), all...)
+				l.pass(3*time.Hour - 4*time.Minute)
+				l.exactly(from, from.Add(3*time.Hour-4*time.Minute), all...)
 				for run, s := range l.runs.All() {
 					if late := s.At.Add(l.ahead).Sub(s.Nominal); s.Calls != 1 || late < 0 || late > 2*time.Minute+10*time.Millisecond {
 						t.Errorf("%s was launched %d times, %v after its nominal time", run, s.Calls, late)
@@ -51,8 +51,14 @@ func TestNegativeControlAServersOwnClockIsNoticed(t *testing.T) {
 		l.put(every(1, "30 * * * *"))
 		l.serve()
 		l.pass(2 * time.Hour)
-		if n := len(l.told(schedule.EventSkipped)); n == 0 || l.runs.Count() != 0 {
-			t.Errorf("%d launched, %d skipped with a clock an hour off: the test above cannot fail", l.runs.Count(), n)
+		early := 0
+		for _, s := range l.runs.All() {
+			if s.At.Before(s.Nominal) {
+				early++
+			}
+		}
+		if early == 0 {
+			t.Error("nothing was launched early with a clock an hour off: the test above cannot fail")
 		}
 	}, func(l *lab) { l.store = ownClock{memory.New(), time.Hour} })
 }
@@ -123,8 +129,6 @@ func TestASleepingServerChangesNothing(t *testing.T) {
 			l.store = inner
 			l.serve()
 			l.pass(10 * time.Second)
-			run := schedule.RunID(every(1, "").ID, time.Now())
-			_ = run
 			var told, calls int
 			for _, n := range l.told(schedule.EventFired) {
 				told += n
@@ -158,8 +162,8 @@ func TestLostAnswersOfTheStore(t *testing.T) {
 			}}
 			l.serve()
 			l.serve()
-			l.pass(3 * time.Hour)
-			l.exactly(from, from.Add(3*time.Hour-3*time.Minute), all...)
+			l.pass(2*time.Hour - 4*time.Minute)
+			l.exactly(from, from.Add(2*time.Hour-4*time.Minute), all...)
 		})
 	}
 }

@@ -239,18 +239,35 @@ func (s ownClock) Take(ctx context.Context, most int, hold time.Duration) (sched
 	return taken, err
 }
 
-// sleepy is a store as a server sees it that is stopped in the middle of its first write.
+// sleepy is a store as a server sees it that is stopped as a whole at its first write.
 type sleepy struct {
 	schedule.Store
-	once sync.Once
-	nap  time.Duration
+	nap   time.Duration
+	mu    sync.Mutex
+	awake chan struct{} // made at the first write, closed when the nap is over
+}
+
+func (s *sleepy) sleep(begin bool) {
+	s.mu.Lock()
+	if s.awake == nil && begin {
+		awake := make(chan struct{})
+		s.awake = awake
+		time.AfterFunc(s.nap, func() { close(awake) })
+	}
+	awake := s.awake
+	s.mu.Unlock()
+	if awake != nil {
+		<-awake
+	}
+}
+
+func (s *sleepy) Take(ctx context.Context, most int, hold time.Duration) (schedule.Taken, error) {
+	s.sleep(false)
+	return s.Store.Take(ctx, most, hold)
 }
 
 func (s *sleepy) Write(ctx context.Context, changes []schedule.Change) ([]uint64, error) {
-	s.once.Do(func() {
-		timer := time.NewTimer(s.nap)
-		<-timer.C
-	})
+	s.sleep(true)
 	return s.Store.Write(ctx, changes)
 }
 
