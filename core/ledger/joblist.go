@@ -34,9 +34,11 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 	if err != nil {
 		return nil, "", err
 	}
-	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
-	if err != nil {
-		return nil, "", translate("list jobs of run "+run.ID, err)
+	var hosts []JobHost
+	if !s.Allows(run.Tenant) || run.ranges > 0 { // else the rows say all
+		if hosts, err = l.hostsOf(ctx, l.db.scanner, &run); err != nil {
+			return nil, "", translate("list jobs of run "+run.ID, err)
+		}
 	}
 	if s.Allows(run.Tenant) {
 		s = AllTenants()
@@ -58,9 +60,10 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx > ?", after)
-	q.where("j.outcome <> ''")
 	if f.Outcome != "" {
 		q.where("j.outcome = ?", string(f.Outcome))
+	} else {
+		q.where("j.outcome <> ''")
 	}
 	if f.Host != "" {
 		q.where("j.host = ?", clean(f.Host, maxText))

@@ -116,8 +116,7 @@ func (l *Ledger) record(ctx context.Context, t *tx, b Batch) (Recorded, error) {
 		return Recorded{}, err
 	}
 	r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: Recorded{Position: run.Position}}
-	if err := b.check(&run); err != nil {
-		r.out.Err = err
+	if r.out.Err = b.check(&run); r.out.Err != nil {
 		return r.out, nil
 	}
 	if r.hosts, err = l.hostsOf(ctx, t.scanner, &run); err != nil {
@@ -217,7 +216,7 @@ func (r *recording) insert(ctx context.Context, all []*Outcome) (known []*Outcom
 	if len(rows) == 0 {
 		return known, nil
 	}
-	added, err := r.t.dialect.insert(ctx, r.t, r, rows)
+	added, err := r.t.insert(ctx, r.t, r, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +243,7 @@ func (r *recording) again(ctx context.Context, o *Outcome) error {
 			return nil
 		}
 		r.count(c.outcome, -1)
-		_, err = r.t.dialect.insert(ctx, r.t, r, []*Outcome{o})
+		_, err = r.t.insert(ctx, r.t, r, []*Outcome{o})
 		r.count(o.Outcome, 1)
 		r.out.New++
 		return err
