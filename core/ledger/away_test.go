@@ -12,6 +12,7 @@ import (
 
 // A PostgreSQL that is gone is core.ErrUnavailable, whatever is asked, and no hang.
 func TestPostgresAway(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
 	l := open(t, server.Database(t))
 	accept(t, l, newRun("r1", "", 2))

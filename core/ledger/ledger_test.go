@@ -100,9 +100,9 @@ var conformance = []struct {
 	{"closed", testClosed},
 }
 
-func TestSQLite(t *testing.T) { suite(t, onSQLite()) }
+func TestSQLite(t *testing.T) { t.Parallel(); suite(t, onSQLite()) }
 
-func TestPostgres(t *testing.T) { suite(t, onPostgres(t, "fsync=off")) }
+func TestPostgres(t *testing.T) { t.Parallel(); suite(t, onPostgres(t, "fsync=off")) }
 
 func suite(t *testing.T, b *backend) {
 	t.Helper()
