@@ -60,7 +60,9 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx > ?", after)
+	from := ` FROM jobs j`
 	if f.Outcome != "" {
+		from += l.db.byOutcome
 		q.where("j.outcome = ?", string(f.Outcome))
 	} else {
 		q.where("j.outcome <> ''")
@@ -69,7 +71,7 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 		q.where("j.host = ?", clean(f.Host, maxText))
 	}
 	s.filter(q, "j.tenant")
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+` FROM jobs j`, "j.idx", p), q.args...)
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+from, "j.idx", p), q.args...)
 	return collect(rows, err, func(row scanner) (Job, error) {
 		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 		return j, scanJob(row, &j)
