@@ -38,6 +38,7 @@ var borders = []struct {
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/testparts", "windows"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
+	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},
