@@ -153,7 +153,7 @@ func TestWaitingForAProcessUsesNoTimeOfTheStep(t *testing.T) {
 			if c.State == nil {
 				return host.Outcome{Suspended: true, State: &host.State{JSON: []byte("1")}, ResumeAfter: time.Minute}, nil
 			}
-			if out, err := sleep(50 * time.Minute)(ctx, c); !out.Changed {
+			if out, err := sleep(50*time.Minute)(ctx, c); !out.Changed {
 				return out, err
 			}
 			if no := c.MayBegin(ctx); no != "" {
