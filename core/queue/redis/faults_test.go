@@ -20,6 +20,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // proxy forwards TCP; it can swallow answers, or go silent on the connections that exist.
@@ -186,7 +187,7 @@ func evals(t *testing.T, c *goredis.Client, command string) int {
 // TestUnreachable: what was certainly not sent is ErrUnavailable, so that a caller may try again.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	c, err := redis.Dial("unix:///nonexistent/redis.sock")
+	c, err := redisconn.Dial("unix:///nonexistent/redis.sock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 func TestTrapCrossSlotBracesInNames(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
-	c, err := redis.Dial("redis-cluster://" + strings.Join(addrs, ","))
+	c, err := redisconn.Dial("redis-cluster://" + strings.Join(addrs, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +312,7 @@ func TestTrapCrossSlotBracesInNames(t *testing.T) {
 func TestTrapFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
-	c, err := redis.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
+	c, err := redisconn.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
 	if err != nil {
 		t.Fatal(err)
 	}
