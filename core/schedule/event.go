@@ -1,0 +1,26 @@
+package schedule
+
+import "time"
+
+// EventKind is what an Event tells.
+type EventKind string
+
+// The kinds of event.
+const (
+	EventFired   EventKind = "fired"   // launched, and recorded so
+	EventSkipped EventKind = "skipped" // dropped: Skip says what and why
+	EventFailed  EventKind = "failed"  // an attempt to launch failed; it is tried again
+	EventTrouble EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
+)
+
+// Event tells of something that happened. Of several engines the one that recorded it tells it. A server
+// that dies between recording and telling tells nothing: the truth is the schedule's counts and results.
+type Event struct {
+	Kind     EventKind
+	Schedule ID
+	At       time.Time     // by the store's clock
+	Fire     Fire          // of fired and failed, without its payload
+	Late     time.Duration // of fired: how long after the fire's start it was launched; over Grace it was missed or had to wait
+	Skip     Skip          // of skipped
+	Err      error         // of failed and trouble
+}

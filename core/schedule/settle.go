@@ -1,0 +1,77 @@
+package schedule
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// launch is what came of one attempt to launch a claim.
+type launch struct {
+	run string
+	err error
+}
+
+// settled is what settle made of a launch.
+type settled struct {
+	claim Claim
+	err   error // the attempt's
+	skip  *Skip // it was given up with this attempt
+}
+
+// launched moves a claim to the results.
+func (s *State) launched(c Claim, now time.Time) {
+	s.Fired++
+	if !slices.Contains(s.Active, c.RunID) {
+		s.Active = append(s.Active, c.RunID)
+	}
+	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Fired: true, At: now})
+}
+
+// settle records launches in a state, which may have moved on: what it no longer claims is
+// settled already, and is left out of the answer.
+func settle(s State, launches []launch, now time.Time) (State, []settled) {
+	s = s.clone()
+	var out []settled
+	for _, l := range launches {
+		i := slices.IndexFunc(s.Claimed, func(c Claim) bool { return c.RunID == l.run })
+		if i < 0 {
+			continue
+		}
+		c := s.Claimed[i]
+		switch {
+		case l.err == nil:
+			s.Claimed = slices.Delete(s.Claimed, i, i+1)
+			s.launched(c, now)
+			out = append(out, settled{claim: c})
+		case errors.Is(l.err, core.ErrInvalid) || errors.Is(l.err, core.ErrConflict):
+			s.Claimed = slices.Delete(s.Claimed, i, i+1)
+			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: "+l.err.Error(), MaxReason)}
+			s.skip(k, now)
+			out = append(out, settled{claim: c, err: l.err, skip: &k})
+		default:
+			c.Attempts++
+			c.After = now.Add(retryDelay(c.Attempts))
+			c.Err = cut(l.err.Error(), MaxReason)
+			s.Claimed[i] = c
+			out = append(out, settled{claim: c, err: l.err})
+		}
+	}
+	return s, out
+}
+
+func retryDelay(attempts int) time.Duration {
+	return min(core.Backoff{Interval: retryFirst}.Delay(attempts-1, 0), retryMost)
+}
+
+// cut shortens a text to most bytes of UTF-8.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}

@@ -1,0 +1,145 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// Grace, retries and bounds of what a schedule's state holds.
+const (
+	Grace        = time.Minute      // a fire looked at later than this after its start is missed
+	RetryFor     = 10 * time.Minute // how long a launch is tried where nothing else bounds it
+	MaxCatchUp   = 1000             // missed fires that catch_up: all goes back
+	MaxBackfill  = 1000             // fires of one backfill
+	MaxBackfills = 4                // backfills of a schedule that are not done
+	MaxTriggers  = 8                // triggers of a schedule that are not launched
+	MaxActive    = 16               // runs of a schedule that are not complete; at it, triggers wait
+	MaxLast      = 5                // results kept
+	MaxReason    = 200              // bytes of a reason kept
+	MaxKey       = 128              // bytes of a trigger's key
+)
+
+// retryBackoff is the pause after a launch that failed.
+const (
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+)
+
+// State is what a schedule knows of itself. Times are kept to the millisecond.
+type State struct {
+	Since    time.Time // nominal times after it are not decided yet
+	Paused   bool
+	Reason   string // of the pause
+	Fired    int64  // launches confirmed
+	Skipped  int64  // fires that were not launched; of a long range at least its first MaxCatchUp
+	Active   []string
+	Claimed  []Claim
+	Waiting  *Waiting
+	Backfill []Span
+	Triggers []Trigger
+	Last     []Result // newest last
+}
+
+// Claim is a fire that is decided, and is to be launched by whoever holds the record.
+type Claim struct {
+	RunID    string
+	Nominal  time.Time
+	Cause    Cause
+	Decided  time.Time
+	Cancel   []string  // runs to cancel first
+	Attempts int       // that failed
+	After    time.Time // not before; zero: at once
+	Err      string    // of the last attempt
+}
+
+// Waiting is the one fire that waits for a run to end: queued, or the latest of those missed.
+type Waiting struct {
+	Nominal time.Time
+	Cause   Cause
+}
+
+// Span is a backfill: the nominal times in (After, To] are still to be launched.
+type Span struct{ After, To time.Time }
+
+// Trigger is a launch that was asked for.
+type Trigger struct {
+	RunID string
+	At    time.Time
+}
+
+// Result is what became of a fire, or of a range of fires that shared a fate.
+type Result struct {
+	RunID   string    `json:"run,omitempty"` // of one fire
+	Nominal time.Time `json:"nominal"`       // of the last one of a range
+	Count   int       `json:"count"`
+	Cause   Cause     `json:"cause"`
+	Fired   bool      `json:"fired"`
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason,omitempty"` // why it was skipped
+}
+
+// Skip tells of fires that were not launched.
+type Skip struct {
+	From, To time.Time // the first and the last nominal time
+	Count    int       // of them; at most MaxCatchUp are counted
+	More     bool      // there were more than Count
+	RunID    string    // of a single fire
+	Cause    Cause
+	Reason   string
+}
+
+// clone copies a state, so that a decision changes nothing that it was given.
+func (s State) clone() State {
+	s.Active = slices.Clone(s.Active)
+	s.Claimed = slices.Clone(s.Claimed)
+	s.Backfill = slices.Clone(s.Backfill)
+	s.Triggers = slices.Clone(s.Triggers)
+	s.Last = slices.Clone(s.Last)
+	return s
+}
+
+// busy reports whether a run is not complete, or still to be launched.
+func (s *State) busy() bool { return len(s.Active)+len(s.Claimed) > 0 }
+
+// waits reports whether something can go on only when a run has ended.
+func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 || len(s.Triggers) > 0 }
+
+// knows reports whether a run is being launched, runs, or was lately launched.
+func (s *State) knows(run string) bool {
+	return slices.Contains(s.Active, run) ||
+		slices.ContainsFunc(s.Claimed, func(c Claim) bool { return c.RunID == run }) ||
+		slices.ContainsFunc(s.Triggers, func(t Trigger) bool { return t.RunID == run }) ||
+		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Fired && r.RunID == run })
+}
+
+func (s *State) note(r Result) {
+	r.Reason = cut(r.Reason, MaxReason)
+	if s.Last = append(s.Last, r); len(s.Last) > MaxLast {
+		s.Last = slices.Clone(s.Last[len(s.Last)-MaxLast:])
+	}
+}
+
+// skip records fires that are not launched.
+func (s *State) skip(k Skip, now time.Time) {
+	s.Skipped += int64(k.Count)
+	s.note(Result{RunID: k.RunID, Nominal: k.To, Count: k.Count, Cause: k.Cause, At: now, Reason: k.Reason})
+}
+
+// next is when the first claim that is not to be launched yet may be; ok is false if one is to be launched now.
+func (s *State) claimsAfter(now time.Time) (after time.Time, ok bool) {
+	for _, c := range s.Claimed {
+		if !c.After.After(now) {
+			return time.Time{}, false
+		}
+		after = earlier(after, c.After)
+	}
+	return after, true
+}
+
+// earlier is the earlier of two times, where zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
