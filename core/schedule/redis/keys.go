@@ -12,7 +12,7 @@ import (
 const tag = "{schedules/0}:"
 
 // pageSize is how many records a page has at most: few enough that its due times stay a listpack (128 by the
-// default of zset-max-listpack-entries), and the table of its records has no more places than records.
+// default of zset-max-listpack-entries).
 const pageSize = 64
 
 // keys are KEYS of every script, by the names of their Lua locals. The last two are prefixes: a page's number follows.
@@ -22,8 +22,8 @@ func keys() []struct{ lua, name string } {
 		{"kIndex", "index"}, // lexical zset: first key of a page \0 its number
 		{"kHeads", "heads"}, // zset: page -> its earliest due time, ms
 		{"kWake", "wake"},   // stream: one entry each time the earliest due time becomes earlier; the last is kept
-		{"pPage", "p"},      // hash: key -> version, data
-		{"pDue", "d"},       // zset: key -> due time, ms
+		{"pPage", "p"},      // list: version and data of each record, at its slot; empty where one was deleted
+		{"pDue", "d"},       // zset: key -> due time in ms * pageSize + slot
 	}
 }
 

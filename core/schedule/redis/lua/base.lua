@@ -6,6 +6,7 @@
 local call = redis.call
 local byte, sub, max, ceil, floor = string.byte, string.sub, math.max, math.ceil, math.floor
 local HEAD = 7 -- bytes of the version that starts a record
+local NEVER = 8796093022208 -- the due time, in ms, of what is never due; it times PAGE is a whole number to a double
 
 local stored = call('HMGET', kClock, 't', 'v', 'n')
 local now -- µs
@@ -16,7 +17,7 @@ end
 -- The last version: at least the clock, so that a store that was emptied or restored gives none again.
 local version = max(tonumber(stored[2] or 0), now)
 
-local function head(value) return (struct.unpack('>I7', value)) end
+local function versionof(value) return (struct.unpack('>I7', value)) end
 local function record(data)
   version = version + 1
   return struct.pack('>I7', version) .. data
@@ -24,6 +25,12 @@ end
 
 -- milli is µs as a due time: rounded up, so that nothing is early.
 local function milli(us) return ceil(us / 1000) end
+
+-- A score of pDue is a record's due time and its place in the page: due * PAGE + slot.
+local function dueslot(score)
+  local due = floor(score / PAGE)
+  return due, score - due * PAGE
+end
 
 -- before compares bytes as the index does; Lua's own < asks the server's locale.
 local function before(a, b)

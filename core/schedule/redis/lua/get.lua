@@ -4,10 +4,11 @@
 local out = { now }
 for _, key in ipairs(ARGV) do
   local no = pageof(key)
-  local value = no and call('HGET', pPage .. no, key)
-  if value then
-    local n = #out
-    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = key, head(value), tonumber(call('ZSCORE', pDue .. no, key) or -1), sub(value, HEAD + 1)
+  local score = no and call('ZSCORE', pDue .. no, key)
+  if score then
+    local due, slot = dueslot(score)
+    local value, n = call('LINDEX', pPage .. no, slot), #out
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = key, versionof(value), due < NEVER and due or -1, sub(value, HEAD + 1)
   end
 end
 return out

@@ -14,13 +14,12 @@ while member do
     out[2] = 1
     break
   end
-  local dues, m = {}, call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES')
-  for i = 1, #m, 2 do dues[m[i]] = tonumber(m[i + 1]) end
-  m = call('HGETALL', pPage .. no)
+  local values, m = call('LRANGE', pPage .. no, 0, -1), call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES')
   for i = 1, #m, 2 do
-    local at = #out
+    local due, slot = dueslot(m[i + 1])
+    local value, at = values[slot + 1], #out
     n = n + 1
-    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = m[i], head(m[i + 1]), dues[m[i]] or -1, sub(m[i + 1], HEAD + 1)
+    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = m[i], versionof(value), due < NEVER and due or -1, sub(value, HEAD + 1)
   end
   member = call('ZRANGEBYLEX', kIndex, '(' .. member, '+', 'LIMIT', 0, 1)[1]
 end

@@ -21,12 +21,14 @@ for i = 1, #heads, 2 do
     rest = first
     break
   end
-  local page = { no = no, k = pDue .. no, first = first, n = 0, keys = {} }
+  local page = { no = no, k = pDue .. no, first = first, n = 0, got = {} }
   pages[#pages + 1] = page
-  local m = call('ZRANGEBYSCORE', page.k, '-inf', cut < nowms and cut or nowms, 'WITHSCORES', 'LIMIT', 0, want)
+  local most = ((cut < nowms and cut or nowms) + 1) * PAGE - 1
+  local m = call('ZRANGEBYSCORE', page.k, '-inf', most, 'WITHSCORES', 'LIMIT', 0, want)
   for j = 1, #m, 2 do
     ord = ord + 1
-    got[#got + 1] = { page = page, key = m[j], due = tonumber(m[j + 1]), ord = ord }
+    local d, slot = dueslot(m[j + 1])
+    got[#got + 1] = { page = page, key = m[j], due = d, slot = slot, ord = ord }
   end
   if cut == INF and #got >= want or #got >= 2 * want then trim() end
 end
@@ -34,24 +36,23 @@ trim()
 for _, g in ipairs(got) do -- the first n of each page, for both orders are the same
   local p = g.page
   p.n = p.n + 1
-  p.keys[p.n] = g.key
+  p.got[p.n] = g
 end
 local out, nheads = { now, -1, due }, {}
 for _, p in ipairs(pages) do
   local left = p.first
   if p.n > 0 then
-    left = tonumber(call('ZRANGE', p.k, p.n, p.n, 'WITHSCORES')[2] or INF)
-    local values = call('HMGET', pPage .. p.no, unpack(p.keys))
-    local sets, dues = {}, {}
-    for i, key in ipairs(p.keys) do
-      local data = sub(values[i], HEAD + 1)
-      sets[2 * i - 1], sets[2 * i] = key, record(data)
-      dues[2 * i - 1], dues[2 * i] = due, key
+    left = dueslot(call('ZRANGE', p.k, p.n, p.n, 'WITHSCORES')[2] or NEVER * PAGE)
+    if left == NEVER then left = INF end
+    local scores, list = {}, pPage .. p.no
+    for i, g in ipairs(p.got) do
+      local data = sub(call('LINDEX', list, g.slot), HEAD + 1)
+      call('LSET', list, g.slot, record(data))
+      scores[2 * i - 1], scores[2 * i] = due * PAGE + g.slot, g.key
       local n = #out
-      out[n + 1], out[n + 2], out[n + 3] = key, version, data
+      out[n + 1], out[n + 2], out[n + 3] = g.key, version, data
     end
-    call('HSET', pPage .. p.no, unpack(sets))
-    call('ZADD', p.k, unpack(dues))
+    call('ZADD', p.k, unpack(scores))
     nheads[#nheads + 1], nheads[#nheads + 2] = left < due and left or due, p.no
   end
   if left < rest then rest = left end

@@ -28,65 +28,92 @@ end
 -- all others of the page begins a new one, so that ids that come in order leave full pages.
 local function room(key, no, member)
   if not no then return newpage('') end
-  local page = pPage .. no
-  if call('HLEN', page) < PAGE then return no, member end
-  local keys = call('HKEYS', page)
+  if call('ZCARD', pDue .. no) < PAGE then return no, member end
+  local m, values = call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES'), call('LRANGE', pPage .. no, 0, -1)
+  local scores, keys = {}, {}
+  for i = 1, #m, 2 do scores[m[i]], keys[#keys + 1] = tonumber(m[i + 1]), m[i] end
   table.sort(keys, before)
   if before(keys[#keys], key) then return newpage(key) end
   local from = floor(#keys / 2) + 1
-  local move = {}
-  for i = from, #keys do move[#move + 1] = keys[i] end
-  local new, newmember = newpage(move[1])
-  local values, dues = call('HMGET', page, unpack(move)), call('ZMSCORE', pDue .. no, unpack(move))
-  local sets, scores = {}, {}
-  for i, k in ipairs(move) do
-    sets[2 * i - 1], sets[2 * i] = k, values[i]
-    if dues[i] then scores[#scores + 1], scores[#scores + 2] = dues[i], k end
+  local new, newmember = newpage(keys[from])
+  call('DEL', pPage .. no, pDue .. no)
+  local function fill(page, first, last)
+    local records, dues = {}, {}
+    for i = first, last do
+      local due, slot = dueslot(scores[keys[i]])
+      records[#records + 1] = values[slot + 1]
+      dues[#dues + 1], dues[#dues + 2] = due * PAGE + i - first, keys[i]
+    end
+    call('RPUSH', pPage .. page, unpack(records))
+    call('ZADD', pDue .. page, unpack(dues))
   end
-  call('HSET', pPage .. new, unpack(sets))
-  call('HDEL', page, unpack(move))
-  if #scores > 0 then
-    call('ZADD', pDue .. new, unpack(scores))
-    call('ZREM', pDue .. no, unpack(move))
-  end
+  fill(no, 1, from - 1)
+  fill(new, from, #keys)
   touch(no, member)
-  if before(key, move[1]) then return no, member end
+  if before(key, keys[from]) then return no, member end
   return new, newmember
+end
+
+-- place puts a new record where one was deleted, or behind the last, and returns its slot.
+local function place(no, value)
+  local n = call('LLEN', pPage .. no)
+  if n < PAGE then
+    call('RPUSH', pPage .. no, value)
+    return n
+  end
+  local used, m = {}, call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES')
+  for i = 2, #m, 2 do
+    local _, slot = dueslot(m[i])
+    used[slot] = true
+  end
+  local slot = 0
+  while used[slot] do slot = slot + 1 end
+  call('LSET', pPage .. no, slot, value)
+  return slot
 end
 
 local out = { now }
 for i = 1, #ARGV, 6 do
   local key, what, due, hold = ARGV[i], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
   local no, member = pageof(key)
-  local value = no and call('HGET', pPage .. no, key)
-  if (value and head(value) or 0) ~= tonumber(ARGV[i + 1]) then
+  local score, slot, value, _ = no and call('ZSCORE', pDue .. no, key)
+  if score then
+    _, slot = dueslot(score)
+    value = call('LINDEX', pPage .. no, slot)
+  end
+  if (value and versionof(value) or 0) ~= tonumber(ARGV[i + 1]) then
     out[#out + 1] = 0
   else
     if what == 'del' then
       version = version + 1
-      call('HDEL', pPage .. no, key)
+      call('LSET', pPage .. no, slot, '')
       call('ZREM', pDue .. no, key)
     else
-      if not value then no, member = room(key, no, member) end
-      call('HSET', pPage .. no, key, record(what == 'keep' and sub(value, HEAD + 1) or ARGV[i + 5]))
-      if hold > 0 then due = milli(now + hold) end
-      if due >= 0 then
-        call('ZADD', pDue .. no, due, key)
-      elseif value then
-        call('ZREM', pDue .. no, key)
+      local new = record(what == 'keep' and sub(value, HEAD + 1) or ARGV[i + 5])
+      if value then
+        call('LSET', pPage .. no, slot, new)
+      else
+        no, member = room(key, no, member)
+        slot = place(no, new)
       end
+      if hold > 0 then due = milli(now + hold) elseif due < 0 then due = NEVER end
+      call('ZADD', pDue .. no, due * PAGE + slot, key)
     end
     touch(no, member)
     out[#out + 1] = version
   end
 end
 for _, no in ipairs(order) do
-  local first = call('ZRANGE', pDue .. no, 0, 0, 'WITHSCORES')[2]
-  if first then
+  local score = call('ZRANGE', pDue .. no, 0, 0, 'WITHSCORES')[2]
+  local first = dueslot(score or NEVER * PAGE)
+  if first < NEVER then
     call('ZADD', kHeads, first, no)
   else
     call('ZREM', kHeads, no)
-    if call('EXISTS', pPage .. no) == 0 then call('ZREM', kIndex, touched[no]) end
+    if not score then
+      call('DEL', pPage .. no)
+      call('ZREM', kIndex, touched[no])
+    end
   end
 end
 local new = earliest()
