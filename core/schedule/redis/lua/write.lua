@@ -24,28 +24,33 @@ local function newpage(first)
   return no, member
 end
 
--- room is the page for a key that does not exist: the one it belongs to, split before it is over full. A key behind
--- all others of the page begins a new one, so that ids that come in order leave full pages.
-local function room(key, no, member)
-  if not no then return newpage('') end
-  if call('ZCARD', pDue .. no) < PAGE then return no, member end
-  local m, values = call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES'), call('LRANGE', pPage .. no, 0, -1)
-  local scores, keys = {}, {}
-  for i = 1, #m, 2 do scores[m[i]], keys[#keys + 1] = tonumber(m[i + 1]), m[i] end
-  table.sort(keys, before)
-  if before(keys[#keys], key) then return newpage(key) end
+-- split moves the upper half of a full page to a new one, and returns the page that a new key belongs to. A key behind
+-- all others begins a new page instead, so that ids that come in order leave full pages.
+local function split(key, no, member)
+  local m, behind = call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES'), true
+  for i = 1, #m, 2 do
+    if before(key, m[i]) then
+      behind = false
+      break
+    end
+  end
+  if behind then return newpage(key) end
+  local values, scores, zeros = call('LRANGE', pPage .. no, 0, -1), {}, {}
+  for i = 1, #m, 2 do scores[m[i]], zeros[i], zeros[i + 1] = m[i + 1], 0, m[i] end
+  call('ZADD', pDue .. no, unpack(zeros)) -- of one score, they are in the order of bytes
+  local keys = call('ZRANGE', pDue .. no, 0, -1)
+  call('DEL', pDue .. no, pPage .. no)
   local from = floor(#keys / 2) + 1
   local new, newmember = newpage(keys[from])
-  call('DEL', pPage .. no, pDue .. no)
-  local function fill(page, first, last)
+  local function fill(to, first, last)
     local records, dues = {}, {}
     for i = first, last do
       local due, slot = dueslot(scores[keys[i]])
       records[#records + 1] = values[slot + 1]
       dues[#dues + 1], dues[#dues + 2] = due * PAGE + i - first, keys[i]
     end
-    call('RPUSH', pPage .. page, unpack(records))
-    call('ZADD', pDue .. page, unpack(dues))
+    call('RPUSH', pPage .. to, unpack(records))
+    call('ZADD', pDue .. to, unpack(dues))
   end
   fill(no, 1, from - 1)
   fill(new, from, #keys)
@@ -54,12 +59,17 @@ local function room(key, no, member)
   return new, newmember
 end
 
--- place puts a new record where one was deleted, or behind the last, and returns its slot.
-local function place(no, value)
+-- insert puts a new record where it belongs: behind the last of the page, or where one was deleted.
+local function insert(key, no, member, value)
+  if not no then no, member = newpage('') end
   local n = call('LLEN', pPage .. no)
+  if n == PAGE and call('ZCARD', pDue .. no) == PAGE then
+    no, member = split(key, no, member)
+    n = call('LLEN', pPage .. no)
+  end
   if n < PAGE then
     call('RPUSH', pPage .. no, value)
-    return n
+    return no, member, n
   end
   local used, m = {}, call('ZRANGE', pDue .. no, 0, -1, 'WITHSCORES')
   for i = 2, #m, 2 do
@@ -69,7 +79,7 @@ local function place(no, value)
   local slot = 0
   while used[slot] do slot = slot + 1 end
   call('LSET', pPage .. no, slot, value)
-  return slot
+  return no, member, slot
 end
 
 local out = { now }
@@ -93,8 +103,7 @@ for i = 1, #ARGV, 6 do
       if value then
         call('LSET', pPage .. no, slot, new)
       else
-        no, member = room(key, no, member)
-        slot = place(no, new)
+        no, member, slot = insert(key, no, member, new)
       end
       if hold > 0 then due = milli(now + hold) elseif due < 0 then due = NEVER end
       call('ZADD', pDue .. no, due * PAGE + slot, key)
