@@ -49,13 +49,13 @@ func settle(s State, launches []launch, now time.Time) (State, []settled) {
 			out = append(out, settled{claim: c})
 		case errors.Is(l.err, core.ErrInvalid) || errors.Is(l.err, core.ErrConflict):
 			s.Claimed = slices.Delete(s.Claimed, i, i+1)
-			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: "+l.err.Error(), MaxReason)}
+			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: "+l.err.Error())}
 			s.skip(k, now)
 			out = append(out, settled{claim: c, err: l.err, skip: &k})
 		default:
 			c.Attempts++
 			c.After = now.Add(retryDelay(c.Attempts))
-			c.Err = cut(l.err.Error(), MaxReason)
+			c.Err = cut(l.err.Error())
 			s.Claimed[i] = c
 			out = append(out, settled{claim: c, err: l.err})
 		}
@@ -67,8 +67,9 @@ func retryDelay(attempts int) time.Duration {
 	return min(core.Backoff{Interval: retryFirst}.Delay(attempts-1, 0), retryMost)
 }
 
-// cut shortens a text to most bytes of UTF-8.
-func cut(text string, most int) string {
+// cut shortens a reason to MaxReason bytes of UTF-8.
+func cut(text string) string {
+	const most = MaxReason
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) <= most {
 		return text

@@ -7,7 +7,7 @@ import (
 
 // Grace, retries and bounds of what a schedule's state holds.
 const (
-	Grace        = time.Minute      // a fire looked at later than this after its start is missed
+	Grace        = time.Minute      // a fire that nobody looked at for so long after its start is missed
 	RetryFor     = 10 * time.Minute // how long a launch is tried where nothing else bounds it
 	MaxCatchUp   = 1000             // missed fires that catch_up: all goes back
 	MaxBackfill  = 1000             // fires of one backfill
@@ -113,7 +113,7 @@ func (s *State) knows(run string) bool {
 }
 
 func (s *State) note(r Result) {
-	r.Reason = cut(r.Reason, MaxReason)
+	r.Reason = cut(r.Reason)
 	if s.Last = append(s.Last, r); len(s.Last) > MaxLast {
 		s.Last = slices.Clone(s.Last[len(s.Last)-MaxLast:])
 	}
