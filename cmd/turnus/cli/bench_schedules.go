@@ -118,9 +118,9 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 		return out, err
 	}
 	out.Bytes = (fresh - before) / float64(f.schedules)
-	aged := max(f.schedules/10, 1000)
-	a.message(fmt.Sprintf("giving %d of them a history", aged))
-	if err := schedulebench.Age(ctx, store, aged); err != nil {
+	a.message("giving a tenth of them a history")
+	aged, err := schedulebench.Age(ctx, store, f.schedules)
+	if err != nil {
 		return out, err
 	}
 	after, err := usedMemory(ctx, client)
