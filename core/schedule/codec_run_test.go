@@ -29,8 +29,13 @@ func TestCodecKeepsRunIDs(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]byte{{}, {3}, {runMinute}, {runMinute, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {runTail, 200}} {
-		if r := (reader{b: bad, id: id}); r.run() != "" || r.err == nil {
+		if r := (&reader{b: bad, id: id}); readRun(r) == nil {
 			t.Errorf("%v was read", bad)
 		}
 	}
+}
+
+func readRun(r *reader) error {
+	r.run()
+	return r.err
 }

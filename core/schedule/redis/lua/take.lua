@@ -46,17 +46,17 @@ for _, p in ipairs(pages) do
     if left == NEVER then left = INF end
     local scores, list = {}, pPage .. p.no
     for i, g in ipairs(p.got) do
-      local data = sub(call('LINDEX', list, g.slot), HEAD + 1)
-      call('LSET', list, g.slot, record(data))
+      g.data = sub(call('LINDEX', list, g.slot), HEAD + 1)
+      call('LSET', list, g.slot, record(g.data))
+      g.version = version
       scores[2 * i - 1], scores[2 * i] = due * PAGE + g.slot, g.key
-      local n = #out
-      out[n + 1], out[n + 2], out[n + 3] = g.key, version, data
     end
     call('ZADD', p.k, unpack(scores))
     nheads[#nheads + 1], nheads[#nheads + 2] = left < due and left or due, p.no
   end
   if left < rest then rest = left end
 end
+for i, g in ipairs(got) do out[3 * i + 1], out[3 * i + 2], out[3 * i + 3] = g.key, g.version, g.data end
 if #nheads > 0 then call('ZADD', kHeads, unpack(nheads)) end
 call('HSET', kClock, 't', now, 'v', version)
 if rest < INF then out[2] = rest end
