@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -188,7 +187,10 @@ func (b *batch) running(ctx context.Context, runs []string) (map[string]bool, er
 
 // asks lists the runs of which a decision has to know whether they are complete.
 func (p *plan) asks(s *State, now time.Time) []string {
-	runs := slices.Clip(s.Active)
+	var runs []string
+	for _, r := range s.Active {
+		runs = append(runs, r.ID)
+	}
 	for _, c := range s.Claimed {
 		if until := p.until(c); !until.IsZero() && now.After(until) {
 			runs = append(runs, c.RunID)

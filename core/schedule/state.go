@@ -32,12 +32,19 @@ type State struct {
 	Reason   string // of the pause
 	Fired    int64  // launches confirmed
 	Skipped  int64  // fires that were not launched; of a long range at least its first MaxCatchUp
-	Active   []string
+	Active   []Run  // launched, and not known to be complete
 	Claimed  []Claim
 	Waiting  *Waiting
 	Backfill []Span
 	Triggers []Trigger
 	Last     []Result // newest last
+}
+
+// Run is one that was launched.
+type Run struct {
+	ID    string
+	Cause Cause
+	At    time.Time // of the launch
 }
 
 // Claim is a fire that is decided, and is to be launched by whoever holds the record.
@@ -106,7 +113,7 @@ func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 ||
 
 // knows reports whether a run is being launched, runs, or was lately launched.
 func (s *State) knows(run string) bool {
-	return slices.Contains(s.Active, run) ||
+	return slices.ContainsFunc(s.Active, func(r Run) bool { return r.ID == run }) ||
 		slices.ContainsFunc(s.Claimed, func(c Claim) bool { return c.RunID == run }) ||
 		slices.ContainsFunc(s.Triggers, func(t Trigger) bool { return t.RunID == run }) ||
 		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Fired && r.RunID == run })

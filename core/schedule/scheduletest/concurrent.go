@@ -30,7 +30,7 @@ var concurrentTests = []test{
 		for i := 0; i < n; i += 100 {
 			var all []schedule.Change
 			for k := i; k < i+100; k++ {
-				all = append(all, schedule.Change{ID: id(k), Due: now.Add(-time.Duration(k) * time.Second)})
+				all = append(all, schedule.Change{ID: id(k), Due: now.Add(-time.Duration(k+1) * time.Second)})
 			}
 			f.write(all...)
 		}
