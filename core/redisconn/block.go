@@ -35,7 +35,7 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 	for i := range args {
 		if args[i] == any(BlockTime{}) { // the server's own timer is coarse: it only backs ours up
 			args[i] = strconv.FormatFloat((d + grace/2).Seconds(), 'f', 3, 64)
-			if i > 0 && args[i-1] == "block" { //nolint:gosec // i is over 0 here
+			if i > 0 && args[i-1] == "block" {
 				args[i] = (d + grace/2).Milliseconds()
 			}
 		}

@@ -21,8 +21,8 @@ import (
 
 // schedulesBench are the flags of bench schedules.
 type schedulesBench struct {
-	url                             string
-	schedules, due, servers, killed int
+	url                     string
+	schedules, due, servers int
 }
 
 // benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which Redis.
@@ -138,7 +138,7 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 	out.Volley, err = schedulebench.Fire(ctx, store, schedulebench.Params{
 		Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: a.message,
 		Server: func(int) *exec.Cmd {
-			cmd := exec.CommandContext(ctx, self, "bench", "schedules") //nolint:gosec // ourselves
+			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
 			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url)
 			cmd.Stderr = a.err
 			return cmd

@@ -44,7 +44,7 @@ func next[T any](r *reply) T {
 	return v
 }
 
-func (r *reply) version() uint64 { return uint64(next[int64](r)) } //nolint:gosec // scripts give none below 0
+func (r *reply) version() uint64 { return uint64(next[int64](r)) }
 
 // micro is a time in µs.
 func (r *reply) micro() time.Time { return time.UnixMicro(next[int64](r)) }

@@ -107,7 +107,8 @@ func Age(ctx context.Context, store schedule.Store, n int) (aged int, err error)
 				at := r.Due.AddDate(0, 0, -day)
 				s.Last = append(s.Last, schedule.Result{RunID: schedule.RunID(r.ID, at), Nominal: at, Count: 1, Cause: schedule.ByCron, Fired: true, At: at.Add(137 * time.Millisecond)})
 			}
-			s.Active = []string{s.Last[len(s.Last)-1].RunID}
+			newest := s.Last[len(s.Last)-1]
+			s.Active = []schedule.Run{{ID: newest.RunID, Cause: newest.Cause, At: newest.At}}
 			changes = append(changes, schedule.Change{ID: r.ID, Version: r.Version, Due: r.Due, Data: schedule.Encode(d, s)})
 		}
 		_, err = store.Write(ctx, changes)
