@@ -2,9 +2,11 @@ package redis_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -31,6 +33,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// Most tests wait for a server or a due time: more of them at once than there are cores.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := f.Value.Set("8"); err != nil {
+			panic(err)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -81,6 +90,7 @@ func TestConformance(t *testing.T) {
 // TestServersKilledAtTheInstant: three processes, two of which are killed (SIGKILL) in the middle of firing what
 // is due at one instant. Every run is launched, and every schedule fired exactly once.
 func TestServersKilledAtTheInstant(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })

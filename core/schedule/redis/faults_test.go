@@ -291,6 +291,7 @@ func everything(t *testing.T, s schedule.Store) {
 
 // TestIdleServerIsQuiet: a server with nothing due sends a few commands a second.
 func TestIdleServerIsQuiet(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, watch := server.Client(), server.Client()
 	t.Cleanup(func() { _, _ = c.Close(), watch.Close() })
