@@ -68,6 +68,12 @@ func (d Diagnostics) sorted() Diagnostics {
 	return d
 }
 
+// Diagnose is a problem with a step that shows only when the playbook is launched.
+func (p *Playbook) Diagnose(step int, message, expected, hint string) Diagnostic {
+	src := newSource(p.File, string(p.Source))
+	return src.diagnose(src.wholeLine(p.Steps[step].Line), problem{message, expected, hint})
+}
+
 // problem is a diagnostic before it has a place.
 type problem struct {
 	message  string

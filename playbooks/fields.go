@@ -71,6 +71,8 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "pause_between", doc: "After each wave: approve (an operator says go) or a duration.",
 			form: form{wantPause, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{enumForm("approve").schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PauseBetween = d.pauseOf(n) }},
+		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows are, too.", form: boolForm(),
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.WaitForWindows = d.boolOf(n) }},
 	}
 }
 

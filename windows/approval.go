@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/windows/civil"
@@ -53,6 +54,11 @@ func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, e
 		out.why = "unapproved: " + a.name() + " was revoked"
 	case a.Window != "" && a.Window != s.Hash():
 		out.why = "unapproved: the window was edited after " + a.name()
+	}
+	if c.work != nil && out.why == "" {
+		if err := a.Covers(c.work.Change, c.work.Targets); err != nil {
+			out.why = "unapproved: " + err.Error()
+		}
 	}
 	show := func(t time.Time) string { return t.In(zone).Format("2006-01-02 15:04") }
 	if !a.At.IsZero() {
@@ -159,5 +165,40 @@ func (ok consent) split(out []piece, p piece) []piece {
 	add(span{p.open, min(p.close, ok.open)}, ok.before, "")
 	add(p.and(ok.span), "", "clipped to its approval")
 	add(span{max(p.open, ok.close), p.close}, ok.after, "")
+	return out
+}
+
+// Bound tells whether what a set opens depends on the work: an approval of the set, or of
+// one it inherits from or requires, is bound to a change or to targets.
+func (d *Definitions) Bound(name string) bool { return d.bound(name, map[string]bool{}) }
+
+func (d *Definitions) bound(name string, seen map[string]bool) bool {
+	s := d.Sets[name]
+	if s == nil || seen[name] {
+		return false
+	}
+	seen[name] = true
+	for _, level := range append([]*Set{s}, d.wider(s)...) {
+		if level.Approval.bound() || slices.ContainsFunc(level.Allow, func(r Rule) bool { return r.Approval.bound() }) {
+			return true
+		}
+		if slices.ContainsFunc(level.Requires, func(name string) bool { return d.bound(name, seen) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Approval) bound() bool { return a != nil && (a.Change != "" || a.Targets != "") }
+
+// WithoutFreezes are the definitions with no freeze in force: when work could start if every
+// freeze were lifted.
+func (d *Definitions) WithoutFreezes() *Definitions {
+	out := &Definitions{Sets: make(map[string]*Set, len(d.Sets)), Freezes: d.Freezes, Holidays: d.Holidays}
+	for name, s := range d.Sets {
+		bare := *s
+		bare.Deny = slices.DeleteFunc(slices.Clone(s.Deny), func(deny Deny) bool { return strings.HasPrefix(deny.Use, "freeze/") })
+		out.Sets[name] = &bare
+	}
 	return out
 }

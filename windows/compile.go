@@ -95,8 +95,18 @@ func (d *Definitions) Compile(name string, h Horizon) *Compiled { return d.Compi
 
 // CompileAll works out several sets for one horizon. What they require is worked out once.
 func (d *Definitions) CompileAll(h Horizon, names ...string) map[string]*Compiled {
+	return d.compileAll(h, nil, names)
+}
+
+// CompileFor is CompileAll for certain work: an approval that is bound to other work does not
+// hold.
+func (d *Definitions) CompileFor(h Horizon, work Work, names ...string) map[string]*Compiled {
+	return d.compileAll(h, &work, names)
+}
+
+func (d *Definitions) compileAll(h Horizon, work *Work, names []string) map[string]*Compiled {
 	out := make(map[string]*Compiled, len(names))
-	c := &compiler{defs: d, h: h, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
+	c := &compiler{defs: d, h: h, work: work, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
 	const longest = 32*24*time.Hour + 26*time.Hour // what begins before the horizon may end in it
 	c.lo, c.hi = h.From.Add(-longest), h.To.Add(longest)
 	valid := h.To.After(h.From) && h.To.Sub(h.From) <= maxHorizon && h.From.Year() >= firstYear && h.To.Year() <= lastYear+60
@@ -113,6 +123,7 @@ func (d *Definitions) CompileAll(h Horizon, names ...string) map[string]*Compile
 type compiler struct {
 	defs   *Definitions
 	h      Horizon
+	work   *Work     // nil: what approvals are bound to is not looked at
 	lo, hi time.Time // wider than h, so that nothing is cut at its ends
 	busy   map[string]bool
 	done   map[string]*Compiled

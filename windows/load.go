@@ -18,6 +18,37 @@ const maxFiles = 1000
 // Load reads definitions from files, and from every .yaml and .yml file of folders, together:
 // a set may use what another file defines. The error is Problems where the content is wrong.
 func Load(paths ...string) (*Definitions, error) {
+	docs, err := Read(paths...)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(docs...)
+}
+
+// Read reads the files that Load parses.
+func Read(paths ...string) ([]Document, error) {
+	files, err := Files(paths...)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]Document, 0, len(files))
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err == nil && info.Size() > MaxFileSize {
+			docs = append(docs, Document{file, make([]byte, MaxFileSize+1)})
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read window definitions: %w", err)
+		}
+		docs = append(docs, Document{file, data})
+	}
+	return docs, nil
+}
+
+// Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders.
+func Files(paths ...string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -41,20 +72,7 @@ func Load(paths ...string) (*Definitions, error) {
 	if len(files) > maxFiles {
 		return nil, fmt.Errorf("%w: more than %d files", ErrInvalid, maxFiles)
 	}
-	docs := make([]Document, 0, len(files))
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err == nil && info.Size() > MaxFileSize {
-			docs = append(docs, Document{file, make([]byte, MaxFileSize+1)})
-			continue
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("read window definitions: %w", err)
-		}
-		docs = append(docs, Document{file, data})
-	}
-	return Parse(docs...)
+	return files, nil
 }
 
 // Document is a file's name, for messages, and its content.

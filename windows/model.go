@@ -141,6 +141,9 @@ type Approval struct {
 	Window, Change, Targets string
 }
 
+// Work is what approvals may be bound to: hashes of a change and of its targets, as sha256:HEX.
+type Work struct{ Change, Targets string }
+
 // CarryOver limits how often and how long a host may wait for another window.
 type CarryOver struct {
 	Max      int       // windows it may miss; 0: no limit

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,40 @@ func (c *Compiled) Next(t time.Time, need time.Duration) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("%w: %s", ErrClosed, c.whyNone(t, need))
+}
+
+// Spent tells whether no work of this need can start any more from t on, even if nothing
+// were frozen, denied or required: no rule that is approved leaves room for it within the
+// horizon. Lifting a freeze does not help then; somebody must approve or edit. The reason is
+// empty if it is not so.
+func (c *Compiled) Spent(t time.Time, need time.Duration) (spent bool, reason string) {
+	_, err := c.Next(t, need)
+	if err == nil || c.closed != "" || need <= 0 || t.Before(c.Horizon.From) || !t.Before(c.Horizon.To) {
+		return false, ""
+	}
+	list := make([]span, 0, len(c.allowed))
+	for _, p := range c.allowed {
+		list = append(list, p.span)
+	}
+	from, least := t.UnixNano(), int64(max(need, c.Cutoff))
+	for _, s := range unite(list) {
+		if start := max(from, s.open); start+least <= s.close && start < c.Horizon.To.UnixNano() {
+			return false, ""
+		}
+	}
+	for _, w := range c.unapproved {
+		if w.Close.Sub(maxTime(t, w.Open)) >= max(need, c.Cutoff) {
+			return true, fmt.Sprintf("%s would open at %s, but: %s", strings.Join(w.Rules, ", "), c.show(w.Open), w.Unapproved)
+		}
+	}
+	return true, strings.TrimPrefix(err.Error(), ErrClosed.Error()+": ")
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (c *Compiled) whyNone(t time.Time, need time.Duration) string {

@@ -18,6 +18,9 @@ const (
 	None    = "none"    // at any time
 )
 
+// NeedsReapproval begins the reason of a job that waited long enough, or whose approval is over.
+const NeedsReapproval = "needs_reapproval: "
+
 // Question asks about one host.
 type Question struct {
 	Set  string        // name of the window set; "" is a host without one: closed
@@ -35,5 +38,14 @@ type Answer struct {
 	Next      time.Time       // when not open: the earliest start; zero if none is known
 	Reapprove bool            // the host has waited long enough, or its approval is over: somebody must decide
 	By        windows.Cause   // what decides
-	Reason    string          // a sentence that names it
+	Reason    string          // a sentence that names it; with Reapprove it begins with NeedsReapproval
+	Zone      *time.Location  // of the set; UTC if that is not known
+}
+
+// Local writes a time for people: in the zone, and in UTC.
+func Local(t time.Time, zone *time.Location) string {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return t.In(zone).Format("Mon 2006-01-02 15:04 MST") + " (" + t.UTC().Format(time.RFC3339) + ")"
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 )
@@ -34,6 +35,8 @@ type DriveOptions struct {
 	// Now, when closed, cancels the run at once, those jobs included that run. Without
 	// it, or before, a cancelled context lets them finish.
 	Now <-chan struct{}
+	// Windows are the newest windows of the run, for EventWaiting; nil when it waits for none.
+	Windows func() *gate.Book
 	// Patience is how long Drive follows a run after Now was closed, before it gives up
 	// on jobs that do not end; 30 s when zero.
 	Patience time.Duration
@@ -48,6 +51,7 @@ const (
 	EventReleased  EventKind = "released" // wave Wave
 	EventAsk       EventKind = "ask"      // wave Wave waits for an approval
 	EventPause     EventKind = "pause"    // wave Wave waits until Until
+	EventWaiting   EventKind = "waiting"  // Waiting hosts wait for windows, of which Set opens next, at Until
 	EventAway      EventKind = "away"     // the queue does not answer; Err says why
 	EventBack      EventKind = "back"     // it answers again
 	EventEnding    EventKind = "ending"   // cancelled: no new job starts, running ones finish
@@ -63,6 +67,10 @@ type Event struct {
 	Until  time.Time
 	Reason string
 	Err    error
+	// Of EventWaiting. A zero Until says that no opening is known.
+	Waiting int
+	Set     string
+	Zone    *time.Location
 }
 
 // Drive submits the run and follows it until every job has its outcome: it
@@ -76,7 +84,7 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1)}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
 	if err := d.submit(ctx); err != nil {
 		return queue.Status{}, err
 	}
@@ -102,7 +110,11 @@ type drive struct {
 	answers chan answer // of Approve, at most one in flight
 
 	cursor   string
-	settled  int // records seen
+	settled  int    // records seen
+	outcomes []int  // of them, by wave
+	has      []bool // an outcome, by index
+	waits    opening
+	lookedAt time.Time // when waits was worked out
 	status   queue.Status
 	statusAt time.Time
 	doneAt   time.Time // when the released waves were seen settled
@@ -180,6 +192,7 @@ func (d *drive) follow(ctx, follow context.Context) error {
 		if d.status.Complete {
 			return d.finish(follow)
 		}
+		d.tellWaiting(time.Now())
 		if err := d.advance(follow); err != nil {
 			return err
 		}
@@ -261,6 +274,10 @@ func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 	}
 	for _, r := range records {
 		d.settled += max(r.Count, 1)
+		d.outcomes[rollout.Wave(d.l.Limits, r.Index)] += max(r.Count, 1)
+		for i := r.Index; i < min(r.Index+max(r.Count, 1), len(d.has)); i++ {
+			d.has[i] = true
+		}
 		if d.o.OnRecord != nil {
 			d.l.Results(r, d.o.OnRecord)
 		}
@@ -303,16 +320,19 @@ func (d *drive) advance(ctx context.Context) error {
 	for _, n := range d.status.Outcomes {
 		settled += n
 	}
-	if settled < d.status.Limit {
+	strategy := d.l.Playbook.Strategy
+	p := rollout.Progress{
+		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven(), Complete: d.status.Complete,
+		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
+		Approved: d.approved, Now: time.Now(),
+	}
+	if !p.WaveDone(strategy) {
 		d.doneAt = time.Time{}
 	} else if d.doneAt.IsZero() {
 		d.doneAt = time.Now()
 	}
-	next := rollout.Next(d.l.Limits, d.l.Playbook.Strategy.PauseBetween, rollout.Progress{
-		Released: d.status.Limit, Settled: settled, Complete: d.status.Complete,
-		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
-		Approved: d.approved, Done: d.doneAt, Now: time.Now(),
-	})
+	p.Done = d.doneAt
+	next := rollout.Next(d.l.Limits, strategy, p)
 	switch next.Action {
 	case rollout.Release:
 		return d.release(ctx, next)
@@ -325,6 +345,12 @@ func (d *drive) advance(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// proven counts the hosts of the last released wave that have an outcome.
+func (d *drive) proven() int {
+	wave := rollout.Wave(d.l.Limits, d.status.Limit-1)
+	return d.outcomes[wave]
 }
 
 func (d *drive) release(ctx context.Context, next rollout.Decision) error {

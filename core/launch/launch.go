@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/playbooks"
@@ -36,6 +37,17 @@ type Options struct {
 	// Types finds a job type, for what losing a worker means and which steps are
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
+
+	// Windows are the service windows that gated steps keep to; nil gates nothing.
+	Windows *gate.Book
+	// SkipUnfit leaves out hosts that no window fits, and lists them in Launch.Unfit. Without
+	// it they are an *UnfitError.
+	SkipUnfit bool
+	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
+	// and false, is not known.
+	Need func(playbook, step, uses string) (time.Duration, bool)
+	// Board is the name under which workers find the windows; gate.BoardName of the run by default.
+	Board string
 }
 
 // Launch is a playbook made ready for its hosts. It is not changed after Prepare.
@@ -45,10 +57,16 @@ type Launch struct {
 	Hosts    []core.Host // in the order of Run.Targets
 	Limits   []int       // cumulative waves, see rollout.Limits
 	Snapshot Snapshot
+	Starts   []Start // of each of Hosts; nil when no step waits for a window
+	Unfit    []Unfit // hosts left out by Options.SkipUnfit
+	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
+	// were given, or no step under it is disruptive. "" if it asks for none.
+	Asks string
 }
 
 // Prepare selects the playbook's hosts among hosts, orders them, cuts them into
-// waves, and builds the run. No host selected is core.ErrNotFound.
+// waves, and builds the run. No host selected is core.ErrNotFound. With Options.Windows each
+// host has its own start; hosts that no window fits are an *UnfitError that lists them all.
 func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, error) {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -60,19 +78,16 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if err != nil {
 		return nil, err
 	}
-	limits := rollout.Limits(p.Strategy.Waves, len(selected))
-	l := &Launch{
-		Playbook: p,
-		Hosts:    rollout.Order(selected, limits),
-		Limits:   limits,
-		Snapshot: newSnapshot(p, o),
+	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o)}
+	if err := l.place(selected, o); err != nil {
+		return nil, err
 	}
 	payload, err := l.Snapshot.Encode()
 	if err != nil {
 		return nil, err
 	}
 	l.Run = newRun(p, o, l.Limits)
-	l.Run.Payload = payload
+	l.Run.Payload, l.Run.Segments = payload, segments(l.Starts)
 	if err := setLocks(&l.Run, p, o); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type Snapshot struct {
 	LaunchedBy string         `json:"launched_by,omitempty"`
 	Launched   time.Time      `json:"launched"`
 	Files      string         `json:"files,omitempty"`
+	Windows    *Gating        `json:"windows,omitempty"` // nil: no step waits for a window
 }
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {

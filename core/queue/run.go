@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -62,7 +63,8 @@ type Target struct {
 }
 
 // Segment says when the next Count targets become due. Segments follow the
-// order of Targets and together cover them all. A one-target segment is a timed job.
+// order of Targets and together cover them all; they become due each by itself, in
+// any order of time. A one-target segment is a timed job.
 type Segment struct {
 	Due   time.Time // by the queue's clock; zero means at once
 	Count int
@@ -83,6 +85,17 @@ const (
 // EventWindow is the event for which a job is suspended while its window is closed. Such a
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
+
+// WhySuspended says for Explain what a suspended job waits for, beside a time.
+func WhySuspended(event string) string {
+	switch event {
+	case "":
+		return "suspended by its job type"
+	case EventWindow:
+		return "waits for its service window"
+	}
+	return "suspended by its job type until event " + strconv.Quote(event)
+}
 
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
 type Status struct {

@@ -18,10 +18,12 @@ const (
 type Progress struct {
 	Released int       // hosts released so far: the queue's limit
 	Settled  int       // jobs with an outcome
+	Deferred int       // released hosts without one that wait for a time when they may start
+	Proven   int       // hosts of the last released wave with an outcome
 	Complete bool      // every job has its outcome
 	Held     bool      // paused, stopped or cancelled: nothing may be released
 	Approved int       // highest wave, from 0, that an operator approved
-	Done     time.Time // when the released waves were seen settled; zero if they are not
+	Done     time.Time // when WaveDone was first seen; zero if it is not so
 	Now      time.Time
 }
 
@@ -33,15 +35,26 @@ type Decision struct {
 	Until  time.Time // of Delay
 }
 
+// WaveDone tells whether the released waves are done: every host has its outcome. A host that waits
+// for its service window does not hold up its wave, unless the strategy says so, once another
+// host of the wave has shown what comes of it.
+func (p Progress) WaveDone(s Strategy) bool {
+	if p.Settled >= p.Released {
+		return true
+	}
+	return !s.WaitForWindows && p.Proven > 0 && p.Settled+p.Deferred >= p.Released
+}
+
 // Next decides what follows. limits are what Limits returned.
-func Next(limits []int, pause Pause, p Progress) Decision {
+func Next(limits []int, s Strategy, p Progress) Decision {
 	if p.Complete {
 		return Decision{Action: Finish}
 	}
 	wave := nextWave(limits, p.Released)
-	if p.Held || wave == len(limits) || p.Settled < p.Released {
+	if p.Held || wave == len(limits) || !p.WaveDone(s) {
 		return Decision{Action: Wait}
 	}
+	pause := s.PauseBetween
 	if pause.Approve && p.Approved < wave {
 		return Decision{Action: Ask, Wave: wave}
 	}

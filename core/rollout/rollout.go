@@ -13,6 +13,8 @@ type Strategy struct {
 	StopUnreachable Size           `json:"stop_unreachable,omitzero"`
 	PauseBetween    Pause          `json:"pause_between,omitzero"`
 	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at once
+	// WaitForWindows makes a wave wait for its hosts that wait for their service windows.
+	WaitForWindows bool `json:"wait_for_windows,omitempty"`
 }
 
 // Pause is what happens between waves.

@@ -301,7 +301,7 @@ func TestNext(t *testing.T) {
 	}
 	for _, c := range cases {
 		c.p.Now = now
-		if got := Next(limits, c.pause, c.p); got != c.want {
+		if got := Next(limits, Strategy{PauseBetween: c.pause}, c.p); got != c.want {
 			t.Errorf("%s: %+v, expected %+v", c.why, got, c.want)
 		}
 	}

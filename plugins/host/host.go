@@ -85,6 +85,14 @@ type Call struct {
 
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
+	// MayBegin says, when a process stands ready, why the call may not begin after all: it may have waited
+	// long for one. The outcome is then Held, with the call's State. "" is that it may. Nil always allows it.
+	MayBegin func(ctx context.Context) string
+	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never asks for it.
+	Stop func(ctx context.Context) string
+	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
+	// included; "" is that it may. need 0 is what the step was given. Nil always allows it.
+	MayStart func(ctx context.Context, need time.Duration) string
 	// Secret resolves a secret by name; nil refuses.
 	Secret func(ctx context.Context, name string) ([]byte, error)
 	// Sink gets the call's events in order, one at a time; it must not block for long.
@@ -132,4 +140,5 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
+	Held        bool // because MayBegin, Stop or MayStart said so: ResumeAfter and WakeOn say nothing
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/worker"
@@ -19,8 +20,9 @@ type conductor struct {
 	a       *app
 	q       queue.Queue
 	approve func(ctx context.Context, l *launch.Launch, wave int) error
-	now     <-chan struct{} // closed by a second signal: cancel what runs, too
-	events  *eventWriter    // nil: none are wanted
+	now     <-chan struct{}   // closed by a second signal: cancel what runs, too
+	events  *eventWriter      // nil: none are wanted
+	windows func() *gate.Book // that runs keep; nil: none
 
 	mu    sync.Mutex
 	parts map[string]*part // by run id
@@ -94,7 +96,9 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 				c.a.message(fmt.Sprintf("%s %s: %s", c.a.paint(outcomeColor(r.Outcome), string(r.Outcome)), r.Host, cutText(printable(firstLine(reasonText(r))), 200)))
 			}
 		},
-		OnEvent: func(e launch.Event) { c.driveEvent(p, e) },
+		OnEvent:  func(e launch.Event) { c.driveEvent(p, e) },
+		OnStatus: func(s queue.Status) { p.tally.waits(s.Deferred) },
+		Windows:  c.windows,
 	}
 	if c.approve != nil {
 		opts.Approve = func(ctx context.Context, wave int) error { return c.approve(ctx, p.l, wave) }
@@ -119,6 +123,9 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 		p.tally.say(fmt.Sprintf("wave %d of %d waits for an approval", e.Wave+1, waves))
 	case launch.EventPause:
 		p.tally.say(fmt.Sprintf("wave %d of %d starts at %s", e.Wave+1, waves, e.Until.Local().Format(time.TimeOnly)))
+	case launch.EventWaiting:
+		p.tally.opens(waitingNote(e))
+		c.a.message(p.l.Playbook.Name + ": " + waitingText(e))
 	case launch.EventAway:
 		c.a.message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
 	case launch.EventBack:
@@ -134,7 +141,7 @@ func (c *conductor) report(p *part, s queue.Status) report {
 	r := report{
 		Run: p.l.Run.ID, Playbook: p.l.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.l.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
-		file: p.l.Playbook.File, Check: p.l.Snapshot.Check,
+		file: p.l.Playbook.File, Check: p.l.Snapshot.Check, Unfit: p.l.Unfit,
 	}
 	for _, h := range p.l.Hosts {
 		res, ok := p.results[h.Name]

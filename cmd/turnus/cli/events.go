@@ -26,6 +26,9 @@ type eventLine struct {
 	Text    string           `json:"text,omitempty"`
 	Wave    int              `json:"wave,omitempty"` // from 1
 	After   time.Duration    `json:"after_ns,omitempty"`
+	Waiting int              `json:"waiting,omitempty"`    // hosts that wait for windows
+	Set     string           `json:"window_set,omitempty"` // the next of them to open
+	Until   time.Time        `json:"until,omitzero"`       // when it opens
 	Result  *core.Result     `json:"result,omitempty"`
 	Detail  *core.StepResult `json:"step_result,omitempty"`
 	Report  *report          `json:"report,omitempty"`
@@ -76,6 +79,8 @@ func (w *eventWriter) drive(e launch.Event) {
 	switch e.Kind {
 	case launch.EventReleased, launch.EventAsk, launch.EventPause:
 		line.Wave = e.Wave + 1
+	case launch.EventWaiting:
+		line.Waiting, line.Set, line.Until = e.Waiting, e.Set, e.Until.UTC()
 	}
 	if e.Err != nil {
 		line.Text = e.Err.Error()

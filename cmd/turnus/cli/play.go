@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,11 +26,17 @@ type playFlags struct {
 	check, diff bool
 	maxInFlight int
 	retryFailed bool
+	windows     gatingFlags
+	skipUnfit   bool // leave out hosts that no window fits, and list them in Launch.Unfit
+
+	at   time.Time // of the launch; now when it is zero
+	past *history  // that prepare asked for needs
 }
 
 func (f *playFlags) add(c *cobra.Command) {
 	f.inv.add(c)
 	f.vars.add(c)
+	f.windows.add(c)
 	c.Flags().StringSliceVarP(&f.tags, "tags", "t", nil, "only steps with one of these tags")
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
@@ -58,6 +65,11 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
+	windows, err := f.windows.load()
+	if err != nil {
+		return nil, err
+	}
+	f.past = newHistory()
 	var launches []*launch.Launch
 	for _, p := range books {
 		chosen := hosts
@@ -72,7 +84,8 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
+			Now: f.at, Need: f.past.need,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &exit{exitInvalid, err}

@@ -15,6 +15,7 @@ import (
 const (
 	redrawEvery = 100 * time.Millisecond
 	plainEvery  = 10 * time.Second
+	plainAgain  = 10 * time.Minute // for a line that says nothing new
 	slowRows    = 3
 	slowAfter   = 2 * time.Second // a job that runs longer is worth a line
 )
@@ -28,11 +29,15 @@ type progressView struct {
 	held    bool // an operator is asked something: draw nothing
 	done    chan struct{}
 	wg      sync.WaitGroup
+
+	// Of the plain form: a run that waits for days says the same now and then, not every 10 s.
+	said   []string // the last line of each tally
+	saidAt []time.Time
 }
 
 // showProgress starts the view; the function returned ends it, joins it and may be called twice.
 func (a *app) showProgress(tallies ...*tally) (stop func()) {
-	v := &progressView{a: a, tallies: tallies, done: make(chan struct{})}
+	v := &progressView{a: a, tallies: tallies, done: make(chan struct{}), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
 	every := plainEvery
 	if a.live {
 		every = redrawEvery
@@ -108,10 +113,14 @@ func (v *progressView) show() {
 		return
 	}
 	if !v.a.live {
-		for _, t := range v.tallies {
-			if p := t.snapshot(1); p.done < p.total {
-				fmt.Fprintln(v.a.err, plainLine(p))
+		for i, t := range v.tallies {
+			p := t.snapshot(1)
+			line := plainLine(p)
+			if p.done == p.total || line == v.said[i] && time.Since(v.saidAt[i]) < plainAgain {
+				continue
 			}
+			v.said[i], v.saidAt[i] = line, time.Now()
+			fmt.Fprintln(v.a.err, line)
 		}
 		return
 	}
@@ -144,6 +153,9 @@ func plainLine(p progress) string {
 	if p.note != "" {
 		s += " - " + p.note
 	}
+	if p.waiting > 0 {
+		s += fmt.Sprintf(" - %d waiting for windows%s", p.waiting, p.opening)
+	}
 	return s
 }
 
@@ -171,6 +183,9 @@ func (a *app) liveLines(p progress, width int) []string {
 	if p.running > 0 {
 		line += fmt.Sprintf("  %d running", p.running)
 	}
+	if p.waiting > 0 {
+		line += fmt.Sprintf("  %d waiting", p.waiting)
+	}
 	if n := badCount(p.outcomes); n > 0 {
 		line += "  " + a.paint(red, fmt.Sprintf("%d failed", n))
 	}
@@ -188,6 +203,9 @@ func (a *app) liveLines(p progress, width int) []string {
 	lines := []string{line}
 	if p.note != "" {
 		lines = append(lines, "  "+a.paint(cyan, p.note))
+	}
+	if p.waiting > 0 && p.opening != "" {
+		lines = append(lines, "  "+a.paint(cyan, "waiting for windows"+p.opening))
 	}
 	for _, j := range p.slowest {
 		if took := time.Since(j.since); took > slowAfter {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
 )
 
 // maxGroups is how many different outputs of a step, and reasons of an outcome, a recap shows.
@@ -31,6 +32,7 @@ type report struct {
 	Started  time.Time            `json:"started"`
 	Took     time.Duration        `json:"took_ns"`
 	Results  []core.Result        `json:"results"`
+	Unfit    []launch.Unfit       `json:"unfit,omitempty"` // hosts left out by --skip-unfit
 
 	file string // of the playbook
 }
@@ -156,13 +158,30 @@ func cutText(s string, n int) string {
 	return s
 }
 
+// recapKind is a group of results that are not as they should be.
+type recapKind struct {
+	name  string
+	color color
+	has   func(core.Result) bool
+}
+
+// recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
+// the outcome, it did not happen for want of an approval.
+func recapKinds() []recapKind {
+	kinds := []recapKind{{"unapproved", yellow, func(r core.Result) bool { return unapproved(r.Reason) }}}
+	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
+		kinds = append(kinds, recapKind{string(o), outcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r.Reason) }})
+	}
+	return kinds
+}
+
 // writeReasons lists the hosts that are not as they should be, identical reasons grouped.
 func (a *app) writeReasons(w io.Writer, results []core.Result) {
 	said := false
-	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
+	for _, k := range recapKinds() {
 		groups := map[string]*outputGroup{}
 		for _, r := range results {
-			if r.Outcome != o {
+			if !k.has(r) {
 				continue
 			}
 			key := reasonKey(r)
@@ -173,11 +192,11 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
-				fmt.Fprintf(w, "%s  … and %s\n", a.paint(outcomeColor(o), string(o)), plural(len(groups)-i, "more reason"))
+				fmt.Fprintf(w, "%s  … and %s\n", a.paint(k.color, k.name), plural(len(groups)-i, "more reason"))
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s: %s\n", a.paint(outcomeColor(o), fmt.Sprintf("%-11s", o)), plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))
+			fmt.Fprintf(w, "%s %s: %s\n", a.paint(k.color, fmt.Sprintf("%-11s", k.name)), plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))
 			for _, line := range shownLines(g.text) {
 				fmt.Fprintln(w, "            "+line)
 			}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,8 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
-	c.Flags().BoolVar(&f.outside, "outside-windows", false, "run now although a playbook asks for a service window, which this version does not keep to")
+	c.Flags().BoolVar(&f.outside, "outside-windows", false, "run now, whatever windows a playbook asks for: an emergency")
+	c.Flags().BoolVar(&f.play.skipUnfit, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
 	c.Flags().BoolVar(&f.noWorker, "no-worker", false, "with --redis: leave all work to other nodes")
 	return c
 }
@@ -79,6 +79,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop()) }()
+	if f.outside {
+		f.play.windows.paths = nil
+	}
 	launches, err := f.play.prepare(paths, hosts, n.plugins)
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.listHosts {
 		return a.listLaunches(launches)
 	}
-	if err := outsideWindows(launches, f.outside); err != nil {
+	if err := a.keepWindows(launches, f); err != nil {
 		return err
 	}
 	if err := f.queue.choosePool(launches); err != nil {
@@ -103,7 +106,13 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
 func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
+	book, stopKeeping, err := f.play.windows.keep(ctx, a, q, launches)
+	if err != nil {
+		return err
+	}
+	defer stopKeeping()
 	c := newConductor(a, q)
+	c.windows = book
 	c.approve = a.approver(f.yes)
 	if f.events {
 		c.events = newEventWriter(a.out)
@@ -135,24 +144,6 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 	return errors.Join(err, a.finish(reports, f.events))
 }
 
-// outsideWindows refuses to change hosts of a playbook that asks for a service window,
-// which nothing keeps yet, unless the operator says that it may start now.
-func outsideWindows(launches []*launch.Launch, allowed bool) error {
-	for _, l := range launches {
-		for _, s := range l.Playbook.Steps {
-			window := cmp.Or(s.Window, l.Playbook.Window, noWindow)
-			if window == noWindow || allowed || l.Snapshot.Check {
-				continue
-			}
-			return invalid("playbook %s asks for the window %q, and this version does not keep to windows\nhint: turnus windows explain shows when it is open; --outside-windows runs now all the same", l.Playbook.Name, window)
-		}
-	}
-	return nil
-}
-
-// noWindow is the word of a step or playbook that may run at any time.
-const noWindow = "none"
-
 // kill ends what runs on the node at once.
 func (n *node) kill() {
 	if n.worker != nil {
@@ -177,6 +168,9 @@ func (a *app) finish(reports []report, events bool) error {
 		if !r.Check {
 			if err := saveLastRun(r); err != nil {
 				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
+			}
+			if err := saveDurations(r); err != nil {
+				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
 			}
 		}
 		code = worse(code, r.Exit)

@@ -22,6 +22,8 @@ type tally struct {
 	running  map[string]runningJob // by host
 	recent   [rateSpan]finished    // ring, by second
 	note     string
+	waiting  int    // for windows
+	opening  string // what is known of the next
 	ended    time.Time
 }
 
@@ -92,6 +94,20 @@ func (t *tally) say(note string) {
 	t.note = note
 }
 
+// waits notes how many hosts wait for windows.
+func (t *tally) waits(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = n
+}
+
+// opens notes when the next window opens.
+func (t *tally) opens(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.opening = text
+}
+
 func (t *tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,6 +125,8 @@ type progress struct {
 	eta         time.Duration // 0: unknown
 	elapsed     time.Duration
 	note        string
+	waiting     int
+	opening     string
 }
 
 func (t *tally) snapshot(slowest int) progress {
@@ -118,7 +136,10 @@ func (t *tally) snapshot(slowest int) progress {
 	if !t.ended.IsZero() {
 		now = t.ended
 	}
-	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note}
+	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note, waiting: t.waiting}
+	if t.waiting > 0 {
+		p.opening = t.opening
+	}
 	maps.Copy(p.outcomes, t.outcomes)
 	jobs := make([]runningJob, 0, len(t.running))
 	for _, j := range t.running {
@@ -135,7 +156,7 @@ func (t *tally) snapshot(slowest int) progress {
 		}
 	}
 	p.rate = float64(sum) / max(min(p.elapsed.Seconds(), rateSpan), 0.1)
-	if left := p.total - p.done; p.rate > 0 && left > 0 && p.elapsed > time.Second {
+	if left := p.total - p.done - p.waiting; p.rate > 0 && left > 0 && p.elapsed > time.Second {
 		p.eta = time.Duration(float64(left) / p.rate * float64(time.Second))
 	}
 	return p

@@ -91,6 +91,24 @@ func (c *checker) run(r *run) {
 	c.count(r.id, "waiting jobs", &r.count.waiting, n[core.Retrying])
 	c.count(r.id, "suspended jobs", &r.count.suspended, n[core.Suspended])
 	c.count(r.id, "kept places", &r.offered, offered)
+	c.count(r.id, "released targets that are not due", &r.late, r.releasedOf(r.later.items))
+	waiting, listed := 0, 0
+	for event, jobs := range r.events {
+		listed += len(jobs)
+		for j := range jobs {
+			if j.event != event || j.state != core.Suspended || r.jobs[j.index] != j {
+				c.add(r.id, fmt.Sprintf("job %s is listed for event %s and does not wait for it", j.id(), event))
+			}
+		}
+	}
+	for _, j := range r.jobs {
+		if j.event != "" {
+			waiting++
+		}
+	}
+	if waiting != listed {
+		c.add(r.id, fmt.Sprintf("%d jobs wait for events, %d are listed", waiting, listed))
+	}
 	if n[core.Pending] != r.ready.len() {
 		c.add(r.id, fmt.Sprintf("%d jobs are pending, %d are ready", n[core.Pending], r.ready.len()))
 	}

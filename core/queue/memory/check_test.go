@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -15,7 +16,10 @@ import (
 func broken(t *testing.T) (*Queue, *run) {
 	t.Helper()
 	q := New(Options{})
-	spec := queue.Run{ID: "a", Targets: []queue.Target{{Host: "h"}, {Host: "h"}, {Host: "x"}, {Host: "y"}}}
+	spec := queue.Run{
+		ID: "a", Targets: []queue.Target{{Host: "h"}, {Host: "h"}, {Host: "x"}, {Host: "y"}, {Host: "w"}, {Host: "late"}},
+		Segments: []queue.Segment{{Count: 5}, {Due: time.Now().Add(time.Hour), Count: 1}},
+	}
 	if _, err := q.Submit(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -23,8 +27,19 @@ func broken(t *testing.T) (*Queue, *run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 2}); err != nil {
+	res, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 4})
+	if err != nil {
 		t.Fatal(err)
+	}
+	l := res.Leases
+	if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Acks: []queue.Ack{
+		{Job: l[2].Job, Token: l[2].Token, Kind: queue.AckReturn}, // so that the run has a job ready
+		{Job: l[3].Job, Token: l[3].Token, Kind: queue.AckSuspend, Event: queue.EventWindow},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := q.Status(t.Context(), "a"); err != nil || st.Deferred != 2 || st.InFlight != 2 || st.Blocked != 1 {
+		t.Fatalf("to begin with: %+v, %v", st, err)
 	}
 	if f, err := q.Check(t.Context(), false); err != nil || len(f) > 0 {
 		t.Fatalf("the queue is not sound to begin with: %v, %v", f, err)
@@ -45,6 +60,9 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"tenant's count", func(_ *Queue, r *run) { r.tenant.inFlight = 9 }, true},
 		{"ended count", func(_ *Queue, r *run) { r.ended++ }, true},
 		{"pending count", func(_ *Queue, r *run) { r.left-- }, true},
+		{"deferred count", func(_ *Queue, r *run) { r.late++ }, true},
+		{"job not listed for its event", func(_ *Queue, r *run) { delete(r.events, queue.EventWindow) }, false},
+		{"job listed for an event it does not wait for", func(_ *Queue, r *run) { r.events[queue.EventWindow][r.jobs[0]] = struct{}{} }, false},
 		{"lost job", func(_ *Queue, r *run) { delete(r.jobs, 0) }, false},
 		{"lock of nobody", func(q *Queue, _ *run) { q.hosts["z"] = &lock{table: q.hosts, kind: "host", name: "z", places: 1} }, false},
 		{"lock held by a stranger", func(q *Queue, r *run) { q.hosts["h"].held[0] = r.jobs[2] }, false},

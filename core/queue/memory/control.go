@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/turnus/turnus/core"
@@ -83,6 +84,7 @@ func (q *Queue) Adjust(ctx context.Context, id string, a queue.Adjust) error {
 			limit = len(r.submitted.Targets)
 		}
 		r.limit = max(r.limit, min(limit, len(r.submitted.Targets)))
+		r.late = r.releasedOf(r.later.items)
 	}
 	q.sync(r)
 	q.arm()
@@ -153,7 +155,8 @@ func (q *Queue) reopen(r *run) {
 	q.sync(r)
 }
 
-// Wake ends the suspension of the jobs that wait for event.
+// Wake ends the suspension of the jobs that wait for event. It gives the queue free between batches of jobs,
+// so some of them may be leased before the last one is woken.
 func (q *Queue) Wake(ctx context.Context, id, event string) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -169,12 +172,20 @@ func (q *Queue) Wake(ctx context.Context, id, event string) (int, error) {
 		return 0, err
 	}
 	n := 0
-	for j := range r.events[event] {
-		q.wakeJob(j)
-		n++
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(r.events[event])), wakeBatch) {
+		if n > 0 {
+			q.mu.Unlock()
+			q.mu.Lock()
+		}
+		for _, j := range batch {
+			if _, waits := r.events[event][j]; waits { // else it ended meanwhile
+				q.wakeJob(j)
+				n++
+			}
+		}
+		q.retime(r)
+		q.sync(r)
+		q.arm()
 	}
-	q.retime(r)
-	q.sync(r)
-	q.arm()
 	return n, nil
 }

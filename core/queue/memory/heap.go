@@ -43,6 +43,16 @@ func (h *heap[T]) fix(i int) {
 	}
 }
 
+// each visits items from the top on; where visit returns false, what is below is passed over.
+func (h *heap[T]) each(visit func(T) bool) { h.eachFrom(0, visit) }
+
+func (h *heap[T]) eachFrom(i int, visit func(T) bool) {
+	if i < len(h.items) && visit(h.items[i]) {
+		h.eachFrom(2*i+1, visit)
+		h.eachFrom(2*i+2, visit)
+	}
+}
+
 // build makes a heap of items in O(n).
 func (h *heap[T]) build(items []T) {
 	h.items = items

@@ -17,6 +17,7 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	now := q.now()
 	r, err := q.find(id)
 	if err != nil {
 		return queue.Status{}, err
@@ -25,7 +26,7 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 		Run: r.id, Tenant: r.tenant.name, Phase: r.phase, Reason: r.reason, Complete: r.complete,
 		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + r.ready.len(),
 		Blocked: r.count.blocked, InFlight: r.count.leased, Waiting: r.count.waiting, Suspended: r.count.suspended,
-		Dead: len(r.dead), Outcomes: map[core.Outcome]int{}, Served: r.served,
+		Deferred: r.deferred(now), Dead: len(r.dead), Outcomes: map[core.Outcome]int{}, Served: r.served,
 	}
 	for code, n := range r.outcomes {
 		if n > 0 {
@@ -213,14 +214,10 @@ func (q *Queue) explainJob(j *job, now time.Time) (string, time.Time) {
 	case core.Retrying:
 		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due
 	case core.Suspended:
-		reason := "suspended by its job type"
-		if j.event != "" {
-			reason += " until event " + strconv.Quote(j.event)
-		}
 		if j.place >= 0 {
-			return reason, j.due
+			return queue.WhySuspended(j.event), j.due
 		}
-		return reason, time.Time{}
+		return queue.WhySuspended(j.event), time.Time{}
 	}
 	return j.r.explainReady(j.index), time.Time{}
 }

@@ -55,6 +55,7 @@ type run struct {
 
 	fresh   heap[span] // due, by index
 	later   heap[span] // not yet due, by due time
+	late    int        // released targets in later
 	left    int        // targets in fresh and later
 	jobs    map[int]*job
 	ready   heap[*job] // due again, by index
@@ -177,6 +178,40 @@ func (r *run) plan(now time.Time) {
 	}
 	r.fresh.build(due)
 	r.later.build(later)
+	r.late = r.releasedOf(later)
+}
+
+// releasedOf counts the released targets of spans.
+func (r *run) releasedOf(spans []span) int {
+	n := 0
+	for _, s := range spans {
+		n += max(0, min(s.hi, r.limit)-s.lo)
+	}
+	return n
+}
+
+// deferred counts the released jobs that wait for a time when they may start: all that are on record as
+// such, but for those that are due and that no turn has seen yet.
+func (r *run) deferred(now time.Time) int {
+	if r.over() {
+		return 0
+	}
+	n := r.late + len(r.events[queue.EventWindow])
+	r.later.each(func(s span) bool {
+		due := !s.due.After(now)
+		if due {
+			n -= r.releasedOf([]span{s})
+		}
+		return due
+	})
+	r.timers.each(func(j *job) bool {
+		due := !j.due.After(now)
+		if due && j.event == queue.EventWindow {
+			n--
+		}
+		return due
+	})
+	return n
 }
 
 // open tells whether the run may lease at all now.
@@ -271,7 +306,9 @@ func (q *Queue) activate(now time.Time, budget int) bool {
 	for q.timed.len() > 0 && !q.timed.top().nextDue.After(now) {
 		r := q.timed.top()
 		for budget > 0 && r.later.len() > 0 && !r.later.top().due.After(now) {
-			r.fresh.push(r.later.pop())
+			s := r.later.pop()
+			r.late -= r.releasedOf([]span{s})
+			r.fresh.push(s)
 			budget--
 		}
 		for budget > 0 && r.timers.len() > 0 && !r.timers.top().due.After(now) {

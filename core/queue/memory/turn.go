@@ -335,7 +335,9 @@ func (q *Queue) sweepRun(r *run, budget int) int {
 		r.cancelSpan(r.fresh.pop())
 	}
 	for ; budget > 0 && r.later.len() > 0; budget-- {
-		r.cancelSpan(r.later.remove(r.later.len() - 1))
+		s := r.later.remove(r.later.len() - 1)
+		r.late -= r.releasedOf([]span{s})
+		r.cancelSpan(s)
 	}
 	if len(r.jobs) > r.count.leased {
 		for _, j := range r.jobs {

@@ -33,7 +33,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "wake": m.wake, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "wake": m.wake, "post": m.post, "read": m.read, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -63,6 +63,8 @@ type side struct {
 	q        queue.Queue
 	sessions [machineNodes]string
 	held     [machineNodes][]queue.Lease
+	posted   map[string]uint64 // version of the last post
+	known    map[string]uint64 // version that was read last
 }
 
 // machine drives both sides in step.
@@ -77,7 +79,7 @@ type machine struct {
 func newMachine(t *rapid.T, model, subject queue.Queue) *machine {
 	m := &machine{limit: map[string]int{}, off: map[string]bool{}, kept: map[core.JobID]bool{}}
 	for i, q := range []queue.Queue{model, subject} {
-		m.sides[i] = &side{q: q}
+		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}}
 		for n := range machineNodes {
 			m.sides[i].open(t, n)
 		}
@@ -144,7 +146,16 @@ func (m *machine) submit(t *rapid.T) {
 		})
 	}
 	if n > 2 && rapid.Bool().Draw(t, "segments") {
-		r.Segments = []queue.Segment{{Count: 1}, {Due: time.Now().Add(time.Hour), Count: 1}, {Count: n - 2}}
+		for left := n; left > 0; left -= r.Segments[len(r.Segments)-1].Count {
+			s := queue.Segment{Count: min(left, num(1, 4, "segment"))}
+			switch num(0, 3, "due") {
+			case 0:
+				s.Due = time.Now().Add(time.Duration(num(1, 3, "hours")) * time.Hour)
+			case 1:
+				s.Due = time.Unix(1, 0)
+			}
+			r.Segments = append(r.Segments, s)
+		}
 	}
 	m.add(t, r)
 }
@@ -163,7 +174,7 @@ func drawAck(t *rapid.T) queue.Ack {
 	}
 	if a.Kind == queue.AckSuspend {
 		a.KeepLocks = rapid.Bool().Draw(t, "keep")
-		a.Event = rapid.SampledFrom([]string{"", "e", "f"}).Draw(t, "event")
+		a.Event = rapid.SampledFrom([]string{"", "e", "f", queue.EventWindow, queue.EventWindow}).Draw(t, "event")
 	}
 	a.State = fmt.Append(nil, rapid.IntRange(0, 9).Draw(t, "state"))
 	a.Detail = a.State
@@ -260,8 +271,36 @@ func (m *machine) adjust(t *rapid.T) {
 }
 
 func (m *machine) wake(t *rapid.T) {
-	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f"}).Draw(t, "event")
+	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
 	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Wake(t.Context(), id, event) })
+}
+
+var machineDocuments = []string{"windows", "{windows}", "windows:r1"}
+
+func (m *machine) post(t *rapid.T) {
+	name, text := rapid.SampledFrom(machineDocuments).Draw(t, "document"), rapid.StringN(0, 3, 9).Draw(t, "text")
+	both(t, m, "Post", func(s *side) (bool, error) {
+		v, err := s.q.Post(t.Context(), name, []byte(text), time.Hour)
+		grows := v > s.posted[name]
+		s.posted[name] = v
+		return grows, err
+	})
+}
+
+// read compares what is read, and whether it was known: versions are each side's own.
+func (m *machine) read(t *rapid.T) {
+	name := rapid.SampledFrom(machineDocuments).Draw(t, "document")
+	if m.sides[0].posted[name] == 0 {
+		t.Skip("not posted")
+	}
+	both(t, m, "Posted", func(s *side) (string, error) {
+		data, v, err := s.q.Posted(t.Context(), name, s.known[name])
+		if err == nil && (v != s.posted[name] || (data == nil) != (v == s.known[name])) {
+			t.Fatalf("Posted gives %q of version %d: %d was posted, %d known", data, v, s.posted[name], s.known[name])
+		}
+		s.known[name] = v
+		return fmt.Sprintf("%q %t", data, data == nil), err
+	})
 }
 
 func (m *machine) restart(t *rapid.T) {
@@ -295,6 +334,7 @@ type progress struct {
 	Queued    int // pending, blocked, waiting, or not yet swept
 	InFlight  int
 	Suspended int
+	Deferred  int
 	Dead      int
 	Outcomes  string
 }
@@ -317,7 +357,7 @@ func (s *side) progress(t *rapid.T, id string) (progress, error) {
 	st, err := s.q.Status(t.Context(), id)
 	p := progress{
 		Phase: st.Phase, Complete: st.Complete, Limit: st.Limit, Queued: st.Pending + st.Blocked + st.Waiting,
-		InFlight: st.InFlight, Suspended: st.Suspended, Dead: st.Dead,
+		InFlight: st.InFlight, Suspended: st.Suspended, Deferred: st.Deferred, Dead: st.Dead,
 	}
 	sum := p.Queued + p.InFlight + p.Suspended
 	for _, o := range core.Outcomes() {

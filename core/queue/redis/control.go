@@ -40,26 +40,42 @@ func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
 	if a.Limit != nil {
 		limit = strconv.Itoa(*a.Limit)
 	}
-	if _, err := q.number(ctx, q.scripts.adjust, run, paused, weight, limit); err != nil {
-		return fmt.Errorf("adjust run %q: %w", run, err)
+	for {
+		answer, err := q.number(ctx, q.scripts.adjust, run, paused, weight, limit)
+		if err != nil {
+			return fmt.Errorf("adjust run %q: %w", run, err)
+		}
+		if answer != 2 {
+			return nil
+		}
+		paused, weight = "", "" // only a part of the wave is released so far
 	}
-	return nil
 }
 
-// Wake ends the suspension of the run's jobs that wait for event.
+// Wake ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
+// some of the jobs may be leased before the last one is woken.
 func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
 	if event == "" || len(event) > queue.MaxIDLength {
 		return 0, fmt.Errorf("wake run %q: event is %d bytes, expected 1 to %d: %w", run, len(event), queue.MaxIDLength, core.ErrInvalid)
 	}
-	for total := 0; ; {
-		n, err := q.number(ctx, q.scripts.event, run, event)
+	for total, from := 0, 0; ; {
+		v, err := q.eval(ctx, q.scripts.event, run, event, from)
 		if err != nil {
 			return total, fmt.Errorf("wake run %q: %w", run, err)
 		}
+		r := newReply(v)
+		n, next := r.int(), r.int()
+		switch {
+		case r.bad != nil:
+			return total, r.end("event")
+		case n < 0:
+			return total, fmt.Errorf("wake run %q: no such run: %w", run, core.ErrNotFound)
+		}
 		total += n
-		if n == 0 {
+		if next < 0 {
 			return total, nil
 		}
+		from = next
 	}
 }
 

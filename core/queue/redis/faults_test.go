@@ -106,6 +106,9 @@ func TestUnreachable(t *testing.T) {
 	if _, err := q.Open(t.Context(), "node"); !errors.Is(err, core.ErrUnavailable) {
 		t.Fatalf("Open without a server: %v, expected core.ErrUnavailable", err)
 	}
+	if _, _, err := q.Posted(t.Context(), "windows", 0); !errors.Is(err, core.ErrUnavailable) {
+		t.Fatalf("Posted without a server: %v, expected core.ErrUnavailable", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := q.Turn(ctx, queue.Turn{Session: "s"}); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnknown) {
@@ -190,6 +193,13 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 	if err != nil || len(list) != n {
 		t.Fatalf("%d records (%v), expected %d", len(list), err, n)
 	}
+	version, err := q.Post(ctx, id, []byte("open"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, v, err := q.Posted(ctx, id, 0); err != nil || string(b) != "open" || v != version {
+		t.Fatalf("posted: %q, version %d (%v), expected %d", b, v, err, version)
+	}
 	if b, err := q.Payload(ctx, id); err != nil || string(b) != "payload" {
 		t.Fatalf("payload %q (%v)", b, err)
 	}
@@ -234,6 +244,10 @@ func TestTrapFailover(t *testing.T) {
 	if err != nil || len(first.Leases) != 1 {
 		t.Fatalf("Turn: %+v, %v", first, err)
 	}
+	version, err := q.Post(t.Context(), "windows", []byte("closed"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n, err := c.Do(t.Context(), "wait", 1, 10_000).Int(); err != nil || n != 1 {
 		t.Fatalf("the replica is not in step: %d, %v", n, err)
 	}
@@ -245,6 +259,12 @@ func TestTrapFailover(t *testing.T) {
 		}
 		return err == nil
 	})
+	if b, v, err := q.Posted(t.Context(), "windows", 0); err != nil || string(b) != "closed" || v != version {
+		t.Fatalf("after failover the board says %q, version %d (%v), expected %d", b, v, err, version)
+	}
+	if v, err := q.Post(t.Context(), "windows", []byte("open"), time.Hour); err != nil || v <= version {
+		t.Fatalf("after failover a post has version %d (%v), it was %d before", v, err, version)
+	}
 	l := first.Leases[0]
 	res, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 3, Acks: []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}}})
 	if err != nil || len(res.Stale) != 0 || len(res.Leases) != 2 || res.Leases[0].Token <= l.Token {
@@ -262,7 +282,8 @@ func TestTrapActiveWithoutLease(t *testing.T) {
 	for round := range 40 {
 		q := newQueue(t, c, redis.Options{Pool: strconv.Itoa(round)})
 		for i := range 3 {
-			r := queue.Run{ID: "r" + strconv.Itoa(i), Tenant: strconv.Itoa(i % 2), PerGroup: i}
+			r := queue.Run{ID: "r" + strconv.Itoa(i), Tenant: strconv.Itoa(i % 2), PerGroup: i, Limit: 11}
+			r.Segments = []queue.Segment{{Count: 8}, {Due: time.Now().Add(time.Hour), Count: 1}, {Due: time.Now().Add(2 * time.Hour), Count: 3}}
 			for h := range 12 {
 				r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(h), Group: "g" + strconv.Itoa(h%3)})
 			}
@@ -277,7 +298,7 @@ func TestTrapActiveWithoutLease(t *testing.T) {
 		}
 		var acks []queue.Ack
 		for i, l := range res.Leases[:6] {
-			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: []queue.AckKind{queue.AckDone, queue.AckRetry, queue.AckSuspend}[i%3], Outcome: core.Changed, After: time.Hour, Event: "e"})
+			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: []queue.AckKind{queue.AckDone, queue.AckRetry, queue.AckSuspend}[i%3], Outcome: core.Changed, After: time.Hour, Event: queue.EventWindow})
 		}
 		if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Acks: acks, Want: 2}); err != nil {
 			t.Fatal(err)

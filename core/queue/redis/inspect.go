@@ -31,7 +31,7 @@ type more struct {
 }
 
 func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, error) {
-	v, err := q.eval(ctx, q.scripts.status, run)
+	v, err := q.eval(ctx, q.scripts.status, run, queue.EventWindow)
 	if err != nil {
 		return queue.Status{}, more{}, err
 	}
@@ -59,6 +59,7 @@ func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, err
 	st.Tenant, st.Reason = r.text(), r.text()
 	m.timed = r.int()
 	m.since = time.Duration(r.int64()) * time.Microsecond
+	st.Deferred = r.int()
 	return st, m, r.end("status")
 }
 
@@ -197,10 +198,7 @@ func explain(ex queue.Explanation, a, b, c string) string {
 	case core.Retrying:
 		return "waits for its next attempt, " + a + " made so far"
 	case core.Suspended:
-		if a != "" {
-			return "suspended by its job type until event " + strconv.Quote(a)
-		}
-		return "suspended by its job type"
+		return queue.WhySuspended(a)
 	}
 	switch a {
 	case "due":

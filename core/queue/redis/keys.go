@@ -33,9 +33,9 @@ func fixedKeys() []key {
 	}
 }
 
-// prefixes start the keys of one run, tenant or session; its number or id follows.
+// prefixes start the keys of one run, tenant, session or document; its number, id or escaped name follows.
 func prefixes() []key {
-	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}}
+	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}} // no fixed key has a colon
 }
 
 // suffixes end the keys of one run, tenant or session.
@@ -45,6 +45,7 @@ func suffixes() []key {
 		{"xData", ":d"},      // run, hash: index -> data too large for a chunk
 		{"xPayload", ":p"},   // run, string
 		{"xSegments", ":g"},  // run, zset: FROM:TO by due time
+		{"xByIndex", ":i"},   // run, zset: the same by FROM, while targets are not released
 		{"xRanges", ":r"},    // run, zset: FROM:TO that are ready, behind the current range
 		{"xQueue", ":q"},     // run, zset: indexes that are ready again
 		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt

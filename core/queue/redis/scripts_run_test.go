@@ -68,7 +68,7 @@ func acceptUploaded(b bench) {
 	}
 	b.has("0", "exists", b.run(no+1, "xTargets"), b.run(no+1, "xPayload"))
 	r := queue.Run{ID: "never", Targets: []queue.Target{{Host: "h"}}, Payload: make([]byte, 2*inlineBytes)}
-	left, err := b.q.upload(b.Context(), pack(&r))
+	left, err := b.q.upload(b.Context(), &r, pack(&r))
 	b.must(err)
 	if ttl, _ := b.do("pttl", b.run(left, "xPayload")).(int64); ttl <= 0 {
 		b.Errorf("an upload that nobody accepts lives for ever: %d", ttl)
@@ -151,6 +151,39 @@ func adjustWaves(b bench) {
 	b.has("0", "exists", b.run(no, "xQueue"))
 }
 
+// adjustBounded: a call releases the end of 1024 timed segments at most, and what it counts is right at each step.
+func adjustBounded(b bench) {
+	const n = 3000
+	timed := func(r *queue.Run) {
+		r.Limit = 10
+		for i := range n {
+			r.Segments = append(r.Segments, queue.Segment{Due: time.Now().Add(time.Duration(1+i*7%n) * time.Hour), Count: 1})
+		}
+	}
+	no := b.submit("r", n, timed)
+	for _, want := range []struct {
+		answer string
+		limit  int
+	}{{"2", 10 + 1024}, {"2", 10 + 2048}, {"1", 2500}} {
+		b.returns(b.q.scripts.adjust, want.answer, "r", "", "", "2500")
+		if st := b.status("r"); st.Limit != want.limit || st.Deferred != want.limit {
+			b.Errorf("limit %d, deferred %d, expected %d", st.Limit, st.Deferred, want.limit)
+		}
+		b.sound()
+	}
+	b.has("3000", "zcard", b.run(no, "xByIndex"))
+	b.returns(b.q.scripts.adjust, "1", "r", "", "", "0")
+	b.has("0", "exists", b.run(no, "xByIndex"))
+	b.has("3000", "hget", b.run(no, ""), "l")
+	b.sound()
+	no = b.submit("all", n, timed, func(r *queue.Run) { r.Limit = 0 }) // all released: nothing to list
+	b.has("0", "exists", b.run(no, "xByIndex"))
+	no = b.submit("over", n, timed)
+	b.must(b.q.Cancel(b.Context(), "over", ""))
+	b.has("0", "exists", b.run(no, "xByIndex"), b.run(no, "xSegments"))
+	b.has("0", "hget", b.run(no, ""), "l")
+}
+
 func adjustRefuses(b bench) {
 	b.submit("r", 10)
 	b.must(b.q.Cancel(b.Context(), "r", ""))
@@ -208,13 +241,17 @@ func eventBounded(b bench) {
 	})
 	b.has("200", "zcard", b.run(no, "xSuspended"))
 	b.unchanged("an event that nobody waits for", func() {
-		b.returns(b.q.scripts.event, "-1", "none", "go")
+		b.returns(b.q.scripts.event, "[-1 -1]", "none", "go", 0)
+		b.returns(b.q.scripts.event, "[0 -1]", "r", "g", 0)
+		b.returns(b.q.scripts.event, "[0 -1]", "r", "go", 200)
 	})
-	b.returns(b.q.scripts.event, "128", "r", "go")
+	b.returns(b.q.scripts.event, "[128 129]", "r", "go", 0)
 	b.has("72", "zcard", b.run(no, "xEvents"))
 	b.has("128", "zcard", b.run(no, "xQueue"))
-	b.returns(b.q.scripts.event, "71", "r", "go")
-	b.returns(b.q.scripts.event, "0", "r", "go")
+	b.ack(s, b.lease(s, 1), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "go" }) // job 1 waits again
+	b.returns(b.q.scripts.event, "[71 -1]", "r", "go", 129)
+	b.returns(b.q.scripts.event, "[1 -1]", "r", "go", 0)
+	b.returns(b.q.scripts.event, "[0 -1]", "r", "go", 0)
 	b.has("1", "zcard", b.run(no, "xSuspended"))
 	b.sound()
 }
@@ -273,10 +310,61 @@ func statusReads(b bench) {
 	b.unchanged("status", func() {
 		st := b.status("r")
 		st.Served = 0
-		want := "{r ten active  false 20 19 10 0 4 3 1 0 map[changed:2] 0s}"
+		want := "{r ten active  false 20 19 10 0 4 3 1 0 0 map[changed:2] 0s}"
 		if got := fmt.Sprint(st); got != want {
 			b.Errorf("status %s, expected %s", got, want)
 		}
 		b.returns(b.q.scripts.status, "-1", "none")
 	})
+}
+
+// statusByTheClock: what is due is not deferred, though no turn has seen it: nobody turns while all nodes are away.
+func statusByTheClock(b bench) {
+	s := b.open()
+	no := b.submit("r", 20, func(r *queue.Run) {
+		r.Segments = []queue.Segment{{Count: 10}, {Due: time.Now().Add(time.Hour), Count: 4}, {Due: time.Now().Add(2 * time.Hour), Count: 6}}
+		r.Limit = 15
+	})
+	b.ack(s, b.lease(s, 10), func(a *queue.Ack) {
+		if a.Kind, a.After, a.Event = queue.AckSuspend, time.Hour, queue.EventWindow; a.Job.Index < 3 {
+			a.Event = "other"
+		}
+	})
+	deferred := func(want int, after string) {
+		b.Helper()
+		b.unchanged("status", func() {
+			if got := b.status("r").Deferred; got != want {
+				b.Errorf("after %s %d jobs are deferred, expected %d", after, got, want)
+			}
+		})
+	}
+	deferred(5+7, "nothing")
+	b.do("zadd", b.run(no, "xSegments"), "xx", 1, "10:14")
+	deferred(1+7, "a segment is due")
+	b.do("zadd", b.run(no, "xSegments"), "xx", 1, "14:20") // of which one is released
+	deferred(7, "another")
+	b.do("zadd", b.run(no, "xSuspended"), "xx", 1, 2, 1, 3, 1, 4)
+	deferred(5, "two windows and another event")
+	b.do("zadd", b.key("kDue"), "xx", 1, no)
+	b.turn(s, 0)
+	deferred(5, "a turn")
+	b.sound()
+}
+
+// statusOfAStoppedRun: what a stop has not come round to yet waits for no time any more.
+func statusOfAStoppedRun(b bench) {
+	s := b.open()
+	b.submit("r", 301, func(r *queue.Run) {
+		r.StopAfter, r.Segments = 1, []queue.Segment{{Count: 201}, {Due: time.Now().Add(time.Hour), Count: 100}}
+	})
+	l := b.lease(s, 201)
+	b.ack(s, l[1:], func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, queue.EventWindow })
+	if st := b.status("r"); st.Deferred != 300 {
+		b.Errorf("before the stop: %+v", st)
+	}
+	b.ack(s, l[:1], func(a *queue.Ack) { a.Outcome = core.Failed })
+	if st := b.status("r"); st.Phase != queue.Stopped || st.Suspended == 0 || st.Deferred != 0 {
+		b.Errorf("after the stop: %+v", st)
+	}
+	b.sound()
 }

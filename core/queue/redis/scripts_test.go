@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 	t.Parallel()
 	tests := map[string][]func(bench){
 		"accept":  {acceptWrites, acceptRefuses, acceptUploaded, acceptForgetsTwo},
-		"adjust":  {adjustWaves, adjustRefuses},
+		"adjust":  {adjustWaves, adjustBounded, adjustRefuses},
 		"adopt":   {adoptPages},
 		"beat":    {beatMoves, beatForgetsEight},
 		"cancel":  {cancelBounded, cancelUnknown},
@@ -40,9 +40,11 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"explain": {explainReads},
 		"open":    {openOnce},
 		"pool":    {poolMends},
+		"post":    {postWrites, postGrows},
+		"posted":  {postedReads, postedRefusesOnAReplica},
 		"redrive": {redriveBounded, redriveRefuses},
-		"status":  {statusReads},
-		"tidy":    {tidyMends},
+		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
+		"tidy":    {tidyMends, tidyMendsDeferred},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
 		"wait":    {waitKeepsTime},
 	}

@@ -193,6 +193,61 @@ func tidyMends(b bench) {
 	}
 }
 
+// tidyMendsDeferred is the negative control of what Check says of the deferred: each damage is found, and mended so that
+// the count is right and every job wakes.
+func tidyMendsDeferred(b bench) {
+	s := b.open()
+	no := b.submit("r", 20, func(r *queue.Run) {
+		r.Segments, r.Limit = []queue.Segment{{Count: 4}, {Due: time.Now().Add(time.Hour), Count: 8}, {Due: time.Now().Add(2 * time.Hour), Count: 8}}, 14
+	})
+	b.ack(s, b.lease(s, 4), func(a *queue.Ack) {
+		if a.Kind, a.Event = queue.AckSuspend, queue.EventWindow; a.Job.Index == 0 {
+			a.Event = "e"
+		}
+	})
+	window := func(idx byte) string { return "\x06" + queue.EventWindow + "\x00\x00\x00" + string(rune(idx)) }
+	events, late := b.run(no, "xEvents"), []any{"hincrby", b.run(no, ""), "l"}
+	for _, tc := range []struct {
+		what   string
+		damage []any
+		left   int // deferred after the repair
+	}{
+		{"a count too high", append(late, 3), 13},
+		{"a count too low", append(late, -20), 13},
+		{"no count", []any{"hdel", b.run(no, ""), "l"}, 13},
+		{"a segment not listed by index", []any{"zrem", b.run(no, "xByIndex"), "12:20"}, 13},
+		{"no list by index", []any{"del", b.run(no, "xByIndex")}, 13},
+		{"a list by index with a stranger", []any{"zadd", b.run(no, "xByIndex"), 3, "3:4"}, 13},
+		{"a job not listed for its event", []any{"zrem", events, window(2)}, 13},
+		{"no job listed for its event", []any{"del", events}, 13},
+		{"a job listed for an event that is not suspended", []any{"zadd", events, 0, window(9)}, 13},
+		{"a job listed for an event that is not its own", []any{"zadd", events, 0, window(0)}, 13},
+		{"a job that waits for nothing", []any{"eval", "redis.call('hdel', KEYS[1], 3); return redis.call('zrem', KEYS[2], ARGV[1])", 2, b.run(no, "xJobs"), events, window(3)}, 12},
+	} {
+		b.sound()
+		b.do(tc.damage...)
+		if found, err := b.q.Check(b.Context(), false); err != nil || len(found) == 0 {
+			b.Errorf("%s: Check: %v, %v", tc.what, found, err)
+		}
+		_, err := b.q.Check(b.Context(), true)
+		b.must(err)
+		b.sound()
+		if got := b.status("r").Deferred; got != tc.left {
+			b.Errorf("%s: after the repair %d are deferred, expected %d", tc.what, got, tc.left)
+		}
+	}
+	n, err := b.q.Wake(b.Context(), "r", queue.EventWindow)
+	b.must(err)
+	if got := b.status("r"); n != 2 || got.Deferred != 10 || got.Suspended != 1 {
+		b.Errorf("woke %d, then %+v", n, got)
+	}
+	b.must(b.q.Adjust(b.Context(), "r", queue.Adjust{Limit: new(0)}))
+	if got := b.status("r").Deferred; got != 16 {
+		b.Errorf("all released, %d are deferred, expected 16", got)
+	}
+	b.sound()
+}
+
 // TestPackedTargetsComeBack: Lua reads every target as Go packed it.
 func TestPackedTargetsComeBack(t *testing.T) {
 	t.Parallel()

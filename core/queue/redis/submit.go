@@ -31,7 +31,7 @@ func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
 	no := int64(0)
 	if p.size > inlineBytes {
 		var err error
-		if no, err = q.upload(ctx, p); err != nil {
+		if no, err = q.upload(ctx, &r, p); err != nil {
 			return false, fmt.Errorf("submit run %q: %w", r.ID, err)
 		}
 	}
@@ -66,7 +66,7 @@ func (q *Queue) unlink(ctx context.Context, no int64) error {
 }
 
 // upload writes the target list under a new run number; it expires unless it is accepted.
-func (q *Queue) upload(ctx context.Context, p *packed) (int64, error) {
+func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, error) {
 	no, err := q.client.HIncrBy(ctx, q.keys.key("kMeta"), "run", 1).Result()
 	if err != nil {
 		return 0, translate(ctx, err, "number a run")
@@ -80,6 +80,11 @@ func (q *Queue) upload(ctx context.Context, p *packed) (int64, error) {
 	}
 	for _, s := range p.timed {
 		u.add("zadd", q.keys.run(no, "xSegments"), 32, s.due, fmt.Sprintf("%d:%d", s.from, s.to))
+	}
+	if limitOf(r) < len(r.Targets) {
+		for _, s := range p.timed {
+			u.add("zadd", q.keys.run(no, "xByIndex"), 32, s.from, fmt.Sprintf("%d:%d", s.from, s.to))
+		}
 	}
 	if len(p.payload) > 0 {
 		u.flush()
@@ -141,7 +146,7 @@ func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
 	if tenantWeight == 0 {
 		tenantWeight = 1
 	}
-	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r), len(p.ready)}
+	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r, p), len(p.ready)}
 	for _, s := range p.ready {
 		args = append(args, s.from, s.to)
 	}
@@ -164,12 +169,9 @@ func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
 }
 
 // config is the layout that accept.lua reads.
-func (q *Queue) config(r *queue.Run) []byte {
+func (q *Queue) config(r *queue.Run, p *packed) []byte {
 	u32 := binary.BigEndian.AppendUint32
-	limit, total := r.Limit, len(r.Targets)
-	if limit == 0 || limit > total {
-		limit = total
-	}
+	limit, total := limitOf(r), len(r.Targets)
 	var b []byte
 	b = u32(b, uint32(max(r.Weight, 1)))
 	b = u32(b, uint32(int32(r.Priority)))
@@ -186,7 +188,20 @@ func (q *Queue) config(r *queue.Run) []byte {
 	b = appendUint56(b, uint64(min(r.Backoff.Max, maxAfter).Microseconds()))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(r.Backoff.Jitter))
 	b = u32(b, chunkTargets)
-	return appendUint56(b, uint64(q.opt.Keep.Milliseconds()))
+	b = appendUint56(b, uint64(q.opt.Keep.Milliseconds()))
+	late := 0
+	for _, s := range p.timed {
+		late += max(0, min(s.to, limit)-s.from)
+	}
+	return u32(b, uint32(late))
+}
+
+// limitOf is how many targets are released.
+func limitOf(r *queue.Run) int {
+	if r.Limit == 0 {
+		return len(r.Targets)
+	}
+	return min(r.Limit, len(r.Targets))
 }
 
 func flag(b bool) byte {

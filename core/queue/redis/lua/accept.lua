@@ -27,8 +27,8 @@ call('HSET', pTenant .. tno, 'w', ARGV[5])
 call('SADD', pTenant .. tno .. xRuns, no)
 
 local weight, prio, total, limit, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
-  chunksize, keep = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7', ARGV[6])
-call('HSET', k, 'd', digest, 'at', now, 'r', '',
+  chunksize, keep, late = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4', ARGV[6])
+call('HSET', k, 'd', digest, 'at', now, 'r', '', 'l', late,
   'c', pack(id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
     bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
   'o', pack(0, 0, 0, 0, 0, 0, 0, 0),
@@ -50,7 +50,9 @@ for _ = 1, tonumber(next()) do
 end
 for _ = 1, tonumber(next()) do
   local at, a = tonumber(next()), next()
-  call('ZADD', k .. xSegments, at, a .. ':' .. next())
+  local m = a .. ':' .. next()
+  call('ZADD', k .. xSegments, at, m)
+  if limit < total then call('ZADD', k .. xByIndex, a, m) end
 end
 for i = 1, tonumber(next()) do call('HSET', k .. xTargets, i - 1, next()) end
 local payload = next()

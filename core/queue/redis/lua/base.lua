@@ -1,6 +1,6 @@
 -- base.lua: loading and writing back, shared by every script (prepended by scripts.go).
 -- Needs: the locals for key names that keys.go generates. KEYS are the pool's fixed keys and
--- three prefixes with the same hash tag; keys of runs, tenants and sessions are prefix .. number.
+-- prefixes with the same hash tag; keys of runs, tenants, sessions and documents are prefix .. number, id or escaped name.
 -- Does: reads the clock once and holds it monotone; caches runs and tenants in tables; flush()
 -- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
 
@@ -125,14 +125,19 @@ local function touch(f)
   end
 end
 
+local function range(m)
+  local a, b = string.match(m, '^(%d+):(%d+)$')
+  return tonumber(a), tonumber(b)
+end
+
 -- advance: the lowest ready range becomes the current one.
 local function advance(f)
   while f.cur >= f.cend do
     local m = call('ZRANGE', f.k .. xRanges, 0, 0)[1]
     if not m then return end
     call('ZREM', f.k .. xRanges, m)
-    local a, b = string.match(m, '^(%d+):(%d+)$')
-    f.cur, f.cend, f.coff = tonumber(a), tonumber(b), -1
+    f.coff = -1
+    f.cur, f.cend = range(m)
   end
 end
 
@@ -222,6 +227,14 @@ local function target(f, idx)
   local s, p, first = offset(f, idx)
   if p > #s then return nil, '', '', '', false, p end
   return decode(s, p, first)
+end
+
+-- released: how many of the targets from a to b-1 are.
+local function released(f, a, b) return max(0, min(b, f.limit) - a) end
+
+-- defer counts n more released targets, or fewer, of segments that are not due.
+local function defer(f, n)
+  if n ~= 0 then call('HINCRBY', f.k, 'l', n) end
 end
 
 local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks

@@ -1,18 +1,23 @@
--- event.lua: ends the suspension of jobs that wait for an event; queue.go calls it until it answers 0.
--- Needs: base, locks, jobs. ARGV: run id, event. Returns: how many, at most 128; -1 when the run is unknown.
+-- event.lua: ends the suspension of jobs that wait for an event; control.go calls it until it answers no next index.
+-- Needs: base, locks, jobs. Does: at most 128 jobs, by index from FROM on, so that a job which is suspended again meanwhile is not woken for ever.
+-- ARGV: run id, event, from. Returns: {how many, next index or -1}; {-1, -1} when the run is unknown.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
-if not f then return -1 end
-local prefix, n = char(#ARGV[2]) .. ARGV[2], 0
-for _, m in ipairs(call('ZRANGEBYLEX', f.k .. xEvents, '[' .. prefix, '(' .. prefix .. '\255\255\255\255\255', 'LIMIT', 0, 128)) do
-  local idx = sunpack('>I4', m, #prefix + 1)
-  call('ZREM', f.k .. xEvents, m)
+if not f then return { -1, -1 } end
+local event = char(#ARGV[2]) .. ARGV[2]
+local page, n, next = call('ZRANGEBYLEX', f.k .. xEvents, '[' .. event .. spack('>I4', ARGV[3]), '(' .. event .. '\255\255\255\255\255', 'LIMIT', 0, 128), 0, -1
+for _, m in ipairs(page) do
+  local idx = sunpack('>I4', m, #event + 1)
   if call('ZREM', f.k .. xSuspended, idx) == 1 then
     again(f, idx)
     n = n + 1
   end
+  next = idx + 1
 end
-f.duedirty = true
-touch(f)
-flush()
-return n
+if #page > 0 then
+  call('ZREM', f.k .. xEvents, unpack(page))
+  f.duedirty = true
+  touch(f)
+  flush()
+end
+return { n, #page == 128 and next or -1 }

@@ -41,8 +41,8 @@ end
 local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)
 if not pending then
   for _, m in ipairs(call('ZRANGE', f.k .. xRanges, 0, 63)) do
-    local a, b = string.match(m, '^(%d+):(%d+)$')
-    if tonumber(a) <= idx and idx < tonumber(b) then pending = true end
+    local a, b = range(m)
+    if a <= idx and idx < b then pending = true end
   end
 end
 if pending then
@@ -53,7 +53,7 @@ if pending then
 end
 local seg = call('ZRANGE', f.k .. xSegments, 0, 9999, 'WITHSCORES')
 for i = 1, #seg, 2 do
-  local a, b = string.match(seg[i], '^(%d+):(%d+)$')
-  if tonumber(a) <= idx and idx < tonumber(b) then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
+  local a, b = range(seg[i])
+  if a <= idx and idx < b then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
 end
 return { call('HEXISTS', f.k .. xDead, idx) == 1 and 'dead' or 'done', 0, 0, 0, -1 }

@@ -141,12 +141,15 @@ end
 -- ripen moves at most n due entries of a run to its ready work; returns how many.
 local function ripen(f, n)
   local had = n
-  local due = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', now, 'LIMIT', 0, n)
+  local due, late = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', now, 'LIMIT', 0, n), 0
   for _, m in ipairs(due) do
-    local a, b = string.match(m, '^(%d+):(%d+)$')
+    local a, b = range(m)
     call('ZREM', f.k .. xSegments, m)
-    addrange(f, tonumber(a), tonumber(b))
+    addrange(f, a, b)
+    late = late + released(f, a, b)
   end
+  defer(f, -late)
+  if #due > 0 and f.limit < f.total then call('ZREM', f.k .. xByIndex, unpack(due)) end
   n = n - #due
   for _, set in ipairs({ xWaiting, xSuspended }) do
     local jobs = n > 0 and call('ZRANGEBYSCORE', f.k .. set, '-inf', now, 'LIMIT', 0, n) or {}
@@ -215,10 +218,13 @@ local function sweep(f, n)
   end
   for _, set in ipairs({ xRanges, xSegments }) do
     local ms = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
+    local late = 0
     for _, m in ipairs(ms) do
-      local a, b = string.match(m, '^(%d+):(%d+)$')
-      cancelrange(f, tonumber(a), tonumber(b))
+      local a, b = range(m)
+      cancelrange(f, a, b)
+      late = late + released(f, a, b)
     end
+    if set == xSegments then defer(f, -late) end
     if #ms > 0 then call('ZREM', f.k .. set, unpack(ms)) end
     n = n - #ms
   end
@@ -239,7 +245,7 @@ local function sweep(f, n)
   end
   if n > 0 then
     call('ZREM', kSweep, f.no)
-    call('DEL', f.k .. xOrder)
+    call('UNLINK', f.k .. xOrder, f.k .. xByIndex)
   end
   f.dirty = true
   return n

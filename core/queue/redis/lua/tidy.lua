@@ -67,8 +67,7 @@ end
 local spans = { { f.cur, f.cend } }
 for _, set in ipairs({ xRanges, xSegments }) do
   for _, m in ipairs(call('ZRANGE', k .. set, 0, -1)) do
-    local a, b = string.match(m, '^(%d+):(%d+)$')
-    spans[#spans + 1] = { tonumber(a), tonumber(b) }
+    spans[#spans + 1] = { range(m) }
   end
 end
 local logged, over = 0, {}
@@ -167,6 +166,52 @@ for _, h in ipairs({ xHeirs, xOrder }) do
       found('job ' .. job(idx) .. ' kept a place in line without being ready', function() call('HDEL', k .. h, idx) end)
     end
   end
+end
+
+-- Who waits for an event: a suspended job, by the word of its last ack.
+local awaits = {}
+for _, m in ipairs(call('ZRANGE', k .. xEvents, 0, -1)) do
+  local event, idx = sub(m, 2, -5), sunpack('>I4', m, #m - 3)
+  local v = call('HGET', k .. xJobs, idx)
+  if at[idx] ~= 'suspended' or (v and select(4, unpk(v)) ~= event) then
+    found('job ' .. job(idx) .. ' was listed for event ' .. event .. ' and does not wait for it', function() call('ZREM', k .. xEvents, m) end)
+  else
+    awaits[idx] = true
+  end
+end
+for idx, where in pairs(at) do
+  if where == 'suspended' and not awaits[idx] then
+    local event = select(4, jobstate(f, idx))
+    if event ~= '' then
+      found('job ' .. job(idx) .. ' waited for event ' .. event .. ' and was not listed', function()
+        call('ZADD', k .. xEvents, 0, char(#event) .. event .. spack('>I4', idx))
+      end)
+    elseif call('ZSCORE', k .. xSuspended, idx) == 'inf' then
+      found('job ' .. job(idx) .. ' was suspended for no event and no time: ready again', function()
+        call('ZREM', k .. xSuspended, idx)
+        again(f, idx)
+      end)
+    end
+  end
+end
+
+-- Segments that are not due: the count of their released targets, and their list by index, which a run needs that is not all released.
+local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
+local lists = f.phase < STOPPED and f.limit < f.total
+local listed = f.phase >= STOPPED or call('ZCARD', k .. xByIndex) == (lists and #segments or 0)
+for _, m in ipairs(segments) do
+  late = late + released(f, range(m))
+  if lists then listed = listed and call('ZSCORE', k .. xByIndex, m) end
+end
+local counted = tonumber(call('HGET', k, 'l') or 0)
+if counted ~= late then
+  found('run ' .. f.id .. ' counted ' .. counted .. ' jobs of segments that are not due, it has ' .. late, function() call('HSET', k, 'l', late) end)
+end
+if not listed then
+  found('the segments of run ' .. f.id .. ' were not listed by index', function()
+    call('UNLINK', k .. xByIndex)
+    for _, m in ipairs(lists and segments or {}) do call('ZADD', k .. xByIndex, (range(m)), m) end
+  end)
 end
 
 -- Places that follow from the record.

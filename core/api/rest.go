@@ -1,0 +1,181 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Schedule launches runs again and again.
+type Schedule struct {
+	Name        string    `json:"name"`
+	Tenant      string    `json:"tenant"`
+	Playbook    string    `json:"playbook"`
+	Cron        string    `json:"cron"`
+	Sentence    string    `json:"sentence" doc:"the expression in words"`
+	Timezone    string    `json:"timezone"`
+	CatchUp     string    `json:"catch_up"`
+	Overlap     string    `json:"overlap"`
+	Jitter      string    `json:"jitter,omitempty"`
+	StartWithin string    `json:"start_within,omitempty"`
+	Managed     bool      `json:"managed" doc:"it stands in the definitions, and is changed there"`
+	Paused      bool      `json:"paused"`
+	PauseReason string    `json:"pause_reason,omitempty"`
+	Next        time.Time `json:"next,omitzero"`
+	NextLocal   string    `json:"next_local,omitempty"`
+	Fires       int64     `json:"fires" doc:"launched so far"`
+	LastRun     string    `json:"last_run,omitempty"`
+	LastFire    time.Time `json:"last_fire,omitzero"`
+	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
+	ETag        string    `json:"etag"`
+}
+
+// NewSchedule makes or replaces a schedule of a playbook that the definitions hold.
+type NewSchedule struct {
+	Playbook    string `json:"playbook" minLength:"1" maxLength:"200"`
+	Cron        string `json:"cron" minLength:"9" maxLength:"200"`
+	Timezone    string `json:"timezone,omitempty" maxLength:"64"`
+	CatchUp     string `json:"catch_up,omitempty" enum:"skip,once,all"`
+	Overlap     string `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`
+	Jitter      string `json:"jitter,omitempty" maxLength:"20"`
+	StartWithin string `json:"start_within,omitempty" maxLength:"20"`
+	Paused      bool   `json:"paused,omitempty"`
+}
+
+// Backfill launches the fires of a past range.
+type Backfill struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// WindowSet is a window set with what it opens next.
+type WindowSet struct {
+	Name        string       `json:"name"`
+	Timezone    string       `json:"timezone"`
+	Hosts       int          `json:"hosts" doc:"of the inventory that have it"`
+	Open        bool         `json:"open"`
+	Reason      string       `json:"reason"`
+	Next        []Occurrence `json:"next"`
+	Approval    string       `json:"approval,omitempty" doc:"proposed, approved, expired or revoked; empty where none is needed"`
+	Hash        string       `json:"hash" doc:"what an approval is bound to"`
+	ApprovedBy  string       `json:"approved_by,omitempty"`
+	ApprovedFor time.Time    `json:"approved_until,omitzero"`
+}
+
+// Occurrence is a time during which a window set is open.
+type Occurrence struct {
+	Open       time.Time `json:"open"`
+	Close      time.Time `json:"close"`
+	OpenLocal  string    `json:"open_local"`
+	CloseLocal string    `json:"close_local"`
+	Notes      []string  `json:"notes"`
+}
+
+// Host is a managed machine as the inventory has it, without its secrets' names.
+type Host struct {
+	Name      string            `json:"name"`
+	Address   string            `json:"address,omitempty"`
+	Customer  string            `json:"customer,omitempty"`
+	Site      string            `json:"site,omitempty"`
+	Pool      string            `json:"pool,omitempty"`
+	HAGroup   string            `json:"ha_group,omitempty"`
+	WindowSet string            `json:"window_set,omitempty"`
+	Groups    []string          `json:"groups,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+// Playbook is a playbook of the definitions.
+type Playbook struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description,omitempty"`
+	Tenant      string    `json:"tenant"`
+	File        string    `json:"file"`
+	Revision    string    `json:"revision,omitempty"`
+	Window      string    `json:"window,omitempty"`
+	Schedule    string    `json:"schedule,omitempty" doc:"its cron expression"`
+	Steps       []string  `json:"steps"`
+	Source      string    `json:"source,omitempty" doc:"in the view of one playbook only"`
+	Changed     time.Time `json:"changed,omitzero"`
+}
+
+// Worker is a node that works on jobs.
+type Worker struct {
+	Name     string    `json:"name"`
+	Version  string    `json:"version"`
+	Pool     string    `json:"pool"`
+	State    string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
+	Slots    int       `json:"slots"`
+	Running  int       `json:"running"`
+	CPU      float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
+	Memory   float64   `json:"memory"`
+	Started  time.Time `json:"started"`
+	Reported time.Time `json:"reported"`
+}
+
+// Queue is the state of the whole queue.
+type Queue struct {
+	Backend  string `json:"backend" enum:"memory,redis"`
+	Away     string `json:"away,omitempty" doc:"why it does not answer"`
+	Runs     int    `json:"runs"`
+	Tenants  int    `json:"tenants"`
+	Ready    int    `json:"ready_runs"`
+	InFlight int    `json:"in_flight"`
+	Timed    int    `json:"timed"`
+	Sessions int    `json:"sessions"`
+	Oldest   string `json:"oldest_overdue"`
+}
+
+// Entry is one line of the audit log.
+type Entry struct {
+	Seq    int64           `json:"seq"`
+	Time   time.Time       `json:"time"`
+	Who    string          `json:"who"`
+	What   string          `json:"what" doc:"as run.cancel"`
+	Tenant string          `json:"tenant"`
+	Object string          `json:"object"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Definitions is what the server holds of playbooks, inventory and windows.
+type Definitions struct {
+	Revision  string    `json:"revision,omitempty"`
+	ETag      string    `json:"etag"`
+	Source    string    `json:"source" doc:"git, or apply"`
+	Author    string    `json:"author,omitempty"`
+	Subject   string    `json:"subject,omitempty"`
+	Applied   time.Time `json:"applied,omitzero"`
+	Playbooks int       `json:"playbooks"`
+	Hosts     int       `json:"hosts"`
+	Windows   int       `json:"window_sets"`
+	Schedules int       `json:"schedules"`
+	Rejected  *Rejected `json:"rejected,omitempty" doc:"a newer revision that was not taken"`
+}
+
+// Rejected is a revision of the definitions that is wrong.
+type Rejected struct {
+	Revision string    `json:"revision"`
+	Author   string    `json:"author,omitempty"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error"`
+}
+
+// Token is what is known of a token; the secret itself is told once, when it is made.
+type Token struct {
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Tenant   string    `json:"tenant" doc:"* is all tenants"`
+	Role     string    `json:"role" enum:"viewer,operator,approver,admin"`
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Revoked  time.Time `json:"revoked,omitzero"`
+	LastUsed time.Time `json:"last_used,omitzero"`
+	Secret   string    `json:"secret,omitempty"`
+}
+
+// NewToken asks for a token.
+type NewToken struct {
+	Name    string `json:"name" minLength:"1" maxLength:"100"`
+	Tenant  string `json:"tenant" doc:"* is all tenants" maxLength:"128"`
+	Role    string `json:"role" enum:"viewer,operator,approver,admin"`
+	Expires string `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
+}

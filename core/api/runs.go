@@ -1,0 +1,131 @@
+package api
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Phase is where a run stands, seen from outside.
+type Phase string
+
+// The phases. Queued is a run that was accepted and is not in the queue yet, as while the queue
+// is away; Approval one that waits for a person before it starts.
+const (
+	Approval  Phase = "approval"
+	Queued    Phase = "queued"
+	Active    Phase = "active"
+	Paused    Phase = "paused"
+	Stopped   Phase = "stopped" // its budget is spent, or a job was lost
+	Cancelled Phase = "cancelled"
+	Finished  Phase = "finished"
+)
+
+// Over tells whether a run in the phase can still change anything on a host.
+func (p Phase) Over() bool { return p == Stopped || p == Cancelled || p == Finished }
+
+// Run is one launch of a playbook.
+type Run struct {
+	ID          string               `json:"id"`
+	Tenant      string               `json:"tenant"`
+	Playbook    string               `json:"playbook"`
+	Revision    string               `json:"revision,omitempty" doc:"commit of the definitions that it was launched from"`
+	Phase       Phase                `json:"phase" enum:"approval,queued,active,paused,stopped,cancelled,finished"`
+	Reason      string               `json:"reason,omitempty" doc:"why it is stopped, cancelled or waiting"`
+	LaunchedBy  string               `json:"launched_by" doc:"the token's name, or schedule:NAME"`
+	Schedule    string               `json:"schedule,omitempty"`
+	Criticality int                  `json:"criticality" doc:"higher ones are brought back first after the queue was lost"`
+	Check       bool                 `json:"check,omitempty"`
+	Created     time.Time            `json:"created"`
+	Ended       time.Time            `json:"ended,omitzero"`
+	Total       int                  `json:"total" doc:"hosts"`
+	Outcomes    map[core.Outcome]int `json:"outcomes"`
+	Live        *Live                `json:"live,omitempty" doc:"of a run that is in the queue"`
+	Waits       *WaveWait            `json:"waits,omitempty" doc:"for an approval of a wave"`
+}
+
+// Live is what the queue says of a run that is not over.
+type Live struct {
+	Pending   int `json:"pending"`
+	Blocked   int `json:"blocked" doc:"another job holds the host or its HA group"`
+	InFlight  int `json:"in_flight"`
+	Waiting   int `json:"waiting" doc:"for the next attempt"`
+	Suspended int `json:"suspended"`
+	Deferred  int `json:"deferred" doc:"of these, waiting for their window"`
+	Released  int `json:"released" doc:"hosts of the waves released so far"`
+	Wave      int `json:"wave" doc:"from 1"`
+	Waves     int `json:"waves"`
+}
+
+// WaveWait is a wave that waits for a person.
+type WaveWait struct {
+	Wave  int `json:"wave" doc:"from 1"`
+	Hosts int `json:"hosts"`
+}
+
+// NewRun asks for a run of a playbook that the server's definitions hold.
+type NewRun struct {
+	Playbook    string         `json:"playbook" minLength:"1" maxLength:"200"`
+	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" maxItems:"1000"`
+	Vars        map[string]any `json:"vars,omitempty" doc:"go over the playbook's vars"`
+	Tags        []string       `json:"tags,omitempty" maxItems:"100"`
+	SkipTags    []string       `json:"skip_tags,omitempty" maxItems:"100"`
+	Check       bool           `json:"check,omitempty" doc:"change nothing: say what would change"`
+	Diff        bool           `json:"diff,omitempty"`
+	MaxInFlight int            `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000"`
+	Criticality *int           `json:"criticality,omitempty" minimum:"0" maximum:"100"`
+	Paused      bool           `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
+	FourEyes    bool           `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
+	SkipUnfit   bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+}
+
+// ChangeRun changes a run before its hosts start, or while they do. Absent fields stay.
+type ChangeRun struct {
+	Weight      *int `json:"weight,omitempty" minimum:"1" maximum:"1000"`
+	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"100"`
+}
+
+// Why is the reason of a change that a person makes.
+type Why struct {
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
+}
+
+// Approve is a decision about a run that waits for one.
+type Approve struct {
+	Wave    int    `json:"wave,omitempty" minimum:"0" doc:"from 1; 0 is the run as a whole"`
+	Approve bool   `json:"approve" doc:"false refuses: the run is cancelled"`
+	Reason  string `json:"reason,omitempty" maxLength:"1000"`
+}
+
+// Retry launches a run again on the hosts that it did not do well.
+type Retry struct {
+	Outcomes []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
+}
+
+// Job is one host's share of a run.
+type Job struct {
+	Run      string            `json:"run"`
+	Index    int               `json:"index"`
+	Host     string            `json:"host"`
+	Customer string            `json:"customer,omitempty"`
+	Playbook string            `json:"playbook,omitempty"`
+	State    core.State        `json:"state,omitempty" doc:"while it has no outcome"`
+	Outcome  core.Outcome      `json:"outcome,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Step     string            `json:"step,omitempty"`
+	Attempt  int               `json:"attempt,omitempty"`
+	Worker   string            `json:"worker,omitempty"`
+	Started  time.Time         `json:"started,omitzero"`
+	Ended    time.Time         `json:"ended,omitzero"`
+	Steps    []core.StepResult `json:"steps,omitempty" doc:"in the view of one job only"`
+}
+
+// Explanation says why a job is where it is.
+type Explanation struct {
+	Run    string     `json:"run"`
+	Index  int        `json:"index"`
+	Host   string     `json:"host"`
+	State  core.State `json:"state"`
+	Reason string     `json:"reason"`
+	Until  time.Time  `json:"until,omitzero"`
+}

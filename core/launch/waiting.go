@@ -1,0 +1,67 @@
+package launch
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core/gate"
+)
+
+// waitingEvery is how often Drive works out what the waiting hosts wait for.
+const waitingEvery = time.Second
+
+// opening is what the waiting hosts of a run wait for.
+type opening struct {
+	set    string
+	at     time.Time // zero: no opening is known
+	zone   *time.Location
+	reason string // why it is closed now
+}
+
+// tellWaiting says when hosts wait for windows, and when the next opens; again when that
+// changes. It looks at the newest windows, so that an edit shows.
+func (d *drive) tellWaiting(now time.Time) {
+	if d.o.Windows == nil || d.l.Starts == nil || d.status.Complete || now.Sub(d.lookedAt) < waitingEvery {
+		return
+	}
+	d.lookedAt = now
+	if d.status.Deferred == 0 {
+		d.waits = opening{}
+		return
+	}
+	next, ok := d.opening(d.o.Windows(), now)
+	if !ok || next.set == d.waits.set && next.at.Equal(d.waits.at) && !next.at.IsZero() {
+		return
+	}
+	if next.at.IsZero() && next.set == d.waits.set && next.reason == d.waits.reason {
+		return
+	}
+	d.waits = next
+	d.say(Event{Kind: EventWaiting, Waiting: d.status.Deferred, Set: next.set, Until: next.at, Zone: next.zone, Reason: next.reason})
+}
+
+// opening is the next of the windows that released hosts without an outcome wait for.
+func (d *drive) opening(book *gate.Book, now time.Time) (opening, bool) {
+	type asked struct {
+		set  string
+		need time.Duration
+	}
+	seen := map[asked]bool{}
+	var next opening
+	found := false
+	for i, start := range d.l.Starts[:min(d.status.Limit, len(d.l.Starts))] {
+		k := asked{start.Set, start.Need}
+		if d.has[i] || seen[k] || start.Need <= 0 {
+			continue
+		}
+		seen[k] = true
+		g := d.l.Snapshot.Windows
+		a, err := book.Ask(now, gate.Question{Set: k.set, Need: k.need, Change: g.Change, Targets: g.Targets[k.set]})
+		if err != nil || a.Open {
+			continue
+		}
+		if !found || !a.Next.IsZero() && (next.at.IsZero() || a.Next.Before(next.at)) {
+			next, found = opening{start.Set, a.Next, a.Zone, a.Reason}, true
+		}
+	}
+	return next, found
+}

@@ -1,0 +1,277 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// Gating is what of a run's service windows is fixed at launch. The windows themselves may be
+// edited while the run is under way: they are a document on the queue's board.
+type Gating struct {
+	Board   string                   `json:"board"`              // name of the document, see gate.Decode
+	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
+	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
+	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
+}
+
+// Steps says which steps of the run wait for windows; nil when none does. disruptive tells
+// whether a job type is.
+func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *gate.Steps {
+	if s.Windows == nil {
+		return nil
+	}
+	return gate.NewSteps(p, gate.Options{
+		Check: s.Check, Disruptive: disruptive, Selected: s.Selects,
+		Learned: func(step, _ string) (time.Duration, bool) {
+			need, ok := s.Windows.Needs[step]
+			return need, ok
+		},
+	})
+}
+
+// Question is what to ask before step i of a host's job; gated is false where it waits for
+// nothing.
+func (g *Gating) Question(steps *gate.Steps, i int, h core.Host, missed int) (q gate.Question, gated bool) {
+	set, gated := steps.Set(i, h)
+	if !gated {
+		return gate.Question{}, false
+	}
+	return gate.Question{Set: set, Need: steps.Need(i, h), Change: g.Change, Targets: g.Targets[set], Missed: missed}, true
+}
+
+// Start is when a host's job begins.
+type Start struct {
+	At     time.Time      // zero: at once
+	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
+	Set    string         // that the first gated step waits for; "" if none does
+	Need   time.Duration  // that has to fit
+	Reason string         // why it has to wait until At
+	By     windows.Cause  // what decides
+	Zone   *time.Location // of the set
+}
+
+// Unfit is a host that no window fits.
+type Unfit struct {
+	Host     string        `json:"host"`
+	Customer string        `json:"customer,omitempty"`
+	Set      string        `json:"window_set"`
+	Need     time.Duration `json:"need_ns"`
+	Reason   string        `json:"reason"`
+}
+
+// String is a line that names the host, what it asked for, and why it gets nothing.
+func (u Unfit) String() string {
+	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
+}
+
+// UnfitError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid) holds.
+type UnfitError struct {
+	Playbook string
+	Total    int // hosts selected
+	Hosts    []Unfit
+}
+
+func (e *UnfitError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "playbook %s: no window fits %d of %d hosts", e.Playbook, len(e.Hosts), e.Total)
+	for _, u := range e.Hosts {
+		b.WriteString("\n  " + u.String())
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, core.ErrInvalid) hold.
+func (e *UnfitError) Is(target error) bool { return target == core.ErrInvalid }
+
+// asks is a window that a selected step asks for, if there is one.
+func asks(p *playbooks.Playbook, o Options) string {
+	selects := Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
+	for _, s := range p.Steps {
+		if window := cmp.Or(s.Window, p.Window, gate.None); window != gate.None && selects.Selects(s.Tags) && !o.Check {
+			return window
+		}
+	}
+	return ""
+}
+
+// place orders the hosts, cuts the waves, and with windows finds each host's start.
+func (l *Launch) place(hosts []core.Host, o Options) error {
+	p := l.Playbook
+	if o.Windows == nil || l.Asks == "" {
+		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
+		l.Hosts = rollout.Order(hosts, l.Limits)
+		return nil
+	}
+	steps, err := l.fix(hosts, o)
+	if err != nil || !steps.Any() {
+		l.Snapshot.Windows = nil
+		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
+		l.Hosts = rollout.Order(hosts, l.Limits)
+		return err
+	}
+	starts, unfit, err := l.starts(hosts, steps, o)
+	if err != nil {
+		return err
+	}
+	if len(unfit) > 0 {
+		if !o.SkipUnfit || len(unfit) == len(hosts) {
+			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit}
+		}
+		l.Unfit = unfit
+		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { _, ok := starts[h.Name]; return !ok })
+	}
+	start := func(h core.Host) time.Time { return starts[h.Name].At }
+	hosts = slices.Clone(hosts)
+	slices.SortStableFunc(hosts, func(a, b core.Host) int { return start(a).Compare(start(b)) })
+	l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
+	l.Hosts = rollout.Order(hosts, l.Limits)
+	from := 0
+	for _, limit := range l.Limits { // hosts of one occurrence side by side are one segment
+		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
+			return cmp.Or(starts[a.Name].Due.Compare(starts[b.Name].Due), start(a).Compare(start(b)))
+		})
+		from = limit
+	}
+	l.Starts = make([]Start, len(l.Hosts))
+	for i, h := range l.Hosts {
+		l.Starts[i] = starts[h.Name]
+	}
+	return nil
+}
+
+// fix writes down what approvals are bound to and what was learned, and returns what is gated.
+func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
+	p := l.Playbook
+	change, err := gate.ChangeHash(p.Source, o.Vars)
+	if err != nil {
+		return nil, fmt.Errorf("playbook %s: %w", p.Name, err)
+	}
+	g := &Gating{Board: cmp.Or(o.Board, gate.BoardName(o.RunID)), Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
+	l.Snapshot.Windows = g
+	disruptive := func(uses string) bool {
+		if o.Types == nil {
+			return true
+		}
+		t, known := o.Types(uses)
+		return !known || t.Disruptive
+	}
+	if o.Need != nil {
+		for _, s := range p.Steps {
+			if need, ok := o.Need(p.Name, s.Name, s.Uses); ok && s.Needs == 0 {
+				g.Needs[s.Name] = need
+			}
+		}
+	}
+	steps := l.Snapshot.Steps(p, disruptive)
+	if err := steps.Check(p); err != nil {
+		return nil, err
+	}
+	for set, names := range steps.Hosts(hosts) {
+		g.Targets[set] = gate.TargetsHash(names)
+	}
+	return steps, nil
+}
+
+// starter asks when hosts may begin. Hosts with the same question ask once.
+type starter struct {
+	gating *Gating
+	steps  *gate.Steps
+	book   *gate.Book
+	now    time.Time
+	asked  map[gate.Question]gate.Answer
+	dues   map[gate.Question]time.Time
+}
+
+// due is when a job that has to wait is given out.
+func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
+	at, known := s.dues[q]
+	if !known && !a.Next.IsZero() {
+		at = s.book.Liftable(s.now, q, a.Next)
+		s.dues[q] = at
+	}
+	return at
+}
+
+// starts finds each host's start, and the hosts that have none.
+func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
+	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}}
+	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
+	starts := make(map[string]Start, len(hosts))
+	var unfit []Unfit
+	for _, h := range hosts {
+		start, why, err := s.start(h)
+		if err != nil {
+			return nil, nil, fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, h.Name, err)
+		}
+		if why != "" {
+			unfit = append(unfit, Unfit{Host: h.Name, Customer: h.Customer, Set: start.Set, Need: start.Need, Reason: why})
+			continue
+		}
+		starts[h.Name] = start
+	}
+	return starts, unfit, nil
+}
+
+// start is when a host may begin its first gated step, or why a step of its will never begin.
+func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
+	first := s.steps.First(0)
+	var seen []string
+	for i := first; i < s.steps.Len(); i = s.steps.First(i + 1) {
+		q, _ := s.gating.Question(s.steps, i, h, 0)
+		if slices.Contains(seen, q.Set) {
+			continue
+		}
+		seen = append(seen, q.Set)
+		a, known := s.asked[q]
+		if !known {
+			if a, err = s.book.Ask(s.now, q); err != nil {
+				return Start{}, "", err
+			}
+			s.asked[q] = a
+		}
+		one := Start{Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
+		if !a.Open {
+			one.At, one.Reason = a.Next, a.Reason
+			if one.Due = s.due(q, a); !one.Due.After(s.now) {
+				one.Due = time.Time{}
+			}
+		}
+		if !a.Open && a.Next.IsZero() {
+			return one, a.Reason, nil
+		}
+		if i == first {
+			start = one
+		}
+	}
+	if s.steps.AtOnce() {
+		start.At, start.Due, start.Reason = time.Time{}, time.Time{}, ""
+	}
+	return start, "", nil
+}
+
+// segments are the runs of hosts that are given out at the same time; nil when all are at once.
+func segments(starts []Start) []queue.Segment {
+	if !slices.ContainsFunc(starts, func(s Start) bool { return !s.Due.IsZero() }) {
+		return nil
+	}
+	var out []queue.Segment
+	for _, s := range starts {
+		if n := len(out); n > 0 && out[n-1].Due.Equal(s.Due) {
+			out[n-1].Count++
+			continue
+		}
+		out = append(out, queue.Segment{Due: s.Due, Count: 1})
+	}
+	return out
+}

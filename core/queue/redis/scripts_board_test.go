@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+func postWrites(b bench) {
+	k := b.key("pBoard") + "w%7B%3A"
+	before := b.keys()
+	v := b.call(b.q.scripts.post, "w%7B%3A", "text", 5000).(int64)
+	if us := b.do("hget", b.key("kMeta"), "clock"); us != strconv.FormatInt(v, 10) {
+		b.Errorf("version %d, expected the clock %v", v, us)
+	}
+	b.has(strconv.FormatInt(v, 10)+" text", "hmget", k, "v", "b")
+	b.has(strconv.FormatInt(v, 10), "hget", b.key("kMeta"), "post")
+	if ttl := b.c.PTTL(b.Context(), k).Val(); ttl <= 0 || ttl > 5*time.Second {
+		b.Errorf("the document lives for %v, expected 5s", ttl)
+	}
+	if now := b.keys(); len(now) != len(before)+2 { // it and kMeta
+		b.Errorf("%d keys after the first post, %d before", len(now), len(before))
+	}
+	if name := b.q.keys.prefix + "b:w%7B%3A"; k != name {
+		b.Errorf("the document is in %s, expected %s: its name is escaped, and in the slot of the pool", k, name)
+	}
+	b.must(b.c.Del(b.Context(), k).Err())
+	if again := b.call(b.q.scripts.post, "w%7B%3A", "text", 1000).(int64); again <= v {
+		b.Errorf("version %d after %d", again, v)
+	}
+}
+
+// postGrows: whatever a failover took, and however the clocks differ, a version is larger than what is there.
+func postGrows(b bench) {
+	v, err := b.q.Post(b.Context(), "w", []byte("x"), time.Hour)
+	b.must(err)
+	for _, tc := range []struct {
+		what string
+		lose func()
+	}{
+		{"the counter", func() { b.must(b.c.HDel(b.Context(), b.key("kMeta"), "post").Err()) }},
+		{"the document", func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w").Err()) }},
+		{"both", func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w", b.key("kMeta")).Err()) }},
+		{"a clock that is as far as it was", func() {
+			v += 1e9
+			b.must(b.c.HSet(b.Context(), b.key("kMeta"), "post", v).Err())
+		}},
+		{"the document and such a clock", func() { b.must(b.c.Del(b.Context(), b.key("pBoard")+"w").Err()) }},
+	} {
+		tc.lose()
+		next, err := b.q.Post(b.Context(), "w", []byte("x"), time.Hour)
+		b.must(err)
+		if next <= v {
+			b.Errorf("without %s the version is %d, it was %d", tc.what, next, v)
+		}
+		v = next
+	}
+}
+
+func postedReads(b bench) {
+	b.returns(b.q.scripts.posted, "[]", "w", "0")
+	v := strconv.FormatInt(b.call(b.q.scripts.post, "w", "text", 60_000).(int64), 10)
+	b.returns(b.q.scripts.posted, "["+v+" text]", "w", "0")
+	b.returns(b.q.scripts.posted, "["+v+" text]", "w", v+"0")
+	b.returns(b.q.scripts.posted, "["+v+"]", "w", v)
+	before := b.keys()
+	delete(before, b.key("kMeta")) // its clock is what it writes
+	b.returns(b.q.scripts.posted, "["+v+"]", "w", v)
+	for k, text := range b.keys() {
+		if k != b.key("kMeta") && before[k] != text {
+			b.Errorf("posted changed %s", k)
+		}
+	}
+}
+
+// postedRefusesOnAReplica: a server that is the master no more would show what it had; the queue's error says that nothing was read.
+func postedRefusesOnAReplica(b bench) {
+	_, err := b.q.Post(b.Context(), "w", []byte("old"), time.Hour)
+	b.must(err)
+	for _, how := range []struct {
+		what         string
+		demote, back []any
+	}{
+		{"cut off from its replicas", []any{"config", "set", "min-replicas-to-write", 1}, []any{"config", "set", "min-replicas-to-write", 0}},
+		{"a replica", []any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}},
+	} {
+		b.do(how.demote...)
+		data, _, err := b.q.Posted(b.Context(), "w", 0)
+		_, errPost := b.q.Post(b.Context(), "w", []byte("new"), time.Hour)
+		b.do(how.back...)
+		for _, err := range []error{err, errPost} {
+			if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), `"w"`) {
+				b.Errorf("a server that is %s answers %q, %v, expected core.ErrUnavailable", how.what, data, err)
+			}
+		}
+	}
+	if data, _, err := b.q.Posted(b.Context(), "w", 0); err != nil || string(data) != "old" {
+		b.Errorf("then it answers %q, %v", data, err)
+	}
+}

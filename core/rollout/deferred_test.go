@@ -1,0 +1,106 @@
+package rollout
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// waiting is a strategy whose waves wait for windows.
+var waiting = Strategy{WaitForWindows: true}
+
+func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
+	limits := []int{4, 10}
+	next := Decision{Action: Release, Wave: 1, Limit: 10}
+	wait := Decision{Action: Wait}
+	for _, c := range []struct {
+		why string
+		s   Strategy
+		p   Progress
+		out Decision
+	}{
+		{"all wait: nobody has shown anything", Strategy{}, Progress{Released: 4, Deferred: 4}, wait},
+		{"one is done, the others wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, next},
+		{"one is done, one runs, two wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 2, Proven: 1}, wait},
+		{"the only outcomes are of an earlier wave", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3}, wait},
+		{"all are done", Strategy{}, Progress{Released: 4, Settled: 4, Proven: 4}, next},
+		{"the playbook waits for windows", waiting, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, wait},
+		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Settled: 4, Proven: 4}, next},
+		{"held", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Held: true}, wait},
+		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, Decision{Action: Ask, Wave: 1}},
+	} {
+		if got := Next(limits, c.s, c.p); got != c.out {
+			t.Errorf("%s: %+v, expected %+v", c.why, got, c.out)
+		}
+	}
+}
+
+// Elsewhere a blocked operation held the rollout slot: argo-cd#29307.
+func TestTrapBlockedHostHoldsUpNoWave(t *testing.T) {
+	limits := []int{2, 100}
+	if got := Next(limits, Strategy{}, Progress{Released: 2, Settled: 1, Deferred: 1, Proven: 1}); got.Action != Release {
+		t.Errorf("one of two hosts waits for its window: %+v, expected the next wave", got)
+	}
+}
+
+// careless is Next without the guard that somebody of the wave has to be proven.
+func careless(limits []int, s Strategy, p Progress) Decision {
+	p.Proven = max(p.Proven, 1)
+	return Next(limits, s, p)
+}
+
+// brokenBy is a rule that a decision breaks, or "".
+func brokenBy(d Decision, s Strategy, p Progress) string {
+	running := p.Released - p.Settled - p.Deferred
+	switch {
+	case d.Action != Release:
+		return ""
+	case p.Held:
+		return "a held run goes on"
+	case running > 0:
+		return "a host of the wave still runs"
+	case p.Settled < p.Released && p.Proven == 0:
+		return "nobody of the wave is proven"
+	case s.WaitForWindows && p.Deferred > 0:
+		return "the wave should wait for windows"
+	}
+	return ""
+}
+
+func draw(t *rapid.T) ([]int, Strategy, Progress) {
+	total := rapid.IntRange(2, 40).Draw(t, "total")
+	first := rapid.IntRange(1, total-1).Draw(t, "first")
+	settled := rapid.IntRange(0, first).Draw(t, "settled")
+	deferred := rapid.IntRange(0, first-settled).Draw(t, "deferred")
+	return []int{first, total}, Strategy{WaitForWindows: rapid.Bool().Draw(t, "wait")},
+		Progress{Released: first, Settled: settled, Deferred: deferred, Proven: settled, Held: rapid.Bool().Draw(t, "held")}
+}
+
+func TestNoWaveFollowsOneThatIsNotDone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits, s, p := draw(t)
+		if why := brokenBy(Next(limits, s, p), s, p); why != "" {
+			t.Fatalf("%+v, %+v: %s", s, p, why)
+		}
+	})
+}
+
+// The property notices when the guard is taken out.
+func TestNoticesAWaveThatNobodyProved(t *testing.T) {
+	s, p := Strategy{}, Progress{Released: 3, Deferred: 3}
+	if brokenBy(careless([]int{3, 9}, s, p), s, p) == "" {
+		t.Error("a wave without any outcome was followed by the next, and nobody noticed")
+	}
+}
+
+// Whatever waits and runs, a run whose hosts all end at last releases its every wave.
+func TestEveryWaveComesAtLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits, s, p := draw(t)
+		p.Held = false
+		p.Settled, p.Deferred, p.Proven = p.Released, 0, p.Released
+		if got := Next(limits, s, p); got.Action != Release {
+			t.Fatalf("%+v: %+v", p, got)
+		}
+	})
+}
