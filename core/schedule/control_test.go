@@ -18,18 +18,18 @@ func TestPutAgainChangesNothing(t *testing.T) {
 		l.put(d)
 		l.serve()
 		l.pass(2*time.Hour + time.Minute)
-		before, err := l.store.Get(l.ctx, []schedule.ID{d.ID})
+		before, err := l.store.Get(l.Context(), []schedule.ID{d.ID})
 		l.ok(err)
 		d.CatchUp, d.Overlap = schedule.CatchUpSkip, schedule.OverlapSkip // what empty means
-		changed, err := l.control.Put(l.ctx, d)
+		changed, err := l.control.Put(l.Context(), d)
 		l.ok(err)
-		after, err := l.store.Get(l.ctx, []schedule.ID{d.ID})
+		after, err := l.store.Get(l.Context(), []schedule.ID{d.ID})
 		l.ok(err)
 		if changed[0] || after.Records[0].Version != before.Records[0].Version {
 			t.Fatal("the same definition was written again")
 		}
 		d.Payload = []byte("newer") // keeps state and next fire
-		if changed, err = l.control.Put(l.ctx, d); err != nil || !changed[0] {
+		if changed, err = l.control.Put(l.Context(), d); err != nil || !changed[0] {
 			t.Fatalf("changed %v, %v", changed, err)
 		}
 		if s := l.status(d.ID); s.State.Fired != 2 || s.Next.Hour() != 3 || string(s.Definition.Payload) != "newer" {
@@ -65,11 +65,11 @@ func TestPutRefusesTheWholeCall(t *testing.T) {
 	inLab(t, func(l *lab) {
 		bad := every(2, "0 0 * *")
 		for name, all := range map[string][]schedule.Definition{"a bad one": {every(1, "0 * * * *"), bad}, "one twice": {every(1, "0 * * * *"), every(1, "5 * * * *")}} {
-			if _, err := l.control.Put(l.ctx, all...); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "schedule acme:s") {
+			if _, err := l.control.Put(l.Context(), all...); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "schedule acme:s") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := l.control.Get(l.ctx, every(1, "").ID); !errors.Is(err, core.ErrNotFound) {
+		if _, err := l.control.Get(l.Context(), every(1, "").ID); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a part was put: %v", err)
 		}
 	})
@@ -87,7 +87,7 @@ func TestManyArePutListedAndDeleted(t *testing.T) {
 		l.put(all...)
 		seen := 0
 		for p := (schedule.Page{Tenant: "acme", Max: 100}); ; {
-			some, next, err := l.control.List(l.ctx, p)
+			some, next, err := l.control.List(l.Context(), p)
 			l.ok(err)
 			for _, s := range some {
 				if s.Next.IsZero() || s.Definition.Cron == "" {
@@ -99,8 +99,8 @@ func TestManyArePutListedAndDeleted(t *testing.T) {
 				break
 			}
 		}
-		l.ok(l.control.Delete(l.ctx, append(ids, schedule.ID{Name: "nobody"})...))
-		if some, _, err := l.control.List(l.ctx, schedule.Page{All: true, Max: 10}); err != nil || len(some) != 0 || seen != n {
+		l.ok(l.control.Delete(l.Context(), append(ids, schedule.ID{Name: "nobody"})...))
+		if some, _, err := l.control.List(l.Context(), schedule.Page{All: true, Max: 10}); err != nil || len(some) != 0 || seen != n {
 			t.Errorf("%d listed, %d left, %v", seen, len(some), err)
 		}
 	})
@@ -116,13 +116,13 @@ func TestPauseAndResume(t *testing.T) {
 		if s := l.status(d.ID); l.runs.Count() != 0 || !s.State.Paused || !s.Next.IsZero() {
 			t.Fatalf("%d launched while paused: %+v", l.runs.Count(), s)
 		}
-		l.ok(l.control.Resume(l.ctx, d.ID))
+		l.ok(l.control.Resume(l.Context(), d.ID))
 		l.put(d) // git still says paused, but nobody changed it there
 		l.pass(time.Hour)
 		if l.runs.Count() != 1 {
 			t.Fatalf("%d launched after resume, expected the next one only", l.runs.Count())
 		}
-		l.ok(l.control.Pause(l.ctx, "CHG7", d.ID))
+		l.ok(l.control.Pause(l.Context(), "CHG7", d.ID))
 		l.pass(time.Hour)
 		if s := l.status(d.ID); l.runs.Count() != 1 || s.State.Reason != "CHG7" {
 			t.Fatalf("%d launched, %+v", l.runs.Count(), s.State)
@@ -133,7 +133,7 @@ func TestPauseAndResume(t *testing.T) {
 		if l.runs.Count() != 2 {
 			t.Fatalf("%d launched", l.runs.Count())
 		}
-		if err := l.control.Pause(l.ctx, "x", schedule.ID{Name: "nobody"}); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
+		if err := l.control.Pause(l.Context(), "x", schedule.ID{Name: "nobody"}); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestTriggerLaunchesOnceAKey(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
-				if _, err := l.control.Trigger(l.ctx, d.ID, fmt.Sprintf("key-%d", i%4)); err != nil {
+				if _, err := l.control.Trigger(l.Context(), d.ID, fmt.Sprintf("key-%d", i%4)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -160,14 +160,14 @@ func TestTriggerLaunchesOnceAKey(t *testing.T) {
 		if s := l.status(d.ID).State; l.runs.Count() != 4 || s.Fired != 4 {
 			t.Fatalf("%d launched, %d counted, expected one for each of 4 keys", l.runs.Count(), s.Fired)
 		}
-		run, err := l.control.Trigger(l.ctx, d.ID, "key-1")
+		run, err := l.control.Trigger(l.Context(), d.ID, "key-1")
 		l.ok(err)
 		l.pass(time.Minute)
 		if s := l.runs.All()[run]; l.runs.Count() != 4 || s.Cause != schedule.ByTrigger || string(s.Payload) != "what" {
 			t.Errorf("%d launched, %+v", l.runs.Count(), s)
 		}
 		for _, key := range []string{"", strings.Repeat("k", schedule.MaxKey+1)} {
-			if _, err := l.control.Trigger(l.ctx, d.ID, key); !errors.Is(err, core.ErrInvalid) {
+			if _, err := l.control.Trigger(l.Context(), d.ID, key); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("key %q: %v", key, err)
 			}
 		}
@@ -179,13 +179,13 @@ func TestTriggersThatNobodyLaunchesAreBounded(t *testing.T) {
 		d := every(1, "0 0 1 1 *")
 		l.put(d)
 		for i := range schedule.MaxTriggers {
-			_, err := l.control.Trigger(l.ctx, d.ID, fmt.Sprint(i))
+			_, err := l.control.Trigger(l.Context(), d.ID, fmt.Sprint(i))
 			l.ok(err)
 		}
-		if _, err := l.control.Trigger(l.ctx, d.ID, "more"); !errors.Is(err, core.ErrConflict) {
+		if _, err := l.control.Trigger(l.Context(), d.ID, "more"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.control.Trigger(l.ctx, d.ID, "0"); err != nil {
+		if _, err := l.control.Trigger(l.Context(), d.ID, "0"); err != nil {
 			t.Errorf("a key that is known: %v", err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestBackfillIsBoundedAndRepeatsNothing(t *testing.T) {
 		start := time.Now()
 		l.pass(2*time.Hour + time.Minute)
 		for range 2 { // asked for twice
-			n, err := l.control.Backfill(l.ctx, d.ID, start.Add(-3*time.Hour), start.Add(2*time.Hour))
+			n, err := l.control.Backfill(l.Context(), d.ID, start.Add(-3*time.Hour), start.Add(2*time.Hour))
 			if err != nil || n != 6 {
 				t.Fatalf("%d fires, %v; expected 21:00 to 02:00", n, err)
 			}
@@ -213,7 +213,7 @@ func TestBackfillIsBoundedAndRepeatsNothing(t *testing.T) {
 			t.Errorf("21:00 is %+v", s)
 		}
 		for name, r := range map[string][2]time.Time{"not over": {start, start.Add(24 * time.Hour)}, "the wrong way": {start, start.Add(-time.Hour)}, "too many": {start.AddDate(-1, 0, 0), start}} {
-			if _, err := l.control.Backfill(l.ctx, d.ID, r[0], r[1]); !errors.Is(err, core.ErrInvalid) {
+			if _, err := l.control.Backfill(l.Context(), d.ID, r[0], r[1]); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestOverlapOverEngines(t *testing.T) {
 				t.Errorf("%s: %d launched, %v cancelled, expected %d launched", o, got, l.runs.Cancelled(), want)
 			}
 			l.runs.Complete()
-			l.ok(l.control.Recheck(l.ctx, d.ID))
+			l.ok(l.control.Recheck(l.Context(), d.ID))
 			l.pass(time.Second)
 			if got := l.runs.Count(); (o == schedule.OverlapQueue) != (got == want+1) {
 				t.Errorf("%s: %d launched after the first was complete", o, got)
@@ -270,7 +270,7 @@ func TestDeletedInTheMiddleOfALaunch(t *testing.T) {
 		l.put(d)
 		l.serve()
 		l.pass(5*time.Minute + 500*time.Millisecond)
-		l.ok(l.control.Delete(l.ctx, d.ID))
+		l.ok(l.control.Delete(l.Context(), d.ID))
 		l.put(d)
 		l.pass(time.Minute)
 		if s := l.status(d.ID).State; s.Fired != 0 || len(s.Active) != 0 {

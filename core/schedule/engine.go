@@ -10,7 +10,7 @@ import (
 // Options change what an Engine does by default.
 type Options struct {
 	// TTL is how long a record is an engine's own without being renewed: after it, the fires of a dead
-	// server are taken over. 400 ms when 0.
+	// server are taken over. 300 ms when 0.
 	TTL time.Duration
 	// Parallel is the number of launches at once, 32 when 0.
 	Parallel int
@@ -43,7 +43,7 @@ const (
 // NewEngine makes an engine. Any number of them, on any number of servers, may share a store.
 func NewEngine(store Store, launcher Launcher, o Options) *Engine {
 	if o.TTL <= 0 {
-		o.TTL = 400 * time.Millisecond
+		o.TTL = 300 * time.Millisecond
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 32

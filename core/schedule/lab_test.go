@@ -24,7 +24,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // lab is a store in fake time with engines over it, and everything that they tell.
 type lab struct {
 	*testing.T
-	ctx     context.Context
 	store   schedule.Store
 	control *schedule.Control
 	runs    *scheduletest.Launches
@@ -40,7 +39,7 @@ type lab struct {
 func inLab(t *testing.T, f func(l *lab), change ...func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{T: t, ctx: t.Context(), runs: &scheduletest.Launches{}}
+		l := &lab{T: t, runs: &scheduletest.Launches{}}
 		for _, c := range change {
 			c(l)
 		}
@@ -75,12 +74,12 @@ func (l *lab) ok(err error) {
 
 func (l *lab) put(all ...schedule.Definition) {
 	l.Helper()
-	_, err := l.control.Put(l.ctx, all...)
+	_, err := l.control.Put(l.Context(), all...)
 	l.ok(err)
 }
 
 func (l *lab) serve(prepare ...func(*scheduletest.Mortal)) *scheduletest.Server {
-	s := scheduletest.Serve(l.ctx, l.store, l.runs, l.options, prepare...)
+	s := scheduletest.Serve(l.Context(), l.store, l.runs, l.options, prepare...)
 	l.servers = append(l.servers, s)
 	return s
 }
@@ -107,7 +106,7 @@ func (l *lab) told(kind schedule.EventKind) map[string]int {
 
 func (l *lab) status(id schedule.ID) schedule.Status {
 	l.Helper()
-	s, err := l.control.Get(l.ctx, id)
+	s, err := l.control.Get(l.Context(), id)
 	l.ok(err)
 	return s
 }
