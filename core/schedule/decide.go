@@ -241,7 +241,7 @@ func (d *decider) missedAll(first time.Time) (wait bool) {
 
 // beyondCatchUp is the last of the fires, from first on, that leaves no more than MaxCatchUp to launch.
 func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
-	if d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
+	if d.now.Sub(first) < MaxCatchUp*time.Minute || d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
 		return time.Time{}, false
 	}
 	span := MaxCatchUp / 2 * time.Minute // no expression has more fires in it than that
