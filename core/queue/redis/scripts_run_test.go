@@ -362,6 +362,26 @@ func redriveRefuses(b bench) {
 	b.returns(b.q.scripts.redrive, "[0 0]", "r", 0) // is dead no more
 }
 
+// redriveSweeps: a run that nobody's turn has swept yet does not keep Redrive waiting for a node.
+func redriveSweeps(b bench) {
+	no := b.submit("r", 400, func(r *queue.Run) {
+		settledEvenly(200)(r)
+		r.Settled[3].Outcome = core.Lost
+	})
+	b.has(strconv.FormatInt(no, 10), "zrange", b.key("kSweep"), 0, -1)
+	b.returns(b.q.scripts.redrive, "[-3]", "r")
+	if st := b.status("r"); st.Outcomes[core.Cancelled] != 128 {
+		b.Errorf("one call ended %d, expected 128", st.Outcomes[core.Cancelled])
+	}
+	if n, err := b.q.Redrive(b.Context(), "r"); n != 0 || err != nil {
+		b.Errorf("Redrive: %d, %v", n, err)
+	}
+	if st := b.status("r"); !st.Complete || st.Phase != queue.Stopped {
+		b.Errorf("then %+v", st)
+	}
+	b.sound()
+}
+
 func statusReads(b bench) {
 	s := b.open()
 	b.submit("r", 20, func(r *queue.Run) { r.Tenant, r.Limit = "ten", 19 })

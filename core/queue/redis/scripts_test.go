@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"pool":    {poolMends},
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
-		"redrive": {redriveBounded, redriveRefuses},
+		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
