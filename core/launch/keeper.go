@@ -120,11 +120,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // lack the freeze that stands at its end.
 func (k *Keeper) look() {
 	stamp := stampOf(k.o.Paths)
-	if stamp == k.stamp {
-		k.seen = stamp
-		return
-	}
-	if stamp != k.seen {
+	if stamp == k.stamp || stamp != k.seen {
 		k.seen = stamp
 		return
 	}
