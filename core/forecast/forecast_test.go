@@ -39,7 +39,8 @@ func fixed(took, need time.Duration) *Work {
 	return &Work{Stages: []Stage{{Gated: need > 0, Need: need, Steps: []Step{{Took: Fixed(took)}}}}}
 }
 
-// fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x", "- group=g wave=1". "-" has no windows.
+// fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x",
+// "- group=g wave=1". "-" has no windows.
 func fleet(tb testing.TB, took, need time.Duration, words ...string) []Host {
 	tb.Helper()
 	var out []Host

@@ -34,8 +34,8 @@ type Conn struct {
 	client goredis.UniversalClient
 }
 
-// New wraps a client, which stays the caller's: a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient,
-// else core.ErrInvalid. It sends nothing.
+// New wraps a client, which stays the caller's: a *redis.Client (standalone or Sentinel) or a
+// *redis.ClusterClient, else core.ErrInvalid. It sends nothing.
 func New(room string, client goredis.UniversalClient) (*Conn, error) {
 	switch client.(type) {
 	case *goredis.Client, *goredis.ClusterClient:

@@ -194,8 +194,9 @@ func readDurations(playbook string) map[[2]string]*learned {
 	return book
 }
 
-// need is the time that must fit for a step whose playbook does not say: the p95 of where it changed something, and as
-// much again to take it back, in whole minutes. A step that was never seen to change enough hosts has none.
+// need is the time that must fit for a step whose playbook does not say: the p95 of where it
+// changed something, and as much again to take it back, in whole minutes. A step that was never
+// seen to change enough hosts has none.
 func (h *history) need(playbook, step, uses string) (time.Duration, bool) {
 	l := h.step(playbook, step, uses)
 	if l == nil || len(l.changed) < leastToLearn {

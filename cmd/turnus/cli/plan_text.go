@@ -125,8 +125,8 @@ func startText(r *forecast.HostResult) string {
 	return text
 }
 
-// until says what blocks a host until it starts: why its windows are closed for the time before the earliest start, and
-// the other waits of more than a moment.
+// until says what blocks a host until it starts: why its windows are closed for the time before the
+// earliest start, and the other waits of more than a moment.
 func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 	text := reason
 	for _, h := range holds {
