@@ -79,7 +79,7 @@ func insertUnnest(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]b
 		SELECT $1::bigint, u.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
 		$9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[]) AS u ON CONFLICT DO NOTHING RETURNING idx`,
 		r.run.seq, c.idx, c.life, c.host, c.tenant, c.outcome, c.reason, c.step, c.attempt, c.worker, c.started, c.took, c.recorded)
-	indexes, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+	indexes, err := collect(rows, err, scanOne[int])
 	if err != nil {
 		return nil, err
 	}

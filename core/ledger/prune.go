@@ -90,7 +90,7 @@ func (l *Ledger) pruneObjects(ctx context.Context, seq int64, most int) error {
 		return nil
 	}
 	rows, err := l.db.rows(ctx, `SELECT object FROM outputs WHERE run = $1 ORDER BY idx, name LIMIT $2`, seq, most)
-	objects, err := collect(rows, err, func(row scanner) (object string, err error) { return object, row.Scan(&object) })
+	objects, err := collect(rows, err, scanOne[string])
 	if err != nil {
 		return translate("prune", err)
 	}

@@ -160,7 +160,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 	if from.Before(minTime) || to.Before(from) {
 		return 0, fmt.Errorf("backfill of schedule %s from %s to %s: expected a range after %d: %w", id, stamp(from), stamp(to), minTime.Year(), core.ErrInvalid)
 	}
-	return n, c.change(ctx, []ID{id}, func(_ int, now time.Time, p *plan, s *State) error {
+	err = c.change(ctx, []ID{id}, func(_ int, now time.Time, p *plan, s *State) error {
 		span := Span{After: from.Add(-time.Millisecond), To: to}
 		n = p.count(span.After, to, MaxBackfill+1)
 		switch {
@@ -176,6 +176,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 		}
 		return nil
 	})
+	return n, err
 }
 
 func containsSpan(all []Span, span Span) bool {
