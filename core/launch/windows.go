@@ -23,6 +23,27 @@ type Gating struct {
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
 	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
+	Planned []Planned                `json:"planned,omitempty"`  // the windows that hosts were planned for
+	Ready   int                      `json:"ready,omitempty"`    // jobs below it could begin when their windows opened
+}
+
+// Planned is the window that hosts with one question were planned for at launch.
+type Planned struct {
+	Set  string        `json:"set"`
+	Need time.Duration `json:"need_ns"`
+	From time.Time     `json:"from"` // the earliest start
+	Last time.Time     `json:"last"` // the latest one
+}
+
+// Missed tells whether a job that comes to its first gated step at now, and is told to wait, has
+// missed the window that it was planned for. A job that had to wait for its wave, or for a step before, has
+// not where it came too late for it: only where it could have started, were it not for an edit.
+func (g *Gating) Missed(index int, q gate.Question, now time.Time) bool {
+	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
+	if i < 0 || now.Before(g.Planned[i].From) {
+		return false
+	}
+	return index < g.Ready || !now.After(g.Planned[i].Last)
 }
 
 // Steps says which steps of the run wait for windows; nil when none does. disruptive tells
@@ -143,6 +164,9 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 		})
 		from = limit
 	}
+	if !steps.AtOnce() {
+		l.Snapshot.Windows.Ready = l.Limits[0]
+	}
 	l.Starts = make([]Start, len(l.Hosts))
 	for i, h := range l.Hosts {
 		l.Starts[i] = starts[h.Name]
@@ -203,6 +227,24 @@ func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
 	return at
 }
 
+// plan writes down the window that a question's hosts are planned for.
+func (s *starter) plan(q gate.Question, a gate.Answer) {
+	from := a.Next
+	if a.Open {
+		from = s.now
+	}
+	if from.IsZero() {
+		return
+	}
+	c := s.book.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	e, err := c.Explain(from, q.Need)
+	if err != nil || !e.Fits {
+		return // beyond what was worked out: nobody is held to it
+	}
+	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
+	s.gating.Planned = append(s.gating.Planned, Planned{Set: q.Set, Need: q.Need, From: from.UTC(), Last: last.UTC()})
+}
+
 // starts finds each host's start, and the hosts that have none.
 func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
 	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}}
@@ -239,6 +281,7 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 				return Start{}, "", err
 			}
 			s.asked[q] = a
+			s.plan(q, a)
 		}
 		one := Start{Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
 		if !a.Open {

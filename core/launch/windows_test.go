@@ -248,6 +248,63 @@ window_sets:
 	}
 }
 
+// Which hosts fit depends on the day; what was approved does not. An approval holds for the hosts
+// that were selected, and leaving out one that no window fits does not void it.
+func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
+	const two = "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: service, needs: 1h, with: {x: 1}}\n"
+	l, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true})
+	if err != nil || len(l.Unfit) != 1 || len(l.Hosts) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if got, want := l.Snapshot.Windows.Targets["now"], gate.TargetsHash([]string{"h0000", "h0001"}); got != want {
+		t.Errorf("%s, expected %s: of both hosts", got, want)
+	}
+	targets := fmt.Sprintf("    approval: {id: CHG1, by: cab, targets: %q}\n", l.Plan().Windows[0].Targets)
+	book := bookOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
+		"  now:\n    timezone: UTC\n    allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]\n"+targets, 1))
+	if again, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true, Windows: book}); err != nil || len(again.Hosts) != 1 {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// What hosts are planned for travels to the workers, which count the windows that were missed.
+func TestPlannedWindows(t *testing.T) {
+	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
+	l, err := gated(t, "strategy: {waves: [1, 100%]}\n"+upgrade, inSets("sat", "now", "sat"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := snapshot.Windows
+	q := gate.Question{Set: "sat", Need: time.Hour}
+	for _, c := range []struct {
+		why   string
+		index int
+		q     gate.Question
+		after time.Duration // the window's opening
+		want  bool
+	}{
+		{"at the opening", 0, q, 0, true},
+		{"before it", 0, q, -time.Second, false},
+		{"long after it, with nothing to wait for", 0, q, 24 * time.Hour, true},
+		{"in a later wave, at the opening", 2, q, 0, true},
+		{"in a later wave, at the last moment", 2, q, 6 * time.Hour, true},
+		{"in a later wave, too late", 2, q, 6*time.Hour + time.Second, false},
+		{"another need", 0, gate.Question{Set: "sat", Need: time.Minute}, 0, false},
+		{"another set", 0, gate.Question{Set: "sun", Need: time.Hour}, 0, false},
+	} {
+		if got := g.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v", c.why, got)
+		}
+	}
+	if len(g.Planned) != 2 || g.Ready != 1 {
+		t.Errorf("%+v: expected one window a question, and one host in the first wave", g)
+	}
+}
+
 func TestPlanOfAGatedLaunch(t *testing.T) {
 	l, err := gated(t, upgrade, inSets("now", "sun", "short"), Options{SkipUnfit: true})
 	if err != nil {
