@@ -101,6 +101,9 @@ type UnfitError struct {
 	Playbook string
 	Total    int // hosts selected
 	Hosts    []Unfit
+	// What approvals may be bound to, as in Gating: whoever approves first needs it.
+	Change  string
+	Targets map[string]string
 }
 
 func (e *UnfitError) Error() string {
@@ -136,6 +139,7 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
+		l.Inert = !gate.NewSteps(p, gate.Options{Disruptive: o.disruptive}).Any()
 		l.Snapshot.Windows = nil
 		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
 		l.Hosts = rollout.Order(hosts, l.Limits)
@@ -147,7 +151,8 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	}
 	if len(unfit) > 0 {
 		if !o.SkipUnfit || len(unfit) == len(hosts) {
-			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit}
+			g := l.Snapshot.Windows
+			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit, Change: g.Change, Targets: g.Targets}
 		}
 		l.Unfit = unfit
 		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { _, ok := starts[h.Name]; return !ok })
@@ -174,6 +179,15 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	return nil
 }
 
+// disruptive tells whether a job type is. One that is not known is.
+func (o Options) disruptive(uses string) bool {
+	if o.Types == nil {
+		return true
+	}
+	t, known := o.Types(uses)
+	return !known || t.Disruptive
+}
+
 // fix writes down what approvals are bound to and what was learned, and returns what is gated.
 func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 	p := l.Playbook
@@ -183,13 +197,6 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 	}
 	g := &Gating{Board: cmp.Or(o.Board, gate.BoardName(o.RunID)), Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
-	disruptive := func(uses string) bool {
-		if o.Types == nil {
-			return true
-		}
-		t, known := o.Types(uses)
-		return !known || t.Disruptive
-	}
 	if o.Need != nil {
 		for _, s := range p.Steps {
 			if need, ok := o.Need(p.Name, s.Name, s.Uses); ok && s.Needs == 0 {
@@ -197,7 +204,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 			}
 		}
 	}
-	steps := l.Snapshot.Steps(p, disruptive)
+	steps := l.Snapshot.Steps(p, o.disruptive)
 	if err := steps.Check(p); err != nil {
 		return nil, err
 	}

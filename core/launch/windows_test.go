@@ -151,8 +151,12 @@ func TestNoWindowsNoSegments(t *testing.T) {
 	if l, err = gated(t, upgrade, inSets("sat", "short"), Options{Check: true}); err != nil || l.Starts != nil || l.Asks != "" {
 		t.Errorf("check mode: %+v, %v", l, err)
 	}
-	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" {
+	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" || !l.Inert {
 		t.Errorf("no disruptive step: %+v, %v", l, err)
+	}
+	const tagged = "window: service\nsteps: [{uses: command, tags: [soon], with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n"
+	if l, err = gated(t, tagged, inSets("sat"), Options{Tags: []string{"soon"}}); err != nil || l.Starts != nil || l.Asks != "service" || l.Inert {
+		t.Errorf("the disruptive step is not selected: %+v, %v", l, err)
 	}
 }
 

@@ -296,6 +296,15 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+func TestWarningsInAZone(t *testing.T) {
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for zone, want := range map[string]int{"Europe/Berlin": 2, "UTC": 1, "Asia/Tokyo": 1} {
+		if got := mustCron(t, "30 2 13 * FRI").WarningsIn(mustZone(t, zone), from, from.AddDate(1, 0, 0)); len(got) != want || !strings.Contains(got[0], "both day fields") {
+			t.Errorf("%s: %q, expected %d warnings", zone, got, want)
+		}
+	}
+}
+
 func TestClockChanges(t *testing.T) {
 	zone := mustZone(t, "Europe/Berlin")
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
