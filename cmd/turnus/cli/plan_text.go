@@ -28,7 +28,12 @@ func (a *app) writePlan(d *planView) {
 }
 
 func (a *app) writeApprovals(list []approvalDoc) {
-	for _, h := range list {
+	const most = 20
+	for i, h := range list {
+		if i == most {
+			fmt.Fprintf(a.out, "approvals of %s more: -o json has all of them\n", plural(len(list)-most, "window set"))
+			break
+		}
 		fmt.Fprintf(a.out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
 	}
 }
