@@ -75,6 +75,7 @@ func (g *Gating) Question(steps *gate.Steps, i int, h core.Host, missed int) (q 
 type Start struct {
 	At     time.Time      // zero: at once
 	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
+	Last   time.Time      // the latest start in that window; zero is not known, or nothing to hurry for
 	Set    string         // that the first gated step waits for; "" if none does
 	Need   time.Duration  // that has to fit
 	Reason string         // why it has to wait until At
@@ -163,9 +164,10 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
 	l.Hosts = rollout.Order(hosts, l.Limits)
 	from := 0
-	for _, limit := range l.Limits { // hosts of one occurrence side by side are one segment
+	for _, limit := range l.Limits { // within a wave hosts of one occurrence side by side are one segment
 		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
-			return cmp.Or(starts[a.Name].Due.Compare(starts[b.Name].Due), start(a).Compare(start(b)))
+			x, y := starts[a.Name], starts[b.Name]
+			return cmp.Or(x.Due.Compare(y.Due), x.At.Compare(y.At), compareLast(x.Last, y.Last)) // who has the least time goes first
 		})
 		from = limit
 	}
@@ -222,6 +224,7 @@ type starter struct {
 	now    time.Time
 	asked  map[gate.Question]gate.Answer
 	dues   map[gate.Question]time.Time
+	lasts  map[gate.Question]time.Time
 }
 
 // due is when a job that has to wait is given out.
@@ -232,6 +235,17 @@ func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
 		s.dues[q] = at
 	}
 	return at
+}
+
+// compareLast orders latest starts; one that is not known comes last.
+func compareLast(a, b time.Time) int {
+	switch {
+	case a.IsZero() == b.IsZero():
+		return a.Compare(b)
+	case a.IsZero():
+		return 1
+	}
+	return -1
 }
 
 // plan writes down the window that a question's hosts are planned for.
@@ -249,12 +263,13 @@ func (s *starter) plan(q gate.Question, a gate.Answer) {
 		return // beyond what was worked out: nobody is held to it
 	}
 	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
+	s.lasts[q] = last
 	s.gating.Planned = append(s.gating.Planned, Planned{Set: q.Set, Need: q.Need, From: from.UTC(), Last: last.UTC()})
 }
 
 // starts finds each host's start, and the hosts that have none.
 func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
-	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}}
+	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}, map[gate.Question]time.Time{}}
 	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
 	starts := make(map[string]Start, len(hosts))
 	var unfit []Unfit
@@ -290,7 +305,7 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 			s.asked[q] = a
 			s.plan(q, a)
 		}
-		one := Start{Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
+		one := Start{Last: s.lasts[q], Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
 		if !a.Open {
 			one.At, one.Reason = a.Next, a.Reason
 			if one.Due = s.due(q, a); !one.Due.After(s.now) {
@@ -305,7 +320,7 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 		}
 	}
 	if s.steps.AtOnce() {
-		start.At, start.Due, start.Reason = time.Time{}, time.Time{}, ""
+		start.At, start.Due, start.Last, start.Reason = time.Time{}, time.Time{}, time.Time{}, ""
 	}
 	return start, "", nil
 }

@@ -24,6 +24,7 @@ window_sets:
   now: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}]}
   sat: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]}
   sun: {timezone: Europe/Berlin, allow: [{id: sun, rrule: "FREQ=WEEKLY;BYDAY=SU", from: "22:00", to: "+1d 05:00"}]}
+  brief: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "14:00"}]}
   short: {timezone: UTC, allow: [{id: brief, rrule: "FREQ=DAILY", from: "08:00", to: "08:30"}]}
 `
 
@@ -83,6 +84,8 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 		segments  []queue.Segment
 	}{
 		{"earliest first", upgrade, []string{"sun", "sat", "now", "sat", "sun", "now"}, "now now sat sat sun sun", []queue.Segment{{Count: 2}, {Due: sat, Count: 2}, {Due: sun, Count: 2}}},
+		{"the window that closes first", upgrade, []string{"now", "brief", "now", "brief"}, "brief brief now now", nil},
+		{"the window that closes first, within each wave", "strategy: {waves: [2, 100%]}\n" + upgrade, []string{"now", "brief", "now", "brief"}, "brief now | brief now", nil},
 		{"all are open: no segments", upgrade, []string{"now", "now"}, "now now", nil},
 		{"waves", "strategy: {waves: [1, 3]}\n" + upgrade, []string{"sun", "sat", "sun", "now"}, "now | sat sun | sun", []queue.Segment{{Count: 1}, {Due: sat, Count: 1}, {Due: sun, Count: 2}}},
 		{"a step before that needs no window", "window: service\nsteps: [{uses: command, with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", "sat"}, "sun sat", nil},
