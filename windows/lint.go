@@ -136,7 +136,7 @@ func (d *Definitions) lintRules(c *Compiled, s *Set, need time.Duration, add fun
 	for i := range s.Allow {
 		r := &s.Allow[i]
 		if recur, err := r.prepare(); err == nil && recur.cron != nil {
-			for _, w := range recur.cron.Warnings() {
+			for _, w := range recur.cron.WarningsIn(c.Zone, c.Horizon.From, c.Horizon.To) {
 				add(Warning, "%s: cron %q: %s", r.ID, r.Cron, w)
 			}
 		}

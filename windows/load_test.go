@@ -56,6 +56,8 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{"unknown key", "window_sets:\n  s: {timezone: UTC, alow: []}", `w.yaml:2:22: unknown key "alow" in window set "s"`},
 		{"near miss", "window_sets:\n  s: {timezone: UTC, alow: []}", `did you mean "allow"?`},
 		{"top level", "windows_sets: {}", `did you mean "window_sets"?`},
+		{"a word of playbooks", "window_sets:\n  none: {timezone: UTC, allow: []}", `w.yaml:2:3: no window set may have the name "none"`},
+		{"a word of playbooks, in other letters", "window_sets:\n  Service: {timezone: UTC, allow: []}", `no window set may have the name "Service"`},
 		{"twice", "freezes: {}\nfreezes: {}", `w.yaml:2:1: key "freezes" is given twice`},
 		{"no zone", "window_sets:\n  s: {allow: []}", `window set "s" has no "timezone"`},
 		{"zone", "window_sets:\n  s: {timezone: berlin}", `w.yaml:2:17: time zone "berlin": did you mean "Europe/Berlin"?`},
