@@ -66,7 +66,8 @@ func Put(ctx context.Context, store schedule.Store, n int, tell func(done int)) 
 		batch := make([]schedule.Definition, 0, to-from)
 		for i := from; i < to; i++ {
 			minutes := int((farthest - nearest) / time.Minute)
-			d, err := Definition(i, read.Now.Add(nearest+time.Duration(i*7919%minutes)*time.Minute))
+			spread := i * 7919 % minutes // a prime: neighbours are far apart, and each minute has as many
+			d, err := Definition(i, read.Now.Add(nearest+time.Duration(spread)*time.Minute))
 			if err != nil {
 				return err
 			}
