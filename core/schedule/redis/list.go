@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 			return out, err
 		}
 		to = p.Tenant + string(separator[0]+1) // behind all of the tenant's keys
-		from = max(from, p.Tenant+separator) // no key by itself: no name is empty
+		from = max(from, p.Tenant+separator)   // no key by itself: no name is empty
 	}
 	r, err := s.eval(ctx, s.scripts.list, from, to, p.Max)
 	if err != nil {
