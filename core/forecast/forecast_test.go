@@ -208,7 +208,7 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Missed != 3 || r.Unfinished != 1 || r.Hosts[4].Gives != 1 || r.Hosts[4].Misses != 2 || r.Hosts[2].Misses != 1 {
+	if r.Missed != 3 || r.Unfinished != 1 || r.Hosts[4].Unfinished != 1 || r.Hosts[4].Misses != 2 || r.Hosts[2].Misses != 1 {
 		t.Errorf("missed %v, unfinished %v: %+v", r.Missed, r.Unfinished, r.Hosts)
 	}
 }

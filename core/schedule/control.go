@@ -11,9 +11,10 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Control is what operators and the definitions in git do to the schedules of a store. It is safe for concurrent
-// use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound, ErrConflict, ErrUnavailable or
-// ErrUnknown, or the context's. After ErrUnknown or ErrUnavailable every call may be repeated: all are idempotent.
+// Control is what operators and the definitions in git do to the schedules of a store. It is safe
+// for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
+// ErrConflict, ErrUnavailable or ErrUnknown, or the context's. After ErrUnknown or ErrUnavailable
+// every call may be repeated: all are idempotent.
 type Control struct {
 	store   Store
 	planner *planner
@@ -31,10 +32,11 @@ type Status struct {
 	Now        time.Time // the store's clock
 }
 
-// Put creates schedules and replaces definitions; the result says for each whether anything changed. All are validated
-// before any is kept. A schedule that is the same is not touched, so that definitions may be put again and again. A new cron
-// expression or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed Paused pauses
-// or resumes.
+// Put creates schedules and replaces definitions; the result says for each whether anything changed.
+// All are validated before any is kept. A schedule that is the same is not touched, so that
+// definitions may be put again and again. A new cron expression or zone counts from now: what the
+// former one still had to launch is dropped. All else keeps the state; a changed Paused pauses or
+// resumes.
 func (c *Control) Put(ctx context.Context, all ...Definition) (changed []bool, err error) {
 	seen := map[ID]bool{}
 	ids := make([]ID, len(all))
@@ -184,8 +186,9 @@ func containsSpan(all []Span, span Span) bool {
 	return false
 }
 
-// Recheck has schedules looked at now that wait for a run to end: for who hears that a run is complete. Without it they
-// are looked at after an eighth of the time that the run has taken, at most 30 s.
+// Recheck has schedules that wait for a run to end looked at now: for who hears that a run is
+// complete. Without it they are looked at after an eighth of the time that the run has taken, at
+// most 30 s.
 func (c *Control) Recheck(ctx context.Context, ids ...ID) error {
 	return c.batches(ids, func(_ int, ids []ID) error {
 		read, err := c.store.Get(ctx, ids)
@@ -208,7 +211,7 @@ func (c *Control) Recheck(ctx context.Context, ids ...ID) error {
 // Delete removes schedules; what they launched goes on. Those that do not exist are no error.
 func (c *Control) Delete(ctx context.Context, ids ...ID) error {
 	return c.batches(ids, func(_ int, ids []ID) error {
-		for range attempts {
+		for range maxTries {
 			read, err := c.store.Get(ctx, ids)
 			if err != nil {
 				return err
@@ -275,11 +278,11 @@ func (c *Control) status(r Record, now time.Time) (Status, error) {
 func missing(id ID) error { return fmt.Errorf("schedule %s: %w", id, core.ErrNotFound) }
 
 func contended(id ID) error {
-	return fmt.Errorf("schedule %s was changed by others %d times meanwhile; try again: %w", id, attempts, core.ErrUnavailable)
+	return fmt.Errorf("schedule %s was changed by others %d times meanwhile; try again: %w", id, maxTries, core.ErrUnavailable)
 }
 
-// attempts bounds how often a compare-and-set is tried.
-const attempts = 20
+// maxTries bounds how often a compare-and-set is tried.
+const maxTries = 20
 
 // update is one schedule's change: its definition and whether anything is to be written. old is nil where it does not exist.
 type update func(i int, now time.Time, old *Definition, s *State) (d Definition, changed bool, err error)
@@ -304,7 +307,7 @@ func (c *Control) update(ctx context.Context, ids []ID, create bool, f update) e
 		for i := range ids {
 			todo[i] = i
 		}
-		for range attempts {
+		for range maxTries {
 			if len(todo) == 0 {
 				return nil
 			}
@@ -341,10 +344,7 @@ func (c *Control) prepare(ctx context.Context, first int, ids []ID, todo []int, 
 		return nil, nil, err
 	}
 	now := read.Now.UTC().Truncate(time.Millisecond)
-	present := map[ID]Record{}
-	for _, r := range read.Records {
-		present[r.ID] = r
-	}
+	present := byID(read.Records)
 	for _, i := range todo {
 		id := ids[i]
 		r, ok := present[id]

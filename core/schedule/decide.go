@@ -26,6 +26,20 @@ func Decide(d Definition, s State, now time.Time, running func(run string) bool)
 	return p.decide(s, now, running), nil
 }
 
+// asks lists the runs of which a decision has to know whether they are complete.
+func (p *plan) asks(s *State, now time.Time) []string {
+	var runs []string
+	for _, r := range s.Active {
+		runs = append(runs, r.ID)
+	}
+	for _, c := range s.Claimed {
+		if until := p.until(c); !until.IsZero() && now.After(until) {
+			runs = append(runs, c.RunID)
+		}
+	}
+	return runs
+}
+
 // decider is one decision being made.
 type decider struct {
 	*plan

@@ -35,3 +35,15 @@ type Launcher interface {
 	// Cancel ends a run. One that is complete, cancelled or unknown is no error.
 	Cancel(ctx context.Context, run, reason string) error
 }
+
+// fire is the launch of a claim.
+func (p *plan) fire(c Claim) Fire {
+	return Fire{Schedule: p.ID, RunID: c.RunID, Nominal: c.Nominal, Cause: c.Cause, Payload: p.Payload}
+}
+
+// bare is the fire without its payload, for events.
+func (p *plan) bare(c Claim) Fire {
+	f := p.fire(c)
+	f.Payload = nil
+	return f
+}

@@ -165,7 +165,7 @@ func (d *planView) hostDoc(i int) hostDoc {
 	out := hostDoc{
 		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.zone().String(), Need: p.need,
 		Earliest: utc(at.Earliest), EarliestLocal: at.Earliest.In(p.zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
-		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Gives,
+		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
 	}
 	if p.set != nil {
 		out.Set = p.set.Name
