@@ -180,3 +180,41 @@ func state(a *windows.Approval) string {
 	}
 	return string(a.State)
 }
+
+func describeFreeze(f *windows.Freeze) string {
+	const layout = "2006-01-02 15:04"
+	text := fmt.Sprintf("from %s to %s %s", f.From.Format(layout), f.To.Format(layout), f.Timezone)
+	if f.Reason != "" {
+		text += ": " + f.Reason
+	}
+	return text
+}
+
+func describeHolidays(c *windows.Calendar) string {
+	text := plural(len(c.Dates), "date")
+	if len(c.Include) > 0 {
+		text += ", includes " + some(c.Include)
+	}
+	return text
+}
+
+func changedHolidays(c *Change, old, now *windows.Calendar) {
+	dates := func(c *windows.Calendar) (out []string) {
+		for _, d := range c.Dates {
+			out = append(out, d.Format(time.DateOnly))
+		}
+		return out
+	}
+	for _, pair := range [][2][]string{{dates(old), dates(now)}, {old.Include, now.Include}} {
+		come, gone := comeAndGo(pair[0], pair[1])
+		if len(come) > 0 {
+			c.say("adds %s", some(come))
+		}
+		if len(gone) > 0 {
+			c.say("removes %s", some(gone))
+		}
+	}
+	if len(c.Details) == 0 {
+		c.say("the order of its dates")
+	}
+}

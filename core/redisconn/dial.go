@@ -53,6 +53,7 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	return goredis.NewClient(o.Simple()), nil
 }
 
+// target is what a URL says.
 type target struct {
 	kind                           string // "", unix, sentinel, cluster
 	tls                            bool
@@ -62,6 +63,7 @@ type target struct {
 	db                             int
 }
 
+// badURL never quotes more of a URL than the part that is wrong, and no password.
 func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis url: "+format+": %w", append(args, core.ErrInvalid)...)
 }
@@ -141,6 +143,7 @@ func parseURL(raw string) (target, error) {
 	return t, t.setDB(q.Get("db"))
 }
 
+// cutUser parts user:password@, with its @, from what follows.
 func cutUser(rest string) (userinfo, hosts string) {
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
@@ -158,7 +161,7 @@ func withPort(h, port string) (string, error) {
 	}
 	if _, p, err := net.SplitHostPort(h); err == nil {
 		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
-			return "", badURL("port %q of host, expected 1 to 65535", p)
+			return "", badURL("port %q, expected 1 to 65535", p)
 		}
 		return h, nil
 	}

@@ -16,7 +16,8 @@ type claimed struct {
 	Decision
 }
 
-// claim decides for some items, and writes what was decided. Those that another server has by now are left to it.
+// claim decides for some items, and writes what was decided. Those that another server has by now
+// are left to it.
 func (b *batch) claim(ctx context.Context, items []*item, running map[string]bool) {
 	var changes []Change
 	var claims []claimed

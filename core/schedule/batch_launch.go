@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// launchAll begins every launch that is due among the claims, and returns how many those are. They end in results.
+// launchAll begins every launch that is due among the claims, and returns how many those are. They
+// end in results.
 func (b *batch) launchAll(ctx, work context.Context) (underway int) {
 	for _, it := range b.items {
 		if !it.held {

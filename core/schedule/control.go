@@ -133,8 +133,9 @@ func (c *Control) Resume(ctx context.Context, ids ...ID) error {
 	})
 }
 
-// Trigger launches a schedule once, now, paused or not, and returns the id of the run. The same key gives the same run, and
-// launches it once. While MaxTriggers are to be launched it is core.ErrConflict.
+// Trigger launches a schedule once, now, paused or not, and returns the id of the run. The same key
+// gives the same run, and launches it once. While MaxTriggers are to be launched it is
+// core.ErrConflict.
 func (c *Control) Trigger(ctx context.Context, id ID, key string) (run string, err error) {
 	if key == "" || len(key) > MaxKey {
 		return "", fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
@@ -284,7 +285,8 @@ func contended(id ID) error {
 // maxTries bounds how often a compare-and-set is tried.
 const maxTries = 20
 
-// update is one schedule's change: its definition and whether anything is to be written. old is nil where it does not exist.
+// update is one schedule's change: its definition and whether anything is to be written. old is nil
+// where it does not exist.
 type update func(i int, now time.Time, old *Definition, s *State) (d Definition, changed bool, err error)
 
 // change applies f to schedules that exist.

@@ -27,8 +27,8 @@ type Fire struct {
 
 // Launcher is what the engine's user provides; it must be safe for concurrent use.
 type Launcher interface {
-	// Launch starts the run of a fire. It is idempotent by Fire.RunID, for as long as a run is remembered: a repeated
-	// call changes nothing and is no error. An error means: try again later.
+	// Launch starts the run of a fire. It is idempotent by Fire.RunID, for as long as a run is
+	// remembered: a repeated call changes nothing and is no error. An error means: try again later.
 	Launch(ctx context.Context, f Fire) error
 	// Running returns those of the runs, up to MaxBatch, that exist and are not complete, in any order.
 	Running(ctx context.Context, runs []string) ([]string, error)

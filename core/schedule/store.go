@@ -23,17 +23,18 @@ type Store interface {
 	// MaxBatch, hold a millisecond to MaxHold. After core.ErrUnknown nothing is lost: the records come
 	// back after hold.
 	Take(ctx context.Context, n int, hold time.Duration) (Taken, error)
-	// Write applies changes one by one, each if its version is right, and tells for each in order the new
-	// version, or 0 where it was refused. It accepts 0 to MaxBatch. Versions of deleted records are not 0 either.
+	// Write applies changes one by one, each if its version is right, and tells for each in order
+	// the new version, or 0 where it was refused. It accepts 0 to MaxBatch. Versions of deleted
+	// records are not 0 either.
 	Write(ctx context.Context, changes []Change) (versions []uint64, err error)
 	// Get reads up to MaxBatch records, in the order asked for; those that do not exist are left out.
 	Get(ctx context.Context, ids []ID) (Read, error)
 	// List reads one page. A record that exists while all pages are read is in exactly one of them;
 	// the order is the store's. An empty page may have a next one; Next "" is the end.
 	List(ctx context.Context, p Page) (Listed, error)
-	// Wait blocks until the store's clock has reached until, or the earliest due time in the store is before until
-	// (at once if it is so already, within milliseconds if a Write makes it so), or ctx ends, which is
-	// an error. It may return early.
+	// Wait blocks until the store's clock has reached until, or the earliest due time in the store
+	// is before until (at once if it is so already, within milliseconds if a Write makes it so), or
+	// ctx ends, which is an error. It may return early.
 	Wait(ctx context.Context, until time.Time) error
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows each by itself.
+// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows
+// each by itself.
 const maxPlanHosts = 200
 
 // planFlags are the flags of plan beyond what it shares with run.

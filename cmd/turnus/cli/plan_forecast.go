@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -237,17 +238,10 @@ func (d *planView) remark() {
 // names lists a few, and how many more there are.
 func names(list []string) string {
 	const most = 5
-	out := ""
-	for i, n := range list {
-		if i == most {
-			return fmt.Sprintf("%s and %d more", out, len(list)-most)
-		}
-		if i > 0 {
-			out += ", "
-		}
-		out += n
+	if len(list) <= most {
+		return strings.Join(list, ", ")
 	}
-	return out
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
 // holdText says what a host waits for.

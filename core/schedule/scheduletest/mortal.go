@@ -12,8 +12,8 @@ import (
 // ErrKilled is what everything answers to a server that was killed.
 var ErrKilled = errors.New("killed")
 
-// Mortal is the store and the launcher as one server sees them that can be killed. After Kill no call has an effect
-// any more; a call under way has its effect or not, and no answer.
+// Mortal is the store and the launcher as one server sees them that can be killed. After Kill no
+// call has an effect any more; a call under way has its effect or not, and no answer.
 type Mortal struct {
 	store    schedule.Store
 	launcher schedule.Launcher
