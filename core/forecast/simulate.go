@@ -44,7 +44,7 @@ type sim struct {
 	released int   // waves
 	open     int   // released hosts that are not done
 	busy     int   // those of them that wait for no window
-	proven   bool  // a host of the last wave is done
+	proven   bool  // a host of the last wave was done, and did not give up
 	pausing  bool  // between waves
 	pause    int32 // number of the pause; the end of an older one means nothing
 	steps    int   // events so far, of all samples
@@ -168,7 +168,7 @@ func (s *sim) to(h int32, st state) {
 	}
 	if st == done {
 		s.open--
-		if s.m.hosts[h].wave == int32(s.released-1) {
+		if s.m.hosts[h].wave == int32(s.released-1) && !s.gave[h] {
 			s.proven = true
 		}
 	}

@@ -48,6 +48,10 @@ type KeeperEvent struct {
 	Err  error // of WindowsBroken and WindowsAway
 }
 
+// wakeAgain is when waiting jobs are woken once more after an edit: a worker that read the windows before the edit
+// may give its job back after the first wake, but not after its session.
+const wakeAgain = 2 * queue.SessionTTL
+
 // Keeper keeps the windows of runs on the queue's board while the runs are under way. An edit
 // of the files reaches every node within seconds; a broken one is told and changes nothing.
 // Book is safe for concurrent use; Post and Run are called by one goroutine.
@@ -57,7 +61,8 @@ type Keeper struct {
 	mu   sync.Mutex
 	book *gate.Book
 
-	stamp, seen string // of the files: what book is of, and what was last seen
+	stamp, seen string             // of the files: what book is of, and what was last seen
+	draft       []windows.Document // what they last said while their stamp changed
 	posts       map[string]*posting
 }
 
@@ -67,6 +72,7 @@ type posting struct {
 	at     time.Time
 	book   *gate.Book // that was posted
 	asleep bool       // the runs' waiting jobs do not know of it
+	again  time.Time  // when they are woken once more; zero: not
 	away   bool       // that posting fails was told
 }
 
@@ -120,11 +126,19 @@ func (k *Keeper) Run(ctx context.Context) {
 // lack the freeze that stands at its end.
 func (k *Keeper) look() {
 	stamp := stampOf(k.o.Paths)
-	if stamp == k.stamp || stamp != k.seen {
+<<<<<<< HEAD
+	if stamp == k.stamp {
 		k.seen = stamp
 		return
 	}
-	k.stamp = stamp
+	if stamp != k.seen && !k.saysTheSame() {
+=======
+	if stamp == k.stamp || stamp != k.seen {
+>>>>>>> beauty
+		k.seen = stamp
+		return
+	}
+	k.stamp, k.seen = stamp, stamp
 	book, err := k.read()
 	switch {
 	case err != nil:
@@ -136,14 +150,27 @@ func (k *Keeper) look() {
 	}
 }
 
+// saysTheSame tells whether the files say what they said when they last changed: somebody who writes them again
+// and again must not keep a freeze from being taken over.
+func (k *Keeper) saysTheSame() bool {
+	docs, err := windows.Read(k.o.Paths...)
+	if err != nil {
+		docs = nil
+	}
+	same := docs != nil && slices.EqualFunc(docs, k.draft, sameDocument)
+	k.draft = docs
+	return same
+}
+
+func sameDocument(a, b windows.Document) bool { return a.File == b.File && bytes.Equal(a.Data, b.Data) }
+
 // read is the book of the files; nil if it says what the present one says.
 func (k *Keeper) read() (*gate.Book, error) {
 	docs, err := windows.Read(k.o.Paths...)
 	if err != nil {
 		return nil, err
 	}
-	same := func(a, b windows.Document) bool { return a.File == b.File && bytes.Equal(a.Data, b.Data) }
-	if slices.EqualFunc(docs, k.Book().Documents(), same) {
+	if slices.EqualFunc(docs, k.Book().Documents(), sameDocument) {
 		return nil, nil
 	}
 	book, err := gate.NewBook(docs)
@@ -186,6 +213,12 @@ func (k *Keeper) keep(ctx context.Context) {
 				continue
 			}
 			p.away, p.asleep = false, p.asleep || edited
+			if edited {
+				p.again = time.Now().Add(wakeAgain)
+			}
+		}
+		if !p.again.IsZero() && !time.Now().Before(p.again) && k.wake(ctx, p) {
+			p.again = time.Time{}
 		}
 		if p.asleep && k.wake(ctx, p) {
 			p.asleep, changed = false, true

@@ -193,6 +193,22 @@ func TestTrapHalfWrittenWindowsAreNotTakenOver(t *testing.T) {
 	}
 }
 
+// A tool that writes the files each second does not keep an edit away, as long as it writes the same.
+func TestFilesThatAreWrittenAgainAndAgain(t *testing.T) {
+	d := newDesk(t)
+	d.tick(2)
+	for i := range 5 {
+		d.write(nowFrozen)
+		if err := os.Chtimes(d.file, friday, friday.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		d.tick(1)
+	}
+	if a, _ := d.posted(); a.Open {
+		t.Errorf("the freeze is not posted: %+v", a)
+	}
+}
+
 func TestKeeperPostsWhenTheQueueAnswersAgain(t *testing.T) {
 	d := newDesk(t)
 	d.away = fmt.Errorf("redis: %w", core.ErrUnavailable)
@@ -222,6 +238,22 @@ func TestKeeperPostsAgainBeforeItExpires(t *testing.T) {
 	}
 	if repostEvery*48 > postedKeep {
 		t.Error("a launcher that is away for days loses its windows")
+	}
+}
+
+// A worker that read the windows before an edit may give its job back after the wake.
+func TestTrapWakeThatPassedAParkingIsRepeated(t *testing.T) {
+	d := newDesk(t)
+	d.write(nowFrozen)
+	d.tick(3)
+	p := d.k.posts["windows/r"]
+	if len(d.woken) != 1 || time.Until(p.again) <= queue.SessionTTL {
+		t.Fatalf("woken %v, again in %v: expected another wake when every earlier session has ended", d.woken, time.Until(p.again))
+	}
+	p.again = time.Now()
+	d.tick(3)
+	if len(d.woken) != 2 {
+		t.Errorf("woken %v, expected once more and no further", d.woken)
 	}
 }
 

@@ -251,14 +251,17 @@ func (c *customerDoc) longest() (w waitDoc, ok bool) {
 
 // approvals are the hashes that approvals may be bound to.
 func (d *planView) approvals() []approvalDoc {
-	out := []approvalDoc{}
-	g := d.launch.Snapshot.Windows
-	if g == nil {
-		return out
+	if g := d.launch.Snapshot.Windows; g != nil {
+		return approvalsOf(g.Change, g.Targets)
 	}
-	for _, set := range sortedKeys(g.Targets) {
+	return []approvalDoc{}
+}
+
+func approvalsOf(change string, targets map[string]string) []approvalDoc {
+	out := []approvalDoc{}
+	for _, set := range sortedKeys(targets) {
 		if set != "" {
-			out = append(out, approvalDoc{set, g.Change, g.Targets[set]})
+			out = append(out, approvalDoc{set, change, targets[set]})
 		}
 	}
 	return out

@@ -206,7 +206,10 @@ func (d *planView) remark() {
 	if l.Asks != "" && l.Starts == nil {
 		why := "none are given: the forecast takes all times as open\nhint: --windows windows.yaml"
 		if d.windows {
-			why = "none of its steps is disruptive: nothing waits; give the step itself window:"
+			why = "none of the selected steps is disruptive: nothing waits"
+			if l.Inert {
+				why = "none of its steps is disruptive, so nothing would wait, and turnus run refuses it\nhint: a step with a window: of its own waits, whatever its job type"
+			}
 		}
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))
 	}

@@ -24,7 +24,16 @@ func (a *app) writePlan(d *planView) {
 	a.writeNever(d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
 	a.writeForecast(d)
 	a.writeChart(d)
-	for _, h := range d.approvals() {
+	a.writeApprovals(d.approvals())
+}
+
+func (a *app) writeApprovals(list []approvalDoc) {
+	const most = 20
+	for i, h := range list {
+		if i == most {
+			fmt.Fprintf(a.out, "approvals of %s more: -o json has all of them\n", plural(len(list)-most, "window set"))
+			break
+		}
 		fmt.Fprintf(a.out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
 	}
 }
