@@ -126,15 +126,11 @@ func (k *Keeper) Run(ctx context.Context) {
 // lack the freeze that stands at its end.
 func (k *Keeper) look() {
 	stamp := stampOf(k.o.Paths)
-<<<<<<< HEAD
 	if stamp == k.stamp {
 		k.seen = stamp
 		return
 	}
 	if stamp != k.seen && !k.saysTheSame() {
-=======
-	if stamp == k.stamp || stamp != k.seen {
->>>>>>> beauty
 		k.seen = stamp
 		return
 	}
