@@ -41,6 +41,7 @@ var borders = []struct {
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
+	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
@@ -51,7 +52,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http"}

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// db is the connections and the statements prepared on them.
+type db struct {
+	*dialect
+	write, read *sql.DB // the same pool for PostgreSQL; of SQLite write is one connection
+
+	statements sync.Map // of read: query text → *sql.Stmt; bounded by the number of texts in this package
+}
+
+func (d *db) close() {
+	d.statements.Range(func(_, s any) bool { _ = s.(*sql.Stmt).Close(); return true })
+	_ = d.read.Close()
+	if d.write != d.read {
+		_ = d.write.Close()
+	}
+}
+
+// prepared returns the statement of a query, and makes it when it is the first time.
+func (d *db) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := d.statements.Load(query); ok {
+		return s.(*sql.Stmt), nil
+	}
+	s, err := d.read.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if first, lost := d.statements.LoadOrStore(query, s); lost {
+		_ = s.Close()
+		return first.(*sql.Stmt), nil
+	}
+	return s, nil
+}
+
+// result is one row to be, or the reason why there is none.
+type result struct {
+	row *sql.Row
+	err error
+}
+
+func (r result) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.row.Scan(dest...)
+}
+
+func (d *db) row(ctx context.Context, query string, args ...any) result {
+	if !d.prepare {
+		return result{row: d.read.QueryRowContext(ctx, query, args...)}
+	}
+	s, err := d.prepared(ctx, query)
+	if err != nil {
+		return result{err: err}
+	}
+	return result{row: s.QueryRowContext(ctx, args...)}
+}
+
+func (d *db) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if !d.prepare {
+		return d.read.QueryContext(ctx, query, args...)
+	}
+	s, err := d.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// tx is one transaction that writes. Of SQLite there is one at a time, also among processes.
+type tx struct {
+	*dialect
+	db *db
+	tx *sql.Tx
+}
+
+// transact runs do in a transaction and commits what it did; after an error nothing of it
+// remains. Errors are translated; what says what was being done.
+func (d *db) transact(ctx context.Context, what string, do func(*tx) error) error {
+	t, err := d.write.BeginTx(ctx, nil)
+	if err != nil {
+		return translate(what, err)
+	}
+	if err := do(&tx{dialect: d.dialect, db: d, tx: t}); err != nil {
+		_ = t.Rollback()
+		return translate(what, err)
+	}
+	if err := t.Commit(); err != nil {
+		return translateCommit(ctx, what, err)
+	}
+	return nil
+}
+
+// stmt prepares what is executed again and again in this transaction.
+func (t *tx) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	return t.tx.PrepareContext(ctx, query)
+}
+
+// exec returns how many rows were changed.
+func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	res, err := t.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t *tx) row(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+// scanner is row, as a value for who reads inside a transaction or outside.
+func (t *tx) scanner(ctx context.Context, query string, args ...any) scanner {
+	return t.row(ctx, query, args...)
+}
+
+func (t *tx) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, query, args...)
+}
+
+// scanner is a row of either kind.
+type scanner interface{ Scan(dest ...any) error }
+
+// collect reads all rows; bounded by the LIMIT of their query.
+func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) (all []T, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+func (d *db) scanner(ctx context.Context, query string, args ...any) scanner {
+	return d.row(ctx, query, args...)
+}

@@ -1,0 +1,17 @@
+package ledger
+
+import "strings"
+
+// dialect is all that differs between the two databases, besides how rows are inserted in bulk.
+type dialect struct {
+	name      string
+	schema    *strings.Replacer // of the words in braces in migrations
+	now       string            // the database's clock in microseconds
+	forUpdate string            // locks the rows that were read until the transaction ends
+	skip      string            // the same, passing over those that others hold
+	anyOf     string            // "is one of the values of parameter N", as a list() made it
+	list      func([]string) any
+	lock      string // first statement of a migration: one at a time
+	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
+	insert    bulk   // many job rows at once
+}

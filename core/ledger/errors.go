@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/turnus/turnus/core"
+)
+
+// translate turns what a database says into an error of core, with what was being done.
+func translate(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if kind := classify(err); kind != nil {
+		return fmt.Errorf("%s: %w: %w", what, kind, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// translateCommit is translate for a commit: where no answer came, nobody knows whether it happened.
+func translateCommit(ctx context.Context, what string, err error) error {
+	var refused *pgconn.PgError
+	var lite *sqlite.Error
+	if errors.As(err, &refused) || errors.As(err, &lite) || errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+		return translate(what, err) // an answer: it did not happen
+	}
+	return fmt.Errorf("%s: %w: %w", what, core.ErrUnknown, err)
+}
+
+// classify is nil for what needs no error of core: it is one, or the context's, or a fault of this program.
+func classify(err error) error {
+	for _, known := range []error{core.ErrNotFound, core.ErrConflict, core.ErrInvalid, core.ErrUnavailable, core.ErrUnknown, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return nil
+		}
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return core.ErrNotFound
+	}
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		return classifySQLite(lite.Code())
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return classifyPostgres(pg.Code)
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err) {
+		return core.ErrUnavailable
+	}
+	return nil
+}
+
+func classifySQLite(code int) error {
+	switch code & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM:
+		return core.ErrUnavailable
+	case sqlite3.SQLITE_INTERRUPT:
+		return context.Canceled
+	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOTADB:
+		return core.ErrInvalid
+	case sqlite3.SQLITE_CONSTRAINT:
+		switch code {
+		case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+			return core.ErrConflict
+		}
+		return core.ErrInvalid
+	}
+	return nil
+}
+
+// classifyPostgres goes by https://www.postgresql.org/docs/current/errcodes-appendix.html.
+func classifyPostgres(code string) error {
+	switch code {
+	case "23505", "TU001": // unique_violation; ours: the audit log's guard
+		return core.ErrConflict
+	case "55P03", "57014": // lock_not_available, query_canceled
+		return core.ErrUnavailable
+	}
+	if len(code) < 2 {
+		return nil
+	}
+	switch code[:2] {
+	case "22", "23", "54": // data, integrity, limits
+		return core.ErrInvalid
+	case "08", "40", "53", "57", "58": // connection, rollback, resources, operator, system
+		return core.ErrUnavailable
+	}
+	return nil
+}
+
+// clean makes text that both databases store: UTF-8 without NUL, cut to at most max bytes.
+func clean(s string, max int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	if len(s) > max {
+		s = strings.ToValidUTF8(s[:max], "")
+	}
+	return s
+}

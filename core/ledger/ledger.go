@@ -1,0 +1,114 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Options guide Open. The zero value is right for tests and small services.
+type Options struct {
+	// Bucket keeps output that is too large for the database. Close closes it. Nil keeps all
+	// output in the database, which then refuses what is over MaxInlineOutput.
+	Bucket *blob.Bucket
+	// Connections is how many may be open: of SQLite to read, of PostgreSQL in all. 8 when zero.
+	Connections int
+}
+
+// Ledger is the open record. See the package comment for what its methods promise.
+type Ledger struct {
+	db     *db
+	bucket *blob.Bucket
+	hosts  hostCache
+	now    func() time.Time
+	close  sync.Once
+}
+
+// Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
+// programs read it, a Unix socket as `postgres:///DB?host=/DIR`), and brings its tables to
+// this program's version. Several servers may open one at the same time. A database
+// that a newer program has changed is core.ErrInvalid; one that does not answer core.ErrUnavailable.
+func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
+	if o.Connections <= 0 {
+		o.Connections = 8
+	}
+	d, err := connect(url, o.Connections)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
+	}
+	if err := d.migrate(ctx, latest); err != nil {
+		d.close()
+		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
+	}
+	return &Ledger{db: d, bucket: o.Bucket, now: time.Now}, nil
+}
+
+func connect(url string, connections int) (*db, error) {
+	switch scheme, rest, _ := strings.Cut(url, ":"); scheme {
+	case "sqlite":
+		return openSQLite(strings.TrimPrefix(rest, "//"), connections)
+	case "postgres", "postgresql":
+		return openPostgres(url, connections)
+	}
+	return nil, fmt.Errorf("expected sqlite:PATH or postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
+}
+
+// Close ends all connections. What is under way may fail.
+func (l *Ledger) Close() error {
+	var err error
+	l.close.Do(func() {
+		l.db.close()
+		if l.bucket != nil {
+			err = l.bucket.Close()
+		}
+	})
+	return err
+}
+
+// Ping tells whether the database answers, for a health check.
+func (l *Ledger) Ping(ctx context.Context) error {
+	var one int
+	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))
+}
+
+// redact hides the password of a URL.
+func redact(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return url
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	user, host, ok := strings.Cut(authority, "@")
+	if !ok {
+		host, user = authority, ""
+	}
+	if name, _, secret := strings.Cut(user, ":"); secret {
+		user = name + ":***"
+	}
+	if user != "" {
+		user += "@"
+	}
+	path, _, _ = strings.Cut(path, "?") // a password may stand there too
+	return scheme + "://" + user + host + "/" + path
+}
+
+// micros and its inverse are how times are stored: microseconds since 1970, 0 for no time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Bounds of a page.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// Page asks for a part of a list.
+type Page struct {
+	After string // the cursor that came with the page before; "" for the first
+	Limit int    // at most MaxPage; DefaultPage when zero
+}
+
+// limit is how many are asked for. Over MaxPage it is MaxPage.
+func (p Page) limit() int {
+	if p.Limit <= 0 {
+		return DefaultPage
+	}
+	return min(p.Limit, MaxPage)
+}
+
+// cursor is a place in a list: the values of its sort key, behind the list's name.
+// It is not signed, for it opens nothing: the scope is asked for with each page.
+type cursor struct {
+	List string   `json:"l"`
+	Key  []int64  `json:"k,omitempty"`
+	Name []string `json:"n,omitempty"`
+}
+
+func (c cursor) String() string {
+	data, _ := json.Marshal(c) // numbers and strings always marshal
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+// at reads a cursor of a list with so many numbers and names; ok is false for "".
+func (p Page) at(list string, numbers, names int) (c cursor, ok bool, err error) {
+	if p.After == "" {
+		return cursor{}, false, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(p.After)
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil || c.List != list || len(c.Key) != numbers || len(c.Name) != names {
+		return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: use what came with the page before: %w", p.After, list, core.ErrInvalid)
+	}
+	for _, n := range c.Name {
+		if clean(n, maxText) != n {
+			return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: %w", p.After, list, core.ErrInvalid)
+		}
+	}
+	return c, true, nil
+}
+
+// cut takes the extra row off that tells whether there is more, and makes the cursor of the last one.
+func cut[T any](all []T, p Page, at func(T) cursor) ([]T, string) {
+	if n := p.limit(); len(all) > n {
+		all = all[:n]
+		return all, at(all[n-1]).String()
+	}
+	return all, ""
+}
+
+// query builds a SELECT whose conditions depend on what is asked.
+type query struct {
+	d     *dialect
+	conds []string
+	args  []any
+}
+
+// where adds a condition; each ? in it is the next of args.
+func (q *query) where(cond string, args ...any) {
+	for _, a := range args {
+		q.args = append(q.args, a)
+		cond = strings.Replace(cond, "?", "$"+strconv.Itoa(len(q.args)), 1)
+	}
+	q.conds = append(q.conds, cond)
+}
+
+func (q *query) whereAny(column string, values []string) {
+	if values == nil {
+		values = []string{}
+	}
+	q.args = append(q.args, q.d.list(values))
+	q.conds = append(q.conds, column+" "+fmt.Sprintf(q.d.anyOf, "$"+strconv.Itoa(len(q.args))))
+}
+
+// text joins head, the conditions, and order with the limit, one more than the page has.
+func (q *query) text(head, order string, p Page) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for i, c := range q.conds {
+		b.WriteString(map[bool]string{true: " WHERE ", false: " AND "}[i == 0])
+		b.WriteString(c)
+	}
+	q.args = append(q.args, p.limit()+1)
+	b.WriteString(" ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(q.args)))
+	return b.String()
+}

@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Phase is where a run stands, as the ledger knows it.
+type Phase string
+
+// The phases of a run. Those from PhaseActive on are the queue's.
+const (
+	PhaseAwaiting  Phase = "awaiting_approval" // accepted; must not be queued before it is approved
+	PhaseQueued    Phase = "queued"            // accepted; no queue has said that it has it
+	PhaseActive    Phase = "active"
+	PhasePaused    Phase = "paused"
+	PhaseStopped   Phase = "stopped"   // its budget is spent, or a job was lost
+	PhaseCancelled Phase = "cancelled" // by a person, or refused
+	PhaseFinished  Phase = "finished"  // every job has its outcome and neither of the two above happened
+)
+
+// Run is one run as lists show it. Times have microseconds.
+type Run struct {
+	ID          string    `json:"id"`
+	Tenant      string    `json:"tenant"`
+	Playbook    string    `json:"playbook"`
+	Revision    string    `json:"revision,omitempty"`
+	LaunchedBy  string    `json:"launched_by"`
+	Created     time.Time `json:"created"`
+	Ended       time.Time `json:"ended,omitzero"` // when the last job had its outcome
+	Criticality int       `json:"criticality"`
+	Phase       Phase     `json:"phase"`
+	Reason      string    `json:"reason,omitempty"`
+	Version     int64     `json:"version"` // grows with each change that is not an outcome
+	Approvals   int       `json:"approvals,omitempty"`
+
+	Total    int                  `json:"total"`
+	Recorded int                  `json:"recorded"` // jobs with an outcome
+	Outcomes map[core.Outcome]int `json:"outcomes"` // without those that are 0
+
+	Position    string `json:"-"` // the queue's cursor behind what is recorded
+	Incarnation string `json:"-"` // of the queue that has the run; "" for none
+	Key         string `json:"-"` // Idempotency-Key
+
+	seq    int64
+	ranges int
+}
+
+// Complete tells whether every job has its outcome.
+func (r *Run) Complete() bool { return !r.Ended.IsZero() }
+
+// runColumns are what scanRun reads, in its order.
+const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals,
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, '')`
+
+func scanRun(row scanner) (Run, error) {
+	var r Run
+	var created, ended int64
+	counts := make([]int, len(core.Outcomes()))
+	dest := []any{
+		&r.seq, &r.ID, &r.Tenant, &r.Playbook, &r.Revision, &r.LaunchedBy, &created, &ended, &r.Criticality,
+		&r.Phase, &r.Reason, &r.Version, &r.Approvals, &r.Total, &r.Recorded,
+	}
+	for i := range counts {
+		dest = append(dest, &counts[i])
+	}
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key)...); err != nil {
+		return Run{}, err
+	}
+	r.Created, r.Ended = fromMicros(created), fromMicros(ended)
+	r.Outcomes = make(map[core.Outcome]int, 4)
+	for i, o := range core.Outcomes() {
+		if counts[i] != 0 {
+			r.Outcomes[o] = counts[i]
+		}
+	}
+	return r, nil
+}
+
+// Run reads one run.
+func (l *Ledger) Run(ctx context.Context, s Scope, id string) (Run, error) {
+	r, err := scanRun(l.db.row(ctx, `SELECT `+runColumns+` FROM runs WHERE id = $1`, clean(id, maxText)))
+	if none(err) || err == nil && !s.Allows(r.Tenant) {
+		return Run{}, noRun(id)
+	}
+	return r, translate("read run "+id, err)
+}
+
+func noRun(id string) error {
+	return fmt.Errorf("run %q is not in the ledger: %w", clean(id, maxID), core.ErrNotFound)
+}
+
+// RunFilter narrows a list of runs. Empty fields let everything through.
+type RunFilter struct {
+	Playbook string
+	Phase    Phase
+	Since    time.Time    // created then or later
+	Until    time.Time    // created before
+	Host     string       // with an outcome of a job on this host
+	Outcome  core.Outcome // with at least one job that ended so
+	By       string       // launched by
+}
+
+// Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end.
+func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs []Run, next string, err error) {
+	at, more, err := p.at("runs", 2, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	s.filter(q, "tenant")
+	if err := f.apply(q); err != nil {
+		return nil, "", err
+	}
+	if more {
+		q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "created DESC, seq DESC", p), q.args...)
+	runs, err = collect(rows, err, scanRun)
+	if err != nil {
+		return nil, "", translate("list runs", err)
+	}
+	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} })
+	return runs, next, nil
+}
+
+func (f RunFilter) apply(q *query) error {
+	for _, eq := range []struct{ column, value string }{{"playbook", f.Playbook}, {"phase", string(f.Phase)}, {"launched_by", f.By}} {
+		if eq.value != "" {
+			q.where(eq.column+" = ?", clean(eq.value, maxText))
+		}
+	}
+	if !f.Since.IsZero() {
+		q.where("created >= ?", micros(f.Since))
+	}
+	if !f.Until.IsZero() {
+		q.where("created < ?", micros(f.Until))
+	}
+	if f.Outcome != "" {
+		if !f.Outcome.Valid() {
+			return fmt.Errorf("outcome %q, expected one of %v: %w", f.Outcome, core.Outcomes(), core.ErrInvalid)
+		}
+		q.where(string(f.Outcome) + " > 0") // a column of that name; Valid lets nothing else through
+	}
+	if f.Host != "" {
+		q.where("seq IN (SELECT run FROM jobs WHERE host = ?)", clean(f.Host, maxText))
+	}
+	return nil
+}
+
+// Unfinished lists runs that are not complete, most critical first, of the same criticality
+// oldest first: what a server has to follow.
+func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next string, err error) {
+	at, more, err := p.at("unfinished", 2, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	q.where("ended = 0")
+	if more {
+		q.where("(criticality < ? OR criticality = ? AND seq > ?)", at.Key[0], at.Key[0], at.Key[1])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "criticality DESC, seq", p), q.args...)
+	runs, err = collect(rows, err, scanRun)
+	if err != nil {
+		return nil, "", translate("list runs that are not complete", err)
+	}
+	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{int64(r.Criticality), r.seq}} })
+	return runs, next, nil
+}
+
+// Material is what is needed to run a run again.
+type Material struct {
+	Snapshot []byte
+	Queue    []byte
+	Jobs     []JobHost
+}
+
+// Material reads it. It is for the service; a person reads Snapshot.
+func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
+	var snapshot, queue, hosts []byte
+	var total int
+	err := l.db.row(ctx, `SELECT r.total, m.snapshot, m.queue, m.hosts FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, clean(id, maxText)).
+		Scan(&total, &snapshot, &queue, &hosts)
+	if none(err) {
+		return Material{}, noRun(id)
+	}
+	var m Material
+	if err == nil {
+		m.Snapshot, err = unpack(snapshot)
+	}
+	if err == nil {
+		m.Queue, err = unpack(queue)
+	}
+	if err == nil {
+		m.Jobs, err = unpackHosts(hosts, total)
+	}
+	if err != nil {
+		return Material{}, translate("read what run "+id+" is made of", err)
+	}
+	return m, nil
+}
+
+// Snapshot reads the snapshot of a run in scope.
+func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, error) {
+	var tenant string
+	var snapshot []byte
+	err := l.db.row(ctx, `SELECT r.tenant, m.snapshot FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, clean(id, maxText)).Scan(&tenant, &snapshot)
+	if none(err) || err == nil && !s.Allows(tenant) {
+		return nil, noRun(id)
+	}
+	if err == nil {
+		snapshot, err = unpack(snapshot)
+	}
+	return snapshot, translate("read the snapshot of run "+id, err)
+}
