@@ -37,9 +37,22 @@ type DriveOptions struct {
 	Now <-chan struct{}
 	// Windows are the newest windows of the run, for EventWaiting; nil when it waits for none.
 	Windows func() *gate.Book
+	// Record, when set, makes what the queue recorded between two of its cursors durable, before
+	// anything follows from it. Its error ends Drive; it repeats by itself what may be repeated.
+	Record func(ctx context.Context, records []queue.Record, from, to string) error
+	// Resume joins a run that the queue has; nil submits it.
+	Resume *Resume
+	// Leave makes Drive return when ctx ends, and leave the run to whoever resumes it.
+	Leave bool
 	// Patience is how long Drive follows a run after Now was closed, before it gives up
 	// on jobs that do not end; 30 s when zero.
 	Patience time.Duration
+}
+
+// Resume is where to go on with a run that somebody followed before.
+type Resume struct {
+	Cursor  string          // of the queue's records, behind what was recorded
+	Settled []queue.Settled // what was recorded up to there
 }
 
 // EventKind says what happened.
@@ -85,11 +98,20 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 		o.Patience = 30 * time.Second
 	}
 	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
-	if err := d.submit(ctx); err != nil {
+	if o.Resume != nil {
+		d.cursor = o.Resume.Cursor
+		d.settle(o.Resume.Settled)
+	} else if err := d.submit(ctx); err != nil {
 		return queue.Status{}, err
+	} else {
+		d.settle(l.Run.Settled)
 	}
-	// The run outlives ctx: what runs must finish, and the rest be cancelled.
-	follow, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	// The run outlives ctx, unless it is left: what runs must finish, and the rest be cancelled.
+	life := context.WithoutCancel(ctx)
+	if o.Leave {
+		life = ctx
+	}
+	follow, stop := context.WithCancelCause(life)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer stop(nil)
@@ -255,6 +277,7 @@ func (d *drive) cancel(ctx context.Context, why error) error {
 // records hands on the next records and returns how many there were.
 func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 	var records []queue.Record
+	from := d.cursor
 	err := d.call(ctx, func() error {
 		waiting, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -272,17 +295,29 @@ func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("follow run %s: %w", d.l.Run.ID, err)
 	}
-	for _, r := range records {
-		d.settled += max(r.Count, 1)
-		d.outcomes[rollout.Wave(d.l.Limits, r.Index)] += max(r.Count, 1)
-		for i := r.Index; i < min(r.Index+max(r.Count, 1), len(d.has)); i++ {
-			d.has[i] = true
+	if d.o.Record != nil && len(records) > 0 {
+		if err := d.o.Record(ctx, records, from, d.cursor); err != nil {
+			return 0, fmt.Errorf("record outcomes of run %s: %w", d.l.Run.ID, err)
 		}
+	}
+	for _, r := range records {
+		d.settle([]queue.Settled{{Index: r.Index, Count: max(r.Count, 1), Outcome: r.Outcome}})
 		if d.o.OnRecord != nil {
 			d.l.Results(r, d.o.OnRecord)
 		}
 	}
 	return len(records), nil
+}
+
+// settle takes in what is known to have ended.
+func (d *drive) settle(known []queue.Settled) {
+	for _, s := range known {
+		d.settled += s.Count
+		for i := s.Index; i < min(s.Index+s.Count, len(d.has)); i++ {
+			d.has[i] = true
+			d.outcomes[rollout.Wave(d.l.Limits, i)]++
+		}
+	}
 }
 
 func (d *drive) readStatus(ctx context.Context) error {

@@ -39,6 +39,10 @@ type Run struct {
 
 	Targets  []Target
 	Segments []Segment // none: all targets are due at once
+	// Settled are the targets whose outcome is known: what was recorded of a run whose queue was lost.
+	// They are never leased and give no Record, but count in Status.Outcomes and in the budgets.
+	Settled []Settled
+	Paused  bool // starts paused
 
 	Limit           int // released targets, a prefix of Targets (a wave); 0 means all
 	MaxInFlight     int // leased jobs of this run at once; 0 means no limit
@@ -59,6 +63,13 @@ type Target struct {
 	HAGroup string // lock of a Disruptive run; "" means none
 	Group   string // unit of Run.PerGroup; "" means not limited
 	Data    []byte // opaque, handed out with the lease
+}
+
+// Settled is Count targets in a row, from Index on, that ended with one outcome. Those of a run are sorted
+// by index and do not overlap.
+type Settled struct {
+	Index, Count int
+	Outcome      core.Outcome
 }
 
 // Segment says when the next Count targets become due. Segments follow the
