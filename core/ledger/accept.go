@@ -86,8 +86,10 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 			return err
 		}
 		created = true
-		run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq))
-		return err
+		if run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq)); err != nil {
+			return err
+		}
+		return l.auditRun(ctx, t, n.LaunchedBy, "run.accept", nil, &run)
 	})
 	if err != nil {
 		return Run{}, false, err

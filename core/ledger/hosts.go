@@ -5,55 +5,59 @@ import (
 	"sync"
 )
 
-// hostCache keeps the hosts of runs whose outcomes come in: they never change. The zero value is ready.
+// hostKey is a run and its content, which changes when it is amended.
+type hostKey struct{ run, content int64 }
+
+// hostCache keeps the hosts of runs whose outcomes come in: the hosts of one content never change. The zero value is ready.
 type hostCache struct {
 	mu    sync.Mutex
-	runs  map[int64][]JobHost
-	order []int64 // oldest first
+	runs  map[hostKey][]JobHost
+	order []hostKey // oldest first
 	total int
 }
 
 // maxCachedHosts bounds the cache; the newest run is kept whatever its size.
 const maxCachedHosts = 1_000_000
 
-func (c *hostCache) get(seq int64) ([]JobHost, bool) {
+func (c *hostCache) get(key hostKey) ([]JobHost, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	jobs, ok := c.runs[seq]
+	jobs, ok := c.runs[key]
 	return jobs, ok
 }
 
-func (c *hostCache) put(seq int64, jobs []JobHost) {
+func (c *hostCache) put(key hostKey, jobs []JobHost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.runs[seq]; ok {
+	if _, ok := c.runs[key]; ok {
 		return
 	}
 	if c.runs == nil {
-		c.runs = map[int64][]JobHost{}
+		c.runs = map[hostKey][]JobHost{}
 	}
 	for len(c.order) > 0 && c.total+len(jobs) > maxCachedHosts {
 		c.total -= len(c.runs[c.order[0]])
 		delete(c.runs, c.order[0])
 		c.order = c.order[1:]
 	}
-	c.runs[seq] = jobs
-	c.order = append(c.order, seq)
+	c.runs[key] = jobs
+	c.order = append(c.order, key)
 	c.total += len(jobs)
 }
 
 // hostsOf reads the hosts of a run, outside or (of SQLite: it would wait for itself) inside a transaction.
-func (l *Ledger) hostsOf(ctx context.Context, row func(context.Context, string, ...any) scanner, seq int64, total int) ([]JobHost, error) {
-	if jobs, ok := l.hosts.get(seq); ok {
+func (l *Ledger) hostsOf(ctx context.Context, row func(context.Context, string, ...any) scanner, run *Run) ([]JobHost, error) {
+	key := hostKey{run.seq, run.content}
+	if jobs, ok := l.hosts.get(key); ok {
 		return jobs, nil
 	}
 	var packed []byte
-	if err := row(ctx, `SELECT hosts FROM materials WHERE run = $1`, seq).Scan(&packed); err != nil {
+	if err := row(ctx, `SELECT hosts FROM materials WHERE run = $1`, run.seq).Scan(&packed); err != nil {
 		return nil, err
 	}
-	jobs, err := unpackHosts(packed, total)
+	jobs, err := unpackHosts(packed, run.Total)
 	if err == nil {
-		l.hosts.put(seq, jobs)
+		l.hosts.put(key, jobs)
 	}
 	return jobs, err
 }

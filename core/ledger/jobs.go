@@ -75,7 +75,7 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 	if err != nil {
 		return Job{}, err
 	}
-	hosts, err := l.hostsOf(ctx, l.db.scanner, run.seq, run.Total)
+	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
 	if err != nil {
 		return Job{}, translate("read job "+id.String(), err)
 	}

@@ -120,7 +120,7 @@ func (l *Ledger) record(ctx context.Context, t *tx, b Batch) (Recorded, error) {
 		r.out.Err = err
 		return r.out, nil
 	}
-	if r.hosts, err = l.hostsOf(ctx, t.scanner, run.seq, run.Total); err != nil {
+	if r.hosts, err = l.hostsOf(ctx, t.scanner, &run); err != nil {
 		return Recorded{}, err
 	}
 	if run.ranges > 0 {

@@ -45,15 +45,15 @@ type Run struct {
 	Incarnation string `json:"-"` // of the queue that has the run; "" for none
 	Key         string `json:"-"` // Idempotency-Key
 
-	seq    int64
-	ranges int
+	seq, content int64
+	ranges       int
 }
 
 // Complete tells whether every job has its outcome.
 func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
-const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals,
+const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
  total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, '')`
 
 func scanRun(row scanner) (Run, error) {
@@ -62,7 +62,7 @@ func scanRun(row scanner) (Run, error) {
 	counts := make([]int, len(core.Outcomes()))
 	dest := []any{
 		&r.seq, &r.ID, &r.Tenant, &r.Playbook, &r.Revision, &r.LaunchedBy, &created, &ended, &r.Criticality,
-		&r.Phase, &r.Reason, &r.Version, &r.Approvals, &r.Total, &r.Recorded,
+		&r.Phase, &r.Reason, &r.Version, &r.Approvals, &r.content, &r.Total, &r.Recorded,
 	}
 	for i := range counts {
 		dest = append(dest, &counts[i])

@@ -25,4 +25,6 @@ type Board interface {
 	// Posted returns the document and its version; data is nil when known is that version.
 	// A name that was never posted, or was kept long enough, is core.ErrNotFound.
 	Posted(ctx context.Context, name string, known uint64) (data []byte, version uint64, err error)
+	// Names lists the documents whose name begins with prefix, sorted.
+	Names(ctx context.Context, prefix string) ([]string, error)
 }

@@ -70,6 +70,21 @@
 // Adjust on a run that is stopped, cancelled or complete has no effect; a Limit lower than the
 // present one has none either; a Weight outside 1 … MaxWeight or a negative Limit is core.ErrInvalid.
 //
+// Segments. Each is a timed entry of its own: what is not due never keeps later targets of its run from starting. A Limit
+// cuts through a segment: of that one, only the targets below it are released. Limit and due time both have to be met.
+//
+// Deferred. What counts is the queue's clock, not whether a turn has looked: a segment that is due, and a suspended job whose
+// After has passed, are not deferred any more. In a paused run jobs are deferred as in an active one; in a run
+// that is stopped, cancelled or complete none is. Jobs beyond Limit, and those that wait for another event, for a time without
+// an event, a retry or a lock, are not deferred.
+//
+// Wake wakes every job that waited for the event when it was called, each at most once however often it is suspended again
+// meanwhile. It works in steps of bounded size with turns of others in between, so the first may be leased before the last is
+// woken. After core.ErrUnknown or core.ErrUnavailable some may be woken: call it again.
+//
+// Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
+// A document that was posted without bytes is one: its data is empty and not nil.
+//
 // Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no longer counts, in
 // Outcomes and in the budget, but its Record stays. In a cancelled run it is core.ErrConflict; jobs that
 // are not dead are passed over; an index outside the run is core.ErrInvalid. Attempts, crashes and State start anew.

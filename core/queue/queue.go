@@ -57,7 +57,8 @@ type Control interface {
 	// Redrive gives dead jobs a new life: all of the run when indexes is empty.
 	// A redriven job's new outcome supersedes its old one. It returns how many.
 	Redrive(ctx context.Context, run string, indexes ...int) (int, error)
-	// Wake ends the suspension of the run's jobs that wait for event, and returns how many.
+	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
+	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Wake(ctx context.Context, run, event string) (int, error)
 }
 

@@ -1,4 +1,6 @@
 -- Runs and the outcomes of their jobs. Times are microseconds since 1970, 0 for none.
+-- No foreign keys: rows of a run are written under the lock of its row, and PostgreSQL would
+-- take that lock again for each row of a batch.
 CREATE TABLE runs (
   seq          {serial},
   id           {text} NOT NULL UNIQUE,
@@ -29,6 +31,8 @@ CREATE TABLE runs (
   incarnation  {text} NOT NULL DEFAULT '', -- of the queue that has the run; '' for none
   claimed_by   {text} NOT NULL DEFAULT '',
   claimed_until BIGINT NOT NULL DEFAULT 0,
+  content      BIGINT NOT NULL DEFAULT 1, -- grows when the run is amended; approvals are of one content
+  amended_by   {text} NOT NULL DEFAULT '',
   approvals    BIGINT NOT NULL DEFAULT 0  -- how many it needs before it may be queued
 );
 CREATE UNIQUE INDEX runs_idempotency ON runs (tenant, idempotency);
@@ -40,7 +44,7 @@ CREATE INDEX runs_ended ON runs (ended, seq) WHERE ended > 0;
 
 -- What is needed to run a run again, apart from the rows that lists read.
 CREATE TABLE materials (
-  run      BIGINT PRIMARY KEY REFERENCES runs (seq),
+  run      BIGINT PRIMARY KEY,
   snapshot {bytes},
   queue    {bytes},
   hosts    {bytes}
@@ -49,7 +53,7 @@ CREATE TABLE materials (
 -- The present outcome of each job that has one. A job without a row may stand in ranges.
 -- outcome is '' while a redriven job waits for the outcome of its new life.
 CREATE TABLE jobs (
-  run      BIGINT NOT NULL REFERENCES runs (seq),
+  run      BIGINT NOT NULL,
   idx      BIGINT NOT NULL,
   life     BIGINT NOT NULL,
   host     {text} NOT NULL,
@@ -68,7 +72,7 @@ CREATE INDEX jobs_host ON jobs (host, recorded, run, idx);
 
 -- Jobs that ended together without having been started.
 CREATE TABLE ranges (
-  run      BIGINT NOT NULL REFERENCES runs (seq),
+  run      BIGINT NOT NULL,
   first    BIGINT NOT NULL,
   count    BIGINT NOT NULL,
   outcome  {text} NOT NULL,
@@ -79,7 +83,7 @@ CREATE TABLE ranges (
 
 -- Every attempt that was reported, with its detail. The last one of a life is its outcome.
 CREATE TABLE attempts (
-  run      BIGINT NOT NULL REFERENCES runs (seq),
+  run      BIGINT NOT NULL,
   idx      BIGINT NOT NULL,
   life     BIGINT NOT NULL,
   attempt  BIGINT NOT NULL,

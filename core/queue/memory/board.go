@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -52,4 +54,22 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 		return nil, known, nil
 	}
 	return d.data, d.version, nil
+}
+
+// Names lists documents of the board.
+func (q *Queue) Names(ctx context.Context, prefix string) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	names := []string{}
+	for name, d := range q.board {
+		if strings.HasPrefix(name, prefix) && now.Before(d.until) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }

@@ -24,17 +24,23 @@ var deferredTests = []test{
 
 const days = 24 * time.Hour
 
-// parted is a run of hosts of its own, in segments: a count, and when it is due from now on; 0 is at once.
-func parted(id string, parts ...any) queue.Run {
+// part is a segment: a count, and when it is due from now on; 0 is at once.
+type part struct {
+	n  int
+	in time.Duration
+}
+
+// parted is a run of hosts of its own, in segments.
+func parted(id string, parts ...part) queue.Run {
 	var segments []queue.Segment
 	n := 0
-	for i := 0; i < len(parts); i += 2 {
-		s := queue.Segment{Count: parts[i].(int)}      //nolint:forcetypeassert // the tests' own arguments
-		if in := parts[i+1].(time.Duration); in != 0 { //nolint:forcetypeassert // as above
-			s.Due = time.Now().Add(in)
+	for _, p := range parts {
+		s := queue.Segment{Count: p.n}
+		if p.in != 0 {
+			s.Due = time.Now().Add(p.in)
 		}
 		segments = append(segments, s)
-		n += s.Count
+		n += p.n
 	}
 	r := run(id, n)
 	r.Segments = segments
@@ -63,7 +69,7 @@ func forWindow(l queue.Lease, after time.Duration) queue.Ack {
 
 // segmentsApart: what is due in three days does not keep what follows it from starting now.
 func segmentsApart(f *fixture) {
-	f.submit(parted("a", 10, 3*days, 5, time.Duration(0), 3, days, 2, -time.Hour))
+	f.submit(parted("a", part{10, 3 * days}, part{5, 0}, part{3, days}, part{2, -time.Hour}))
 	s := f.open("n")
 	got := f.lease(s, 30)
 	if want := []int{10, 11, 12, 13, 14, 18, 19}; !slices.Equal(f.indexes(got), want) {
@@ -77,7 +83,7 @@ func segmentsApart(f *fixture) {
 }
 
 func limitCuts(f *fixture) {
-	r := parted("a", 10, 3*days, 5, time.Duration(0), 4, days)
+	r := parted("a", part{10, 3 * days}, part{5, 0}, part{4, days})
 	r.Limit = 8 // in the first segment
 	f.submit(r)
 	s := f.open("n")
@@ -131,17 +137,17 @@ func limitMany(f *fixture) {
 }
 
 func deferredSegments(f *fixture) {
-	f.submit(parted("all", 4, days, 3, time.Duration(0)))
+	f.submit(parted("all", part{4, days}, part{3, 0}))
 	f.deferred("all", 4)
 	f.submit(run("none", 4))
 	f.deferred("none", 0)
-	r := parted("wave", 4, days, 3, time.Duration(0), 2, days)
+	r := parted("wave", part{4, days}, part{3, 0}, part{2, days})
 	r.Limit = 2
 	f.submit(r)
 	f.deferred("wave", 2)
 	f.must(f.q.Adjust(f.ctx, "wave", queue.Adjust{Paused: new(true)}))
 	f.deferred("wave", 2) // a paused run waits for its times as well
-	large := parted("large", 20_000, days, 10_000, time.Duration(0), 20_000, days)
+	large := parted("large", part{20_000, days}, part{10_000, 0}, part{20_000, days})
 	large.Limit = 31_000
 	f.submit(large)
 	f.deferred("large", 21_000)
@@ -155,7 +161,7 @@ func deferredDue(f *fixture) {
 	f.submit(run("w", 2))
 	got := f.leaseN(s, 2)
 	const soon = 150 * time.Millisecond
-	r := parted("a", 2, soon, 1, days, 3, soon, 2, soon)
+	r := parted("a", part{2, soon}, part{1, days}, part{3, soon}, part{2, soon})
 	r.Limit = 7
 	f.submit(r)
 	f.ack(s, forWindow(got[0], soon), forWindow(got[1], days))
@@ -218,7 +224,7 @@ func deferredOthers(f *fixture) {
 func deferredOver(f *fixture) {
 	s := f.open("n")
 	for _, id := range []string{"stopped", "cancelled"} {
-		r := parted(id, 4, time.Duration(0), 5, days, 3, 2*days)
+		r := parted(id, part{4, 0}, part{5, days}, part{3, 2 * days})
 		r.StopAfter, r.Limit = 1, 10
 		f.submit(r)
 		got := f.leaseN(s, 3)
@@ -240,7 +246,7 @@ func deferredOver(f *fixture) {
 // deferredCrash: what waits stays as it is when a node dies, and what the node held is not deferred.
 func deferredCrash(f *fixture) {
 	s := f.open("n")
-	f.submit(parted("a", 3, time.Duration(0), 4, days))
+	f.submit(parted("a", part{3, 0}, part{4, days}))
 	got := f.leaseN(s, 3)
 	f.ack(s, forWindow(got[0], days), forWindow(got[1], 0))
 	f.deferred("a", 6)

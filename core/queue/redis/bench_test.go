@@ -172,3 +172,60 @@ func BenchmarkSubmit(b *testing.B) {
 		b.ReportMetric((used()-before)/1e6, "bytes/job")
 	}
 }
+
+// BenchmarkWake opens the window of 3000 hosts while another run goes on: seconds, and its slowest turn meanwhile.
+func BenchmarkWake(b *testing.B) {
+	const fleet = 3000
+	q, _ := benchQueue(b)
+	ctx := context.Background()
+	submit(b, q, queue.Run{ID: "fleet", Targets: targets("f", fleet)})
+	s, err := q.Open(ctx, "node")
+	if err != nil {
+		b.Fatal(err)
+	}
+	wakes, slowest := 0.0, time.Duration(0)
+	for range b.N {
+		b.StopTimer()
+		for left := fleet; left > 0; {
+			res, err := q.Turn(ctx, queue.Turn{Session: s, Want: min(left, queue.MaxLeasesTurn)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			left -= len(res.Leases)
+			var acks []queue.Ack
+			for _, l := range res.Leases {
+				acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, Event: queue.EventWindow, After: 72 * time.Hour})
+			}
+			if _, err := q.Turn(ctx, queue.Turn{Session: s, Acks: acks}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		over := make(chan struct{})
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				start := time.Now()
+				if _, err := q.Turn(ctx, queue.Turn{Session: s}); err != nil {
+					b.Error(err)
+					return
+				}
+				slowest = max(slowest, time.Since(start))
+			}
+		})
+		b.StartTimer()
+		start := time.Now()
+		if n, err := q.Wake(ctx, "fleet", queue.EventWindow); err != nil || n != fleet {
+			b.Fatal(n, err)
+		}
+		wakes += time.Since(start).Seconds()
+		close(over)
+		wg.Wait()
+	}
+	b.ReportMetric(wakes/float64(b.N)*1e3, "ms/wake")
+	b.ReportMetric(slowest.Seconds()*1e3, "ms/slowest-turn")
+}

@@ -160,3 +160,38 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	}
 	b.wantBounded("20,000 overdue retries")
 }
+
+// TestTrapOneStepWakesAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the wake does more than its share, so
+// that turns of others go in between; none of the jobs is left, or woken twice.
+func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
+	t.Parallel()
+	b := slowLogged(t)
+	s := b.open()
+	const fleet, step = 3000, 128
+	no := b.submit("fleet", fleet)
+	for left := fleet; left > 0; {
+		l := b.turn(s, min(left, queue.MaxLeasesTurn)).Leases
+		b.ack(s, l, func(a *queue.Ack) { a.Kind, a.Event, a.After = queue.AckSuspend, queue.EventWindow, 72*time.Hour })
+		left -= len(l)
+	}
+	b.do("slowlog", "reset")
+	woken, steps := 0, 0
+	for from := int64(0); from >= 0; steps++ {
+		before := b.calls()
+		answer := b.call(b.q.scripts.event, "fleet", queue.EventWindow, from).([]any) //nolint:forcetypeassert // a script's own answer
+		woken += int(answer[0].(int64))                                               //nolint:forcetypeassert // as above
+		from = answer[1].(int64)                                                      //nolint:forcetypeassert // as above
+		if n := b.calls() - before; n > 2*step+32 {
+			t.Errorf("a step of the wake called %d commands", n)
+		}
+		if st := b.status("fleet"); st.Deferred != fleet-woken || st.Pending != woken {
+			t.Fatalf("after %d woken: %+v", woken, st)
+		}
+	}
+	if woken != fleet || steps > fleet/step+1 {
+		t.Errorf("%d were woken in %d steps", woken, steps)
+	}
+	b.has("0", "exists", b.run(no, "xSuspended"), b.run(no, "xEvents"))
+	b.wantBounded("a wake")
+	b.sound()
+}

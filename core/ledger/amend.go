@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Amendment is what a run becomes before it starts: everything that New has replaces what was
+// accepted, but for ID, Tenant, Created, LaunchedBy and Key, which stay.
+type Amendment struct {
+	Version int64 // of the run that was looked at; another is core.ErrConflict
+	New     NewRun
+}
+
+// Amend changes a run that no queue has had. Approvals that it had are void: it needs as many
+// as New says, of people other than who launched it and who amended it. A run that was queued
+// already, or is not of that version any more, is core.ErrConflict.
+func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment) (Run, error) {
+	run, err := l.Run(ctx, s, id)
+	if err != nil {
+		return Run{}, err
+	}
+	n := a.New
+	n.ID, n.Tenant, n.LaunchedBy, n.Key = run.ID, run.Tenant, run.LaunchedBy, run.Key
+	if err := n.validate(); err != nil {
+		return Run{}, err
+	}
+	snapshot, queue, hosts := pack(n.Snapshot), pack(n.Queue), packHosts(n.Jobs)
+	return l.change(ctx, s, id, "amend run", func(t *tx, run *Run) error {
+		idle, err := unclaimed(ctx, t, run)
+		switch {
+		case err != nil:
+			return err
+		case run.Version != a.Version:
+			return fmt.Errorf("it has version %d by now, not %d: look at it again: %w", run.Version, a.Version, core.ErrConflict)
+		case !idle || run.Complete() || run.Recorded > 0:
+			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
+		}
+		before, phase := *run, run.Phase
+		if phase == PhaseQueued && n.Approvals > 0 {
+			phase = PhaseAwaiting
+		} else if phase == PhaseAwaiting && n.Approvals == 0 {
+			phase = PhaseQueued
+		}
+		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8,
+			content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
+			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), clean(who, maxText)))
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `UPDATE materials SET snapshot = $2, queue = $3, hosts = $4 WHERE run = $1`, run.seq, snapshot, queue, hosts); err != nil {
+			return err
+		}
+		return l.auditRun(ctx, t, who, "run.amend", &before, run)
+	})
+}
+
+// auditRun writes down what a run was and is. before may be nil.
+func (l *Ledger) auditRun(ctx context.Context, t *tx, who, action string, before, after *Run) error {
+	type shown struct {
+		Playbook    string `json:"playbook"`
+		Revision    string `json:"revision,omitempty"`
+		Criticality int    `json:"criticality"`
+		Approvals   int    `json:"approvals,omitempty"`
+		Jobs        int    `json:"jobs"`
+		Phase       Phase  `json:"phase"`
+	}
+	show := func(r *Run) shown { return shown{r.Playbook, r.Revision, r.Criticality, r.Approvals, r.Total, r.Phase} }
+	e := Entry{Who: who, Tenant: after.Tenant, Action: action, Kind: "run", Subject: after.ID, After: asJSON(show(after))}
+	if before != nil {
+		e.Before = asJSON(show(before))
+	}
+	_, err := l.audit(ctx, t, e)
+	return err
+}

@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Claim is one server's word that it puts a run into the queue, until a time of the database's
+// clock. Others pass the run over until then; afterwards the claim is worth nothing.
+type Claim struct {
+	Run   Run
+	By    string
+	until int64
+}
+
+// Until is when the claim ends, by the database's clock.
+func (c Claim) Until() time.Time { return fromMicros(c.until) }
+
+// ClaimNext claims up to max runs that the queue of this incarnation does not have: not complete,
+// not waiting for approval, claimed by nobody else. The most critical come first. It serves a run
+// that was just accepted, one whose server died between ledger and queue, and a queue that was lost alike.
+func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time.Duration, max int) ([]Claim, error) {
+	return l.claim(ctx, by, ttl, `ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now+`
+		ORDER BY criticality DESC, seq LIMIT $4`, incarnation, max)
+}
+
+// Claim claims one run under the same conditions; core.ErrConflict when they do not hold.
+func (l *Ledger) Claim(ctx context.Context, by, id, incarnation string, ttl time.Duration) (Claim, error) {
+	claims, err := l.claim(ctx, by, ttl, `id = $4 AND ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now,
+		incarnation, clean(id, maxText))
+	if err != nil {
+		return Claim{}, err
+	}
+	if len(claims) == 0 {
+		if _, err := l.Run(ctx, AllTenants(), id); err != nil {
+			return Claim{}, err
+		}
+		return Claim{}, fmt.Errorf("run %s is claimed by another server, in the queue, complete, or waits for approval: %w", id, core.ErrConflict)
+	}
+	return claims[0], nil
+}
+
+func (l *Ledger) claim(ctx context.Context, by string, ttl time.Duration, which string, args ...any) ([]Claim, error) {
+	if err := checkText("claim: by", by, true, maxID); err != nil {
+		return nil, err
+	}
+	var claims []Claim
+	err := l.db.transact(ctx, "claim runs", func(t *tx) error {
+		rows, err := t.rows(ctx, `UPDATE runs SET claimed_by = $1, claimed_until = `+t.now+` + $2 WHERE seq IN (SELECT seq FROM runs WHERE `+which+t.skip+`)
+			RETURNING claimed_until, `+runColumns, append([]any{by, ttl.Microseconds()}, args...)...)
+		claims, err = collect(rows, err, func(row scanner) (c Claim, err error) {
+			c.By = by
+			c.Run, err = scanRun(ahead{row, []any{&c.until}})
+			return c, err
+		})
+		return err
+	})
+	slices.SortFunc(claims, func(a, b Claim) int {
+		return cmp.Or(b.Run.Criticality-a.Run.Criticality, cmp.Compare(a.Run.seq, b.Run.seq))
+	})
+	return claims, err
+}
+
+// ahead is a row with columns in front of those that a scan function knows.
+type ahead struct {
+	row   scanner
+	front []any
+}
+
+func (a ahead) Scan(dest ...any) error { return a.row.Scan(append(a.front, dest...)...) }
+
+// Enqueued says that the queue of this incarnation has the claimed run, and ends the claim.
+// Records of that queue are read from the beginning, where it is another than before. The run
+// that it returns may have been cancelled or paused meanwhile: the queue has to be told.
+// A claim that has ended, and was taken over, is core.ErrConflict.
+func (l *Ledger) Enqueued(ctx context.Context, c Claim, incarnation string) (Run, error) {
+	if err := checkText("incarnation", incarnation, true, maxID); err != nil {
+		return Run{}, err
+	}
+	var run Run
+	err := l.db.transact(ctx, "mark run "+c.Run.ID+" as queued", func(t *tx) (err error) {
+		run, err = scanRun(t.row(ctx, `UPDATE runs SET position = CASE WHEN incarnation = $4 THEN position ELSE '' END, incarnation = $4,
+			phase = CASE WHEN phase = 'queued' THEN 'active' ELSE phase END, claimed_by = '', claimed_until = 0, version = version + 1
+			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3 RETURNING `+runColumns, c.Run.seq, c.By, c.until, incarnation))
+		if none(err) {
+			return fmt.Errorf("the claim of %s has ended and was taken over: %w", c.By, core.ErrConflict)
+		}
+		return err
+	})
+	if err != nil {
+		return Run{}, err
+	}
+	return run, nil
+}
+
+// Renew makes a claim last longer, from now on.
+func (l *Ledger) Renew(ctx context.Context, c Claim, ttl time.Duration) (Claim, error) {
+	err := l.db.transact(ctx, "renew the claim of run "+c.Run.ID, func(t *tx) error {
+		err := t.row(ctx, `UPDATE runs SET claimed_until = `+t.now+` + $4 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3 RETURNING claimed_until`,
+			c.Run.seq, c.By, c.until, ttl.Microseconds()).Scan(&c.until)
+		if none(err) {
+			return fmt.Errorf("the claim of %s has ended and was taken over: %w", c.By, core.ErrConflict)
+		}
+		return err
+	})
+	return c, err
+}
+
+// Release ends a claim without a result; nothing happens when it was taken over.
+func (l *Ledger) Release(ctx context.Context, c Claim) error {
+	return l.db.transact(ctx, "release run "+c.Run.ID, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE runs SET claimed_by = '', claimed_until = 0 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, c.Run.seq, c.By, c.until)
+		return err
+	})
+}
+
+// Unqueue says that the queue of this incarnation has not the run that it should have: it came back
+// older than the ledger. The run can be claimed again. Without effect where another queue has it by now.
+func (l *Ledger) Unqueue(ctx context.Context, id, incarnation string) error {
+	return l.db.transact(ctx, "take run "+id+" out of the queue", func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE runs SET incarnation = '', position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`, clean(id, maxText), clean(incarnation, maxID))
+		return err
+	})
+}

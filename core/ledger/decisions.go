@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// WholeRun in Decision.Wave means the run before it is queued, not one of its waves.
+const WholeRun = -1
+
+// Decision is one person's word on a run, or on its next wave.
+type Decision struct {
+	Wave     int       `json:"wave"` // from 0, or WholeRun
+	By       string    `json:"by"`
+	Approved bool      `json:"approved"`
+	Comment  string    `json:"comment,omitempty"`
+	At       time.Time `json:"at"`
+	Void     bool      `json:"void,omitempty"` // the run was amended afterwards
+}
+
+// Decide writes down what a person decided. Where the run asks for approvals, those who launched or
+// amended it cannot approve it, nor its waves: that is core.ErrConflict, as is a second, other
+// word of the same person, and a word on a run that does not wait for one. The last approval that a
+// run needs makes it queued; one refusal cancels it, with all its jobs. Refusing a wave is
+// only written down: the caller cancels the run.
+func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Run, error) {
+	if err := checkText("decision: by", d.By, true, maxText); err != nil {
+		return Run{}, err
+	}
+	if d.Wave < WholeRun {
+		return Run{}, fmt.Errorf("decision on wave %d, expected 0 or more, or %d for the run: %w", d.Wave, WholeRun, core.ErrInvalid)
+	}
+	d.Comment = clean(d.Comment, maxText)
+	return l.change(ctx, s, id, "decide on run", func(t *tx, run *Run) error {
+		new, err := l.decide(ctx, t, run, d)
+		if err != nil || !new {
+			return err
+		}
+		before := run.Phase
+		if d.Wave == WholeRun {
+			if err := l.apply(ctx, t, run, d); err != nil {
+				return err
+			}
+		}
+		action := "run.approve"
+		if !d.Approved {
+			action = "run.refuse"
+		}
+		type decided struct {
+			Phase   Phase  `json:"phase"`
+			Wave    int    `json:"wave"`
+			Comment string `json:"comment,omitempty"`
+		}
+		_, err = l.audit(ctx, t, Entry{
+			Who: d.By, Tenant: run.Tenant, Action: action, Kind: "run", Subject: run.ID,
+			Before: asJSON(decided{Phase: before, Wave: d.Wave}), After: asJSON(decided{run.Phase, d.Wave, d.Comment}),
+		})
+		return err
+	})
+}
+
+// decide stores the decision; new is false where it was there already.
+func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (new bool, err error) {
+	var amendedBy string
+	if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&amendedBy); err != nil {
+		return false, err
+	}
+	if run.Approvals > 0 && d.Approved && (d.By == run.LaunchedBy || d.By == amendedBy) {
+		return false, fmt.Errorf("%s launched or amended it, and somebody else has to approve it: %w", d.By, core.ErrConflict)
+	}
+	approved := 0
+	if d.Approved {
+		approved = 1
+	}
+	n, err := t.exec(ctx, `INSERT INTO decisions (run, wave, content, who, approved, comment, at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+		run.seq, d.Wave, run.content, d.By, approved, d.Comment, micros(l.now()))
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		var had int
+		err := t.row(ctx, `SELECT approved FROM decisions WHERE run = $1 AND wave = $2 AND content = $3 AND who = $4`, run.seq, d.Wave, run.content, d.By).Scan(&had)
+		if err == nil && had != approved {
+			err = fmt.Errorf("%s decided otherwise before: %w", d.By, core.ErrConflict)
+		}
+		return false, err
+	}
+	switch {
+	case d.Wave == WholeRun && run.Phase != PhaseAwaiting:
+		return false, fmt.Errorf("it is %s and does not wait for an approval: %w", run.Phase, core.ErrConflict)
+	case run.Complete() || run.Phase == PhaseCancelled:
+		return false, fmt.Errorf("it is %s: %w", run.Phase, core.ErrConflict)
+	}
+	return true, nil
+}
+
+func (l *Ledger) apply(ctx context.Context, t *tx, run *Run, d Decision) error {
+	if !d.Approved {
+		reason := "refused by " + d.By
+		if d.Comment != "" {
+			reason += ": " + d.Comment
+		}
+		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+			return err
+		}
+		return l.endRest(ctx, t, run, core.Cancelled, reason)
+	}
+	var have int
+	if err := t.row(ctx, `SELECT count(*) FROM decisions WHERE run = $1 AND wave = $2 AND content = $3 AND approved = 1`, run.seq, WholeRun, run.content).Scan(&have); err != nil {
+		return err
+	}
+	if have < run.Approvals {
+		return nil
+	}
+	return setPhase(ctx, t, run, PhaseQueued, "")
+}
+
+// Decisions lists what was decided on a run in scope, oldest first. They are few.
+func (l *Ledger) Decisions(ctx context.Context, s Scope, id string) ([]Decision, error) {
+	run, err := l.Run(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.db.rows(ctx, `SELECT wave, content, who, approved, comment, at FROM decisions WHERE run = $1 ORDER BY at, wave, who LIMIT $2`, run.seq, MaxPage)
+	all, err := collect(rows, err, func(row scanner) (d Decision, err error) {
+		var content, approved, at int64
+		err = row.Scan(&d.Wave, &content, &d.By, &approved, &d.Comment, &at)
+		d.Approved, d.At, d.Void = approved == 1, fromMicros(at), content != run.content
+		return d, err
+	})
+	return all, translate("read the decisions on run "+run.ID, err)
+}

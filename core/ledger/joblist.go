@@ -1,0 +1,237 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// JobFilter narrows the jobs of a run. Empty fields let everything through.
+type JobFilter struct {
+	Outcome core.Outcome
+	Host    string
+}
+
+// Jobs lists the jobs of a run that have an outcome, by index; those that ended together come one
+// by one. Of a run that is not in scope it lists those on hosts of tenants in scope; where there
+// are none such, the run is not found.
+func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Page) (jobs []Job, next string, err error) {
+	at, more, err := p.at("jobs", 1, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	after := int64(-1)
+	if more {
+		after = at.Key[0]
+	}
+	if f.Outcome != "" && !f.Outcome.Valid() {
+		return nil, "", fmt.Errorf("outcome %q, expected one of %v: %w", f.Outcome, core.Outcomes(), core.ErrInvalid)
+	}
+	run, err := l.Run(ctx, AllTenants(), id)
+	if err != nil {
+		return nil, "", err
+	}
+	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
+	if err != nil {
+		return nil, "", translate("list jobs of run "+run.ID, err)
+	}
+	if s.Allows(run.Tenant) {
+		s = AllTenants()
+	} else if !slices.ContainsFunc(hosts, func(h JobHost) bool { return s.Allows(h.Tenant) }) {
+		return nil, "", noRun(id)
+	}
+	jobs, err = l.listJobs(ctx, s, &run, f, after, p)
+	if err == nil && run.ranges > 0 {
+		jobs, err = l.mergeRanges(ctx, s, &run, hosts, f, after, jobs, p.limit()+1)
+	}
+	if err != nil {
+		return nil, "", translate("list jobs of run "+run.ID, err)
+	}
+	jobs, next = cut(jobs, p, func(j Job) cursor { return cursor{List: "jobs", Key: []int64{int64(j.Index)}} })
+	return jobs, next, nil
+}
+
+func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, after int64, p Page) ([]Job, error) {
+	q := &query{d: l.db.dialect}
+	q.where("j.run = ?", run.seq)
+	q.where("j.idx > ?", after)
+	q.where("j.outcome <> ''")
+	if f.Outcome != "" {
+		q.where("j.outcome = ?", string(f.Outcome))
+	}
+	if f.Host != "" {
+		q.where("j.host = ?", clean(f.Host, maxText))
+	}
+	s.filter(q, "j.tenant")
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+` FROM jobs j`, "j.idx", p), q.args...)
+	return collect(rows, err, func(row scanner) (Job, error) {
+		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
+		return j, scanJob(row, &j)
+	})
+}
+
+// mergeRanges puts the jobs of ranges between those that have rows, up to so many.
+func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []JobHost, f JobFilter, after int64, jobs []Job, most int) ([]Job, error) {
+	q := `SELECT ` + rangeColumns + ` FROM ranges WHERE run = $1 AND first + count > $2 ORDER BY first`
+	rows, err := l.db.rows(ctx, q, run.seq, after+1)
+	ranges, err := collect(rows, err, scanRange)
+	if err != nil {
+		return nil, err
+	}
+	// Rows inside a range say something else than it, whatever the filter lets through.
+	rows, err = l.db.rows(ctx, `SELECT j.idx FROM ranges r JOIN jobs j ON j.run = r.run AND j.idx >= r.first AND j.idx < r.first + r.count WHERE r.run = $1 AND j.idx > $2`, run.seq, after)
+	own, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+	if err != nil {
+		return nil, err
+	}
+	rowed := make(map[int]bool, len(own))
+	for _, i := range own {
+		rowed[i] = true
+	}
+	found := 0
+	for _, in := range ranges {
+		if f.Outcome != "" && in.outcome != f.Outcome {
+			continue
+		}
+		for i := max(in.first, int(after)+1); i < in.end() && found < most; i++ {
+			h := hosts[i]
+			if f.Host != "" && h.Host != f.Host || !s.Allows(h.Tenant) || rowed[i] {
+				continue
+			}
+			found++
+			jobs = append(jobs, Job{
+				JobID: core.JobID{Run: run.ID, Index: i}, Host: h.Host, Tenant: h.Tenant, Playbook: run.Playbook,
+				Outcome: in.outcome, Reason: in.reason, Recorded: fromMicros(in.recorded), seq: run.seq,
+			})
+		}
+	}
+	slices.SortFunc(jobs, func(a, b Job) int { return a.Index - b.Index })
+	return jobs[:min(len(jobs), most)], nil
+}
+
+// HostHistory lists what ran on a host, newest first: jobs with an outcome on hosts of tenants in
+// scope. Jobs that ended together before they were started never ran, and are not in it.
+func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) (jobs []Job, next string, err error) {
+	at, more, err := p.at("host", 3, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	q.where("j.host = ?", clean(host, maxText))
+	q.where("j.outcome <> ''")
+	s.filter(q, "j.tenant")
+	if more {
+		q.where("(j.recorded, j.run, j.idx) < (?, ?, ?)", at.Key[0], at.Key[1], at.Key[2])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
+	jobs, err = collect(rows, err, func(row scanner) (j Job, err error) {
+		return j, scanJob(row, &j, &j.Run, &j.Playbook, &j.seq)
+	})
+	if err != nil {
+		return nil, "", translate("read the history of host "+clean(host, maxID), err)
+	}
+	jobs, next = cut(jobs, p, func(j Job) cursor {
+		return cursor{List: "host", Key: []int64{j.Recorded.UnixMicro(), j.seq, int64(j.Index)}}
+	})
+	return jobs, next, nil
+}
+
+// Attempt is one try of a job, as far as it was reported.
+type Attempt struct {
+	Index    int           `json:"index"`
+	Life     int           `json:"life"`
+	Attempt  int           `json:"attempt"` // from 1
+	Outcome  core.Outcome  `json:"outcome"`
+	Reason   string        `json:"reason,omitempty"`
+	Step     string        `json:"step,omitempty"`
+	Worker   string        `json:"worker,omitempty"`
+	Started  time.Time     `json:"started,omitzero"`
+	Took     time.Duration `json:"took_ns"`
+	Recorded time.Time     `json:"recorded"` // set by the ledger
+	Detail   []byte        `json:"-"`
+}
+
+// RecordAttempts keeps attempts that were not a job's last, of one run. They change no count. Each
+// (index, life, attempt) is kept as it came first.
+func (l *Ledger) RecordAttempts(ctx context.Context, run string, attempts ...Attempt) error {
+	return l.db.transact(ctx, "record attempts of run "+clean(run, maxID), func(t *tx) error {
+		locked, err := lockRun(ctx, t, run)
+		if none(err) {
+			return noRun(run)
+		}
+		if err != nil {
+			return err
+		}
+		r := &recording{Ledger: l, t: t, run: locked, now: micros(l.now())}
+		for _, a := range attempts {
+			if a.Index < 0 || a.Index >= locked.Total || a.Attempt < 1 || a.Life < 0 || !a.Outcome.Valid() {
+				return fmt.Errorf("attempt %d in life %d of job %d with outcome %q, the run has %d jobs: %w", a.Attempt, a.Life, a.Index, a.Outcome, locked.Total, core.ErrInvalid)
+			}
+			o := Outcome{Outcome: a.Outcome, Reason: a.Reason, Step: a.Step, Attempt: a.Attempt, Worker: a.Worker, Started: a.Started, Took: a.Took}
+			if err := putAttempt(ctx, t, locked.seq, a.Index, a.Life, r.fields(&o), pack(a.Detail)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's outcome.
+func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attempt, error) {
+	j, err := l.Job(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.db.rows(ctx, `SELECT idx, life, attempt, outcome, reason, step, worker, started, took, recorded, detail FROM attempts
+		WHERE run = $1 AND idx = $2 ORDER BY life, attempt LIMIT $3`, j.seq, id.Index, MaxPage)
+	all, err := collect(rows, err, func(row scanner) (a Attempt, err error) {
+		var started, took, recorded int64
+		if err := row.Scan(&a.Index, &a.Life, &a.Attempt, &a.Outcome, &a.Reason, &a.Step, &a.Worker, &started, &took, &recorded, &a.Detail); err != nil {
+			return a, err
+		}
+		a.Started, a.Took, a.Recorded = fromMicros(started), time.Duration(took)*time.Microsecond, fromMicros(recorded)
+		a.Detail, err = unpack(a.Detail)
+		return a, err
+	})
+	if err != nil {
+		return nil, translate("read the attempts of job "+id.String(), err)
+	}
+	if n := len(all); j.Outcome != "" && (n == 0 || all[n-1].Life != j.Life || all[n-1].Attempt != j.Attempt) {
+		all = append(all, Attempt{
+			Index: j.Index, Life: j.Life, Attempt: j.Attempt, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Worker: j.Worker,
+			Started: j.Started, Took: j.Took, Recorded: j.Recorded,
+		})
+	}
+	return all, nil
+}
+
+// Span is jobs in a row.
+type Span struct{ First, Count int }
+
+// Settled lists the jobs of a run that have an outcome, in order: what a queue that is rebuilt must not run again.
+func (l *Ledger) Settled(ctx context.Context, id string) ([]Span, error) {
+	run, err := l.Run(ctx, AllTenants(), id)
+	if err != nil {
+		return nil, err
+	}
+	// Rows are counted into spans by the database: a row's index minus its rank is the same for all in a span.
+	rows, err := l.db.rows(ctx, `SELECT min(idx), count(*) FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS island FROM jobs WHERE run = $1 AND outcome <> '') AS i
+		GROUP BY island UNION ALL SELECT first, count FROM ranges WHERE run = $1`, run.seq)
+	spans, err := collect(rows, err, func(row scanner) (s Span, err error) { return s, row.Scan(&s.First, &s.Count) })
+	if err != nil {
+		return nil, translate("read what is settled of run "+run.ID, err)
+	}
+	slices.SortFunc(spans, func(a, b Span) int { return a.First - b.First })
+	var merged []Span
+	for _, s := range spans {
+		if n := len(merged); n > 0 && s.First <= merged[n-1].First+merged[n-1].Count {
+			merged[n-1].Count = max(merged[n-1].Count, s.First+s.Count-merged[n-1].First)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged, nil
+}

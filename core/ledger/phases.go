@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+)
+
+// nextPhases says which phases may follow which. Finished is never set: the last outcome finishes a run.
+var nextPhases = map[Phase][]Phase{
+	PhaseAwaiting: {PhaseCancelled},
+	PhaseQueued:   {PhaseActive, PhasePaused, PhaseStopped, PhaseCancelled},
+	PhaseActive:   {PhasePaused, PhaseStopped, PhaseCancelled},
+	PhasePaused:   {PhaseQueued, PhaseActive, PhaseStopped, PhaseCancelled},
+	PhaseStopped:  {PhaseActive, PhaseCancelled},
+}
+
+// SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
+// "" is the service, which saw it in the queue. A run that is already there stays as it is; a
+// phase that cannot follow, and any of a complete run, is core.ErrConflict.
+func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason string) (Run, error) {
+	return l.change(ctx, s, id, "set the phase of run", func(t *tx, run *Run) error {
+		if run.Phase == phase {
+			return nil
+		}
+		if run.Complete() || !slices.Contains(nextPhases[run.Phase], phase) {
+			return fmt.Errorf("a run that is %s cannot become %q: %w", run.Phase, phase, core.ErrConflict)
+		}
+		before := run.Phase
+		if err := setPhase(ctx, t, run, phase, reason); err != nil {
+			return err
+		}
+		return l.auditPhase(ctx, t, who, "run."+string(phase), run, before)
+	})
+}
+
+// Cancel ends a run: no queue will start a job of it. Where no queue has it, or is about to, all
+// jobs without an outcome end as cancelled in the same transaction; otherwise
+// the caller cancels it in the queue, whose records then end them. A cancelled run
+// stays as it is; a finished one is core.ErrConflict.
+func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id, reason string) (Run, error) {
+	return l.change(ctx, s, id, "cancel run", func(t *tx, run *Run) error {
+		if run.Phase == PhaseCancelled {
+			return nil
+		}
+		if run.Complete() {
+			return fmt.Errorf("it is %s, and complete: %w", run.Phase, core.ErrConflict)
+		}
+		before := run.Phase
+		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+			return err
+		}
+		idle, err := unclaimed(ctx, t, run)
+		if err == nil && idle {
+			err = l.endRest(ctx, t, run, core.Cancelled, run.Reason)
+		}
+		if err != nil {
+			return err
+		}
+		return l.auditPhase(ctx, t, who, "run.cancel", run, before)
+	})
+}
+
+// change locks a run in scope, lets do change it, and returns what it then is.
+func (l *Ledger) change(ctx context.Context, s Scope, id, what string, do func(*tx, *Run) error) (Run, error) {
+	var run Run
+	err := l.db.transact(ctx, what+" "+clean(id, maxID), func(t *tx) (err error) {
+		run, err = lockRun(ctx, t, id)
+		if none(err) || err == nil && !s.Allows(run.Tenant) {
+			return noRun(id)
+		}
+		if err == nil {
+			err = do(t, &run)
+		}
+		return err
+	})
+	if err != nil {
+		return Run{}, err
+	}
+	return run, nil
+}
+
+func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason string) error {
+	run.Phase, run.Reason = phase, clean(reason, maxText)
+	run.Version++
+	_, err := t.exec(ctx, `UPDATE runs SET phase = $2, reason = $3, version = $4 WHERE seq = $1`, run.seq, string(phase), run.Reason, run.Version)
+	return err
+}
+
+func (l *Ledger) auditPhase(ctx context.Context, t *tx, who, action string, run *Run, before Phase) error {
+	if who == "" {
+		return nil
+	}
+	type state struct {
+		Phase  Phase  `json:"phase"`
+		Reason string `json:"reason,omitempty"`
+	}
+	_, err := l.audit(ctx, t, Entry{
+		Who: who, Tenant: run.Tenant, Action: action, Kind: "run", Subject: run.ID,
+		Before: asJSON(state{Phase: before}), After: asJSON(state{run.Phase, run.Reason}),
+	})
+	return err
+}
+
+// unclaimed tells whether no queue has the run and no server is about to put it into one.
+func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
+	if run.Incarnation != "" {
+		return false, nil
+	}
+	var n int
+	err = t.row(ctx, `SELECT count(*) FROM runs WHERE seq = $1 AND claimed_until < `+t.now, run.seq).Scan(&n)
+	return n == 1, err
+}
+
+// endRest gives every job that has no outcome this one.
+func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, outcome core.Outcome, reason string) error {
+	r := &recording{Ledger: l, t: t, run: *run, now: micros(l.now()), counts: map[core.Outcome]int{}}
+	var err error
+	if r.ranges, err = readRanges(ctx, t, run.seq); err != nil {
+		return err
+	}
+	if err := r.rangeOf(ctx, &Outcome{Index: 0, Count: run.Total, Life: NextLife, Outcome: outcome, Reason: reason}); err != nil {
+		return err
+	}
+	if err := r.finish(ctx, nil); err != nil {
+		return err
+	}
+	*run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, run.seq))
+	return err
+}
+
+// Redrive gives jobs that ended as lost a new life: all of the run when indexes is empty. They have
+// no outcome until that of the new life is recorded; the old one stays among their attempts. The
+// run is active again. A cancelled run is core.ErrConflict; jobs that are not lost are passed over.
+func (l *Ledger) Redrive(ctx context.Context, s Scope, who, id string, indexes ...int) (redriven int, err error) {
+	_, err = l.change(ctx, s, id, "redrive jobs of run", func(t *tx, run *Run) error {
+		if run.Phase == PhaseCancelled {
+			return fmt.Errorf("it is cancelled: %w", core.ErrConflict)
+		}
+		rows, err := t.rows(ctx, `SELECT idx FROM jobs WHERE run = $1 AND outcome = 'lost' ORDER BY idx`, run.seq)
+		lost, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+		if err != nil {
+			return err
+		}
+		for _, index := range lost {
+			if len(indexes) > 0 && !slices.Contains(indexes, index) {
+				continue
+			}
+			if err := archive(ctx, t, run.seq, index); err != nil {
+				return err
+			}
+			if _, err := t.exec(ctx, `UPDATE jobs SET life = life + 1, outcome = '', reason = '', step = '', attempt = 0, worker = '', started = 0, took = 0
+				WHERE run = $1 AND idx = $2`, run.seq, index); err != nil {
+				return err
+			}
+			redriven++
+		}
+		if redriven == 0 {
+			return nil
+		}
+		if err := setPhase(ctx, t, run, PhaseActive, ""); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `UPDATE runs SET ended = 0, recorded = recorded - $2, lost = lost - $2 WHERE seq = $1`, run.seq, redriven); err != nil {
+			return err
+		}
+		if who == "" {
+			return nil
+		}
+		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: run.Tenant, Action: "run.redrive", Kind: "run", Subject: run.ID, After: asJSON(map[string]int{"jobs": redriven})})
+		return err
+	})
+	return redriven, err
+}

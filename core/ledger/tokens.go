@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// TokenPrefix begins every secret, so that scanners of code find one that was committed.
+const TokenPrefix = "turnus_"
+
+// usedEvery is how coarse Token.LastUsed is: reading must not cost a write each time.
+const usedEvery = 5 * time.Minute
+
+// Token is a right to use the API. Its secret is never stored.
+type Token struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Tenant     string    `json:"tenant"`
+	AllTenants bool      `json:"all_tenants,omitempty"`
+	Roles      []string  `json:"roles"`
+	Created    time.Time `json:"created"`
+	CreatedBy  string    `json:"created_by"`
+	Expires    time.Time `json:"expires,omitzero"` // never when zero
+	Revoked    time.Time `json:"revoked,omitzero"`
+	LastUsed   time.Time `json:"last_used,omitzero"` // within five minutes
+}
+
+// Scope is what the token may see.
+func (t *Token) Scope() Scope {
+	if t.AllTenants {
+		return AllTenants()
+	}
+	return Tenants(t.Tenant)
+}
+
+// NewToken makes a token and its secret, which is known here only: 256 random bits behind
+// TokenPrefix. ID is random where it is empty; one that was used before is core.ErrConflict, so that of
+// several servers one makes a token of a given id. Created, CreatedBy and what follows are set here.
+func (l *Ledger) NewToken(ctx context.Context, who string, token Token) (secret string, _ Token, err error) {
+	if token.ID == "" {
+		token.ID = hex.EncodeToString(random(8))
+	}
+	for _, f := range []struct{ what, text string }{{"id", token.ID}, {"name", token.Name}, {"created by", who}} {
+		if err := checkText("token: "+f.what, f.text, true, maxID); err != nil {
+			return "", Token{}, err
+		}
+	}
+	if err := checkText("token: tenant", token.Tenant, false, maxID); err != nil {
+		return "", Token{}, err
+	}
+	if token.AllTenants && token.Tenant != "" {
+		return "", Token{}, fmt.Errorf("token: of tenant %q and of all tenants: expected one of both: %w", token.Tenant, core.ErrInvalid)
+	}
+	secret = TokenPrefix + base64.RawURLEncoding.EncodeToString(random(32))
+	token.Created, token.CreatedBy, token.Revoked, token.LastUsed = fromMicros(micros(l.now())), who, time.Time{}, time.Time{}
+	token.Expires = fromMicros(micros(token.Expires))
+	err = l.db.transact(ctx, "make token "+token.ID, func(t *tx) error {
+		all := 0
+		if token.AllTenants {
+			all = 1
+		}
+		_, err := t.exec(ctx, `INSERT INTO tokens (id, hash, name, tenant, all_tenants, roles, created, created_by, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			token.ID, hashSecret(secret), token.Name, token.Tenant, all, string(asJSON(token.Roles)), micros(token.Created), who, micros(token.Expires))
+		if err != nil {
+			return err
+		}
+		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: token.Tenant, Action: "token.create", Kind: "token", Subject: token.ID, After: asJSON(token)})
+		return err
+	})
+	if err != nil {
+		return "", Token{}, err
+	}
+	return secret, token, nil
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails, see crypto/rand
+	return b
+}
+
+// hashSecret needs no salt and no slow function: the secret has 256 random bits.
+func hashSecret(secret string) []byte {
+	h := sha256.Sum256([]byte(secret))
+	return h[:]
+}
+
+const tokenColumns = `id, name, tenant, all_tenants, roles, created, created_by, expires, revoked, used`
+
+func scanToken(row scanner) (Token, error) {
+	var t Token
+	var all, created, expires, revoked, used int64
+	var roles string
+	if err := row.Scan(&t.ID, &t.Name, &t.Tenant, &all, &roles, &created, &t.CreatedBy, &expires, &revoked, &used); err != nil {
+		return Token{}, err
+	}
+	t.AllTenants = all == 1
+	t.Created, t.Expires, t.Revoked, t.LastUsed = fromMicros(created), fromMicros(expires), fromMicros(revoked), fromMicros(used)
+	return t, json.Unmarshal([]byte(roles), &t.Roles)
+}
+
+// Authenticate finds the token of a secret. One that is unknown, revoked or expired is
+// core.ErrNotFound; the message does not tell which.
+func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error) {
+	refused := fmt.Errorf("the token is not valid: %w", core.ErrNotFound)
+	if !strings.HasPrefix(secret, TokenPrefix) {
+		return Token{}, refused
+	}
+	t, err := scanToken(l.db.row(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE hash = $1`, hashSecret(secret)))
+	now := l.now()
+	switch {
+	case none(err):
+		return Token{}, refused
+	case err != nil:
+		return Token{}, translate("look up a token", err)
+	case !t.Revoked.IsZero() || !t.Expires.IsZero() && !now.Before(t.Expires):
+		return Token{}, refused
+	}
+	if now.Sub(t.LastUsed) > usedEvery {
+		// Best effort: who may read must be able to while nothing can be written.
+		_ = l.db.transact(ctx, "note the use of a token", func(tx *tx) error {
+			_, err := tx.exec(ctx, `UPDATE tokens SET used = $2 WHERE id = $1`, t.ID, micros(now))
+			return err
+		})
+	}
+	return t, nil
+}
+
+// Tokens lists tokens by id, those that are revoked and expired too. A scope of tenants sees
+// theirs, and not those of all tenants.
+func (l *Ledger) Tokens(ctx context.Context, s Scope, p Page) (tokens []Token, next string, err error) {
+	at, more, err := p.at("tokens", 0, 1)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	if !s.all {
+		q.where("all_tenants = 0")
+	}
+	s.filter(q, "tenant")
+	if more {
+		q.where("id > ?", at.Name[0])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+tokenColumns+` FROM tokens`, "id", p), q.args...)
+	tokens, err = collect(rows, err, scanToken)
+	if err != nil {
+		return nil, "", translate("list tokens", err)
+	}
+	tokens, next = cut(tokens, p, func(t Token) cursor { return cursor{List: "tokens", Name: []string{t.ID}} })
+	return tokens, next, nil
+}
+
+// RevokeToken ends a token in scope at once. One that is revoked stays as it is.
+func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Token, error) {
+	var token Token
+	err := l.db.transact(ctx, "revoke token "+clean(id, maxID), func(t *tx) (err error) {
+		token, err = scanToken(t.row(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = $1`+t.forUpdate, clean(id, maxText)))
+		if none(err) || err == nil && (token.AllTenants && !s.all || !s.Allows(token.Tenant)) {
+			return fmt.Errorf("it is not in the ledger: %w", core.ErrNotFound)
+		}
+		if err != nil || !token.Revoked.IsZero() {
+			return err
+		}
+		before := token
+		token.Revoked = fromMicros(micros(l.now()))
+		if _, err := t.exec(ctx, `UPDATE tokens SET revoked = $2 WHERE id = $1`, token.ID, micros(token.Revoked)); err != nil {
+			return err
+		}
+		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: token.Tenant, Action: "token.revoke", Kind: "token", Subject: token.ID, Before: asJSON(before), After: asJSON(token)})
+		return err
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	return token, nil
+}
