@@ -40,6 +40,7 @@ var borders = []struct {
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
+	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
 	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},

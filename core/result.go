@@ -34,4 +34,15 @@ type StepResult struct {
 	Outputs   map[string]any `json:"outputs,omitempty"`
 	Truncated bool           `json:"truncated,omitempty"`
 	Took      time.Duration  `json:"took_ns"`
+	Window    *Window        `json:"window,omitempty"` // that its last attempt was started in, of a step that waits for one
+}
+
+// Window is the evidence that a step was started when it might be.
+type Window struct {
+	Set      string    `json:"set"`
+	Started  time.Time `json:"started"` // by the queue's clock
+	Open     time.Time `json:"open"`
+	Close    time.Time `json:"close"`
+	Rules    []string  `json:"rules,omitempty"`    // that open it
+	Approval string    `json:"approval,omitempty"` // id or giver, where one is needed
 }

@@ -62,14 +62,14 @@ func TestCron(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"0 3 * * *": "0 3 * * *", "17 3 1 */3 *": "17 3 1 */3 *", "  0  3 * *   mon-fri ": "0 3 * * mon-fri", "0 0 29 2 *": "0 0 29 2 *",
-		"0 3 * * 7": "0 3 * * 0", "0 3 * * 5-7": "0 3 * * 5-6,0", "0 3 * * 0-7": "0 3 * * 0-6", "0 3 * * 1,7": "0 3 * * 1,0", "* * * * *": "* * * * *",
+		"0 3 * * 7": "0 3 * * 7", "0 3 * * 5-7": "0 3 * * 5-7", "0 3 * * fri-sun": "0 3 * * fri-sun", "* * * * *": "* * * * *",
 	} {
 		p, err := playbooks.Parse("a.yaml", schedule(text), options(t))
 		if err != nil || p.Schedule.Cron != want {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	for _, text := range []string{"", "0 3 * *", "0 22-2 * * *", "60 * * * *", "0 3 31 4 *", "@every 1s", "CRON_TZ=UTC 0 3 * * *", "a b c d e", "*/0 * * * *", "0 3 * * 8"} {
+	for _, text := range []string{"", "0 3 * *", "0 22-2 * * *", "60 * * * *", "0 3 31 4 *", "@every 1s", "CRON_TZ=UTC 0 3 * * *", "a b c d e", "*/0 * * * *", "0 3 * * 8", "? 3 * * *", "0 3 1L * *"} {
 		if _, err := playbooks.Parse("a.yaml", schedule(text), options(t)); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
@@ -102,6 +102,14 @@ func TestRecurrenceAgainstRetries(t *testing.T) {
 		{"0,10 3 * * *", "201s", false},
 		{"0 3 * * *", "8h", true},
 		{"59 23 28 2 *", "30d", true},
+		{"30 2 * * *', timezone: 'Europe/Zurich", "7h50m", true}, // 23 h 30 min in the night without 02:30
+		{"30 2 * * *', timezone: 'Europe/Zurich", "7h50m1s", false},
+		{"30 2 * * *', timezone: 'UTC", "8h", true},
+		{"30 1,2 * * *', timezone: 'Europe/Zurich", "11m", false}, // 01:30, and 02:30 is moved to 03:00
+		{"30 1,2 * * *', timezone: 'Europe/Zurich", "10m", true},
+		{"30 1,2 * * *', timezone: 'UTC", "20m", true},
+		{"0 3 * * sat,7", "8h", true}, // Saturday to Sunday
+		{"0 3 * * sat,7", "8h1s", false},
 	} {
 		_, err := playbooks.Parse("a.yaml", src(tt.cron, tt.interval), options(t))
 		if (err == nil) != tt.ok {

@@ -1,14 +1,16 @@
 package playbooks
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/windows/civil"
 )
 
 func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
@@ -19,12 +21,9 @@ func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 		return
 	}
 	p.Schedule = &s
-	gap, err := recurrence(s.Cron)
-	if err != nil {
-		return // cronOf has reported it
-	}
+	gap, at := recurrence(s.Cron, s.Timezone)
 	if gap > 0 {
-		d.checkRecurrence(n, p, gap)
+		d.checkRecurrence(n, p, gap, at)
 	}
 	switch {
 	case s.StartWithin > 0 && s.Jitter > s.StartWithin:
@@ -36,8 +35,9 @@ func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 	}
 }
 
-// checkRecurrence rejects a schedule that would come again while the last run may still retry.
-func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration) {
+// checkRecurrence rejects a schedule that would come again while the last run may still retry. at names the
+// night of a clock change if only there it comes again so soon.
+func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration, at string) {
 	var sum time.Duration
 	var worst *Step
 	for i := range p.Steps {
@@ -51,7 +51,7 @@ func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration) 
 		return
 	}
 	d.reportNode(d.child(n, "cron"), problem{
-		message:  fmt.Sprintf("the schedule comes again after %s, but the retries of the steps may take %s", short(gap), short(sum)),
+		message:  fmt.Sprintf("the schedule comes again after %s%s, but the retries of the steps may take %s", short(gap), at, short(sum)),
 		expected: "a recurrence that is not shorter than the worst case of all retries",
 		hint: fmt.Sprintf("launch less often, or retry less: step %q alone may wait %s (line %d)", worst.Name,
 			short(worst.Retry.Worst(worst.Retry.Attempts-1)), worst.Line)})
@@ -96,9 +96,6 @@ func (d *decoder) cronOf(n *yaml.Node) string {
 	}
 	spec, err := cronSpec(target.Value)
 	if err == nil {
-		_, err = recurrence(spec)
-	}
-	if err == nil {
 		return spec
 	}
 	p := problem{message: fmt.Sprintf("cron %s: %v", quote(target.Value), err), expected: want}
@@ -115,65 +112,49 @@ func (d *decoder) cronOf(n *yaml.Node) string {
 	return ""
 }
 
-// cronSpec checks the outer shape and writes day of week 7 as 0, which the
-// library does not know. It also keeps the library from its TZ= prefix, on
-// which it panics.
+// cronSpec is the expression with single blanks. The shape is looked at here, in a playbook's words, the rest is civil's.
 func cronSpec(text string) (string, error) {
 	fields := strings.Fields(text)
 	switch {
 	case strings.Contains(text, "="):
-		return "", fmt.Errorf("a time zone cannot stand here")
+		return "", errors.New("a time zone cannot stand here")
 	case strings.HasPrefix(text, "@"):
-		return "", fmt.Errorf("words are not supported")
+		return "", errors.New("words are not supported")
 	case len(fields) != 5:
 		return "", fmt.Errorf("%d fields", len(fields))
 	}
-	days := strings.Split(fields[4], ",")
-	for i, day := range days {
-		switch from, to, ranged := strings.Cut(day, "-"); {
-		case day == "7" || day == "7-7":
-			days[i] = "0"
-		case ranged && to == "7" && from == "0":
-			days[i] = "0-6"
-		case ranged && to == "7":
-			days[i] = from + "-6,0"
+	c, err := civil.ParseCron(text)
+	if err != nil { // the caller quotes the expression
+		_, reason, found := strings.Cut(err.Error(), strconv.Quote(strings.Join(fields, " "))+": ")
+		if !found {
+			reason = err.Error()
 		}
+		return "", errors.New(reason)
 	}
-	fields[4] = strings.Join(days, ",")
-	return strings.Join(fields, " "), nil
+	if _, ok := c.NextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {
+		return "", errors.New("there is no such day")
+	}
+	return c.String(), nil
 }
 
-// recurrence is the shortest time between two launches; 0 when it launches
-// once in the years looked at. Wall clock, without daylight saving.
-func recurrence(spec string) (gap time.Duration, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("cannot be read: %v", r)
-		}
-	}()
-	sched, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
+// recurrence is the shortest time between two launches, over the clock changes of ten years; 0 when it launches once in them.
+// on tells where it is, if that is next to a clock change only.
+func recurrence(cron, zone string) (gap time.Duration, on string) {
+	c, err := civil.ParseCron(cron)
 	if err != nil {
-		return 0, err
+		return 0, ""
 	}
-	at := sched.Next(time.Date(2023, 12, 31, 23, 59, 59, 0, time.UTC))
-	if at.IsZero() {
-		return 0, fmt.Errorf("there is no such day")
+	z, err := civil.LoadZone(zone)
+	if err != nil {
+		return 0, ""
 	}
-	const enough = 2000 // launches: days of minutes, years of days
-	for range enough {
-		next := sched.Next(at)
-		if next.IsZero() || next.Year() > 2033 {
-			break
-		}
-		if step := next.Sub(at); gap == 0 || step < gap {
-			gap = step
-		}
-		if gap == time.Minute {
-			break
-		}
-		at = next
+	from := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	to := from.AddDate(10, 0, 0)
+	gap, at := c.ShortestGap(z, from, to)
+	if usual, _ := c.ShortestGap(time.UTC, from, to); gap < usual {
+		on = " at the clock change after " + at.In(z).Format("2006-01-02 15:04")
 	}
-	return gap, nil
+	return gap, on
 }
 
 func (d *decoder) zoneOf(n *yaml.Node) string {

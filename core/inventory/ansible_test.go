@@ -232,7 +232,7 @@ func FuzzINI(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		b := newBuilder()
+		b := newBuilder(disk{})
 		(&file{name: "f", b: b}).ini([]byte(s))
 		checkBuild(t, b)
 	})
@@ -243,7 +243,7 @@ func FuzzYAML(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		b := newBuilder()
+		b := newBuilder(disk{})
 		(&file{name: "f", b: b}).yaml([]byte(s))
 		checkBuild(t, b)
 	})

@@ -18,6 +18,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -35,6 +36,7 @@ type Inventory struct {
 	index     map[string]int   // host name to its place in Hosts
 	members   map[string][]int // group, customer or site to the places of its hosts
 	passwords map[string]string
+	places    []place // of hosts, as Hosts
 }
 
 // Load reads each path: Turnus YAML, Ansible INI or YAML, an executable that prints
@@ -42,12 +44,22 @@ type Inventory struct {
 // Errors carry file:line:col; all of one file's are reported together, as Errors,
 // which are core.ErrInvalid.
 func Load(ctx context.Context, paths []string) (*Inventory, error) {
-	b := newBuilder()
+	return loadFrom(ctx, disk{}, paths)
+}
+
+// LoadFS reads paths of a tree as Load does, in which no program is run and no
+// path is a list of names: a tree that others wrote gives data and nothing else.
+func LoadFS(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
+	return loadFrom(ctx, tree, paths)
+}
+
+func loadFrom(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
+	b := newBuilder(tree)
 	for _, p := range paths {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("load inventory: %w", err)
 		}
-		if strings.Contains(p, ",") {
+		if b.local() && strings.Contains(p, ",") {
 			if _, err := os.Lstat(p); err != nil {
 				b.nameList(p)
 				continue
@@ -85,6 +97,17 @@ func (inv *Inventory) Host(name string) (core.Host, bool) {
 // Password returns a literal password that an Ansible inventory held (ansible_password),
 // which never enters a core.Host; "" when there is none.
 func (inv *Inventory) Password(host string) string { return inv.passwords[host] }
+
+// Place is where a host is first named: a file, and a line and column from 1; false
+// when there is no such host.
+func (inv *Inventory) Place(host string) (file string, line, col int, ok bool) {
+	i, ok := inv.index[host]
+	if !ok {
+		return "", 0, 0, false
+	}
+	at := inv.places[i]
+	return at.file, at.line, at.col, true
+}
 
 // nameList reads "a,b,c,".
 func (b *builder) nameList(list string) {

@@ -109,7 +109,7 @@ func limitFile(path string, depth int) ([]string, error) {
 	if depth >= maxListed {
 		return nil, fmt.Errorf("limit @%s: %w: lists that name each other", path, core.ErrInvalid)
 	}
-	data, err := newBuilder().read(path)
+	data, err := newBuilder(disk{}).read(path)
 	if err != nil {
 		if os.IsNotExist(err) {
 			return nil, fmt.Errorf("limit @%s: %w: no such file", path, core.ErrInvalid)

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -138,6 +139,7 @@ type (
 
 // builder collects what the sources say; build makes hosts of it.
 type builder struct {
+	tree      fs.FS // disk, or a tree that is given
 	defaults  settings
 	customers map[string]*customer
 	groups    map[string]*group
@@ -155,8 +157,9 @@ type builder struct {
 	compared  int  // names that were compared with patterns
 }
 
-func newBuilder() *builder {
+func newBuilder(tree fs.FS) *builder {
 	return &builder{
+		tree:      tree,
 		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
 		warned: map[string]bool{},
 	}
@@ -376,6 +379,7 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 	}
 	i := len(inv.Hosts)
 	inv.Hosts = append(inv.Hosts, h)
+	inv.places = append(inv.places, e.at)
 	inv.index[h.Name] = i
 	for _, g := range h.Groups {
 		inv.members[g] = append(inv.members[g], i)

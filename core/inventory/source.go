@@ -21,9 +21,22 @@ const (
 	maxNested = 8        // folders within folders
 )
 
+// disk is the machine's own files: any path, not only one below a root.
+type disk struct{}
+
+func (disk) Open(name string) (fs.File, error)          { return os.Open(name) }
+func (disk) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// local tells whether paths mean the machine's own files.
+func (b *builder) local() bool {
+	_, ok := b.tree.(disk)
+	return ok
+}
+
 // source reads one path of any kind.
 func (b *builder) source(ctx context.Context, path string, depth int) error {
-	st, err := os.Stat(path)
+	st, err := fs.Stat(b.tree, path)
 	if err != nil {
 		return unreadable(path, err)
 	}
@@ -31,7 +44,11 @@ func (b *builder) source(ctx context.Context, path string, depth int) error {
 		return b.folder(ctx, path, depth)
 	}
 	src := &file{name: path, b: b}
-	if isExecutable(path, st) {
+	if b.isExecutable(path, st) {
+		if !b.local() {
+			src.problem(1, 1, "an inventory that is a program is not run here").Hint = "keep what it prints in a file"
+			return nil
+		}
 		if err := src.execute(ctx, path); err != nil {
 			return err
 		}
@@ -71,7 +88,7 @@ func (b *builder) read(path string) ([]byte, error) {
 	if b.files++; b.files > maxFiles {
 		return nil, fmt.Errorf("inventory %s: %w: more than %d files", path, core.ErrInvalid, maxFiles)
 	}
-	f, err := os.Open(path)
+	f, err := b.tree.Open(path)
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
@@ -88,12 +105,12 @@ func (b *builder) read(path string) ([]byte, error) {
 
 // isExecutable tells whether a file is a program rather than a list: it may be
 // run, and begins as programs do or has no ending of a list.
-func isExecutable(path string, st fs.FileInfo) bool {
+func (b *builder) isExecutable(path string, st fs.FileInfo) bool {
 	if st.Mode()&0o111 == 0 {
 		return false
 	}
 	head := make([]byte, 4)
-	if f, err := os.Open(path); err == nil {
+	if f, err := b.tree.Open(path); err == nil {
 		n, _ := io.ReadFull(f, head) // a shorter file is no program
 		head = head[:n]
 		_ = f.Close() // only read from
@@ -113,7 +130,7 @@ func (b *builder) folder(ctx context.Context, dir string, depth int) error {
 	if depth >= maxNested {
 		return fmt.Errorf("inventory %s: %w: folders are nested too deeply", dir, core.ErrInvalid)
 	}
-	entries, err := os.ReadDir(dir) // sorted
+	entries, err := fs.ReadDir(b.tree, dir) // sorted
 	if err != nil {
 		return unreadable(dir, err)
 	}
@@ -154,14 +171,14 @@ func (b *builder) varsBeside(dir string) {
 func (b *builder) varFiles(dir string) error {
 	for _, kind := range []string{"group_vars", "host_vars"} {
 		root := filepath.Join(dir, kind)
-		entries, err := os.ReadDir(root)
+		entries, err := fs.ReadDir(b.tree, root)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return unreadable(root, err)
 		}
-		slices.SortStableFunc(entries, func(x, y os.DirEntry) int { return dirsFirst(x) - dirsFirst(y) })
+		slices.SortStableFunc(entries, func(x, y fs.DirEntry) int { return dirsFirst(x) - dirsFirst(y) })
 		for _, e := range entries {
 			if err := b.varEntry(kind, root, e); err != nil {
 				return err
@@ -171,7 +188,7 @@ func (b *builder) varFiles(dir string) error {
 	return nil
 }
 
-func dirsFirst(e os.DirEntry) int {
+func dirsFirst(e fs.DirEntry) int {
 	if e.IsDir() {
 		return 0
 	}
@@ -179,18 +196,18 @@ func dirsFirst(e os.DirEntry) int {
 }
 
 // varEntry reads NAME, NAME.yml, NAME.yaml, NAME.json, or everything in NAME/.
-func (b *builder) varEntry(kind, root string, e os.DirEntry) error {
+func (b *builder) varEntry(kind, root string, e fs.DirEntry) error {
 	name, path := e.Name(), filepath.Join(root, e.Name())
 	if strings.HasPrefix(name, ".") || skippedEnding(name) {
 		return nil
 	}
 	var paths []string
-	st, err := os.Stat(path)
+	st, err := fs.Stat(b.tree, path)
 	if err != nil {
 		return unreadable(path, err)
 	}
 	if st.IsDir() {
-		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		err := fs.WalkDir(b.tree, path, func(p string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}

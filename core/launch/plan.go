@@ -1,7 +1,12 @@
 package launch
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/windows"
 )
 
 // Plan is what a launch would do: the waves and the order of the hosts.
@@ -20,6 +25,21 @@ type Plan struct {
 	Check           bool       `json:"check,omitempty"`
 	Steps           []PlanStep `json:"steps"`
 	Waves           []PlanWave `json:"waves"`
+	// Of a playbook whose steps wait for windows:
+	WaitForWindows bool         `json:"wait_for_windows,omitempty"`
+	Change         string       `json:"change,omitempty"` // what an approval's change: is bound to, sha256:HEX
+	Windows        []PlanWindow `json:"windows,omitempty"`
+	Unfit          []Unfit      `json:"unfit,omitempty"` // hosts that no window fits
+}
+
+// PlanWindow is one window set that steps wait for.
+type PlanWindow struct {
+	Set     string    `json:"window_set"`
+	Hosts   int       `json:"hosts"`
+	Targets string    `json:"targets"` // what an approval's targets: is bound to, sha256:HEX
+	Need    string    `json:"need,omitempty"`
+	Start   time.Time `json:"start,omitzero"` // the earliest of its hosts; none is at once
+	Reason  string    `json:"reason,omitempty"`
 }
 
 // PlanStep is one step that would run.
@@ -46,6 +66,11 @@ type PlanHost struct {
 	Pool     string `json:"pool,omitempty"`
 	HAGroup  string `json:"ha_group,omitempty"`
 	Group    string `json:"group,omitempty"` // of per_group
+	// Of a host that waits for a window:
+	WindowSet  string    `json:"window_set,omitempty"`
+	Start      time.Time `json:"start,omitzero"`        // none is at once
+	StartLocal string    `json:"start_local,omitempty"` // in the set's zone
+	Waits      string    `json:"waits,omitempty"`       // why it does not start at once
 }
 
 // Plan shows the launch.
@@ -65,15 +90,52 @@ func (l *Launch) Plan() Plan {
 		wave := PlanWave{Wave: k + 1, Count: limit - from}
 		for i := from; i < limit; i++ {
 			h := l.Hosts[i]
-			wave.Hosts = append(wave.Hosts, PlanHost{
+			one := PlanHost{
 				Index: i, Host: h.Name, Address: h.Target(), Customer: h.Customer, Site: h.Site,
 				Pool: h.Pool, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group,
-			})
+			}
+			if l.Starts != nil {
+				one.startAt(l.Starts[i])
+			}
+			wave.Hosts = append(wave.Hosts, one)
 		}
 		p.Waves = append(p.Waves, wave)
 		from = limit
 	}
+	l.planWindows(&p)
 	return p
+}
+
+func (h *PlanHost) startAt(s Start) {
+	h.WindowSet = s.Set
+	if s.At.IsZero() {
+		return
+	}
+	h.Start, h.StartLocal, h.Waits = s.At.UTC(), s.At.In(s.Zone).Format(time.RFC3339), s.Reason
+}
+
+// planWindows adds the window sets, by name.
+func (l *Launch) planWindows(p *Plan) {
+	g := l.Snapshot.Windows
+	if g == nil {
+		return
+	}
+	p.WaitForWindows, p.Change, p.Unfit = l.Playbook.Strategy.WaitForWindows, g.Change, l.Unfit
+	sets := map[string]*PlanWindow{}
+	for _, set := range slices.Sorted(maps.Keys(g.Targets)) {
+		sets[set] = &PlanWindow{Set: set, Targets: g.Targets[set]}
+	}
+	for _, s := range l.Starts {
+		w := sets[s.Set]
+		w.Hosts++
+		w.Need = windows.FormatDuration(s.Need)
+		if !s.At.IsZero() {
+			w.Start, w.Reason = s.At.UTC(), s.Reason
+		}
+	}
+	for _, set := range slices.Sorted(maps.Keys(sets)) {
+		p.Windows = append(p.Windows, *sets[set])
+	}
 }
 
 func pauseText(p rollout.Pause) string {

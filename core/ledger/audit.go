@@ -135,10 +135,10 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 		}
 	}
 	if !f.Since.IsZero() {
-		q.where("at >= ?", micros(f.Since))
+		q.where("at >= ?", bound(f.Since))
 	}
 	if !f.Until.IsZero() {
-		q.where("at < ?", micros(f.Until))
+		q.where("at < ?", bound(f.Until))
 	}
 	if more {
 		q.where("seq < ?", at.Key[0])

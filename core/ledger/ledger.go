@@ -98,13 +98,16 @@ func redact(url string) string {
 	return scheme + "://" + user + host + "/" + path
 }
 
-// micros and its inverse are how times are stored: microseconds since 1970, 0 for no time.
+// micros and fromMicros are how times are stored: microseconds since 1970, 0 for no time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMicro()
 }
+
+// bound is micros of the border of a span of time: rounded up, so that what was stored as later stays later.
+func bound(t time.Time) int64 { return micros(t.Add(time.Microsecond - 1)) }
 
 func fromMicros(us int64) time.Time {
 	if us == 0 {

@@ -1,18 +1,48 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/ledger/pgtest"
 )
 
-func openSQLite(tb testing.TB) *ledger.Ledger {
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("TURNUS_LEDGER_TEST_WRITER"); dir != "" {
+		writeUntilKilled(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// backend is where the suite's ledgers live.
+type backend struct {
+	fresh func(tb testing.TB) string // makes an empty database and returns its URL
+}
+
+func onSQLite() *backend {
+	return &backend{func(tb testing.TB) string {
+		tb.Helper()
+		return "sqlite:" + filepath.Join(tb.TempDir(), "ledger #1%?.db") // characters that URLs know
+	}}
+}
+
+func onPostgres(tb testing.TB, settings ...string) *backend {
 	tb.Helper()
-	return open(tb, "sqlite:"+filepath.Join(tb.TempDir(), "ledger #1?.db"))
+	return &backend{pgtest.Start(tb, settings...).Database}
+}
+
+func (b *backend) open(tb testing.TB) *ledger.Ledger {
+	tb.Helper()
+	return open(tb, b.fresh(tb))
 }
 
 func open(tb testing.TB, url string) *ledger.Ledger {
@@ -23,6 +53,62 @@ func open(tb testing.TB, url string) *ledger.Ledger {
 	}
 	tb.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// conformance is what both databases have to show.
+var conformance = []struct {
+	name string
+	test func(*testing.T, *backend)
+}{
+	{"accept record read", testAcceptRecordRead},
+	{"accept is idempotent", testAcceptIsIdempotent},
+	{"accept races", testAcceptRaces},
+	{"accept refuses", testAcceptRefuses},
+	{"material comes back", testMaterial},
+	{"outcomes count once", testOutcomesCountOnce},
+	{"outcomes delivered by two servers", testTwoServersRecord},
+	{"cursor guards records without lives", testCursor},
+	{"later lives supersede", testLives},
+	{"ranges", testRanges},
+	{"record refuses", testRecordRefuses},
+	{"like the model", testLikeTheModel},
+	{"lists page through everything", testRunList},
+	{"jobs of a run", testJobList},
+	{"host history", testHostHistory},
+	{"attempts", testAttempts},
+	{"settled", testSettled},
+	{"scope", testScope},
+	{"phases", testPhases},
+	{"cancel", testCancel},
+	{"redrive", testRedrive},
+	{"amend", testAmend},
+	{"claims", testClaims},
+	{"claims race", testClaimsRace},
+	{"four eyes", testFourEyes},
+	{"audit", testAudit},
+	{"audit cannot be changed", testAuditOnlyGrows},
+	{"audit shows tampering", testAuditShowsTampering},
+	{"audit of concurrent changes", testAuditRace},
+	{"tokens", testTokens},
+	{"documents", testDocuments},
+	{"documents race", testDocumentsRace},
+	{"output", testOutput},
+	{"prune", testPrune},
+	{"check finds and repairs", testCheck},
+	{"migrations", testMigrations},
+	{"cursors of other lists", testForeignCursors},
+	{"closed", testClosed},
+}
+
+func TestSQLite(t *testing.T) { suite(t, onSQLite()) }
+
+func TestPostgres(t *testing.T) { suite(t, onPostgres(t, "fsync=off")) }
+
+func suite(t *testing.T, b *backend) {
+	t.Helper()
+	for _, c := range conformance {
+		t.Run(c.name, func(t *testing.T) { c.test(t, b) })
+	}
 }
 
 // newRun is a run of n jobs on hosts host-0 and so on, of the customers a and b in turn.
@@ -37,30 +123,98 @@ func newRun(id, tenant string, n int) ledger.NewRun {
 	return r
 }
 
-func TestAcceptRecordRead(t *testing.T) {
-	l := openSQLite(t)
-	ctx := t.Context()
-	if _, created, err := l.Accept(ctx, newRun("r1", "a", 3)); err != nil || !created {
-		t.Fatal(created, err)
+func accept(tb testing.TB, l *ledger.Ledger, n ledger.NewRun) ledger.Run {
+	tb.Helper()
+	r, _, err := l.Accept(tb.Context(), n)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	got, err := l.Record(ctx, ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{
-		{Index: 1, Outcome: core.Changed, Attempt: 1, Worker: "w1", Started: time.Now(), Took: time.Second, Detail: []byte(`{"steps":[]}`)},
-		{Index: 0, Count: 3, Outcome: core.Cancelled, Reason: "enough"},
-	}})
-	if err != nil || got[0].New != 3 || got[0].Known != 1 || !got[0].Complete {
-		t.Fatal(got, err)
+	return r
+}
+
+func record(tb testing.TB, l *ledger.Ledger, run string, outcomes ...ledger.Outcome) ledger.Recorded {
+	tb.Helper()
+	got, err := l.Record(tb.Context(), ledger.Batch{Run: run, Outcomes: outcomes})
+	if err != nil {
+		tb.Fatal(err)
 	}
-	r, err := l.Run(ctx, ledger.Tenants("a"), "r1")
-	if err != nil || r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 1 || r.Outcomes[core.Cancelled] != 2 {
-		t.Fatal(r, err)
+	if got[0].Err != nil {
+		tb.Fatal(got[0].Err)
 	}
-	for i, want := range []core.Outcome{core.Cancelled, core.Changed, core.Cancelled} {
-		j, err := l.Job(ctx, ledger.Tenants("a"), core.JobID{Run: "r1", Index: i})
-		if err != nil || j.Outcome != want || j.Host != fmt.Sprint("host-", i) {
-			t.Error(j, err)
-		}
+	return got[0]
+}
+
+func read(tb testing.TB, l *ledger.Ledger, id string) ledger.Run {
+	tb.Helper()
+	r, err := l.Run(tb.Context(), ledger.AllTenants(), id)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	if d, err := l.Detail(ctx, ledger.AllTenants(), core.JobID{Run: "r1", Index: 1}); err != nil || string(d) != `{"steps":[]}` {
-		t.Errorf("%q %v", d, err)
+	return r
+}
+
+// sound fails when the record breaks a promise.
+func sound(tb testing.TB, l *ledger.Ledger) {
+	tb.Helper()
+	if found, err := l.Check(tb.Context(), false); err != nil || len(found) > 0 {
+		tb.Errorf("check: %v, %v", found, err)
 	}
 }
+
+func wantErr(tb testing.TB, err, want error, what string) {
+	tb.Helper()
+	if !errors.Is(err, want) {
+		tb.Errorf("%s: %v, expected an error that is %q", what, err, want)
+	}
+}
+
+func must[T any](tb testing.TB) func(T, error) T {
+	tb.Helper()
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+func testClosed(t *testing.T, b *backend) {
+	l := b.open(t)
+	if err := l.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_ = l.Close()
+	if err := l.Close(); err != nil {
+		t.Error("closed twice:", err)
+	}
+	if err := l.Ping(t.Context()); err == nil {
+		t.Error("a closed ledger answers")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		url  string
+		want error
+	}{
+		{"", core.ErrInvalid},
+		{"mysql://x", core.ErrInvalid},
+		{"sqlite:", core.ErrInvalid},
+		{"sqlite::memory:", core.ErrInvalid},
+		{"sqlite:/proc/none/ledger.db", core.ErrUnavailable},
+		{"postgres://u:s3cret@%zz/x", core.ErrInvalid},
+		{"postgres://u:s3cret@localhost/x?host=/nonexistent&password=s3cret", core.ErrUnavailable},
+	} {
+		l, err := ledger.Open(t.Context(), tc.url, ledger.Options{})
+		if err == nil {
+			_ = l.Close()
+		}
+		wantErr(t, err, tc.want, tc.url)
+		if err != nil && errorHas(err, "s3cret") {
+			t.Errorf("the error tells the password: %v", err)
+		}
+	}
+}
+
+func errorHas(err error, text string) bool { return strings.Contains(err.Error(), text) }

@@ -24,7 +24,7 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time, batch int) (Pruned
 	for left > 0 {
 		var seq int64
 		var id string
-		err := l.db.row(ctx, `SELECT seq, id FROM runs WHERE ended > 0 AND ended < $1 ORDER BY ended, seq LIMIT 1`, micros(before)).Scan(&seq, &id)
+		err := l.db.row(ctx, `SELECT seq, id FROM runs WHERE ended > 0 AND ended < $1 ORDER BY ended, seq LIMIT 1`, bound(before)).Scan(&seq, &id)
 		if none(err) {
 			return p, nil
 		}

@@ -134,10 +134,10 @@ func (f RunFilter) apply(q *query) error {
 		}
 	}
 	if !f.Since.IsZero() {
-		q.where("created >= ?", micros(f.Since))
+		q.where("created >= ?", bound(f.Since))
 	}
 	if !f.Until.IsZero() {
-		q.where("created < ?", micros(f.Until))
+		q.where("created < ?", bound(f.Until))
 	}
 	if f.Outcome != "" {
 		if !f.Outcome.Valid() {

@@ -72,6 +72,7 @@
 //
 // Segments. Each is a timed entry of its own: what is not due never keeps later targets of its run from starting. A Limit
 // cuts through a segment: of that one, only the targets below it are released. Limit and due time both have to be met.
+// A large wave may be released in steps: after an error of Adjust a part of it may be released, and Adjust again releases the rest.
 //
 // Deferred. What counts is the queue's clock, not whether a turn has looked: a segment that is due, and a suspended job whose
 // After has passed, are not deferred any more. In a paused run jobs are deferred as in an active one; in a run

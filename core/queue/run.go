@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -95,6 +96,17 @@ const (
 // EventWindow is the event for which a job is suspended while its window is closed. Such a
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
+
+// WhySuspended says for Explain what a suspended job waits for, beside a time.
+func WhySuspended(event string) string {
+	switch event {
+	case "":
+		return "suspended by its job type"
+	case EventWindow:
+		return "waits for its service window"
+	}
+	return "suspended by its job type until event " + strconv.Quote(event)
+}
 
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
 type Status struct {

@@ -78,7 +78,7 @@ func (b *batch) run(ctx, settle context.Context) {
 func (b *batch) release(it *item) {
 	if it.held {
 		it.held = false
-		<-b.Engine.held
+		<-b.room
 	}
 }
 
@@ -187,7 +187,10 @@ func (b *batch) running(ctx context.Context, runs []string) (map[string]bool, er
 
 // asks lists the runs of which a decision has to know whether they are complete.
 func (p *plan) asks(s *State, now time.Time) []string {
-	runs := s.Active[:len(s.Active):len(s.Active)]
+	var runs []string
+	for _, r := range s.Active {
+		runs = append(runs, r.ID)
+	}
 	for _, c := range s.Claimed {
 		if until := p.until(c); !until.IsZero() && now.After(until) {
 			runs = append(runs, c.RunID)

@@ -31,7 +31,7 @@ func Encode(d Definition, s State) []byte {
 	w.text(s.Reason)
 	w.int(s.Fired)
 	w.int(s.Skipped)
-	list(&w, s.Active, func(run string) { w.run(run) })
+	list(&w, s.Active, func(r Run) { w.run(r.ID); w.text(string(r.Cause)); w.time(r.At) })
 	list(&w, s.Claimed, func(c Claim) {
 		w.run(c.RunID)
 		w.time(c.Nominal)
@@ -84,7 +84,7 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 	s.Reason = r.text()
 	s.Fired = r.int()
 	s.Skipped = r.int()
-	s.Active = items(&r, r.run)
+	s.Active = items(&r, func() Run { return Run{ID: r.run(), Cause: Cause(r.text()), At: r.time()} })
 	s.Claimed = items(&r, func() Claim {
 		return Claim{RunID: r.run(), Nominal: r.time(), Cause: Cause(r.text()), Decided: r.time(), Cancel: items(&r, r.run), Attempts: int(r.int()), After: r.time(), Err: r.text()}
 	})

@@ -104,7 +104,7 @@ func (s *State) dropWaiting(id ID, now time.Time, reason string) {
 }
 
 func (s *State) pause(id ID, now time.Time, reason string) {
-	s.Paused, s.Reason = true, cut(reason, MaxReason)
+	s.Paused, s.Reason = true, cut(reason)
 	s.dropWaiting(id, now, "the schedule was paused: "+reason)
 }
 
@@ -114,7 +114,7 @@ func (s *State) resume(now time.Time) { s.Paused, s.Reason, s.Since = false, "",
 // launched, backfills and triggers go on. reason is what people are told.
 func (c *Control) Pause(ctx context.Context, reason string, ids ...ID) error {
 	return c.change(ctx, ids, func(i int, now time.Time, _ *plan, s *State) error {
-		if !s.Paused || s.Reason != cut(reason, MaxReason) {
+		if !s.Paused || s.Reason != cut(reason) {
 			s.pause(ids[i], now, reason)
 		}
 		return nil

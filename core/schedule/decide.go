@@ -40,7 +40,7 @@ type decider struct {
 func (p *plan) decide(s State, now time.Time, running func(string) bool) Decision {
 	d := decider{plan: p, s: s.clone(), now: now.UTC()}
 	active := len(d.s.Active)
-	d.s.Active = slices.DeleteFunc(d.s.Active, func(run string) bool { return !running(run) })
+	d.s.Active = slices.DeleteFunc(d.s.Active, func(r Run) bool { return !running(r.ID) })
 	d.changed = len(d.s.Active) != active
 	d.giveUp(running)
 	if !d.s.Paused {
@@ -109,7 +109,11 @@ func (d *decider) fire() {
 		switch {
 		case start.After(d.now):
 			return
-		case !d.now.After(start.Add(Grace)) && !d.tooLate(nominal, d.now):
+		case d.now.Before(start.Add(Grace)) && !d.tooLate(nominal, d.now):
+			if d.CatchUp == CatchUpAll && d.behind() {
+				d.lags = true
+				return
+			}
 			d.advance(nominal)
 			d.onTime(nominal)
 		case d.CatchUp == CatchUpAll:
@@ -120,6 +124,12 @@ func (d *decider) fire() {
 			d.missed(nominal)
 		}
 	}
+}
+
+// behind reports whether a missed fire is being caught up: those that come meanwhile follow it.
+func (d *decider) behind() bool {
+	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Cause == ByCatchUp }) ||
+		slices.ContainsFunc(d.s.Active, func(r Run) bool { return r.Cause == ByCatchUp })
 }
 
 func (d *decider) advance(nominal time.Time) { d.s.Since, d.changed = nominal, true }
@@ -149,14 +159,17 @@ func (d *decider) onTime(nominal time.Time) {
 
 func (d *decider) busyWith() string {
 	if len(d.s.Active) > 0 {
-		return fmt.Sprintf("run %s is not complete", d.s.Active[0])
+		return fmt.Sprintf("run %s is not complete", d.s.Active[0].ID)
 	}
 	return fmt.Sprintf("run %s is still to be launched", d.s.Claimed[0].RunID)
 }
 
 func (d *decider) cancelAndLaunch(nominal time.Time) {
 	d.dropWaiting("a later fire is on time")
-	cancel := d.s.Active
+	var cancel []string
+	for _, r := range d.s.Active {
+		cancel = append(cancel, r.ID)
+	}
 	d.s.Active = nil
 	d.claim(nominal, ByCron, cancel)
 }
@@ -184,8 +197,8 @@ func (d *decider) missed(first time.Time) {
 // lastMissed is the last nominal time that was missed or is too late, where first is one.
 func (d *decider) lastMissed(first time.Time) time.Time {
 	last := first
-	if at, ok := d.latest(first, d.now.Add(-Grace-1)); ok {
-		if !d.start(at).Before(d.now.Add(-Grace)) { // its jitter keeps it on time; the one before has started before it
+	if at, ok := d.latest(first, d.now.Add(-Grace)); ok {
+		if d.start(at).After(d.now.Add(-Grace)) { // its jitter keeps it on time; the one before has started before it
 			if at, ok = d.latest(first, at.Add(-1)); !ok {
 				at = first
 			}
@@ -309,7 +322,7 @@ func (d *decider) dropRange(first, last time.Time, reason string) {
 }
 
 func (d *decider) drop(k Skip) {
-	k.Reason = cut(k.Reason, MaxReason)
+	k.Reason = cut(k.Reason)
 	d.s.skip(k, d.now)
 	d.skips = append(d.skips, k)
 	d.changed = true
@@ -339,12 +352,10 @@ func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 // run, so that long runs cost few questions.
 func (s *State) patience(now time.Time) time.Duration {
 	const least, most = 500 * time.Millisecond, 30 * time.Second
-	for i := len(s.Last) - 1; i >= 0; i-- {
-		if r := s.Last[i]; r.Fired {
-			return min(max(now.Sub(r.At)/8, least), most)
-		}
+	if len(s.Active) == 0 {
+		return least
 	}
-	return least
+	return min(max(now.Sub(s.Active[len(s.Active)-1].At)/8, least), most)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04Z07:00") }

@@ -10,11 +10,12 @@
 //	nominal       what the cron expression says in the schedule's zone, by package civil
 //	start         nominal + jitter; the jitter is a share of Definition.Jitter fixed by the schedule's
 //	              id, the same on every server, and less than the gap to the next nominal time
-//	on time       looked at no later than Grace after its start; else the fire is missed
+//	on time       looked at before Grace has passed since its start; else the fire is missed
 //	start_within  no fire of the cron expression is launched later than this after its nominal time
 //
 //	catch_up      skip: missed fires are dropped; once: of those missed only the latest is launched;
-//	              all: each, oldest first, one after the other, of the newest MaxCatchUp
+//	              all: each, oldest first, one after the other, of the newest MaxCatchUp; fires that come
+//	              while one of them runs follow behind
 //	overlap       of a fire that is on time, while a run of the schedule is not complete. skip: dropped;
 //	              queue: one fire waits, the next ones are dropped; cancel_running: the running ones are
 //	              cancelled, then it is launched, without waiting for their end

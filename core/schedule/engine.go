@@ -30,7 +30,7 @@ type Engine struct {
 	o        Options
 	planner  *planner
 	launches chan struct{} // a place for each launch at once
-	held     chan struct{} // a place for each schedule worked on
+	room     chan struct{} // a place for each schedule worked on
 }
 
 const (
@@ -55,7 +55,7 @@ func NewEngine(store Store, launcher Launcher, o Options) *Engine {
 		o.LaunchTimeout = 10 * time.Second
 	}
 	return &Engine{store: store, launcher: launcher, o: o, planner: newPlanner(),
-		launches: make(chan struct{}, o.Parallel), held: make(chan struct{}, o.Held)}
+		launches: make(chan struct{}, o.Parallel), room: make(chan struct{}, o.Held)}
 }
 
 // Run fires what is due until ctx ends. Launches under way then have a moment to be settled, the rest is given back
@@ -85,7 +85,7 @@ func (e *Engine) Run(ctx context.Context) {
 		}
 		b, next, err := e.take(ctx, places)
 		for range places - len(b.items) {
-			<-e.held
+			<-e.room
 		}
 		if len(b.items) > 0 {
 			batches.Go(func() { b.run(ctx, settle) })
@@ -106,11 +106,11 @@ func (e *Engine) places(ctx context.Context) int {
 	select {
 	case <-ctx.Done():
 		return 0
-	case e.held <- struct{}{}:
+	case e.room <- struct{}{}:
 	}
 	for n := 1; n < MaxBatch; n++ {
 		select {
-		case e.held <- struct{}{}:
+		case e.room <- struct{}{}:
 		default:
 			return n
 		}

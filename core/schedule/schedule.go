@@ -153,8 +153,8 @@ func (d *Definition) parse() (c compiled, err error) {
 	if err := checkSpan("jitter", d.Jitter, MaxJitter); err != nil {
 		return c, err
 	}
-	if d.StartWithin > 0 && d.Jitter >= d.StartWithin {
-		return c, fmt.Errorf("jitter is %v, expected less than start_within, %v: fires would be too late by their own jitter", d.Jitter, d.StartWithin)
+	if d.StartWithin > 0 && d.Jitter > d.StartWithin {
+		return c, fmt.Errorf("jitter is %v, expected no more than start_within, %v: fires would be too late by their own jitter", d.Jitter, d.StartWithin)
 	}
 	if len(d.Payload) > MaxPayload {
 		return c, fmt.Errorf("payload is %d bytes, expected at most %d", len(d.Payload), MaxPayload)

@@ -25,9 +25,7 @@ type settled struct {
 // launched moves a claim to the results.
 func (s *State) launched(c Claim, now time.Time) {
 	s.Fired++
-	if !slices.Contains(s.Active, c.RunID) {
-		s.Active = append(s.Active, c.RunID)
-	}
+	s.Active = append(s.Active, Run{ID: c.RunID, Cause: c.Cause, At: now})
 	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Fired: true, At: now})
 }
 
@@ -49,13 +47,13 @@ func settle(s State, launches []launch, now time.Time) (State, []settled) {
 			out = append(out, settled{claim: c})
 		case errors.Is(l.err, core.ErrInvalid) || errors.Is(l.err, core.ErrConflict):
 			s.Claimed = slices.Delete(s.Claimed, i, i+1)
-			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: "+l.err.Error(), MaxReason)}
+			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: " + l.err.Error())}
 			s.skip(k, now)
 			out = append(out, settled{claim: c, err: l.err, skip: &k})
 		default:
 			c.Attempts++
 			c.After = now.Add(retryDelay(c.Attempts))
-			c.Err = cut(l.err.Error(), MaxReason)
+			c.Err = cut(l.err.Error())
 			s.Claimed[i] = c
 			out = append(out, settled{claim: c, err: l.err})
 		}
@@ -67,8 +65,9 @@ func retryDelay(attempts int) time.Duration {
 	return min(core.Backoff{Interval: retryFirst}.Delay(attempts-1, 0), retryMost)
 }
 
-// cut shortens a text to most bytes of UTF-8.
-func cut(text string, most int) string {
+// cut shortens a reason to MaxReason bytes of UTF-8.
+func cut(text string) string {
+	const most = MaxReason
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) <= most {
 		return text

@@ -7,7 +7,7 @@ import (
 
 // Grace, retries and bounds of what a schedule's state holds.
 const (
-	Grace        = time.Minute      // a fire looked at later than this after its start is missed
+	Grace        = time.Minute      // a fire that nobody looked at for so long after its start is missed
 	RetryFor     = 10 * time.Minute // how long a launch is tried where nothing else bounds it
 	MaxCatchUp   = 1000             // missed fires that catch_up: all goes back
 	MaxBackfill  = 1000             // fires of one backfill
@@ -32,12 +32,19 @@ type State struct {
 	Reason   string // of the pause
 	Fired    int64  // launches confirmed
 	Skipped  int64  // fires that were not launched; of a long range at least its first MaxCatchUp
-	Active   []string
+	Active   []Run  // launched, and not known to be complete
 	Claimed  []Claim
 	Waiting  *Waiting
 	Backfill []Span
 	Triggers []Trigger
 	Last     []Result // newest last
+}
+
+// Run is one that was launched.
+type Run struct {
+	ID    string
+	Cause Cause
+	At    time.Time // of the launch
 }
 
 // Claim is a fire that is decided, and is to be launched by whoever holds the record.
@@ -106,14 +113,14 @@ func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 ||
 
 // knows reports whether a run is being launched, runs, or was lately launched.
 func (s *State) knows(run string) bool {
-	return slices.Contains(s.Active, run) ||
+	return slices.ContainsFunc(s.Active, func(r Run) bool { return r.ID == run }) ||
 		slices.ContainsFunc(s.Claimed, func(c Claim) bool { return c.RunID == run }) ||
 		slices.ContainsFunc(s.Triggers, func(t Trigger) bool { return t.RunID == run }) ||
 		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Fired && r.RunID == run })
 }
 
 func (s *State) note(r Result) {
-	r.Reason = cut(r.Reason, MaxReason)
+	r.Reason = cut(r.Reason)
 	if s.Last = append(s.Last, r); len(s.Last) > MaxLast {
 		s.Last = slices.Clone(s.Last[len(s.Last)-MaxLast:])
 	}

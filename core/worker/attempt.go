@@ -31,11 +31,14 @@ var crashBackoff = core.Backoff{Interval: time.Second, Max: time.Minute}
 type attempts struct {
 	m      *machine
 	index  int
+	items  int // of the step's foreach; 1 without
 	step   playbooks.Step
 	name   string
 	typ    host.Type
 	params json.RawMessage
 	cur    *progress
+
+	window window // of the present attempt
 
 	stdout, stderr, diff capture
 }
@@ -43,6 +46,9 @@ type attempts struct {
 // run tries until there is a result, or a verdict with which the lease ends.
 func (a *attempts) run() (core.StepResult, *verdict) {
 	for {
+		if v := a.admit(); v != nil {
+			return core.StepResult{Name: a.name, Uses: a.step.Uses, Attempts: a.cur.All, Took: a.cur.Took}, v
+		}
 		if !a.cur.Resumed {
 			a.cur.Attempts++
 			a.cur.All++
@@ -83,7 +89,7 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	saved := &checkpoint{}
 	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
 	if state := saved.close(); state != nil {
-		a.cur.Plugin = state
+		a.cur.Plugin, a.cur.Held = state, false // from here on it resumes what it began
 	}
 	deadline, limited := ctx.Deadline()
 	first := limited && out.TimedOut && time.Until(deadline) < sameInstant // the job type saw the deadline first
@@ -126,6 +132,12 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save,
 	}
+	if a.window.gated {
+		c.MayStart = a.window.mayStart
+		if !a.window.resumed {
+			c.Stop = a.window.stopHere
+		}
+	}
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
 	}
@@ -167,7 +179,7 @@ func (a *attempts) sink(e host.Event) {
 func (a *attempts) result(out host.Outcome) core.StepResult {
 	sr := core.StepResult{
 		Name: a.name, Uses: a.step.Uses, Reason: escape(out.Reason), Attempts: a.cur.All,
-		Outputs: out.Outputs, Took: a.cur.Took,
+		Outputs: out.Outputs, Took: a.cur.Took, Window: a.cur.Window,
 	}
 	var cut [3]bool
 	sr.Stdout, cut[0] = a.stdout.text()
@@ -207,8 +219,10 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	switch {
 	case a.m.job.ctx.Err() != nil && (err != nil || !sr.Outcome.Good() || out.Suspended):
 		return a.interrupted(out, err, sr)
+	case err == nil && out.Suspended && out.Held:
+		return a.held(out)
 	case err == nil && out.Suspended:
-		a.cur.Plugin, a.cur.Resumed = out.State, true
+		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
 		return &verdict{
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
@@ -260,7 +274,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	}
 	switch {
 	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
-		a.cur.Plugin, a.cur.Resumed = out.State, true
+		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, out.Held
 		return &verdict{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks}
 	case out.Lost:
 		return say(core.Lost, detail)
@@ -310,7 +324,7 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0
 	}
-	a.cur.Plugin = nil                                                // a new attempt begins anew
+	a.cur.Plugin, a.cur.Held = nil, false                             // a new attempt begins anew
 	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 

@@ -41,7 +41,7 @@ func (p *poller) giveUpStuck(now time.Time) {
 	if now.Before(p.stuckAt) {
 		return
 	}
-	p.stuckAt = now.Add(backstop)
+	p.stuckAt = now.Add(p.w.pace.look)
 	p.w.mu.Lock()
 	var stuck []*job
 	for _, j := range p.w.running {

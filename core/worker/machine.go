@@ -11,7 +11,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
-	"github.com/turnus/turnus/plugins/host"
 )
 
 // verdict is what the step machine says of a job: how its lease ends.
@@ -141,7 +140,7 @@ func (m *machine) step(i int) (core.StepResult, *verdict) {
 	}
 	m.env.Item = nil
 	if s.Foreach.Absent() {
-		return m.item(i, s)
+		return m.item(i, s, 1)
 	}
 	return m.foreach(i, s, sr)
 }
@@ -165,7 +164,7 @@ func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.Ste
 			}
 		}
 		m.env.Item = items[cur.Item]
-		one, v := m.item(i, s)
+		one, v := m.item(i, s, len(items))
 		if v != nil {
 			return sr, v
 		}
@@ -184,7 +183,7 @@ func (p *progress) add(item any, one core.StepResult) {
 	text.Stderr = shorten(text.Stderr+one.Stderr, streamKeep)
 	text.Diff = shorten(text.Diff+one.Diff, streamKeep)
 	text.Truncated = text.Truncated || one.Truncated
-	text.ExitCode = one.ExitCode
+	text.ExitCode, text.Window = one.ExitCode, one.Window
 	if !one.Outcome.Good() || text.Reason == "" {
 		text.Reason = one.Reason
 	}
@@ -238,7 +237,7 @@ func (r itemResult) size(thin int) int {
 // total is the result of a foreach step: the worst of its items.
 func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 	sr.Stdout, sr.Stderr, sr.Diff, sr.Truncated, sr.ExitCode = p.Text.Stdout, p.Text.Stderr, p.Text.Diff, p.Text.Truncated, p.Text.ExitCode
-	sr.Took, sr.Attempts, sr.Outcome = p.Took, p.All, core.Skipped
+	sr.Took, sr.Attempts, sr.Outcome, sr.Window = p.Took, p.All, core.Skipped, p.Text.Window
 	if severity(p.Text.Outcome) > severity(sr.Outcome) {
 		sr.Outcome = p.Text.Outcome
 	}
@@ -268,8 +267,8 @@ func severity(o core.Outcome) int {
 	}, o)
 }
 
-// item runs a step once, for the present item if there is one.
-func (m *machine) item(i int, s playbooks.Step) (core.StepResult, *verdict) {
+// item runs a step once, for the present item if there is one, of items altogether.
+func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *verdict) {
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	fresh := m.state.Current.Attempts == 0
 	if fresh && !s.When.Absent() {
@@ -288,52 +287,19 @@ func (m *machine) item(i int, s playbooks.Step) (core.StepResult, *verdict) {
 	if m.prog.snapshot.Check && !t.Check {
 		return skip(sr, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil
 	}
-	if fresh {
-		if v := m.gate(s, t); v != nil {
-			return sr, v
-		}
+	if v := m.stillOpen(i, sr.Name); v != nil {
+		return sr, v
 	}
 	params, err := s.With.JSON(m.env)
 	if err != nil {
 		return fail(sr, err.Error()), nil
 	}
-	a := &attempts{m: m, index: i, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current}
+	a := &attempts{m: m, index: i, items: items, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current}
 	r, v := a.run()
-	if v != nil {
+	if v != nil && r.Attempts > 0 {
 		m.partial = &r
 	}
 	return r, v
-}
-
-// gateRetry is when a job whose gate could not be asked is looked at again.
-const gateRetry = 30 * time.Second
-
-// gate asks whether the step may start now.
-func (m *machine) gate(s playbooks.Step, t host.Type) *verdict {
-	ask := m.job.w.cfg.Gate
-	if ask == nil {
-		return nil
-	}
-	window := s.Window
-	if window == "" {
-		window = m.prog.book.Window
-	}
-	ok, next, reason, err := ask(m.job.ctx, m.host, GateStep{
-		Job: m.job.lease.Job, Playbook: m.prog.book.Name, Step: stepName(s), Window: window,
-		Needs: s.Needs, Disruptive: t.Disruptive, Check: m.prog.snapshot.Check,
-	})
-	if err == nil && ok {
-		return nil
-	}
-	after := gateRetry
-	if err != nil {
-		reason = "whether the window is open could not be asked: " + err.Error()
-	} else if !next.IsZero() {
-		after = max(time.Until(next), time.Second)
-	}
-	v := m.setAside(reason)
-	v.after, v.step = after, stepName(s)
-	return &v
 }
 
 // publish lets later expressions read the step.

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -406,39 +405,6 @@ func TestOutputsThatCannotBeKeptFailTheStep(t *testing.T) {
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}}]")
 		if r.Outcome != core.Failed || !strings.Contains(r.Reason, "at most 32768 are kept") {
 			t.Errorf("%+v", r)
-		}
-	})
-}
-
-func TestGate(t *testing.T) {
-	inLab(t, func(l *lab) {
-		open := time.Now().Add(time.Hour)
-		c := l.config()
-		asked := 0
-		c.Gate = func(_ context.Context, h core.Host, s GateStep) (bool, time.Time, string, error) {
-			asked++
-			if asked == 1 {
-				return false, time.Time{}, "", errors.New("windows are not loaded")
-			}
-			if s.Step == "b" && s.Window == "service" && time.Now().Before(open) {
-				return false, open, "the window of " + h.Name + " opens later", nil
-			}
-			return true, time.Time{}, "", nil
-		}
-		la := l.submit("r", 1, `
-window: service
-steps:
-  - {name: a, uses: command, window: none, with: {run: x}}
-  - {name: b, uses: command, needs: 5m, with: {run: x}}
-`)
-		n := l.start(c)
-		r := l.results(la)[0]
-		n.drain()
-		if r.Outcome != core.Unchanged || l.plugins.steps() != "a.1 b.1" || time.Now().Before(open) {
-			t.Errorf("%+v after %s", r, l.plugins.steps())
-		}
-		if got := l.said(JobParked); len(got) != 2 {
-			t.Errorf("parked %d times, expected 2", len(got))
 		}
 	})
 }

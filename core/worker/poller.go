@@ -155,12 +155,14 @@ func (p *poller) wantsTurn(now time.Time) bool {
 func (p *poller) turn(ctx context.Context) {
 	t := queue.Turn{Session: p.session.id, Acks: p.acks[:min(len(p.acks), queue.MaxAcksPerTurn)], Want: p.want()}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
+	sent := time.Now()
 	res, err := p.w.cfg.Queue.Turn(call, t)
 	cancel()
 	if err != nil {
 		p.turnFailed(err)
 		return
 	}
+	p.w.clock.tell(sent, res.Now)
 	p.w.queueBack()
 	if p.hinted = false; len(res.Leases) > 0 {
 		p.quick = 0
@@ -169,9 +171,9 @@ func (p *poller) turn(ctx context.Context) {
 	p.more = res.More && t.Want > 0
 	now := time.Now()
 	p.skew = res.Now.Sub(now)
-	p.pollAt = now.Add(backstop)
+	p.pollAt = now.Add(p.w.pace.look)
 	if !res.Next.IsZero() && t.Want > 0 {
-		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, backstop))
+		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, p.w.pace.look))
 		if !res.Next.After(res.Now) { // due, and yet not leased: do not spin on it
 			p.pollAt = now.Add(barrenPause)
 		}
@@ -204,7 +206,7 @@ func (p *poller) turnFailed(err error) {
 		p.w.cfg.Log.Error("the queue refuses this worker's turn; the session is given up", "err", err)
 		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
 		p.dropSession()
-		p.retryAt = now.Add(backstop)
+		p.retryAt = now.Add(p.w.pace.look)
 		return
 	case errors.Is(err, core.ErrUnavailable): // nothing was done
 	default: // it may have been done
@@ -231,9 +233,9 @@ func (p *poller) adopt(ctx context.Context) bool {
 	p.w.queueBack()
 	again := p.adoptAt
 	p.adoptAt = time.Time{}
-	if again.Add(queue.BeatEvery).After(time.Now()) {
+	if again.Add(p.w.pace.beat).After(time.Now()) {
 		// The lost Turn may still be under way and take effect after this answer: look once more.
-		p.adoptAt = again.Add(queue.BeatEvery)
+		p.adoptAt = again.Add(p.w.pace.beat)
 	}
 	held := make(map[uint64]bool, len(leases))
 	for _, l := range leases {
@@ -369,7 +371,7 @@ func (p *poller) want() int {
 
 // nextLook is when step has something to do without being told.
 func (p *poller) nextLook() time.Time {
-	next := time.Now().Add(backstop)
+	next := time.Now().Add(p.w.pace.look)
 	consider := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
 			next = t

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
@@ -17,7 +18,8 @@ import (
 type program struct {
 	snapshot launch.Snapshot
 	book     *playbooks.Playbook
-	selected []bool // by tags, a step each
+	selected []bool      // by tags, a step each
+	steps    *gate.Steps // which of them wait for windows; nil: none does
 }
 
 // programsKept is how many runs' programs a worker keeps: as many as it
@@ -27,6 +29,7 @@ const programsKept = 64
 // programs keeps the programs of the runs last used. Safe for concurrent use.
 type programs struct {
 	payload func(ctx context.Context, run string) ([]byte, error)
+	types   func(name string) (host.Type, bool)
 
 	mu     sync.Mutex
 	loaded map[string]*list.Element // of *entry
@@ -40,8 +43,8 @@ type entry struct {
 	err   error
 }
 
-func newPrograms(payload func(ctx context.Context, run string) ([]byte, error)) *programs {
-	return &programs{payload: payload, loaded: map[string]*list.Element{}, recent: list.New()}
+func newPrograms(payload func(ctx context.Context, run string) ([]byte, error), types func(name string) (host.Type, bool)) *programs {
+	return &programs{payload: payload, types: types, loaded: map[string]*list.Element{}, recent: list.New()}
 }
 
 // get returns the program of a run; the first caller loads it, others wait for it.
@@ -113,6 +116,10 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	for _, s := range book.Steps {
 		prog.selected = append(prog.selected, snap.Selects(s.Tags))
 	}
+	prog.steps = snap.Steps(book, func(uses string) bool {
+		t, known := ps.types(uses)
+		return !known || t.Disruptive
+	})
 	return prog, nil
 }
 

@@ -8,15 +8,23 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // Times of the session.
 const (
-	fenceMargin = queue.SessionTTL / 4   // jobs are stopped so long before the session may be reaped
 	beatRetry   = 500 * time.Millisecond // between beats that get no answer
 	callTimeout = 3 * time.Second        // of one call of the queue that does not wait
 )
+
+// pace is how often a node speaks to the queue. A simulation of days sets it slower, queue and all.
+type pace struct {
+	beat time.Duration // between beats
+	ttl  time.Duration // after which a silent session is gone
+	look time.Duration // an idle node looks at least so often
+}
+
+// margin is how long before the session may be reaped its jobs are stopped.
+func (p pace) margin() time.Duration { return p.ttl / 4 }
 
 // Why jobs were told to end.
 var (
@@ -52,7 +60,7 @@ func openSession(ctx context.Context, w *Worker) (*session, error) {
 	}
 	beating, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &session{w: w, id: id, gone: make(chan struct{}), done: make(chan struct{}), quit: quit}
-	go s.beat(beating, sent.Add(queue.SessionTTL))
+	go s.beat(beating, sent.Add(w.pace.ttl))
 	return s, nil
 }
 
@@ -80,7 +88,7 @@ func (s *session) isGone() bool {
 
 func (s *session) beat(ctx context.Context, safe time.Time) {
 	defer close(s.done)
-	timer := time.NewTimer(queue.BeatEvery)
+	timer := time.NewTimer(s.w.pace.beat)
 	defer timer.Stop()
 	for {
 		select {
@@ -89,7 +97,7 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 		case <-timer.C:
 		}
 		sent := time.Now()
-		limit := min(queue.BeatEvery, max(time.Until(safe.Add(-fenceMargin)), beatRetry))
+		limit := min(s.w.pace.beat, max(time.Until(safe.Add(-s.w.pace.margin())), beatRetry))
 		call, cancel := context.WithTimeout(ctx, limit)
 		res, err := s.w.cfg.Queue.Beat(call, s.id)
 		cancel()
@@ -101,18 +109,19 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 			return
 		case err != nil:
 			s.w.queueAway(err)
-			left := time.Until(safe.Add(-fenceMargin))
+			left := time.Until(safe.Add(-s.w.pace.margin()))
 			if left <= 0 {
 				s.fence("the queue was silent for so long that other nodes may soon get this node's jobs")
 				left = beatRetry
 			}
 			timer.Reset(min(left, beatRetry))
 		default:
+			s.w.clock.tell(sent, res.Now)
 			safe = sent.Add(res.Until.Sub(res.Now))
 			s.unfence()
 			s.w.queueBack()
 			s.w.cancelJobs(res.Stop, s)
-			timer.Reset(queue.BeatEvery)
+			timer.Reset(s.w.pace.beat)
 		}
 	}
 }

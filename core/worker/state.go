@@ -24,6 +24,16 @@ type state struct {
 	Took    time.Duration     `json:"took_ns,omitempty"` // worker time of earlier leases
 	Done    []core.StepResult `json:"done,omitempty"`    // a step each, in order
 	Current progress          `json:"current,omitzero"`  // of the step after them
+	Window  *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
+}
+
+// waiting is how a job stands with its windows.
+type waiting struct {
+	Promised time.Time `json:"promised,omitzero"` // start that it was last told to wait for, by the queue's clock
+	Missed   int       `json:"missed,omitempty"`  // windows that it was given and could not use
+	Began    bool      `json:"began,omitempty"`   // a step that waits for windows was started:
+	Step     int       `json:"step,omitempty"`    // this one last
+	Stop     bool      `json:"stop,omitempty"`    // whose window said overrun: stop_at_checkpoint
 }
 
 // progress is where the present step stands.
@@ -38,8 +48,10 @@ type progress struct {
 	Absent   int             `json:"absent,omitempty"`   // calls that the plugin could not take
 	Plugin   *host.State     `json:"plugin,omitempty"`   // suspended, or its last checkpoint
 	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt goes on
+	Held     bool            `json:"held,omitempty"`     // Plugin is of a call that its window stopped: it waits for the next
 	Took     time.Duration   `json:"took_ns,omitempty"`
-	Text     core.StepResult `json:"text,omitzero"` // output of the items so far
+	Window   *core.Window    `json:"window,omitempty"` // that the present attempt was started in
+	Text     core.StepResult `json:"text,omitzero"`    // output of the items so far
 }
 
 // What a foreach with many items, or with large outputs, no longer keeps.

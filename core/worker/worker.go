@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -45,8 +46,8 @@ type Config struct {
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Secret resolves a secret by name for a host's job; nil refuses.
 	Secret func(ctx context.Context, h core.Host, name string) ([]byte, error)
-	// Gate says whether a step may start now on a host; nil is always open.
-	Gate Gate
+	// Board has the service windows of runs. Without it a step that waits for a window waits on.
+	Board queue.Board
 
 	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
 	StepTimeout time.Duration
@@ -67,21 +68,6 @@ type Config struct {
 // 0.9 each when zero. A node that runs nothing takes one job all the same: its load is
 // then not its own doing, and a busy neighbour must not stop maintenance for good.
 type Limits struct{ CPU, Memory float64 }
-
-// Gate decides whether a step may start now. When it may not, next is the earliest time
-// to ask again and reason a sentence. An error sends the job back for a while.
-type Gate func(ctx context.Context, h core.Host, s GateStep) (ok bool, next time.Time, reason string, err error)
-
-// GateStep is what a gate may look at.
-type GateStep struct {
-	Job        core.JobID
-	Playbook   string
-	Step       string
-	Window     string        // the step's, else the playbook's
-	Needs      time.Duration // time that must fit, rollback included; 0 is unknown
-	Disruptive bool
-	Check      bool
-}
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
 func New(c Config) (*Worker, error) {
@@ -112,13 +98,18 @@ func New(c Config) (*Worker, error) {
 	if c.Events == nil {
 		c.Events = func(Event) {}
 	}
-	return &Worker{
+	w := &Worker{
 		cfg:      c,
 		kill:     make(chan struct{}),
 		drain:    make(chan struct{}),
-		programs: newPrograms(c.Payload),
+		programs: newPrograms(c.Payload, c.Plugins.Type),
+		books:    newBooks(c.Board),
+		admit:    askBook,
+		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
 		running:  map[uint64]*job{},
-	}, nil
+	}
+	w.clock.beat = w.pace.beat
+	return w, nil
 }
 
 // Worker is one node.
@@ -128,6 +119,10 @@ type Worker struct {
 	killOnce sync.Once
 	drain    chan struct{} // closed when Run's context ends: jobs park between steps
 	programs *programs
+	books    *books
+	clock    clock
+	pace     pace
+	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
 
 	mu      sync.Mutex
 	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended

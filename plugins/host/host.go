@@ -85,6 +85,11 @@ type Call struct {
 
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
+	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never asks for it.
+	Stop func(ctx context.Context) string
+	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
+	// included; "" is that it may. need 0 is what the step was given. Nil always allows it.
+	MayStart func(ctx context.Context, need time.Duration) string
 	// Secret resolves a secret by name; nil refuses.
 	Secret func(ctx context.Context, name string) ([]byte, error)
 	// Sink gets the call's events in order, one at a time; it must not block for long.
@@ -132,4 +137,5 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
+	Held        bool // because Stop or MayStart said so: ResumeAfter and WakeOn say nothing
 }

@@ -21,12 +21,29 @@ func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) 
 		return nil, invalid("checkpoint: %s", err)
 	}
 	if l.call.Checkpoint == nil || state == nil {
-		return &wire.CheckpointResponse{}, nil
+		return &wire.CheckpointResponse{}, nil // nothing was kept to go on from
 	}
 	if err := l.call.Checkpoint(ctx, *state); err != nil {
 		return nil, fault(l.call.Host.Name, "checkpoint", err)
 	}
-	return &wire.CheckpointResponse{}, nil
+	resp := &wire.CheckpointResponse{}
+	if l.call.Stop != nil && !req.GetGoOn() {
+		resp.Stop = l.call.Stop(ctx)
+	}
+	return resp, nil
+}
+
+// MayStart implements wire.JobServer.
+func (s *services) MayStart(ctx context.Context, req *wire.MayStartRequest) (*wire.MayStartResponse, error) {
+	l, ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if l.call.MayStart == nil || l.call.Check {
+		return &wire.MayStartResponse{}, nil
+	}
+	return &wire.MayStartResponse{Wait: l.call.MayStart(ctx, millis(req.GetNeedMs()))}, nil
 }
 
 // Secret implements wire.JobServer. The value is never logged.

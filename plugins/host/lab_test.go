@@ -224,6 +224,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{Outputs: []byte("[1]")}}}, nil
 	case "suspend":
 		return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
+			Held:  true,
 			State: &wire.State{Version: 2, Json: []byte(`{"a":1}`)}, ResumeAfterMs: 1500, WakeOn: "image", KeepLocks: true, Reason: "staged",
 		}}}, nil
 	case "fail":
@@ -346,8 +347,11 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		resp, err := l.job.Secret(ctx, &wire.SecretRequest{Name: p.Text})
 		return string(resp.GetValue()), err
 	case "checkpoint":
-		_, err := l.job.Checkpoint(ctx, &wire.CheckpointRequest{State: &wire.State{Version: 1, Json: []byte(p.Text)}})
-		return "", err
+		resp, err := l.job.Checkpoint(ctx, &wire.CheckpointRequest{State: &wire.State{Version: 1, Json: []byte(p.Text)}, GoOn: p.RO})
+		return resp.GetStop(), err
+	case "may start":
+		resp, err := l.job.MayStart(ctx, &wire.MayStartRequest{NeedMs: int64(p.N)})
+		return resp.GetWait(), err
 	case "save":
 		s, err := l.job.SaveFile(ctx)
 		if err != nil {

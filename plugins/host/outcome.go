@@ -33,12 +33,20 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 		state, err := stateFromWire(s.GetState())
 		return Outcome{
 			Suspended: true, Reason: s.GetReason(), State: state, WakeOn: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
-			ResumeAfter: time.Duration(max(s.GetResumeAfterMs(), 0)) * time.Millisecond,
+			ResumeAfter: millis(s.GetResumeAfterMs()), Held: s.GetHeld(),
 		}, err
 	case *wire.Outcome_Cancelled:
 		return Outcome{Cancelled: true, Reason: o.Cancelled.GetReason()}, nil
 	}
 	return Outcome{}, errors.New("its outcome is empty")
+}
+
+// maxMillis is far above any sensible time, and far below what overflows a time.Duration.
+const maxMillis = int64(10 * 365 * 24 * time.Hour / time.Millisecond)
+
+// millis is a plugin's word for a duration; a negative one is none.
+func millis(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), maxMillis)) * time.Millisecond
 }
 
 func effects(e wire.Failed_Effects) string {

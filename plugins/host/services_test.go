@@ -423,6 +423,20 @@ func TestJobCallbacks(t *testing.T) {
 	if strings.Contains(b.log.String(), "hunter2") {
 		t.Error("the secret is in the log")
 	}
+	c.Stop = func(context.Context) string { return "the window closed" }
+	if code, text := b.op(t, c, labParams{Op: "checkpoint", Text: `{}`}); code != "OK" || text != "the window closed" {
+		t.Errorf("a checkpoint at which to stop: %s %q", code, text)
+	}
+	if code, text := b.op(t, c, labParams{Op: "checkpoint", Text: `{}`, RO: true}); code != "OK" || text != "" {
+		t.Errorf("a checkpoint of a rollback: %s %q", code, text)
+	}
+	if code, text := b.op(t, c, labParams{Op: "may start", N: 1}); code != "OK" || text != "" {
+		t.Errorf("without a window: %s %q", code, text)
+	}
+	c.MayStart = func(_ context.Context, need time.Duration) string { return need.String() }
+	if code, text := b.op(t, c, labParams{Op: "may start", N: 1500}); code != "OK" || text != "1.5s" {
+		t.Errorf("may start: %s %q", code, text)
+	}
 	c.Checkpoint = func(context.Context, State) error { return fmt.Errorf("ledger: %w", core.ErrUnavailable) }
 	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `{}`}); code == "OK" {
 		t.Error("a checkpoint that is not durable was acknowledged")

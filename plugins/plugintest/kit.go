@@ -108,6 +108,8 @@ type Option func(*call)
 type call struct {
 	ctx context.Context //nolint:containedctx // options carry it to Start
 	req *wire.RunRequest
+
+	window func(need time.Duration) string
 }
 
 // Type calls another job type than the first.
@@ -196,7 +198,7 @@ func (k *Kit) Start(params any, opts ...Option) *Running {
 	for _, o := range opts {
 		o(c)
 	}
-	k.services.open(lease, c.req.GetCheck())
+	k.services.open(lease, c.req.GetCheck(), c.window)
 	r := &Running{kit: k, lease: lease, result: make(chan *Result, 1), fault: make(chan error, 1)}
 	go func() {
 		defer k.services.close(lease)

@@ -30,6 +30,7 @@ type Result struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
+	Held        bool // because the window said so
 }
 
 // Diff is one reported difference.
@@ -92,6 +93,7 @@ func (r *Result) finish(o *wire.Outcome) error {
 		s := o.Suspended
 		r.Outcome, r.Reason, r.WakeOn, r.KeepLocks = "suspended", s.GetReason(), s.GetWakeOn(), s.GetKeepLocks()
 		r.ResumeAfter = time.Duration(s.GetResumeAfterMs()) * time.Millisecond
+		r.Held = s.GetHeld()
 		r.State = &State{Version: int(s.GetState().GetVersion()), JSON: s.GetState().GetJson()}
 	default:
 		return fmt.Errorf("an empty outcome")

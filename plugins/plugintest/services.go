@@ -39,6 +39,7 @@ type lease struct {
 	check  bool
 	saved  []Checkpoint
 	closed bool
+	window func(need time.Duration) string // nil: no window
 }
 
 func newServices() *services {
@@ -73,10 +74,10 @@ func (s *services) first() string {
 	return own
 }
 
-func (s *services) open(name string, check bool) {
+func (s *services) open(name string, check bool, window func(time.Duration) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[name] = &lease{check: check}
+	s.leases[name] = &lease{check: check, window: window}
 }
 
 func (s *services) close(name string) {
@@ -382,7 +383,21 @@ func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) 
 	l.saved = append(l.saved, Checkpoint{
 		Name: req.GetName(), State: State{Version: int(req.GetState().GetVersion()), JSON: req.GetState().GetJson()},
 	})
-	return &wire.CheckpointResponse{}, nil
+	resp := &wire.CheckpointResponse{}
+	if l.window != nil && !req.GetGoOn() {
+		resp.Stop = l.window(0)
+	}
+	return resp, nil
+}
+
+// MayStart asks the call's window.
+func (s *services) MayStart(ctx context.Context, req *wire.MayStartRequest) (*wire.MayStartResponse, error) {
+	l, err := s.lease(ctx)
+	if err != nil || l.window == nil || l.check {
+		return &wire.MayStartResponse{}, err
+	}
+	need := time.Duration(req.GetNeedMs()) * time.Millisecond
+	return &wire.MayStartResponse{Wait: l.window(max(need, time.Nanosecond))}, nil
 }
 
 // Secret answers what the kit was given.

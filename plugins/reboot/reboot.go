@@ -63,7 +63,8 @@ Reboots the host and waits for it. The host counts as back when a fresh, authent
 Every attempt is a whole connection, with growing pauses, for servers ban sources that connect without authenticating.
 
 When the worker dies meanwhile, the next one finds the old boot id in the saved state and goes on by looking; it never
-reboots a host that has already done so. A host that does not come back fails the step (it spends the run's budget).
+reboots a host that has already done so. Right before the reboot it asks once more whether the host's service window is open and
+long enough for ` + "`timeout`" + ` (or for what is left of the step's ` + "`needs`" + `, if that is less); if not, the job waits for the next window. A host that does not come back fails the step (it spends the run's budget).
 `
 
 func run(ctx context.Context, r *runOf) error {
@@ -94,6 +95,9 @@ func run(ctx context.Context, r *runOf) error {
 		}
 		if err := r.Checkpoint(ctx, "reboot", State{BootID: old}); err != nil {
 			return fmt.Errorf("nothing was rebooted: %w", err)
+		}
+		if err := r.MayStart(ctx, time.Duration(p.Timeout)); err != nil {
+			return err
 		}
 		if err := request(ctx, r); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -176,5 +177,39 @@ func TestCancelWhileWaiting(t *testing.T) {
 	running.Cancel()
 	if got := running.Wait(); got.Outcome != "cancelled" {
 		t.Errorf("got %s (%s)", got.Outcome, got.Reason)
+	}
+}
+
+// A window that closes, or a freeze that is added, while the step gets ready holds the reboot itself.
+func TestWindowHoldsTheReboot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		window plugintest.Option
+		held   bool
+	}{
+		"shut at the checkpoint":   {plugintest.Shut(), true},
+		"shut right before":        {plugintest.ShutAfter(1), true},
+		"too little is left of it": {plugintest.Open(9 * time.Minute), true},
+		"open (control)":           {plugintest.Open(11 * time.Minute), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &device{looks: []string{"old", "old", "new"}}
+			kit := plugintest.New(t, reboot.Def())
+			kit.Host("r1").Handle(d.handle)
+			got := kit.Run(sdk.With{"interval": "1ms"}, tc.window)
+			if !tc.held {
+				if got.Outcome != "changed" || d.asked != 1 {
+					t.Fatalf("got %s (%s), asked %d times", got.Outcome, got.Reason, d.asked)
+				}
+				return
+			}
+			if got.Outcome != "suspended" || !got.Held || got.Reason == "" || d.asked != 0 {
+				t.Fatalf("got %+v, asked %d times", got, d.asked)
+			}
+			later := kit.Run(sdk.With{"interval": "1ms"}, plugintest.Resume(got.State), plugintest.Open(time.Hour))
+			if later.Outcome != "changed" || d.asked != 1 {
+				t.Errorf("in the next window: %s (%s), asked %d times", later.Outcome, later.Reason, d.asked)
+			}
+		})
 	}
 }

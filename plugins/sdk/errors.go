@@ -139,6 +139,7 @@ type suspension struct {
 	wakeOn    string
 	reason    string
 	keepLocks bool
+	held      bool // for the host's service window: the worker decides when the job goes on
 }
 
 func (s *suspension) Error() string { return "suspended: " + s.reason }
@@ -156,6 +157,13 @@ func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	}
 	return s
 }
+
+// ErrHeld is what [Run.Checkpoint] and [Run.MayStart] return when the host's service window says
+// stop. The function returns it: the job is parked, holding nothing, until the window is
+// open again and fits, and continues with the state that was saved last.
+var ErrHeld = errors.New("held for the service window")
+
+func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
 
 // WakeOn continues the job early when the event of that name comes.
 func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn = event } }

@@ -10,6 +10,9 @@ import (
 	"maps"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -54,7 +57,7 @@ func newRun[P, S any](s *session, t *jobType, p params[P]) (*Run[P, S], error) {
 		if err := json.Unmarshal(current, &r.State); err != nil {
 			return nil, Failf("the saved state cannot be read: %w", err)
 		}
-		r.Resumed = true
+		r.Resumed, s.done.saved = true, current
 	}
 	return r, nil
 }
@@ -145,7 +148,21 @@ func (r *Run[P, S]) Progress(done float64, phase string) {
 // Checkpoint saves state and returns once it is durable: after a crash the next
 // call finds it in State. name says which phase was reached. State holds
 // references to secrets only, never secrets.
+//
+// It must stand where the job may stop and go on much later: when the host's service window has
+// closed it returns an [ErrHeld], which the function returns. Where the job must go on, save
+// with [Run.Save].
 func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
+	return r.save(ctx, name, state, false)
+}
+
+// Save is [Run.Checkpoint] where the job must not stop, as within a rollback, or between
+// arming a device's own way back and committing: it never returns [ErrHeld].
+func (r *Run[P, S]) Save(ctx context.Context, name string, state S) error {
+	return r.save(ctx, name, state, true)
+}
+
+func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) error {
 	raw, err := encodeState(state)
 	if err != nil {
 		return err
@@ -154,14 +171,42 @@ func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error 
 	if err != nil {
 		return err
 	}
-	_, err = jobs.Checkpoint(r.s.withLease(ctx), &wire.CheckpointRequest{
-		Name: clean(name, maxTitle), State: &wire.State{Version: uint32(r.stateVer), Json: raw},
+	resp, err := jobs.Checkpoint(r.s.withLease(ctx), &wire.CheckpointRequest{
+		Name: clean(name, maxTitle), State: &wire.State{Version: uint32(r.stateVer), Json: raw}, GoOn: goOn,
 	})
 	if err != nil {
 		return hostError(ctx, "", "checkpoint "+name, err)
 	}
-	r.s.update(func(d *done) { r.State = state })
+	r.s.update(func(d *done) { r.State, d.saved = state, raw })
+	if stop := resp.GetStop(); stop != "" && !goOn {
+		return &suspension{state: raw, reason: stop, held: true}
+	}
 	return nil
+}
+
+// MayStart asks, right before what cannot be undone (a reboot, a flash), whether the host's service
+// window is still open, approved, and long enough for need: all that follows, rollback included.
+// need 0 is what is left of the step's needs:. When it is not, the error is an [ErrHeld] that says why, and
+// that the function returns; save what is to be found again before. A rollback does not ask.
+// Outside of windows, as in a run without any, it is always nil.
+func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return err
+	}
+	resp, err := jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
+	if status.Code(err) == codes.Unimplemented { // a worker from before windows gates nothing
+		return nil
+	}
+	if err != nil {
+		return hostError(ctx, "", "asking whether the service window fits", err)
+	}
+	if resp.GetWait() == "" {
+		return nil
+	}
+	held := &suspension{reason: resp.GetWait(), held: true}
+	r.s.update(func(d *done) { held.state = d.saved })
+	return held
 }
 
 // Secret resolves a secret by name, at the worker. Keep it out of State, outputs and logs.

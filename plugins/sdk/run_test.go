@@ -290,6 +290,61 @@ func TestStateSurvives(t *testing.T) {
 	}
 }
 
+// The window holds a job where it says that it may stop, and nowhere else.
+func TestHeldForTheWindow(t *testing.T) {
+	def := sdk.Job("test.held", func(ctx context.Context, r *sdk.Run[noParams, phase]) error {
+		if !r.Resumed {
+			if err := r.MayStart(ctx, 0); err != nil { // nothing is saved yet
+				return err
+			}
+			if err := r.Checkpoint(ctx, "staged", phase{Old: "staged"}); err != nil {
+				return fmt.Errorf("nothing was done: %w", err)
+			}
+		}
+		if err := r.Save(ctx, "armed", phase{Old: "armed"}); err != nil {
+			return err
+		}
+		if err := r.MayStart(ctx, 20*time.Minute); err != nil {
+			if !errors.Is(err, sdk.ErrHeld) {
+				t.Errorf("not an ErrHeld: %v", err)
+			}
+			return err
+		}
+		r.Changed()
+		return nil
+	}, sdk.Check())
+	kit := plugintest.New(t, def)
+	for name, tc := range map[string]struct {
+		window plugintest.Option
+		state  string // of a held job; "-" is one that is not
+	}{
+		"no window":               {plugintest.Attempt(1), "-"},
+		"open":                    {plugintest.Open(time.Hour), "-"},
+		"too short for the flash": {plugintest.Open(19 * time.Minute), `{"old":"armed","done":null}`},
+		"shut before all":         {plugintest.Shut(), ""},
+		"shut at the checkpoint":  {plugintest.ShutAfter(1), `{"old":"staged","done":null}`},
+		"shut after it":           {plugintest.ShutAfter(2), `{"old":"armed","done":null}`},
+	} {
+		got := kit.Run(none, tc.window)
+		if tc.state == "-" {
+			if got.Outcome != "changed" {
+				t.Errorf("%s: %s (%s)", name, got.Outcome, got.Reason)
+			}
+			continue
+		}
+		if got.Outcome != "suspended" || !got.Held || got.Reason == "" || string(got.State.JSON) != tc.state {
+			t.Errorf("%s: %+v with state %s", name, got, got.State.JSON)
+		}
+	}
+	again := kit.Run(none, plugintest.Resume(&plugintest.State{JSON: []byte(`{"old":"armed"}`)}), plugintest.ShutAfter(0))
+	if !again.Held || string(again.State.JSON) != `{"old":"armed","done":null}` {
+		t.Errorf("held again: %+v", again)
+	}
+	if got := kit.Check(none, plugintest.ShutAfter(9)); got.Outcome != "changed" {
+		t.Errorf("check mode: %s (%s)", got.Outcome, got.Reason)
+	}
+}
+
 func TestStateThatIsTooLarge(t *testing.T) {
 	kit := plugintest.New(t, sdk.Job("test.state", func(context.Context, *sdk.Run[noParams, phase]) error {
 		return sdk.Suspend(phase{Old: strings.Repeat("x", 300<<10)}, 0)

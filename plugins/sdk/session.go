@@ -34,7 +34,8 @@ type done struct {
 	reason           string
 	outputs          map[string]json.RawMessage
 	size             int
-	err              error // of an output; fails the step
+	err              error           // of an output; fails the step
+	saved            json.RawMessage // the state that the next call finds
 }
 
 func (s *session) update(change func(*done)) {
@@ -122,6 +123,7 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 		State:         &wire.State{Json: p.state},
 		ResumeAfterMs: max(p.after, 0).Milliseconds(),
 		WakeOn:        clean(p.wakeOn, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
+		Held: p.held,
 	}}}
 }
 

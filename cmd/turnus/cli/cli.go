@@ -39,6 +39,7 @@ const (
 	exitCancelled   = 3 // cancelled or timed out
 	exitUnreachable = 4 // some host was unreachable, none failed
 	exitInvalid     = 5 // invalid input or usage
+	exitChanges     = 6 // diff --exit-code found changes
 )
 
 // exit carries an exit code; err may be nil when all was said already.
@@ -165,7 +166,7 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
 		if c.HasSubCommands() {

@@ -214,14 +214,10 @@ func (q *Queue) explainJob(j *job, now time.Time) (string, time.Time) {
 	case core.Retrying:
 		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due
 	case core.Suspended:
-		reason := "suspended by its job type"
-		if j.event != "" {
-			reason += " until event " + strconv.Quote(j.event)
-		}
 		if j.place >= 0 {
-			return reason, j.due
+			return queue.WhySuspended(j.event), j.due
 		}
-		return reason, time.Time{}
+		return queue.WhySuspended(j.event), time.Time{}
 	}
 	return j.r.explainReady(j.index), time.Time{}
 }

@@ -2,7 +2,8 @@
 // default, and the reference model that the Redis implementation is compared with.
 //
 // It owns its state behind one mutex, and every operation is O(log n) in the
-// number of ready runs and of timed or retried jobs. It keeps the target slices
+// number of ready runs and of timed or retried jobs; only the release of a wave counts
+// the segments that are not due. It keeps the target slices
 // that it was given and makes no per-job state before a job is leased or blocked.
 // It must not know what a job's bytes mean, and starts no goroutine of its own:
 // a timer, stopped by Shutdown, wakes waiters when something becomes due.

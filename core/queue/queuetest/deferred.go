@@ -186,6 +186,12 @@ func deferredWindows(f *fixture) {
 	f.ack(s, forWindow(got[0], 0), forWindow(got[1], days), forWindow(got[2], 0))
 	f.deferred("a", 3)
 	eq(f, "suspended", f.status("a").Suspended, 3)
+	for index, timed := range []bool{false, true} {
+		ex := f.explain("a", index)
+		eq(f, "state", ex.State, core.Suspended)
+		eq(f, "reason", ex.Reason, "waits for its service window")
+		eq(f, "says until when", !ex.Until.IsZero(), timed)
+	}
 	n, err := f.q.Wake(f.ctx, "a", queue.EventWindow)
 	f.must(err)
 	eq(f, "woken", n, 3)

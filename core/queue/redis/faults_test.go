@@ -371,7 +371,8 @@ func TestTrapActiveWithoutLease(t *testing.T) {
 	for round := range 40 {
 		q := newQueue(t, c, redis.Options{Pool: strconv.Itoa(round)})
 		for i := range 3 {
-			r := queue.Run{ID: "r" + strconv.Itoa(i), Tenant: strconv.Itoa(i % 2), PerGroup: i}
+			r := queue.Run{ID: "r" + strconv.Itoa(i), Tenant: strconv.Itoa(i % 2), PerGroup: i, Limit: 11}
+			r.Segments = []queue.Segment{{Count: 8}, {Due: time.Now().Add(time.Hour), Count: 1}, {Due: time.Now().Add(2 * time.Hour), Count: 3}}
 			for h := range 12 {
 				r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(h), Group: "g" + strconv.Itoa(h%3)})
 			}
@@ -386,7 +387,7 @@ func TestTrapActiveWithoutLease(t *testing.T) {
 		}
 		var acks []queue.Ack
 		for i, l := range res.Leases[:6] {
-			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: []queue.AckKind{queue.AckDone, queue.AckRetry, queue.AckSuspend}[i%3], Outcome: core.Changed, After: time.Hour, Event: "e"})
+			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: []queue.AckKind{queue.AckDone, queue.AckRetry, queue.AckSuspend}[i%3], Outcome: core.Changed, After: time.Hour, Event: queue.EventWindow})
 		}
 		if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Acks: acks, Want: 2}); err != nil {
 			t.Fatal(err)

@@ -198,10 +198,7 @@ func explain(ex queue.Explanation, a, b, c string) string {
 	case core.Retrying:
 		return "waits for its next attempt, " + a + " made so far"
 	case core.Suspended:
-		if a != "" {
-			return "suspended by its job type until event " + strconv.Quote(a)
-		}
-		return "suspended by its job type"
+		return queue.WhySuspended(a)
 	}
 	switch a {
 	case "due":

@@ -350,3 +350,21 @@ func statusByTheClock(b bench) {
 	deferred(5, "a turn")
 	b.sound()
 }
+
+// statusOfAStoppedRun: what a stop has not come round to yet waits for no time any more.
+func statusOfAStoppedRun(b bench) {
+	s := b.open()
+	b.submit("r", 301, func(r *queue.Run) {
+		r.StopAfter, r.Segments = 1, []queue.Segment{{Count: 201}, {Due: time.Now().Add(time.Hour), Count: 100}}
+	})
+	l := b.lease(s, 201)
+	b.ack(s, l[1:], func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, queue.EventWindow })
+	if st := b.status("r"); st.Deferred != 300 {
+		b.Errorf("before the stop: %+v", st)
+	}
+	b.ack(s, l[:1], func(a *queue.Ack) { a.Outcome = core.Failed })
+	if st := b.status("r"); st.Phase != queue.Stopped || st.Suspended == 0 || st.Deferred != 0 {
+		b.Errorf("after the stop: %+v", st)
+	}
+	b.sound()
+}

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
 		"redrive": {redriveBounded, redriveRefuses},
-		"status":  {statusReads, statusByTheClock},
+		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
 		"wait":    {waitKeepsTime},

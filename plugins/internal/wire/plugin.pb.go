@@ -1530,6 +1530,9 @@ type Suspended struct {
 	WakeOn        string                 `protobuf:"bytes,3,opt,name=wake_on,json=wakeOn,proto3" json:"wake_on,omitempty"`
 	KeepLocks     bool                   `protobuf:"varint,4,opt,name=keep_locks,json=keepLocks,proto3" json:"keep_locks,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The worker asked for it, by Checkpoint's stop or MayStart's wait: it decides when the job goes on,
+	// and resume_after_ms and wake_on say nothing.
+	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1597,6 +1600,13 @@ func (x *Suspended) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Suspended) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type Cancelled struct {
@@ -3137,7 +3147,8 @@ func (x *ProbeResponse) GetTookMs() int64 {
 type CheckpointRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *State                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of the phase reached
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`              // of the phase reached
+	GoOn          bool                   `protobuf:"varint,3,opt,name=go_on,json=goOn,proto3" json:"go_on,omitempty"` // the job type must not stop here, as in a rollback: the answer has no stop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3186,8 +3197,18 @@ func (x *CheckpointRequest) GetName() string {
 	return ""
 }
 
+func (x *CheckpointRequest) GetGoOn() bool {
+	if x != nil {
+		return x.GoOn
+	}
+	return false
+}
+
 type CheckpointResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why the job type should end with Suspended, held, at this state: its window has closed.
+	// Empty: go on. A job type that goes on all the same is not interrupted.
+	Stop          string `protobuf:"bytes,1,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3222,6 +3243,101 @@ func (*CheckpointResponse) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{43}
 }
 
+func (x *CheckpointResponse) GetStop() string {
+	if x != nil {
+		return x.Stop
+	}
+	return ""
+}
+
+type MayStartRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NeedMs        int64                  `protobuf:"varint,1,opt,name=need_ms,json=needMs,proto3" json:"need_ms,omitempty"` // how long what follows takes, rollback included; 0: what is left of the step's needs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MayStartRequest) Reset() {
+	*x = MayStartRequest{}
+	mi := &file_plugin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MayStartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MayStartRequest) ProtoMessage() {}
+
+func (x *MayStartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MayStartRequest.ProtoReflect.Descriptor instead.
+func (*MayStartRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *MayStartRequest) GetNeedMs() int64 {
+	if x != nil {
+		return x.NeedMs
+	}
+	return 0
+}
+
+type MayStartResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Wait          string                 `protobuf:"bytes,1,opt,name=wait,proto3" json:"wait,omitempty"` // why not now; empty: start
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MayStartResponse) Reset() {
+	*x = MayStartResponse{}
+	mi := &file_plugin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MayStartResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MayStartResponse) ProtoMessage() {}
+
+func (x *MayStartResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MayStartResponse.ProtoReflect.Descriptor instead.
+func (*MayStartResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *MayStartResponse) GetWait() string {
+	if x != nil {
+		return x.Wait
+	}
+	return ""
+}
+
 type SecretRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3231,7 +3347,7 @@ type SecretRequest struct {
 
 func (x *SecretRequest) Reset() {
 	*x = SecretRequest{}
-	mi := &file_plugin_proto_msgTypes[44]
+	mi := &file_plugin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3359,7 @@ func (x *SecretRequest) String() string {
 func (*SecretRequest) ProtoMessage() {}
 
 func (x *SecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[44]
+	mi := &file_plugin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3372,7 @@ func (x *SecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRequest.ProtoReflect.Descriptor instead.
 func (*SecretRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SecretRequest) GetName() string {
@@ -3275,7 +3391,7 @@ type SecretResponse struct {
 
 func (x *SecretResponse) Reset() {
 	*x = SecretResponse{}
-	mi := &file_plugin_proto_msgTypes[45]
+	mi := &file_plugin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3403,7 @@ func (x *SecretResponse) String() string {
 func (*SecretResponse) ProtoMessage() {}
 
 func (x *SecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[45]
+	mi := &file_plugin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3416,7 @@ func (x *SecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretResponse.ProtoReflect.Descriptor instead.
 func (*SecretResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SecretResponse) GetValue() []byte {
@@ -3323,7 +3439,7 @@ type SaveFileRequest struct {
 
 func (x *SaveFileRequest) Reset() {
 	*x = SaveFileRequest{}
-	mi := &file_plugin_proto_msgTypes[46]
+	mi := &file_plugin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3451,7 @@ func (x *SaveFileRequest) String() string {
 func (*SaveFileRequest) ProtoMessage() {}
 
 func (x *SaveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[46]
+	mi := &file_plugin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3464,7 @@ func (x *SaveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveFileRequest.ProtoReflect.Descriptor instead.
 func (*SaveFileRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SaveFileRequest) GetMessage() isSaveFileRequest_Message {
@@ -3401,7 +3517,7 @@ type SaveFileStart struct {
 
 func (x *SaveFileStart) Reset() {
 	*x = SaveFileStart{}
-	mi := &file_plugin_proto_msgTypes[47]
+	mi := &file_plugin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3529,7 @@ func (x *SaveFileStart) String() string {
 func (*SaveFileStart) ProtoMessage() {}
 
 func (x *SaveFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[47]
+	mi := &file_plugin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3542,7 @@ func (x *SaveFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveFileStart.ProtoReflect.Descriptor instead.
 func (*SaveFileStart) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{47}
+	return file_plugin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SaveFileStart) GetName() string {
@@ -3447,7 +3563,7 @@ type SaveFileResponse struct {
 
 func (x *SaveFileResponse) Reset() {
 	*x = SaveFileResponse{}
-	mi := &file_plugin_proto_msgTypes[48]
+	mi := &file_plugin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3575,7 @@ func (x *SaveFileResponse) String() string {
 func (*SaveFileResponse) ProtoMessage() {}
 
 func (x *SaveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[48]
+	mi := &file_plugin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3472,7 +3588,7 @@ func (x *SaveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveFileResponse.ProtoReflect.Descriptor instead.
 func (*SaveFileResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{48}
+	return file_plugin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SaveFileResponse) GetPath() string {
@@ -3624,14 +3740,15 @@ const file_plugin_proto_rawDesc = "" +
 	"\aEffects\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\v\n" +
-	"\aPARTIAL\x10\x02\"\xb2\x01\n" +
+	"\aPARTIAL\x10\x02\"\xc6\x01\n" +
 	"\tSuspended\x12-\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.turnus.plugin.v1.StateR\x05state\x12&\n" +
 	"\x0fresume_after_ms\x18\x02 \x01(\x03R\rresumeAfterMs\x12\x17\n" +
 	"\awake_on\x18\x03 \x01(\tR\x06wakeOn\x12\x1d\n" +
 	"\n" +
 	"keep_locks\x18\x04 \x01(\bR\tkeepLocks\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"#\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"#\n" +
 	"\tCancelled\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x99\x01\n" +
 	"\rSignalRequest\x128\n" +
@@ -3735,11 +3852,17 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"(\n" +
 	"\rProbeResponse\x12\x17\n" +
-	"\atook_ms\x18\x01 \x01(\x03R\x06tookMs\"V\n" +
+	"\atook_ms\x18\x01 \x01(\x03R\x06tookMs\"k\n" +
 	"\x11CheckpointRequest\x12-\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.turnus.plugin.v1.StateR\x05state\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
-	"\x12CheckpointResponse\"#\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x13\n" +
+	"\x05go_on\x18\x03 \x01(\bR\x04goOn\"(\n" +
+	"\x12CheckpointResponse\x12\x12\n" +
+	"\x04stop\x18\x01 \x01(\tR\x04stop\"*\n" +
+	"\x0fMayStartRequest\x12\x17\n" +
+	"\aneed_ms\x18\x01 \x01(\x03R\x06needMs\"&\n" +
+	"\x10MayStartResponse\x12\x12\n" +
+	"\x04wait\x18\x01 \x01(\tR\x04wait\"#\n" +
 	"\rSecretRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"&\n" +
 	"\x0eSecretResponse\x12\x14\n" +
@@ -3767,10 +3890,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\x03Put\x12\x1c.turnus.plugin.v1.PutRequest\x1a\x1d.turnus.plugin.v1.PutResponse(\x01\x12D\n" +
 	"\x03Get\x12\x1c.turnus.plugin.v1.GetRequest\x1a\x1d.turnus.plugin.v1.GetResponse0\x01\x12H\n" +
 	"\x04Dial\x12\x1d.turnus.plugin.v1.DialMessage\x1a\x1d.turnus.plugin.v1.DialMessage(\x010\x01\x12H\n" +
-	"\x05Probe\x12\x1e.turnus.plugin.v1.ProbeRequest\x1a\x1f.turnus.plugin.v1.ProbeResponse2\x80\x02\n" +
+	"\x05Probe\x12\x1e.turnus.plugin.v1.ProbeRequest\x1a\x1f.turnus.plugin.v1.ProbeResponse2\xd3\x02\n" +
 	"\x03Job\x12W\n" +
 	"\n" +
-	"Checkpoint\x12#.turnus.plugin.v1.CheckpointRequest\x1a$.turnus.plugin.v1.CheckpointResponse\x12K\n" +
+	"Checkpoint\x12#.turnus.plugin.v1.CheckpointRequest\x1a$.turnus.plugin.v1.CheckpointResponse\x12Q\n" +
+	"\bMayStart\x12!.turnus.plugin.v1.MayStartRequest\x1a\".turnus.plugin.v1.MayStartResponse\x12K\n" +
 	"\x06Secret\x12\x1f.turnus.plugin.v1.SecretRequest\x1a .turnus.plugin.v1.SecretResponse\x12S\n" +
 	"\bSaveFile\x12!.turnus.plugin.v1.SaveFileRequest\x1a\".turnus.plugin.v1.SaveFileResponse(\x01B0Z.github.com/turnus/turnus/plugins/internal/wireb\x06proto3"
 
@@ -3787,7 +3911,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_plugin_proto_goTypes = []any{
 	(Diagnostic_Severity)(0),     // 0: turnus.plugin.v1.Diagnostic.Severity
 	(Log_Level)(0),               // 1: turnus.plugin.v1.Log.Level
@@ -3837,14 +3961,16 @@ var file_plugin_proto_goTypes = []any{
 	(*ProbeResponse)(nil),        // 45: turnus.plugin.v1.ProbeResponse
 	(*CheckpointRequest)(nil),    // 46: turnus.plugin.v1.CheckpointRequest
 	(*CheckpointResponse)(nil),   // 47: turnus.plugin.v1.CheckpointResponse
-	(*SecretRequest)(nil),        // 48: turnus.plugin.v1.SecretRequest
-	(*SecretResponse)(nil),       // 49: turnus.plugin.v1.SecretResponse
-	(*SaveFileRequest)(nil),      // 50: turnus.plugin.v1.SaveFileRequest
-	(*SaveFileStart)(nil),        // 51: turnus.plugin.v1.SaveFileStart
-	(*SaveFileResponse)(nil),     // 52: turnus.plugin.v1.SaveFileResponse
-	nil,                          // 53: turnus.plugin.v1.RunRequest.HostLabelsEntry
-	nil,                          // 54: turnus.plugin.v1.Log.AttributesEntry
-	nil,                          // 55: turnus.plugin.v1.ExecStart.EnvEntry
+	(*MayStartRequest)(nil),      // 48: turnus.plugin.v1.MayStartRequest
+	(*MayStartResponse)(nil),     // 49: turnus.plugin.v1.MayStartResponse
+	(*SecretRequest)(nil),        // 50: turnus.plugin.v1.SecretRequest
+	(*SecretResponse)(nil),       // 51: turnus.plugin.v1.SecretResponse
+	(*SaveFileRequest)(nil),      // 52: turnus.plugin.v1.SaveFileRequest
+	(*SaveFileStart)(nil),        // 53: turnus.plugin.v1.SaveFileStart
+	(*SaveFileResponse)(nil),     // 54: turnus.plugin.v1.SaveFileResponse
+	nil,                          // 55: turnus.plugin.v1.RunRequest.HostLabelsEntry
+	nil,                          // 56: turnus.plugin.v1.Log.AttributesEntry
+	nil,                          // 57: turnus.plugin.v1.ExecStart.EnvEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	6,  // 0: turnus.plugin.v1.Manifest.types:type_name -> turnus.plugin.v1.JobType
@@ -3852,7 +3978,7 @@ var file_plugin_proto_depIdxs = []int32{
 	10, // 2: turnus.plugin.v1.ValidateResponse.diagnostics:type_name -> turnus.plugin.v1.Diagnostic
 	0,  // 3: turnus.plugin.v1.Diagnostic.severity:type_name -> turnus.plugin.v1.Diagnostic.Severity
 	12, // 4: turnus.plugin.v1.RunRequest.state:type_name -> turnus.plugin.v1.State
-	53, // 5: turnus.plugin.v1.RunRequest.host_labels:type_name -> turnus.plugin.v1.RunRequest.HostLabelsEntry
+	55, // 5: turnus.plugin.v1.RunRequest.host_labels:type_name -> turnus.plugin.v1.RunRequest.HostLabelsEntry
 	14, // 6: turnus.plugin.v1.RunEvent.log:type_name -> turnus.plugin.v1.Log
 	15, // 7: turnus.plugin.v1.RunEvent.progress:type_name -> turnus.plugin.v1.Progress
 	16, // 8: turnus.plugin.v1.RunEvent.output:type_name -> turnus.plugin.v1.Chunk
@@ -3860,7 +3986,7 @@ var file_plugin_proto_depIdxs = []int32{
 	10, // 10: turnus.plugin.v1.RunEvent.diagnostic:type_name -> turnus.plugin.v1.Diagnostic
 	18, // 11: turnus.plugin.v1.RunEvent.outcome:type_name -> turnus.plugin.v1.Outcome
 	1,  // 12: turnus.plugin.v1.Log.level:type_name -> turnus.plugin.v1.Log.Level
-	54, // 13: turnus.plugin.v1.Log.attributes:type_name -> turnus.plugin.v1.Log.AttributesEntry
+	56, // 13: turnus.plugin.v1.Log.attributes:type_name -> turnus.plugin.v1.Log.AttributesEntry
 	19, // 14: turnus.plugin.v1.Outcome.done:type_name -> turnus.plugin.v1.Done
 	20, // 15: turnus.plugin.v1.Outcome.failed:type_name -> turnus.plugin.v1.Failed
 	21, // 16: turnus.plugin.v1.Outcome.suspended:type_name -> turnus.plugin.v1.Suspended
@@ -3872,7 +3998,7 @@ var file_plugin_proto_depIdxs = []int32{
 	12, // 22: turnus.plugin.v1.MigrateStateResponse.state:type_name -> turnus.plugin.v1.State
 	11, // 23: turnus.plugin.v1.CleanupRequest.run:type_name -> turnus.plugin.v1.RunRequest
 	10, // 24: turnus.plugin.v1.CleanupResponse.diagnostics:type_name -> turnus.plugin.v1.Diagnostic
-	55, // 25: turnus.plugin.v1.ExecStart.env:type_name -> turnus.plugin.v1.ExecStart.EnvEntry
+	57, // 25: turnus.plugin.v1.ExecStart.env:type_name -> turnus.plugin.v1.ExecStart.EnvEntry
 	30, // 26: turnus.plugin.v1.ExecRequest.start:type_name -> turnus.plugin.v1.ExecStart
 	16, // 27: turnus.plugin.v1.ExecResponse.output:type_name -> turnus.plugin.v1.Chunk
 	33, // 28: turnus.plugin.v1.ExecResponse.exit:type_name -> turnus.plugin.v1.Exit
@@ -3882,7 +4008,7 @@ var file_plugin_proto_depIdxs = []int32{
 	41, // 32: turnus.plugin.v1.GetResponse.info:type_name -> turnus.plugin.v1.FileInfo
 	43, // 33: turnus.plugin.v1.DialMessage.start:type_name -> turnus.plugin.v1.DialStart
 	12, // 34: turnus.plugin.v1.CheckpointRequest.state:type_name -> turnus.plugin.v1.State
-	51, // 35: turnus.plugin.v1.SaveFileRequest.start:type_name -> turnus.plugin.v1.SaveFileStart
+	53, // 35: turnus.plugin.v1.SaveFileRequest.start:type_name -> turnus.plugin.v1.SaveFileStart
 	4,  // 36: turnus.plugin.v1.Plugin.Describe:input_type -> turnus.plugin.v1.DescribeRequest
 	8,  // 37: turnus.plugin.v1.Plugin.Validate:input_type -> turnus.plugin.v1.ValidateRequest
 	11, // 38: turnus.plugin.v1.Plugin.Run:input_type -> turnus.plugin.v1.RunRequest
@@ -3896,25 +4022,27 @@ var file_plugin_proto_depIdxs = []int32{
 	42, // 46: turnus.plugin.v1.Hosts.Dial:input_type -> turnus.plugin.v1.DialMessage
 	44, // 47: turnus.plugin.v1.Hosts.Probe:input_type -> turnus.plugin.v1.ProbeRequest
 	46, // 48: turnus.plugin.v1.Job.Checkpoint:input_type -> turnus.plugin.v1.CheckpointRequest
-	48, // 49: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
-	50, // 50: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
-	5,  // 51: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
-	9,  // 52: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
-	13, // 53: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
-	24, // 54: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
-	26, // 55: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
-	28, // 56: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
-	32, // 57: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
-	35, // 58: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
-	38, // 59: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
-	40, // 60: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
-	42, // 61: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
-	45, // 62: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
-	47, // 63: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
-	49, // 64: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
-	52, // 65: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
-	51, // [51:66] is the sub-list for method output_type
-	36, // [36:51] is the sub-list for method input_type
+	48, // 49: turnus.plugin.v1.Job.MayStart:input_type -> turnus.plugin.v1.MayStartRequest
+	50, // 50: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
+	52, // 51: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
+	5,  // 52: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
+	9,  // 53: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
+	13, // 54: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
+	24, // 55: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
+	26, // 56: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
+	28, // 57: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
+	32, // 58: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
+	35, // 59: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
+	38, // 60: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
+	40, // 61: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
+	42, // 62: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
+	45, // 63: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
+	47, // 64: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
+	49, // 65: turnus.plugin.v1.Job.MayStart:output_type -> turnus.plugin.v1.MayStartResponse
+	51, // 66: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
+	54, // 67: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
+	52, // [52:68] is the sub-list for method output_type
+	36, // [36:52] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
 	36, // [36:36] is the sub-list for extension extendee
 	0,  // [0:36] is the sub-list for field type_name
@@ -3961,7 +4089,7 @@ func file_plugin_proto_init() {
 		(*DialMessage_Data)(nil),
 		(*DialMessage_Eof)(nil),
 	}
-	file_plugin_proto_msgTypes[46].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[48].OneofWrappers = []any{
 		(*SaveFileRequest_Start)(nil),
 		(*SaveFileRequest_Data)(nil),
 	}
@@ -3971,7 +4099,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

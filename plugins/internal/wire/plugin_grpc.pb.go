@@ -634,6 +634,7 @@ var Hosts_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Job_Checkpoint_FullMethodName = "/turnus.plugin.v1.Job/Checkpoint"
+	Job_MayStart_FullMethodName   = "/turnus.plugin.v1.Job/MayStart"
 	Job_Secret_FullMethodName     = "/turnus.plugin.v1.Job/Secret"
 	Job_SaveFile_FullMethodName   = "/turnus.plugin.v1.Job/SaveFile"
 )
@@ -645,6 +646,9 @@ const (
 // Job: plugin to worker, about the job itself.
 type JobClient interface {
 	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointResponse, error)
+	// MayStart asks, right before what cannot be undone, whether the host's service window still
+	// fits what follows. A worker without it is Unimplemented: it knows no windows.
+	MayStart(ctx context.Context, in *MayStartRequest, opts ...grpc.CallOption) (*MayStartResponse, error)
 	Secret(ctx context.Context, in *SecretRequest, opts ...grpc.CallOption) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse], error)
@@ -662,6 +666,16 @@ func (c *jobClient) Checkpoint(ctx context.Context, in *CheckpointRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckpointResponse)
 	err := c.cc.Invoke(ctx, Job_Checkpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobClient) MayStart(ctx context.Context, in *MayStartRequest, opts ...grpc.CallOption) (*MayStartResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MayStartResponse)
+	err := c.cc.Invoke(ctx, Job_MayStart_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -698,6 +712,9 @@ type Job_SaveFileClient = grpc.ClientStreamingClient[SaveFileRequest, SaveFileRe
 // Job: plugin to worker, about the job itself.
 type JobServer interface {
 	Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error)
+	// MayStart asks, right before what cannot be undone, whether the host's service window still
+	// fits what follows. A worker without it is Unimplemented: it knows no windows.
+	MayStart(context.Context, *MayStartRequest) (*MayStartResponse, error)
 	Secret(context.Context, *SecretRequest) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error
@@ -713,6 +730,9 @@ type UnimplementedJobServer struct{}
 
 func (UnimplementedJobServer) Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoint not implemented")
+}
+func (UnimplementedJobServer) MayStart(context.Context, *MayStartRequest) (*MayStartResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MayStart not implemented")
 }
 func (UnimplementedJobServer) Secret(context.Context, *SecretRequest) (*SecretResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Secret not implemented")
@@ -759,6 +779,24 @@ func _Job_Checkpoint_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Job_MayStart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MayStartRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServer).MayStart(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Job_MayStart_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServer).MayStart(ctx, req.(*MayStartRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Job_Secret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SecretRequest)
 	if err := dec(in); err != nil {
@@ -794,6 +832,10 @@ var Job_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Checkpoint",
 			Handler:    _Job_Checkpoint_Handler,
+		},
+		{
+			MethodName: "MayStart",
+			Handler:    _Job_MayStart_Handler,
 		},
 		{
 			MethodName: "Secret",

@@ -1,0 +1,186 @@
+package definitions
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks.
+const maxAsked = 5_000_000
+
+// maxNamed is how many hosts a message names.
+const maxNamed = 8
+
+// check looks at what the parts say of each other.
+func (l *loader) check() error {
+	l.checkHosts()
+	l.checkPasswords()
+	for _, p := range l.set.Playbooks {
+		l.checkWindows(p)
+	}
+	return l.selectHosts()
+}
+
+// checkHosts finds window sets that hosts have and nobody defines.
+func (l *loader) checkHosts() {
+	missing := map[string][]string{}
+	for _, h := range l.set.Inventory.Hosts {
+		if h.WindowSet != "" && l.set.Windows.Sets[h.WindowSet] == nil {
+			missing[h.WindowSet] = append(missing[h.WindowSet], h.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		file, line, col := l.placeOfSet(name, missing[name][0])
+		l.fail(at(file, l.data(file), line, col, fmt.Sprintf("window set %q is not defined, but %s", cut(name), have(missing[name])), l.setHint(name)))
+	}
+}
+
+func have(hosts []string) string {
+	if len(hosts) == 1 {
+		return "host " + hosts[0] + " has it"
+	}
+	return fmt.Sprintf("%d hosts have it: %s", len(hosts), some(hosts))
+}
+
+// some names the first of many.
+func some(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+}
+
+func (l *loader) setHint(name string) string {
+	sets := slices.Sorted(maps.Keys(l.set.Windows.Sets))
+	switch near := spell.DidYouMean(name, sets); {
+	case len(sets) == 0:
+		return "the tree defines no window set: they stand in windows.yaml or windows/"
+	case near != "":
+		return near
+	}
+	return "there are: " + some(sets)
+}
+
+// placeOfSet is where an inventory file gives a window set, or where the host stands.
+func (l *loader) placeOfSet(name, host string) (file string, line, col int) {
+	said := regexp.MustCompile(`\bwindow_set["']?\s*[:=]\s*["']?(` + regexp.QuoteMeta(name) + `)(["'\s,}#]|$)`)
+	for _, d := range l.set.docs {
+		if p := d.Path; p == layoutFile || isPart(l.set.layout, partPlaybooks, p) || isPart(l.set.layout, partWindows, p) {
+			continue
+		}
+		for i, text := range bytes.Split(d.Data, []byte("\n")) {
+			if m := said.FindSubmatchIndex(text); m != nil && !bytes.HasPrefix(bytes.TrimSpace(text), []byte("#")) {
+				return d.Path, i + 1, utf8.RuneCount(text[:m[2]]) + 1
+			}
+		}
+	}
+	file, line, col, _ = l.set.Inventory.Place(host)
+	return path.Clean(file), line, col
+}
+
+func isPart(lay layout, part, p string) bool {
+	return slices.ContainsFunc(lay[part], func(root string) bool { return holds(part, root, p) })
+}
+
+// checkPasswords refuses what would put a secret into the ledger in the clear.
+func (l *loader) checkPasswords() {
+	for _, h := range l.set.Inventory.Hosts {
+		if l.set.Inventory.Password(h.Name) == "" {
+			continue
+		}
+		file, line, col, _ := l.set.Inventory.Place(h.Name)
+		// No snippet: the line may be the one with the password.
+		l.fail(playbooks.Diagnostic{File: path.Clean(file), Line: line, Col: col, Message: fmt.Sprintf("host %s has its password in the repository", h.Name),
+			Expected: "the name of a secret", Hint: "take ansible_password out, give password_env or password_command, and change the password: git keeps the old one"})
+	}
+}
+
+// checkWindows finds window sets that a playbook names and nobody defines.
+func (l *loader) checkWindows(p *playbooks.Playbook) {
+	look := func(name string, keys ...any) {
+		if name == "" || name == gate.Service || name == gate.None || l.set.Windows.Sets[name] != nil {
+			return
+		}
+		line, col := placeOf(p.Source, keys...)
+		l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("window set %q is not defined", cut(name)), l.setHint(name)))
+	}
+	look(p.Window, "window")
+	for i, s := range p.Steps {
+		look(s.Window, "steps", i, "window")
+	}
+}
+
+// selectHosts evaluates targets: of all playbooks for all hosts.
+func (l *loader) selectHosts() error {
+	l.set.selected = map[string][]string{}
+	asked := 0
+	for _, p := range l.set.Playbooks {
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		if asked += len(l.set.Inventory.Hosts); asked > maxAsked {
+			l.fail(playbooks.Diagnostic{File: p.File, Message: fmt.Sprintf("%d playbooks times %d hosts are too many", len(l.set.Playbooks), len(l.set.Inventory.Hosts)),
+				Hint: fmt.Sprintf("the product may be %d: split the repository", maxAsked)})
+			return nil
+		}
+		l.selectFor(p)
+	}
+	return nil
+}
+
+func (l *loader) selectFor(p *playbooks.Playbook) {
+	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
+	var names, without []string
+	service := usesService(p)
+	for _, h := range l.set.Inventory.Hosts {
+		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Run: run})
+		if err != nil {
+			l.targetsFail(p, h, err)
+			return // it would be much the same for the next host
+		}
+		if !ok {
+			continue
+		}
+		names = append(names, h.Name)
+		if service && h.WindowSet == "" {
+			without = append(without, h.Name)
+		}
+	}
+	l.set.selected[p.Name] = names
+	if len(names) == 0 {
+		line, col := placeOf(p.Source, "targets")
+		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""))
+	}
+	if len(without) > 0 {
+		line, col := placeOf(p.Source, "window")
+		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("%d of %d hosts have no window set, so nothing disruptive will ever run on them: %s", len(without), len(names), some(without)),
+			"give them a window_set in the inventory"))
+	}
+}
+
+func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {
+	d := playbooks.Diagnostic{File: p.File, Message: clean(err.Error())}
+	if found, ok := err.(playbooks.Diagnostics); ok && len(found) > 0 { //nolint:errorlint // it is the value itself, as its function says
+		d = found[0]
+	}
+	d.Message = "host " + h.Name + ": " + d.Message
+	l.fail(d)
+}
+
+// usesService tells whether a step runs in the window of its host.
+func usesService(p *playbooks.Playbook) bool {
+	return slices.ContainsFunc(p.Steps, func(s playbooks.Step) bool {
+		return s.Window == gate.Service || s.Window == "" && p.Window == gate.Service
+	})
+}

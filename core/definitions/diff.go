@@ -1,0 +1,358 @@
+package definitions
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// Kind is what a change is about.
+type Kind string
+
+// The kinds, in the order in which changes are listed.
+const (
+	KindPlaybook  Kind = "playbook"
+	KindSchedule  Kind = "schedule"
+	KindWindowSet Kind = "window_set"
+	KindFreeze    Kind = "freeze"
+	KindHolidays  Kind = "holidays"
+	KindHost      Kind = "host"
+)
+
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindHost}
+
+// Action is what became of a thing.
+type Action string
+
+// The actions.
+const (
+	Added   Action = "added"
+	Removed Action = "removed"
+	Changed Action = "changed"
+)
+
+// DiffDays is how far ahead occurrences of window sets are compared.
+const DiffDays = 60
+
+// Change is one thing that is not as it was.
+type Change struct {
+	Kind    Kind     `json:"kind"`
+	Name    string   `json:"name"`
+	Action  Action   `json:"action"`
+	Details []string `json:"details"` // what matters of it, a sentence each
+
+	// Of a playbook: hosts that targets: newly selects, and that it no longer does.
+	HostsCome []string `json:"hosts_come,omitempty"`
+	HostsGo   []string `json:"hosts_go,omitempty"`
+	// Of a window set: approved windows of the next DiffDays that come and go, and the
+	// approvals that hold no longer.
+	WindowsCome int      `json:"windows_come,omitempty"`
+	WindowsGo   int      `json:"windows_go,omitempty"`
+	Voids       []string `json:"voids,omitempty"`
+	// Of a schedule: when it fires next, before and after.
+	OldNext time.Time `json:"old_next,omitzero"`
+	NewNext time.Time `json:"new_next,omitzero"`
+}
+
+func (c *Change) say(format string, args ...any) {
+	c.Details = append(c.Details, clean(fmt.Sprintf(format, args...)))
+}
+
+// Changes is what differs between two sets, in a stable order: by kind, then by name.
+type Changes struct {
+	Old     Revision  `json:"old"`
+	New     Revision  `json:"new"`
+	At      time.Time `json:"at"` // next fires and windows are counted from here
+	Changes []Change  `json:"changes"`
+}
+
+// Empty tells whether nothing differs. Another revision with the same content is no difference.
+func (c Changes) Empty() bool { return len(c.Changes) == 0 }
+
+// Diff says what differs. next fires and windows are looked at from the given time on. A nil
+// set is one that holds nothing.
+func Diff(before, after *Set, from time.Time) Changes {
+	if before == nil {
+		before = nothing()
+	}
+	if after == nil {
+		after = nothing()
+	}
+	out := Changes{Old: before.Revision, New: after.Revision, At: from.UTC(), Changes: []Change{}}
+	if before == after || before.Hash() == after.Hash() {
+		return out
+	}
+	out.Changes = append(out.Changes, diffPlaybooks(before, after)...)
+	out.Changes = append(out.Changes, diffSchedules(before, after, from)...)
+	out.Changes = append(out.Changes, diffWindowSets(before.Windows, after.Windows, from)...)
+	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
+	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
+	out.Changes = append(out.Changes, diffHosts(before, after)...)
+	slices.SortStableFunc(out.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func nothing() *Set {
+	return &Set{Inventory: noHosts(), Windows: &windows.Definitions{}}
+}
+
+// diffNamed compares things by name, through their JSON. describe says what a new one is;
+// changed says more of one that changed than the keys whose values differ; both may be nil.
+func diffNamed[T any](kind Kind, before, after map[string]*T, describe func(*T) string, changed func(c *Change, before, after *T)) []Change {
+	var out []Change
+	for _, name := range unionKeys(before, after) {
+		old, now := before[name], after[name]
+		c := Change{Kind: kind, Name: name, Details: []string{}}
+		switch {
+		case old == nil:
+			c.Action = Added
+			c.say("%s", describe(now))
+		case now == nil:
+			c.Action = Removed
+			c.say("%s", describe(old))
+		default:
+			c.Action = Changed
+			was, is := fieldsOf(old), fieldsOf(now)
+			if reflect.DeepEqual(was, is) {
+				continue
+			}
+			if changed != nil {
+				changed(&c, old, now)
+			} else {
+				sayFields(&c, "", was, is, nil)
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func unionKeys[V any](a, b map[string]V) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// fieldsOf is a value as its JSON has it.
+func fieldsOf(v any) map[string]any {
+	out := map[string]any{}
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return map[string]any{"error": err.Error()} // plain values: it cannot fail
+	}
+	return out
+}
+
+// sayFields says which keys differ, with their values but those of the keys in secret, of
+// which only the names below them are said.
+func sayFields(c *Change, prefix string, was, is map[string]any, secret []string) {
+	for _, key := range unionKeys(was, is) {
+		old, now := was[key], is[key]
+		if reflect.DeepEqual(old, now) {
+			continue
+		}
+		a, oldMap := old.(map[string]any)
+		b, newMap := now.(map[string]any)
+		name := prefix + snake(key)
+		switch {
+		case slices.Contains(secret, key):
+			c.say("%s: %s", name, namesThatDiffer(a, b))
+		case (oldMap || old == nil) && (newMap || now == nil) && len(a)+len(b) > 0:
+			sayFields(c, name+".", a, b, secret)
+		default:
+			c.say("%s: %s -> %s", name, shown(key, old), shown(key, now))
+		}
+	}
+}
+
+func namesThatDiffer(a, b map[string]any) string {
+	var names []string
+	for _, key := range unionKeys(a, b) {
+		if !reflect.DeepEqual(a[key], b[key]) {
+			names = append(names, key)
+		}
+	}
+	return some(names)
+}
+
+// snake is a Go field's name as YAML writes it: PerGroup, per_group.
+func snake(key string) string {
+	if key == "" || key[0] < 'A' || key[0] > 'Z' {
+		return key
+	}
+	var b strings.Builder
+	for i, r := range key {
+		if r >= 'A' && r <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// shown is the value of a key for people, cut when long.
+func shown(key string, v any) string {
+	const most = 120
+	text := "none"
+	number, isNumber := v.(float64)
+	said, isText := v.(string)
+	switch {
+	case v == nil, isText && said == "", said == "0001-01-01T00:00:00Z":
+	case isText:
+		text = said
+	case isNumber && slices.Contains([]string{"Duration", "From", "Time", "Cutoff", "connect_timeout"}, key):
+		text = time.Duration(number).String() // the fields of a rule and of SSH; in YAML none of them is a number
+	default:
+		data, err := json.Marshal(v)
+		if text = string(data); err != nil {
+			text = fmt.Sprint(v)
+		}
+	}
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most]) + "…"
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+func diffHosts(before, after *Set) []Change {
+	hosts := func(s *Set) map[string]*core.Host {
+		out := make(map[string]*core.Host, len(s.Inventory.Hosts))
+		for i := range s.Inventory.Hosts {
+			out[s.Inventory.Hosts[i].Name] = &s.Inventory.Hosts[i]
+		}
+		return out
+	}
+	describe := func(h *core.Host) string {
+		parts := []string{h.Target()}
+		for _, p := range [][2]string{{"customer", h.Customer}, {"site", h.Site}, {"window set", h.WindowSet}} {
+			if p[1] != "" {
+				parts = append(parts, p[0]+" "+p[1])
+			}
+		}
+		return strings.Join(parts, ", ")
+	}
+	return diffNamed(KindHost, hosts(before), hosts(after), describe, func(c *Change, old, now *core.Host) {
+		was, is := fieldsOf(old), fieldsOf(now)
+		join, leave := comeAndGo(old.Groups, now.Groups)
+		if len(join) > 0 {
+			c.say("joins group %s", some(join))
+		}
+		if len(leave) > 0 {
+			c.say("leaves group %s", some(leave))
+		}
+		delete(was, "groups")
+		delete(is, "groups")
+		sayFields(c, "", was, is, []string{"vars", "ssh"}) // values of vars may be what should not be shown
+	})
+}
+
+// comeAndGo is what is only in after, and only in before, each in its order.
+func comeAndGo(before, after []string) (come, gone []string) {
+	only := func(a, b []string) (out []string) {
+		in := make(map[string]bool, len(b))
+		for _, s := range b {
+			in[s] = true
+		}
+		for _, s := range a {
+			if !in[s] {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return only(after, before), only(before, after)
+}
+
+func describeFreeze(f *windows.Freeze) string {
+	const layout = "2006-01-02 15:04"
+	text := fmt.Sprintf("from %s to %s %s", f.From.Format(layout), f.To.Format(layout), f.Timezone)
+	if f.Reason != "" {
+		text += ": " + f.Reason
+	}
+	return text
+}
+
+func describeHolidays(c *windows.Calendar) string {
+	text := plural(len(c.Dates), "date")
+	if len(c.Include) > 0 {
+		text += ", includes " + some(c.Include)
+	}
+	return text
+}
+
+func changedHolidays(c *Change, old, now *windows.Calendar) {
+	dates := func(c *windows.Calendar) (out []string) {
+		for _, d := range c.Dates {
+			out = append(out, d.Format(time.DateOnly))
+		}
+		return out
+	}
+	for _, pair := range [][2][]string{{dates(old), dates(now)}, {old.Include, now.Include}} {
+		come, gone := comeAndGo(pair[0], pair[1])
+		if len(come) > 0 {
+			c.say("adds %s", some(come))
+		}
+		if len(gone) > 0 {
+			c.say("removes %s", some(gone))
+		}
+	}
+	if len(c.Details) == 0 {
+		c.say("the order of its dates")
+	}
+}
+
+// WriteText writes the changes for people: a line each, and what matters of it below.
+func (c Changes) WriteText(w io.Writer) error {
+	var b strings.Builder
+	if c.Empty() {
+		b.WriteString("no changes\n")
+	}
+	marks := map[Action]string{Added: "+", Removed: "-", Changed: "~"}
+	counts := map[Action]int{}
+	for _, one := range c.Changes {
+		counts[one.Action]++
+		fmt.Fprintf(&b, "%s %s %s\n", marks[one.Action], strings.ReplaceAll(string(one.Kind), "_", " "), clean(one.Name))
+		for _, d := range one.Details {
+			fmt.Fprintf(&b, "    %s\n", d)
+		}
+	}
+	if !c.Empty() {
+		fmt.Fprintf(&b, "%d added, %d removed, %d changed\n", counts[Added], counts[Removed], counts[Changed])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// byName are playbooks by their names.
+func byName(s *Set) map[string]*playbooks.Playbook {
+	out := make(map[string]*playbooks.Playbook, len(s.Playbooks))
+	for _, p := range s.Playbooks {
+		out[p.Name] = p
+	}
+	return out
+}

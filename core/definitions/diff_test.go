@@ -1,0 +1,105 @@
+package definitions
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // a Friday
+
+func textOf(t *testing.T, c Changes) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestDiffSaysWhatMatters(t *testing.T) {
+	const hosts, book, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
+	for name, tc := range map[string]struct {
+		old, now map[string]string
+		want     string
+	}{
+		"nothing":  {good(), with(good(), "README.md", "other", "files/motd", "x"), "no changes\n"},
+		"comment":  {good(), edited(good(), book, "steps:", "# here\nsteps:"), "~ playbook patch\n    only comments or layout\n0 added, 0 removed, 1 changed\n"},
+		"strategy": {good(), edited(good(), book, "max_in_flight: 5", "max_in_flight: 9"), "~ playbook patch\n    strategy.max_in_flight: 5 -> 9\n"},
+		"targets":  {good(), edited(good(), book, `'"web" in host.groups'`, `host.name != "a"`), "~ playbook patch\n    targets: \"web\" in host.groups -> host.name != \"a\"\n    1 host more: c\n    1 host less: a\n"},
+		"steps": {good(), edited(good(), book, "{name: look, uses: command, with: {run: uptime}}", "{name: see, uses: command, with: {run: w}}\n  - {name: last, uses: command, with: {run: last}}"),
+			"    adds step see, last\n    removes step look\n"},
+		"step's params":   {good(), edited(good(), book, "run: apt", "run: dnf, env: {A: hush}"), "    step patch: with: env, run\n"},
+		"step's need":     {good(), edited(good(), book, "40m", "1h"), "    step patch: needs: 40m -> 1h\n"},
+		"vars":            {good(), edited(good(), book, "{token: hush}", "{token: hush2}"), "    vars: token\n"},
+		"moved":           {good(), with(good(), "playbooks/deep/report.yml", "", "playbooks/report.yaml", good()["playbooks/deep/report.yml"]), "~ playbook report\n    file: playbooks/deep/report.yml -> playbooks/report.yaml\n"},
+		"inventory moves": {good(), edited(good(), hosts, "c: {address: 10.0.0.3}", "c: {address: 10.0.0.3, groups: [web], window_set: sat}"), "~ playbook patch\n    1 host more: c\n~ host c\n    joins group web\n    window_set: none -> sat\n"},
+		"host":            {good(), edited(good(), hosts, "10.0.0.3", "10.0.0.4"), "~ host c\n    address: 10.0.0.3 -> 10.0.0.4\n"},
+		"host's secret":   {good(), edited(good(), hosts, "secret: hush", "secret: hush3"), "~ host b\n    vars: secret\n"},
+		"new host":        {good(), edited(good(), hosts, "  c:", "  d: {customer: acme}\n  c:"), "+ host d\n    d, customer acme\n"},
+		"schedule": {good(), edited(good(), book, "0 3 * * 1", "30 4 * * 2"),
+			"~ playbook patch\n    its schedule\n~ schedule patch\n    cron: 0 3 * * 1 -> 30 4 * * 2\n    fires next Tue 2026-11-24 04:30 CET, not Mon 2026-11-23 03:00 CET\n"},
+		"schedule goes": {good(), edited(good(), book, "schedule: {cron: \"0 3 * * 1\", timezone: Europe/Zurich}\n", ""), "- schedule patch\n    0 3 * * 1 Europe/Zurich\n    would have fired next Mon 2026-11-23 03:00 CET\n"},
+		"window later":  {good(), edited(good(), sets, `from: "22:00"`, `from: "23:00"`), "~ window set sat\n    rule night: from: 22h0m0s -> 23h0m0s\n    adds 7, removes 7 occurrences in the next 60 days\n"},
+		"freeze": {good(), edited(good(), sets, "to: \"2027-01-07\"", "to: \"2027-01-12\""),
+			"~ window set sat\n    removes 1 occurrence in the next 60 days\n~ freeze xmas\n    to: 2027-01-07T00:00:00Z -> 2027-01-12T00:00:00Z\n"},
+		"new set":  {good(), edited(good(), sets, "freezes:", "  sun:\n    timezone: UTC\n    allow: [{cron: \"0 1 * * 0\", duration: 2h}]\nfreezes:"), "+ window set sun\n    opens 9 times in the next 60 days\n"},
+		"holidays": {edited(good(), sets, "freezes:", "holidays: {h: {dates: [2026-01-01]}}\nfreezes:"), edited(good(), sets, "freezes:", "holidays: {h: {dates: [2026-01-02]}}\nfreezes:"), "~ holidays h\n    adds 2026-01-02\n    removes 2026-01-01\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := textOf(t, Diff(mustSet(t, tc.old), mustSet(t, tc.now), noon))
+			if !strings.Contains(got, tc.want) {
+				t.Errorf("got\n%s\nexpected in it\n%s", got, tc.want)
+			}
+			if strings.Contains(got, "hush") {
+				t.Errorf("tells values of vars or params:\n%s", got)
+			}
+		})
+	}
+}
+
+// An approval that is bound to what the set said is void after an edit; one that was not
+// bound, or is bound anew, is not.
+func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
+	const sets = "windows/sets.yaml"
+	bare := mustSet(t, good())
+	approve := func(tree map[string]string, hash string) map[string]string {
+		return edited(tree, sets, "    deny:", "    approval: {id: CHG0041, by: acme-cab, state: approved, window: \""+hash+"\"}\n    deny:")
+	}
+	before := approve(good(), bare.Windows.Sets["sat"].Hash())
+	after := edited(before, sets, `from: "22:00"`, `from: "23:00"`)
+	before = approve(good(), bare.Windows.Sets["sat"].Hash())
+	c := Diff(mustSet(t, before), mustSet(t, after), noon)
+	if len(c.Changes) != 1 || !reflect.DeepEqual(c.Changes[0].Voids, []string{"CHG0041"}) || c.Changes[0].WindowsCome != 0 || c.Changes[0].WindowsGo != 7 {
+		t.Fatalf("got %+v", c)
+	}
+	if text := textOf(t, c); !strings.Contains(text, "voids approval CHG0041") {
+		t.Error(text)
+	}
+	late := edited(good(), sets, `from: "22:00"`, `from: "23:00"`)
+	again := approve(late, mustSet(t, edited(good(), sets, `from: "22:00"`, `from: "23:00"`)).Windows.Sets["sat"].Hash())
+	if c := Diff(mustSet(t, before), mustSet(t, again), noon); len(c.Changes) != 1 || len(c.Changes[0].Voids) != 0 {
+		t.Errorf("approved anew: %+v", c)
+	}
+}
+
+func TestDiffJSONIsStable(t *testing.T) {
+	a, b := mustSet(t, good()), mustSet(t, edited(good(), "inventory/hosts.yaml", "10.0.0", "10.0.1"))
+	one, err := json.Marshal(Diff(a, b, noon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, _ := json.Marshal(Diff(mustSet(t, good()), b, noon))
+	if !bytes.Equal(one, two) {
+		t.Errorf("%s\n%s", one, two)
+	}
+	if empty, _ := json.Marshal(Diff(a, a, noon)); !strings.Contains(string(empty), `"changes":[]`) {
+		t.Errorf("%s", empty)
+	}
+	if c := Diff(nil, a, noon); len(c.Changes) != 2+1+1+1+3 || !Diff(nil, nil, noon).Empty() {
+		t.Errorf("from nothing: %+v", c)
+	}
+}

@@ -1,0 +1,185 @@
+package definitions
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows/civil"
+)
+
+func noHosts() *inventory.Inventory { return &inventory.Inventory{} }
+
+func diffPlaybooks(before, after *Set) []Change {
+	old, now := byName(before), byName(after)
+	var out []Change
+	for _, name := range unionKeys(old, now) {
+		p, q := old[name], now[name]
+		c := Change{Kind: KindPlaybook, Name: name, Action: Changed, Details: []string{}}
+		c.HostsCome, c.HostsGo = comeAndGo(before.selected[name], after.selected[name])
+		switch {
+		case p == nil:
+			c.Action = Added
+			c.say("%s, %s", plural(len(q.Steps), "step"), plural(len(after.selected[name]), "host"))
+		case q == nil:
+			c.Action = Removed
+			c.say("%s, %s", plural(len(p.Steps), "step"), plural(len(before.selected[name]), "host"))
+		case bytes.Equal(p.Source, q.Source) && p.File == q.File && len(c.HostsCome)+len(c.HostsGo) == 0:
+			continue
+		default:
+			changedPlaybook(&c, p, q)
+			sayHosts(&c)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func sayHosts(c *Change) {
+	if n := len(c.HostsCome); n > 0 {
+		c.say("%s more: %s", plural(n, "host"), some(c.HostsCome))
+	}
+	if n := len(c.HostsGo); n > 0 {
+		c.say("%s less: %s", plural(n, "host"), some(c.HostsGo))
+	}
+}
+
+func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
+	if p.File != q.File {
+		c.say("file: %s -> %s", p.File, q.File)
+	}
+	if bytes.Equal(p.Source, q.Source) {
+		return
+	}
+	said := len(c.Details)
+	was, is := plainYAML(p.Source), plainYAML(q.Source)
+	changedSteps(c, p, q, was, is)
+	scheduled := !reflect.DeepEqual(was["schedule"], is["schedule"]) // has a change of its own
+	for _, key := range []string{"steps", "schedule"} {
+		delete(was, key)
+		delete(is, key)
+	}
+	sayFields(c, "", was, is, []string{"vars"})
+	switch {
+	case len(c.Details) > said:
+	case scheduled:
+		c.say("its schedule")
+	default:
+		c.say("only comments or layout")
+	}
+}
+
+// plainYAML is a playbook as plain values. The source is known to be good.
+func plainYAML(source []byte) map[string]any {
+	out := map[string]any{}
+	if n, err := parseYAML(source); err == nil && n != nil {
+		_ = n.Decode(&out) // it is a mapping: it was loaded
+	}
+	return out
+}
+
+func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
+	type step struct {
+		index  int
+		fields map[string]any
+	}
+	steps := func(p *playbooks.Playbook, plain map[string]any) (map[string]step, []string) {
+		list, _ := plain["steps"].([]any)
+		out, names := map[string]step{}, []string{}
+		for i, s := range p.Steps {
+			if i < len(list) {
+				fields, _ := list[i].(map[string]any)
+				out[s.Name] = step{i, fields}
+				names = append(names, s.Name)
+			}
+		}
+		return out, names
+	}
+	old, before := steps(p, was)
+	now, after := steps(q, is)
+	come, gone := comeAndGo(before, after)
+	if len(come) > 0 {
+		c.say("adds step %s", some(come))
+	}
+	if len(gone) > 0 {
+		c.say("removes step %s", some(gone))
+	}
+	kept := func(names, without []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(without, n) })
+	}
+	if order := kept(after, come); !slices.Equal(kept(before, gone), order) {
+		c.say("the order of its steps: %s", some(after))
+	}
+	for _, name := range after {
+		a, ok := old[name]
+		if b := now[name]; ok && !reflect.DeepEqual(a.fields, b.fields) {
+			sayFields(c, "step "+name+": ", a.fields, b.fields, []string{"with"})
+		}
+	}
+}
+
+func diffSchedules(before, after *Set, from time.Time) []Change {
+	index := func(s *Set) map[string]*playbooks.Schedule {
+		out := map[string]*playbooks.Schedule{}
+		for i := range s.Schedules {
+			out[s.Schedules[i].Playbook] = &s.Schedules[i].Schedule
+		}
+		return out
+	}
+	old, now := index(before), index(after)
+	changes := diffNamed(KindSchedule, old, now,
+		func(s *playbooks.Schedule) string { return fmt.Sprintf("%s %s", s.Cron, s.Timezone) },
+		func(c *Change, a, b *playbooks.Schedule) { sayFields(c, "", scheduleFields(a), scheduleFields(b), nil) })
+	for i := range changes {
+		c := &changes[i]
+		var was, is string
+		c.OldNext, was = nextFire(old[c.Name], from)
+		c.NewNext, is = nextFire(now[c.Name], from)
+		switch {
+		case c.Action == Added:
+			c.say("fires first %s", is)
+		case c.Action == Removed:
+			c.say("would have fired next %s", was)
+		case was == is:
+			c.say("fires next %s, as before", is)
+		default:
+			c.say("fires next %s, not %s", is, was)
+		}
+	}
+	return changes
+}
+
+func scheduleFields(s *playbooks.Schedule) map[string]any {
+	duration := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+	}
+	return map[string]any{"cron": s.Cron, "timezone": s.Timezone, "catch_up": s.CatchUp, "overlap": s.Overlap,
+		"jitter": duration(s.Jitter), "start_within": duration(s.StartWithin)}
+}
+
+func nextFire(s *playbooks.Schedule, from time.Time) (time.Time, string) {
+	if s == nil {
+		return time.Time{}, "never"
+	}
+	zone, err := civil.LoadZone(s.Timezone)
+	if err != nil {
+		return time.Time{}, "never: " + err.Error()
+	}
+	cron, err := civil.ParseCron(s.Cron)
+	if err != nil {
+		return time.Time{}, "never: " + err.Error()
+	}
+	next, ok := cron.Next(from, zone)
+	if !ok {
+		return time.Time{}, "never"
+	}
+	return next.UTC(), next.In(zone).Format("Mon 2006-01-02 15:04 MST")
+}

@@ -1,0 +1,172 @@
+package definitions
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/windows"
+)
+
+func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change {
+	if reflect.DeepEqual(fieldsOf(before), fieldsOf(after)) {
+		return nil
+	}
+	h := windows.Ahead(from, DiffDays)
+	was, is := openings(before, h), openings(after, h)
+	var out []Change
+	for _, name := range unionKeys(before.Sets, after.Sets) {
+		old, now := before.Sets[name], after.Sets[name]
+		c := Change{Kind: KindWindowSet, Name: name, Action: Changed, Details: []string{}}
+		come, gone := comeAndGo(was[name], is[name])
+		c.WindowsCome, c.WindowsGo = len(come), len(gone)
+		switch {
+		case old == nil:
+			c.Action = Added
+			c.say("opens %s in the next %d days", times(len(is[name])), DiffDays)
+		case now == nil:
+			c.Action = Removed
+			c.say("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
+		default:
+			changedSet(&c, old, now)
+			if len(c.Details)+len(come)+len(gone) == 0 {
+				continue
+			}
+			sayWindows(&c)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// openings are the approved windows of each set, as comparable texts.
+func openings(d *windows.Definitions, h windows.Horizon) map[string][]string {
+	names := unionKeys(d.Sets, nil)
+	out := map[string][]string{}
+	for name, c := range d.CompileAll(h, names...) {
+		for _, w := range c.Occurrences(h.From, h.To) {
+			if w.Unapproved == "" {
+				out[name] = append(out[name], w.Open.UTC().Format(time.RFC3339)+"/"+w.Close.UTC().Format(time.RFC3339))
+			}
+		}
+	}
+	return out
+}
+
+func sayWindows(c *Change) {
+	span := fmt.Sprintf("in the next %d days", DiffDays)
+	switch {
+	case c.WindowsCome > 0 && c.WindowsGo > 0:
+		c.say("adds %d, removes %d occurrences %s", c.WindowsCome, c.WindowsGo, span)
+	case c.WindowsCome > 0:
+		c.say("adds %s %s", plural(c.WindowsCome, "occurrence"), span)
+	case c.WindowsGo > 0:
+		c.say("removes %s %s", plural(c.WindowsGo, "occurrence"), span)
+	default:
+		c.say("opens as before %s", span)
+	}
+	for _, id := range c.Voids {
+		c.say("voids approval %s", id)
+	}
+}
+
+func changedSet(c *Change, old, now *windows.Set) {
+	was, is := fieldsOf(old), fieldsOf(now)
+	if reflect.DeepEqual(was, is) {
+		return
+	}
+	rules := func(s *windows.Set) (ids []string, byID map[string]any) {
+		byID = map[string]any{}
+		for _, r := range s.Allow {
+			r.Approval = nil
+			ids = append(ids, r.ID)
+			byID[r.ID] = fieldsOf(r)
+		}
+		return ids, byID
+	}
+	before, oldRules := rules(old)
+	after, newRules := rules(now)
+	come, gone := comeAndGo(before, after)
+	if len(come) > 0 {
+		c.say("adds rule %s", some(come))
+	}
+	if len(gone) > 0 {
+		c.say("removes rule %s", some(gone))
+	}
+	for _, id := range after {
+		a, both := oldRules[id].(map[string]any)
+		b, _ := newRules[id].(map[string]any)
+		if both && !reflect.DeepEqual(a, b) {
+			sayFields(c, "rule "+id+": ", a, b, nil)
+		}
+	}
+	changedApprovals(c, old, now)
+	for _, key := range []string{"Allow", "Approval"} {
+		delete(was, key)
+		delete(is, key)
+	}
+	sayFields(c, "", was, is, nil)
+	if len(c.Details) == 0 && len(c.Voids) == 0 {
+		c.say("the order of its rules")
+	}
+}
+
+// approvals of a set and of its rules, by id.
+func approvals(s *windows.Set) map[string]*windows.Approval {
+	out := map[string]*windows.Approval{}
+	put := func(where string, a *windows.Approval) {
+		if a == nil {
+			return
+		}
+		id := a.ID
+		if id == "" {
+			id = "of " + where
+		}
+		out[id] = a
+	}
+	put("the set", s.Approval)
+	for i := range s.Allow {
+		put("rule "+s.Allow[i].ID, s.Allow[i].Approval)
+	}
+	return out
+}
+
+// changedApprovals says which approvals come, go and change, and which an edit voids: those
+// that are bound to what the set said before.
+func changedApprovals(c *Change, old, now *windows.Set) {
+	was, is := approvals(old), approvals(now)
+	for _, id := range unionKeys(was, is) {
+		a, b := was[id], is[id]
+		switch {
+		case a == nil:
+			c.say("adds approval %s (%s)", id, state(b))
+		case b == nil:
+			c.say("removes approval %s (%s)", id, state(a))
+		case !reflect.DeepEqual(fieldsOf(a), fieldsOf(b)):
+			sayFields(c, "approval "+id+": ", fieldsOf(a), fieldsOf(b), nil)
+		}
+		held := a != nil && (a.Window == "" || a.Window == old.Hash())
+		if held && b != nil && b.Window != "" && b.Window != now.Hash() {
+			c.Voids = append(c.Voids, id)
+		}
+	}
+	slices.Sort(c.Voids)
+}
+
+func state(a *windows.Approval) string {
+	if a.State == "" {
+		return string(windows.Approved)
+	}
+	return string(a.State)
+}

@@ -1,0 +1,341 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// FollowOptions say what is followed, and how.
+type FollowOptions struct {
+	URL    string // https, ssh, file, user@host:path, or a path; user:token@ is taken out of what is shown
+	Branch string
+	Dir    string // private folder of this follower alone: the mirror and the checkouts
+
+	Load Options // Revision is filled in
+
+	// Apply takes a valid set; an error keeps the one before, and the set is offered again at
+	// the next look. It is called by one goroutine, and not again before it returned.
+	Apply func(ctx context.Context, u Update) error
+	// OnStatus, if given, is told when the state or the revision changes. It must not block.
+	OnStatus func(Status)
+
+	Every      time.Duration // between looks; 1 min when zero. A tenth of it is jitter
+	MinGap     time.Duration // between looks, however often it is poked; 2 s when zero
+	Timeout    time.Duration // of one fetch; 2 min when zero
+	MaxBackoff time.Duration // between looks while the remote is away; 5 min when zero
+	Depth      int           // commits that are fetched; 50 when zero
+	MaxMirror  int64         // bytes of the mirror; 1 GiB when zero
+	MaxTree    int64         // bytes of one checkout; 512 MiB when zero
+	Keep       int           // checkouts kept besides the current one; 3 when zero
+	KeepFor    time.Duration // checkouts are kept so long, though there are more; 24 h when zero
+
+	Git string   // the program; git when empty
+	SSH []string // the ssh client and its arguments; strict and without questions when empty
+}
+
+// Update is a set that takes the place of another.
+type Update struct {
+	Set       *Set
+	Before    *Set   // nil: the first since the start
+	Dir       string // the checkout: read-only. Hold it with Use
+	Rewritten bool   // the branch does not continue what it was: a force-push
+}
+
+// State is how following goes.
+type State string
+
+// The states.
+const (
+	Starting    State = "starting"
+	Following   State = "following"   // the branch's tip is what holds
+	BadCommit   State = "bad_commit"  // the tip is not valid; the last good one holds
+	Refused     State = "refused"     // the tip could not be taken: Apply did not, or the disk is full
+	BranchGone  State = "branch_gone" // the repository answers, and has no such branch
+	Unreachable State = "unreachable" // the repository does not answer, or is too large
+)
+
+// Status is what is known of the followed branch.
+type Status struct {
+	Repository string    `json:"repository"` // without secrets
+	Branch     string    `json:"branch"`
+	State      State     `json:"state"`
+	Since      time.Time `json:"since"`            // when the state began
+	Error      string    `json:"error,omitempty"`  // why it is not Following
+	Notice     string    `json:"notice,omitempty"` // what happened to the branch at its last move: a force-push
+	Good       Revision  `json:"good"`             // the revision that holds; zero: none yet
+	GoodSince  time.Time `json:"good_since,omitzero"`
+	Tried      Revision  `json:"tried"` // the tip that was looked at last
+	TriedAt    time.Time `json:"tried_at,omitzero"`
+	Seen       time.Time `json:"seen,omitzero"` // when the repository last answered
+	Failures   int       `json:"failures"`      // looks in a row without an answer
+	Looks      int       `json:"looks"`         // since the start
+	Next       time.Time `json:"next,omitzero"` // the next look, unless it is poked
+}
+
+// Follower follows one branch. Run does the work; the other methods may be called by any
+// goroutine, before, while and after it runs.
+type Follower struct {
+	o      FollowOptions
+	g      *git
+	trees  *checkouts
+	poke   chan struct{}
+	failed core.Backoff
+	bad    string // a tip that is not valid; of the goroutine of Run
+	badErr error  // why
+	tip    string // the tip that was fetched last; of the goroutine of Run
+
+	mu     sync.Mutex
+	status Status
+	told   Status // as OnStatus heard it last
+	set    *Set
+}
+
+const (
+	goodRef = "refs/turnus/good"
+	tipRef  = "refs/turnus/tip"
+)
+
+// NewFollower checks the options. Nothing is contacted and nothing written. Errors wrap core.ErrInvalid.
+func NewFollower(o FollowOptions) (*Follower, error) {
+	r, err := parseRemote(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if !branchName(o.Branch) {
+		return nil, fmt.Errorf("repository %s: %w branch name %q", r.address, core.ErrInvalid, cut(o.Branch))
+	}
+	if o.Dir == "" || o.Apply == nil {
+		return nil, fmt.Errorf("repository %s: %w: a folder and Apply are needed", r.address, core.ErrInvalid)
+	}
+	setDefault(&o.Every, time.Minute)
+	setDefault(&o.MinGap, 2*time.Second)
+	setDefault(&o.Timeout, 2*time.Minute)
+	setDefault(&o.MaxBackoff, 5*time.Minute)
+	setDefault(&o.Depth, 50)
+	setDefault(&o.MaxMirror, 1<<30)
+	setDefault(&o.MaxTree, 512<<20)
+	setDefault(&o.Keep, 3)
+	setDefault(&o.KeepFor, 24*time.Hour)
+	setDefault(&o.Git, "git")
+	if len(o.SSH) == 0 {
+		o.SSH = []string{"ssh", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oConnectTimeout=15", "-oPermitLocalCommand=no"}
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("repository %s: %w", r.address, err)
+	}
+	f := &Follower{
+		o: o, poke: make(chan struct{}, 1), failed: core.Backoff{Interval: min(o.Every, 5*time.Second), Max: max(o.MaxBackoff, o.MinGap), Jitter: 0.2},
+		g:     &git{program: o.Git, dir: filepath.Join(dir, "mirror"), remote: r, ssh: shellWords(o.SSH)},
+		trees: &checkouts{dir: filepath.Join(dir, "rev"), bytes: o.MaxTree, users: map[string]int{}, checked: map[string]bool{}},
+	}
+	f.o.Dir = dir
+	f.status = Status{Repository: r.address, Branch: o.Branch, State: Starting, Since: time.Now().UTC()}
+	return f, nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// branchName tells whether a name can be one, as git check-ref-format has it.
+func branchName(name string) bool {
+	if name == "" || len(name) > 250 || name == "@" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".") ||
+		strings.Contains(name, "..") || strings.Contains(name, "//") || strings.Contains(name, "@{") || strings.ContainsAny(name, " ~^:?*[\\\x7f") {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' })
+}
+
+// shellWords quotes an argv for the shell that git runs it with.
+func shellWords(argv []string) string {
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return strings.Join(out, " ")
+}
+
+// Run follows the branch until ctx ends; then it returns nil, and nothing that it started
+// runs any more. An error says that it could not begin: the folder, or no git.
+func (f *Follower) Run(ctx context.Context) error {
+	if _, err := exec.LookPath(f.o.Git); err != nil {
+		return fmt.Errorf("follow %s: the program git is needed: %w", f.g.remote.address, err)
+	}
+	unlock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := f.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	f.restore(ctx)
+	for ctx.Err() == nil {
+		began := time.Now()
+		f.look(ctx)
+		f.rest(ctx, began)
+	}
+	return nil
+}
+
+// lock keeps a second process out of the folder.
+func (f *Follower) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(f.o.Dir, ownerOnly); err != nil {
+		return nil, fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	}
+	if err := os.Chmod(f.o.Dir, ownerOnly); err != nil {
+		return nil, fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	}
+	file, err := os.OpenFile(filepath.Join(f.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("follow %s: %w: another process uses %s", f.g.remote.address, core.ErrConflict, f.o.Dir), file.Close())
+	}
+	return func() { _ = file.Close() }, nil // which unlocks
+}
+
+// prepare makes the mirror. One that git does not know any more is made anew: it is a copy.
+func (f *Follower) prepare(ctx context.Context) error {
+	if err := f.trees.open(); err != nil {
+		return err
+	}
+	if out, err := f.g.run(ctx, localTime, "rev-parse", "--is-bare-repository"); err == nil && strings.TrimSpace(out) == "true" {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return f.renew(ctx)
+}
+
+// renew makes an empty mirror.
+func (f *Follower) renew(ctx context.Context) error {
+	if err := os.RemoveAll(f.g.dir); err != nil {
+		return fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	}
+	if err := os.MkdirAll(f.g.dir, ownerOnly); err != nil {
+		return fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	}
+	if _, err := f.g.run(ctx, localTime, "init", "--quiet", "--bare", "--initial-branch=none"); err != nil {
+		return fmt.Errorf("follow %s: make the mirror: %w", f.g.remote.address, err)
+	}
+	return nil
+}
+
+// restore offers what held when the process before this one ended, so that a server has its
+// definitions though the remote is away or the tip is bad.
+func (f *Follower) restore(ctx context.Context) {
+	commit, err := f.g.resolve(ctx, goodRef)
+	if err != nil {
+		return // the first start, or another repository than before
+	}
+	if text, err := os.ReadFile(f.originFile()); err != nil || string(text) != f.origin() {
+		return
+	}
+	if f.take(ctx, commit, false) != nil {
+		f.bad, f.badErr = "", nil // it is looked at again with what the remote says
+	}
+}
+
+// origin is what the good revision is of: with another address or branch it counts no more.
+func (f *Follower) origin() string     { return f.g.remote.address + "\n" + f.o.Branch + "\n" }
+func (f *Follower) originFile() string { return filepath.Join(f.o.Dir, "origin") }
+
+// rest waits for the next look: the interval, or a poke after the least gap.
+func (f *Follower) rest(ctx context.Context, began time.Time) {
+	f.mu.Lock()
+	wait := f.o.Every + time.Duration(rand.Float64()*float64(f.o.Every)/10) //nolint:gosec // jitter
+	if f.status.Failures > 0 {
+		wait = f.failed.Delay(f.status.Failures-1, rand.Float64()) //nolint:gosec // jitter
+	}
+	f.status.Next = time.Now().Add(wait).UTC()
+	f.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	case <-f.poke:
+	}
+	gap := time.NewTimer(time.Until(began.Add(f.o.MinGap)))
+	defer gap.Stop()
+	select {
+	case <-ctx.Done():
+	case <-gap.C:
+	}
+	select { // those that came meanwhile are served by the same look
+	case <-f.poke:
+	default:
+	}
+}
+
+// Poke asks for a look soon. It never blocks; many pokes are one look.
+func (f *Follower) Poke() {
+	select {
+	case f.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Status is how it goes.
+func (f *Follower) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// Set is the last good set; nil before the first.
+func (f *Follower) Set() *Set {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.set
+}
+
+// Use holds the checkout of a revision until it is released: runs send files of it. It is
+// core.ErrNotFound when the revision is long gone, or was never here.
+func (f *Follower) Use(ctx context.Context, commit string) (*Checkout, error) {
+	held, err := f.trees.use(commit)
+	if err == nil || !hash.MatchString(commit) {
+		return held, err
+	}
+	switch _, lost := f.g.resolve(ctx, commit); {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case lost != nil:
+		if !f.trees.adopt(commit) {
+			return nil, err
+		}
+	default:
+		if _, err := f.trees.make(ctx, &gitTree{f.g, commit}); err != nil {
+			return nil, err
+		}
+	}
+	return f.trees.use(commit)
+}

@@ -1,0 +1,263 @@
+package definitions
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+)
+
+// refused follows a repository whose tip is hostile, and gives what the status says. The
+// commit before it is good, and must go on holding.
+func refused(t *testing.T, r *repo, change func(o *FollowOptions)) string {
+	t.Helper()
+	first := r.git("rev-parse", "HEAD~1")
+	tip := r.git("rev-parse", "HEAD")
+	r.git("update-ref", "refs/heads/main", first)
+	w := follow(t, r.dir, change)
+	w.update()
+	w.state(Following)
+	r.git("update-ref", "refs/heads/main", tip)
+	w.Poke()
+	s := w.state(BadCommit)
+	if s.Good.Commit != first || len(w.updates) != 0 {
+		t.Errorf("status %+v", s)
+	}
+	entries, err := os.ReadDir(w.trees.dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("checkouts left: %v, %v", entries, err)
+	}
+	return s.Error
+}
+
+func (r *repo) link(path, target string) {
+	r.t.Helper()
+	file := filepath.Join(r.dir, path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Symlink(target, file); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestHostileLinks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		links [][2]string
+		want  string
+	}{
+		"a playbook":         {[][2]string{{"playbooks/leak.yaml", "/etc/passwd"}}, "playbooks/leak.yaml: the file is a symbolic link"},
+		"absolute":           {[][2]string{{"files/leak", "/etc/passwd"}}, "files/leak: the symbolic link to \"/etc/passwd\" leads out of the tree"},
+		"upwards":            {[][2]string{{"files/leak", "../../../../../../../../etc/passwd"}}, "leads out of the tree"},
+		"by another link":    {[][2]string{{"files/up", ".."}, {"files/leak", "up/../../../lock"}}, "leads out of the tree"}, // each target alone stays inside
+		"nowhere":            {[][2]string{{"files/leak", "nothing"}}, "leads out of the tree, or nowhere"},
+		"in a circle":        {[][2]string{{"files/x", "y"}, {"files/y", "x"}}, "leads out of the tree, or nowhere"},
+		"to what is removed": {[][2]string{{"files/leak", "../../.new-1"}}, "leads out of the tree"},
+		"the whole folder":   {[][2]string{{"windows", "/etc"}}, "windows: the file is a symbolic link"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepo(t, good())
+			if name == "the whole folder" {
+				r.git("rm", "-rq", "windows")
+			}
+			for _, l := range tc.links {
+				r.link(l[0], l[1])
+			}
+			r.commitAll("hostile")
+			if got := refused(t, r, nil); !strings.Contains(got, tc.want) {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// The negative control: links within the tree are fine, and lead there.
+func TestLinksWithinTheTreeStay(t *testing.T) {
+	r := newRepo(t, good())
+	r.link("files/current", "motd")
+	r.link("files/more/up", "../motd")
+	commit := r.commitAll("links")
+	w := follow(t, r.dir, nil)
+	u := w.update()
+	for _, p := range []string{"files/current", "files/more/up"} {
+		if data, err := os.ReadFile(filepath.Join(u.Dir, p)); err != nil || string(data) != "hello\n" || u.Set.Revision.Commit != commit {
+			t.Errorf("%s: %q, %v", p, data, err)
+		}
+	}
+}
+
+// What a repository says about its files is not obeyed: the checkout holds what was committed.
+func TestAttributesFiltersAndHooksDoNothing(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "ran")
+	tree := with(good(),
+		".gitattributes", "* text eol=crlf\nfiles/id ident export-subst\nfiles/gone export-ignore\nfiles/motd filter=evil\n",
+		"files/id", "$Id$ $Format:%H$\n", "files/gone", "here\n", ".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = ext::sh -c touch% "+marker+"\n",
+		"hooks/post-checkout", "#!/bin/sh\ntouch "+marker+"\n", ".lfsconfig", "[lfs]\n\turl = file:///etc\n", "config", "[core]\n\tfsmonitor = touch "+marker+"\n")
+	r := newRepo(t, nil)
+	r.git("config", "core.autocrlf", "false")
+	r.git("config", "filter.evil.clean", "cat")
+	r.git("config", "filter.evil.smudge", "touch "+marker)
+	for _, hook := range []string{"post-checkout", "post-update", "reference-transaction", "pre-receive", "update"} {
+		file := filepath.Join(r.dir, ".git", "hooks", hook)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if hook == "reference-transaction" || hook == "post-checkout" {
+			continue // the test's own commits would run them
+		}
+		if err := os.WriteFile(file, []byte("#!/bin/sh\ntouch "+marker+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.commit("hostile", tree)
+	w := follow(t, r.dir, nil)
+	u := w.update()
+	for p, want := range map[string]string{"files/id": "$Id$ $Format:%H$\n", "files/gone": "here\n", "files/motd": "hello\n"} {
+		if data, err := os.ReadFile(filepath.Join(u.Dir, p)); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v", p, data, err)
+		}
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("something of the repository was run")
+	}
+}
+
+func TestHostileTrees(t *testing.T) {
+	blob := func(r *repo) string {
+		file := filepath.Join(r.t.TempDir(), "blob")
+		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		return r.git("hash-object", "-w", file)
+	}
+	for name, tc := range map[string]struct {
+		make   func(r *repo)
+		change func(o *FollowOptions)
+		want   string
+	}{
+		"submodule for playbooks": {func(r *repo) {
+			r.git("update-index", "--add", "--cacheinfo", "160000,"+r.git("rev-parse", "HEAD")+",playbooks/sub.yaml")
+			r.git("commit", "--quiet", "-m", "module")
+		}, nil, "playbooks/sub.yaml: a submodule stands here"},
+		"huge definition": {func(r *repo) {
+			writeTree(r.t, r.dir, map[string]string{"inventory/huge": strings.Repeat("#", MaxFileSize+1)})
+			r.commitAll("huge")
+		}, nil, "inventory/huge: the file is larger than 10 MiB"},
+		"huge artifact": {func(r *repo) {
+			writeTree(r.t, r.dir, map[string]string{"files/huge": strings.Repeat("0", 3<<20)})
+			r.commitAll("huge")
+		}, func(o *FollowOptions) { o.MaxTree = 2 << 20 }, "files/huge: the tree is larger than 2 MiB"},
+		"deep folders": {func(r *repo) {
+			r.git("update-index", "--add", "--cacheinfo", "100644,"+blob(r)+","+strings.Repeat("d/", 40)+"f")
+			r.git("commit", "--quiet", "-m", "deep")
+		}, nil, "lies more than 32 folders deep"},
+		"long name": {func(r *repo) {
+			r.git("update-index", "--add", "--cacheinfo", "100644,"+blob(r)+","+strings.Repeat("d", 1200))
+			r.git("commit", "--quiet", "-m", "long")
+		}, nil, "is longer than 1024 bytes"},
+		"name that steers a terminal": {func(r *repo) {
+			r.git("update-index", "--add", "--cacheinfo", "100644,"+blob(r)+",files/\x1b[2Jx")
+			r.git("commit", "--quiet", "-m", "esc")
+		}, nil, `"files/\x1b[2Jx": the file has characters that file names here may not have`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepo(t, good())
+			tc.make(r)
+			if got := refused(t, r, tc.change); !strings.Contains(got, tc.want) || strings.Contains(got, "\x1b") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// A tree object may hold names that no index takes: ls-tree's lines are all that is believed.
+func TestTreeEntriesAreChecked(t *testing.T) {
+	h := strings.Repeat("a", 40)
+	for line, want := range map[string]string{
+		"100644 blob " + h + "      5\t../x":        "is no path below the root",
+		"100644 blob " + h + "      5\ta/../../x":   "is no path below the root",
+		"100644 blob " + h + "      5\t/etc/x":      "is no path below the root",
+		"100644 blob " + h + "      5\ta/.git/conf": "a repository's own folder",
+		"100644 blob " + h + "      5\t.Git/config": "a repository's own folder",
+		"100644 blob " + h + "      -\ta":           "missing in the repository",
+		"100644 blob x      5\ta":                   "unexpected line",
+		"nonsense":                                  "unexpected line",
+	} {
+		if _, err := parseEntry(line); err == nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	if e, err := parseEntry("100755 blob " + h + "      5\ta/b"); err != nil || e.kind != program || e.size != 5 || e.path != "a/b" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestHostileBranchNames(t *testing.T) {
+	r := newRepo(t, good())
+	r.git("update-ref", "refs/heads/--upload-pack=touch", "HEAD")
+	w := follow(t, r.dir, func(o *FollowOptions) { o.Branch = "--upload-pack=touch" }) // a legal name, which is no option
+	w.update()
+	for _, name := range []string{"", "a..b", "a b", "a~1", "main^{}", "@{-1}", "@", "/x", "x/", "x.lock", "a/.b", "*", "a:b", "a\nb", "a\\b"} {
+		if _, err := NewFollower(FollowOptions{URL: r.dir, Branch: name, Dir: "x", Apply: w.o.Apply}); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestHostileAddresses(t *testing.T) {
+	for _, text := range []string{"", "-x", "--upload-pack=x", "ext::sh -c x", "git::ext::x", "http://example.org/x", "git://example.org/x", "ftp://h/x", "https://-oProxyCommand=x/y",
+		"ssh://-oProxyCommand=x/y", "ssh://u:p@h/x", "https://h/x?token=1", "https://h\n/x", "fd::7"} {
+		if r, err := parseRemote(text); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%q: %+v, %v", text, r, err)
+		}
+	}
+	for text, want := range map[string]string{"https://u:p@h.example/x.git": "https://h.example/x.git", "git@h.example:o/x.git": "git@h.example:o/x.git", "ssh://git@h:2222/x": "ssh://git@h:2222/x",
+		"http://127.0.0.1:1/x": "http://127.0.0.1:1/x", "http://localhost/x": "http://localhost/x", "file:///srv/x": "file:///srv/x", "/srv/x": "/srv/x"} {
+		if r, err := parseRemote(text); err != nil || r.address != want {
+			t.Errorf("%q: %+v, %v", text, r, err)
+		}
+	}
+}
+
+// A repository that is larger than it may be is given up, and does not fill the disk.
+func TestMirrorIsBounded(t *testing.T) {
+	tree := good()
+	noise := make([]byte, 4<<20)
+	seed := uint64(1)
+	for i := range noise { // what does not compress
+		seed = seed*6364136223846793005 + 1442695040888963407
+		noise[i] = byte(seed >> 56)
+	}
+	tree["files/noise"] = string(noise)
+	r := newRepo(t, tree)
+	w := follow(t, r.dir, func(o *FollowOptions) { o.MaxMirror = 1 << 20 })
+	s := w.state(Unreachable)
+	if !strings.Contains(s.Error, "the repository is too large: over 1 MiB") || w.Set() != nil {
+		t.Errorf("status %+v", s)
+	}
+	w.stop()
+	if n := sizeOf(w.g.dir); n > 1<<20 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+func TestManyCommitsKeepTheMirrorSmall(t *testing.T) {
+	r := newRepo(t, good())
+	w := follow(t, r.dir, nil)
+	w.update()
+	w.state(Following)
+	for i := range maxPacks + 3 {
+		r.commit("more", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", fmt.Sprintf("max_in_flight: %d", i+10)))
+		w.Poke()
+		w.update()
+		w.state(Following)
+	}
+	packs, err := filepath.Glob(filepath.Join(w.g.dir, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) > maxPacks {
+		t.Errorf("%d packs, %v", len(packs), err)
+	}
+}

@@ -1,0 +1,187 @@
+package definitions
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// layoutFile names the folders of a tree that does not follow the convention.
+const layoutFile = "turnus.yaml"
+
+// The parts of a tree, which are the keys of turnus.yaml too.
+const (
+	partPlaybooks = "playbooks"
+	partInventory = "inventory"
+	partWindows   = "windows"
+)
+
+var parts = []string{partPlaybooks, partInventory, partWindows}
+
+// layout says where the parts of a tree lie.
+type layout map[string][]string
+
+// convention finds the parts by their usual names.
+func (l *loader) convention(part string) {
+	if l.set.layout[part] != nil {
+		return
+	}
+	names := []string{part}
+	if part != partPlaybooks {
+		names = append(names, part+".yaml", part+".yml")
+	}
+	var found []string
+	for _, name := range names {
+		if l.has(part, name) {
+			found = append(found, name)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		l.fail(playbooks.Diagnostic{File: found[0], Message: fmt.Sprintf("%s are there both", strings.Join(found, " and ")),
+			Expected: "one place", Hint: fmt.Sprintf("name what is meant in %s: %s: [%s]", layoutFile, part, strings.Join(found, ", "))})
+	case len(found) == 0 && part != partWindows:
+		// A folder that was renamed must not take every schedule away.
+		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
+			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", layoutFile, part)})
+	}
+	l.set.layout[part] = found
+}
+
+// readLayout reads turnus.yaml.
+func (l *loader) readLayout(data []byte) {
+	root, err := parseYAML(data)
+	if err != nil {
+		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
+		return
+	}
+	if root == nil {
+		return
+	}
+	if root.Kind != yaml.MappingNode {
+		l.failAt(data, root, "expected a mapping with the keys "+strings.Join(parts, ", "), "")
+		return
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		k, v := root.Content[i], root.Content[i+1]
+		switch {
+		case !slices.Contains(parts, k.Value):
+			hint := "expected one of: " + strings.Join(parts, ", ")
+			if near := spell.DidYouMean(k.Value, parts); near != "" {
+				hint = near + " " + hint
+			}
+			l.failAt(data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
+		case l.set.layout[k.Value] != nil:
+			l.failAt(data, k, fmt.Sprintf("the key %q is there twice", k.Value), "")
+		default:
+			l.set.layout[k.Value] = l.places(data, k.Value, v)
+		}
+	}
+}
+
+// places reads one path or a list of them.
+func (l *loader) places(data []byte, part string, v *yaml.Node) []string {
+	items := []*yaml.Node{v}
+	if v.Kind == yaml.SequenceNode {
+		items = v.Content
+	}
+	out := []string{}
+	for _, n := range items {
+		p := path.Clean(n.Value)
+		switch {
+		case n.Kind != yaml.ScalarNode || n.Tag != "!!str" || n.Value == "":
+			l.failAt(data, n, part+": expected a path or a list of paths", "")
+		case !fs.ValidPath(p):
+			l.failAt(data, n, fmt.Sprintf("%s: %q does not lie in the tree", part, cut(n.Value)), "paths are relative to the root of the tree")
+		case !l.has(part, p):
+			l.failAt(data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), spell.DidYouMean(p, l.folders()))
+		case slices.Contains(out, p):
+			l.failAt(data, n, fmt.Sprintf("%s: %q is there twice", part, cut(n.Value)), "")
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// folders are the names at the root, for suggestions.
+func (l *loader) folders() []string {
+	var out []string
+	for _, e := range l.entries {
+		name, _, _ := strings.Cut(e.path, "/")
+		if len(out) == 0 || out[len(out)-1] != name {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// has tells whether a place holds something to read for a part.
+func (l *loader) has(part, root string) bool {
+	return slices.ContainsFunc(l.entries, func(e entry) bool { return holds(part, root, e.path) })
+}
+
+// holds tells whether a file is read for a part that lies at root.
+func holds(part, root, p string) bool {
+	if !under(p, root) || p == layoutFile {
+		return false
+	}
+	if p == root {
+		return true
+	}
+	if root != "." {
+		p = strings.TrimPrefix(p, root+"/")
+	}
+	return !hidden(p) && (part == partInventory || isYAML(p))
+}
+
+// beside tells whether a file is one of Ansible's, beside an inventory at root.
+func beside(root, p string) bool {
+	dir := path.Dir(root)
+	return root != "." && (under(p, path.Join(dir, "group_vars")) || under(p, path.Join(dir, "host_vars"))) && !hidden(p)
+}
+
+// documents tells whether a file is read at all.
+func (lay layout) documents(p string) bool {
+	if p == layoutFile {
+		return true
+	}
+	for part, roots := range lay {
+		for _, root := range roots {
+			if holds(part, root, p) || part == partInventory && beside(root, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func parseYAML(data []byte) (root *yaml.Node, err error) {
+	defer func() { // the parser is known to panic on some malformed input
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+func cut(text string) string {
+	if r := []rune(text); len(r) > 60 {
+		return string(r[:60]) + "…"
+	}
+	return text
+}

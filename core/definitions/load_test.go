@@ -1,0 +1,238 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+func TestLoadReadsAWholeTree(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, good())
+	s, err := Load(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Playbooks) != 2 || s.Playbooks[0].Name != "patch" || s.Playbooks[1].Name != "report" {
+		t.Errorf("playbooks %+v", s.Playbooks)
+	}
+	if len(s.Inventory.Hosts) != 3 || s.Windows.Sets["sat"] == nil || len(s.Schedules) != 1 || s.Schedules[0].Playbook != "patch" {
+		t.Errorf("set %+v", s)
+	}
+	if got := fmt.Sprint(s.Selected("patch"), s.Selected("report")); got != "[a b] [a b c]" {
+		t.Errorf("selected %s", got)
+	}
+	if p, ok := s.Playbook("report"); !ok || p.File != "playbooks/deep/report.yml" {
+		t.Errorf("report: %+v", p)
+	}
+	if len(s.Warnings) > 0 {
+		t.Errorf("warnings %v", s.Warnings)
+	}
+}
+
+// Each mistake is told with its place and what to do; several at once.
+func TestLoadTellsMistakes(t *testing.T) {
+	const hosts, book, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
+	for name, tc := range map[string]struct {
+		tree map[string]string
+		want []string
+	}{
+		"host's window set": {edited(good(), hosts, "groups: [web], window_set: sat}", "groups: [web], window_set: sta}"),
+			[]string{"inventory/hosts.yaml:4:53: window set \"sta\" is not defined, but host a has it", `did you mean "sat"?`}},
+		"playbook's window set": {edited(good(), book, "window: service", "window: sattt"),
+			[]string{`playbooks/patch.yaml:3:9: window set "sattt" is not defined`, "3 | window: sattt"}},
+		"step's window set": {edited(good(), book, "needs: 40m", "needs: 40m, window: nobody"),
+			[]string{`playbooks/patch.yaml:9:72: window set "nobody" is not defined`, "there are: sat"}},
+		"unknown freeze":     {edited(good(), sets, "freeze/xmas", "freeze/xmsa"), []string{"windows/sets.yaml:6:18: unknown freeze \"xmsa\"", "did you mean"}},
+		"misspelt key":       {edited(good(), book, "targets:", "tragets:"), []string{"playbooks/patch.yaml:2:1", "targets"}},
+		"inventory":          {edited(good(), hosts, "address: 10.0.0.3", "adress: 10.0.0.3"), []string{"inventory/hosts.yaml:6:7", "address"}},
+		"all at once":        {edited(edited(good(), book, "targets:", "tragets:"), hosts, "address: 10.0.0.3", "adress: 1"), []string{"patch.yaml:2:1", "hosts.yaml:6:7"}},
+		"same name":          {with(good(), "playbooks/other.yaml", good()[book]), []string{`playbooks/patch.yaml:1:11: a second playbook is named "patch"`, "the first stands in playbooks/other.yaml"}},
+		"no playbooks":       {with(good(), book, "", "playbooks/deep/report.yml", ""), []string{"the tree has no playbooks", "playbooks: []"}},
+		"no inventory":       {with(good(), hosts, ""), []string{"the tree has no inventory", "inventory, or inventory.yaml"}},
+		"both":               {with(good(), "inventory.yaml", "hosts: {}\n"), []string{"inventory and inventory.yaml are there both"}},
+		"layout key":         {with(good(), "turnus.yaml", "playbook: x\n"), []string{`turnus.yaml:1:1: unknown key "playbook"`, `did you mean "playbooks"?`, "1 | playbook: x"}},
+		"layout place":       {with(good(), "turnus.yaml", "playbooks: playboks\n"), []string{`turnus.yaml:1:12: playbooks: there is no "playboks"`, `did you mean "playbooks"?`}},
+		"layout leaves":      {with(good(), "turnus.yaml", "inventory: [../etc]\n"), []string{`turnus.yaml:1:13: inventory: "../etc" does not lie in the tree`}},
+		"layout absolute":    {with(good(), "turnus.yaml", "windows: /etc\n"), []string{`"/etc" does not lie in the tree`}},
+		"layout twice":       {with(good(), "turnus.yaml", "windows: windows\nwindows: windows\n"), []string{`"windows" is there twice`}},
+		"layout no mapping":  {with(good(), "turnus.yaml", "- a\n"), []string{"expected a mapping with the keys"}},
+		"layout not YAML":    {with(good(), "turnus.yaml", "a: [\n"), []string{"turnus.yaml: not YAML"}},
+		"program":            {with(good(), "inventory/dyn.py", "#!/usr/bin/python3\n"), []string{"a program is not run from a repository"}},
+		"password":           {with(good(), "inventory/more", "z ansible_password=hunter2\n"), []string{"inventory/more:1:1: host z has its password in the repository"}},
+		"targets cannot say": {edited(good(), book, `'"web" in host.groups'`, `int(host.name) > 3`), []string{"playbooks/patch.yaml:2:", "host a:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := FromDocuments(t.Context(), docsOf(tc.tree), Options{})
+			var d playbooks.Diagnostics
+			if !errors.Is(err, core.ErrInvalid) || !errors.As(err, &d) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("does not say %q:\n%v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("tells a password: %v", err)
+			}
+		})
+	}
+}
+
+func TestLoadWarns(t *testing.T) {
+	tree := edited(good(), "inventory/hosts.yaml", "groups: [web], window_set: sat}", "groups: [web]}")
+	tree = with(tree, "playbooks/none.yaml", "playbook: none\ntargets: host.name == \"nobody\"\nsteps: [{uses: command, with: {run: x}}]\n")
+	s := mustSet(t, tree)
+	text := playbooks.Diagnostics(s.Warnings).Error()
+	for _, want := range []string{"playbooks/patch.yaml:3:9: 1 of 2 hosts have no window set, so nothing disruptive will ever run on them: a", "playbooks/none.yaml:2:10: targets: selects none of 3 hosts"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestLayoutNamesOtherPlaces(t *testing.T) {
+	tree := map[string]string{
+		"turnus.yaml": "playbooks: [ops/books, one.yaml]\ninventory: ops/hosts.ini\nwindows: ops/windows.yaml\n",
+		"one.yaml":    "playbook: one\ntargets: true\nsteps: [{uses: command, with: {run: x}}]\n", "ops/books/two.yaml": "playbook: two\ntargets: host.vars.color == \"red\"\nsteps: [{uses: command, with: {run: x}}]\n",
+		"ops/hosts.ini": "[web]\na\n", "ops/group_vars/web.yaml": "color: red\n", "ops/windows.yaml": "freezes: {x: {timezone: UTC, from: '2026-01-01', to: '2026-01-02'}}\n",
+		"playbooks/broken.yaml": "nonsense",
+	}
+	s := mustSet(t, tree)
+	if len(s.Playbooks) != 2 || s.Windows.Freezes["x"] == nil || fmt.Sprint(s.Selected("two")) != "[a]" {
+		t.Errorf("set %+v", s)
+	}
+	if len(s.Documents()) != 6 {
+		t.Errorf("documents %v", s.Documents())
+	}
+	empty := mustSet(t, map[string]string{"turnus.yaml": "playbooks: []\ninventory: []\n"})
+	if len(empty.Playbooks)+len(empty.Inventory.Hosts) != 0 {
+		t.Errorf("set %+v", empty)
+	}
+}
+
+func TestDocumentsMakeTheSameSetElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, with(good(), "turnus.yaml", "inventory: inventory\n"))
+	rev := Revision{Commit: strings.Repeat("a", 40), Author: "Ann", Subject: "first"}
+	s, err := Load(t.Context(), dir, Options{Revision: rev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, got, err := Decode(data)
+	if err != nil || got != rev {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	again, err := FromDocuments(t.Context(), docs, Options{Revision: got})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice, err := again.Encode()
+	if err != nil || string(twice) != string(data) || again.Hash() != s.Hash() {
+		t.Errorf("not the same: %v", err)
+	}
+	if !Diff(s, again, noon).Empty() {
+		t.Error("they differ")
+	}
+	for i := range docs {
+		docs[i].Data = append([]byte("#\n"), docs[i].Data...)
+		if Hash(docs) == s.Hash() {
+			t.Error("another content has the same hash")
+		}
+	}
+	for name, text := range map[string]string{"not JSON": "x", "newer": strings.Replace(string(data), `"version":1`, `"version":2`, 1),
+		"changed": strings.Replace(string(data), `"playbooks/patch.yaml"`, `"playbooks/match.yaml"`, 1), "more": string(data) + "{}"} {
+		if _, _, err := Decode([]byte(text)); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFromDocumentsRefusesPaths(t *testing.T) {
+	for _, p := range []string{"../x", "/etc/passwd", "a//b", ".", "", "a/.git/config", "a/.GIT/x", "a\x00b", "a\nb", strings.Repeat("a/", 40) + "b", strings.Repeat("a", 2000)} {
+		if _, err := FromDocuments(t.Context(), append(docsOf(good()), Document{p, nil}), Options{}); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+	if _, err := FromDocuments(t.Context(), append(docsOf(good()), Document{"README.md", nil}), Options{}); err == nil {
+		t.Error("a path that is there twice is taken")
+	}
+}
+
+// A folder's links are refused where files are read, and are not followed.
+func TestLoadFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, good())
+	outside := filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(outside, []byte("playbook: secret-text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{"playbooks/leak.yaml", "inventory/leak", "windows/leak.yaml"} {
+		if err := os.Symlink(outside, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Load(t.Context(), dir, Options{})
+	if err == nil || strings.Count(err.Error(), "is a symbolic link") != 3 || strings.Contains(err.Error(), "secret-text") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Load(t.Context(), filepath.Join(dir, "nowhere"), Options{}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Load(ctx, dir, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoadIsBounded(t *testing.T) {
+	big := strings.Repeat("#", MaxFileSize+1)
+	if _, err := FromDocuments(t.Context(), docsOf(with(good(), "inventory/big", big)), Options{}); err == nil || !strings.Contains(err.Error(), "inventory/big: the file is larger than 10 MiB") {
+		t.Errorf("got %v", err)
+	}
+	tree := good()
+	for i := range MaxDocuments + 1 {
+		tree[fmt.Sprintf("inventory/f%d", i)] = ""
+	}
+	if _, err := FromDocuments(t.Context(), docsOf(tree), Options{}); err == nil || !strings.Contains(err.Error(), "more than 20000 files") {
+		t.Errorf("got %v", err)
+	}
+	tree = good()
+	for i := range 400 {
+		tree[fmt.Sprintf("playbooks/p%d.yaml", i)] = "nonsense: true\n"
+	}
+	_, err := FromDocuments(t.Context(), docsOf(tree), Options{})
+	var d playbooks.Diagnostics
+	if !errors.As(err, &d) || len(d) != maxProblems || !strings.Contains(d[len(d)-1].Message, "more problems") {
+		t.Errorf("%d problems", len(d))
+	}
+}
+
+func TestSetIsSafeForConcurrentUse(t *testing.T) {
+	a, b := mustSet(t, good()), mustSet(t, edited(good(), "windows/sets.yaml", "BYDAY=SA", "BYDAY=SU"))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 5 {
+				_ = Diff(a, b, noon)
+				_, _ = a.Playbook("patch")
+				_ = a.Hash()
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,233 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// maxPacks is how many packs the mirror may hold before it is packed anew.
+const maxPacks = 8
+
+// look asks the remote once, and takes what is new.
+func (f *Follower) look(ctx context.Context) {
+	f.mu.Lock()
+	f.status.Looks++
+	f.mu.Unlock()
+	tip, err := f.remoteTip(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		f.say(Unreachable, err)
+		return
+	case tip == "":
+		f.answered()
+		f.say(BranchGone, fmt.Errorf("the repository has no branch %s (any more)", f.o.Branch))
+		return
+	}
+	f.answered()
+	good := f.Status().Good.Commit
+	if tip == good {
+		f.bad, f.badErr = "", nil
+		f.tried(Revision{Commit: tip}, f.Status().Good)
+		f.say(Following, nil)
+		return
+	}
+	if tip == f.bad { // it will not get better
+		f.say(BadCommit, f.badErr)
+		return
+	}
+	tip, rewritten, err := f.fetch(ctx, good)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		f.say(Unreachable, err)
+		return
+	}
+	_ = f.take(ctx, tip, rewritten) // it has been said
+}
+
+// remoteTip is the commit at which the branch stands there; "" when there is no such branch.
+func (f *Follower) remoteTip(ctx context.Context) (string, error) {
+	ref := "refs/heads/" + f.o.Branch
+	out, err := f.g.run(ctx, f.o.Timeout, "ls-remote", "--quiet", "--refs", "--", f.g.remote.address, ref)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(out) { // a pattern matches longer names, too
+		commit, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if name == ref && hash.MatchString(commit) {
+			return commit, nil
+		}
+	}
+	return "", nil
+}
+
+// fetch gets the tip, which may be newer than what was just told, and tells whether it
+// continues what the branch was.
+func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritten bool, err error) {
+	before := f.tip
+	if before == "" {
+		before = good
+	}
+	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--force", "--update-shallow",
+		"--depth=" + strconv.Itoa(f.o.Depth), "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
+	err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...)
+	if err != nil {
+		if errors.Is(err, errTooLarge) && ctx.Err() == nil { // or the next look would fail for the same bytes
+			err = errors.Join(err, f.renew(ctx))
+			f.tip = ""
+		}
+		return "", false, err
+	}
+	if tip, err = f.g.resolve(ctx, tipRef); err != nil {
+		return "", false, err
+	}
+	f.tip = tip
+	if before == "" || before == tip {
+		return tip, false, nil
+	}
+	_, err = f.g.run(ctx, localTime, "merge-base", "--is-ancestor", before, tip)
+	return tip, err != nil && ctx.Err() == nil, nil
+}
+
+// take loads a commit and hands it on: all of it, or nothing.
+func (f *Follower) take(ctx context.Context, commit string, rewritten bool) error {
+	rev, err := f.g.describe(ctx, commit)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.say(Unreachable, err)
+		}
+		return err
+	}
+	f.tried(rev, rev)
+	notice := ""
+	if rewritten {
+		notice = fmt.Sprintf("the branch was rewritten (force-push): %s does not continue what was there before", rev.Short())
+	}
+	f.notice(notice)
+	set, dir, err := f.valid(ctx, commit)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, core.ErrInvalid):
+		f.bad, f.badErr = commit, err
+		f.say(BadCommit, err)
+		return err
+	case err != nil: // the disk, git: another look may go better
+		f.say(Refused, err)
+		return err
+	}
+	before := f.Set()
+	if err := f.o.Apply(ctx, Update{Set: set, Before: before, Dir: dir, Rewritten: rewritten}); err != nil {
+		if ctx.Err() == nil {
+			f.say(Refused, err)
+		}
+		return err
+	}
+	f.bad, f.badErr = "", nil
+	f.mu.Lock()
+	f.set = set
+	f.status.Good, f.status.GoodSince = set.Revision, time.Now().UTC()
+	f.mu.Unlock()
+	f.remember(ctx, commit)
+	f.tidy(ctx, commit)
+	f.say(Following, nil)
+	return nil
+}
+
+func (f *Follower) valid(ctx context.Context, commit string) (*Set, string, error) {
+	set, err := loadCommit(ctx, f.g, commit, f.o.Load)
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := f.trees.make(ctx, &gitTree{f.g, commit})
+	return set, dir, err
+}
+
+// remember keeps the good commit over a restart, and from being packed away.
+func (f *Follower) remember(ctx context.Context, commit string) {
+	_, err := f.g.run(ctx, localTime, "update-ref", goodRef, commit)
+	if err == nil {
+		err = os.WriteFile(f.originFile(), []byte(f.origin()), 0o600)
+	}
+	if err != nil && ctx.Err() == nil {
+		f.notice("the revision holds, but will not be known after a restart: " + err.Error())
+	}
+}
+
+// tidy removes what is old.
+func (f *Follower) tidy(ctx context.Context, current string) {
+	if err := f.trees.trim(current, f.o.Keep, f.o.KeepFor); err != nil {
+		f.notice(err.Error())
+	}
+	packs, err := filepath.Glob(filepath.Join(f.g.dir, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) <= maxPacks {
+		return
+	}
+	if _, err := f.g.run(ctx, f.o.Timeout, "gc", "--quiet", "--prune=now"); err != nil && ctx.Err() == nil {
+		f.notice(err.Error())
+	}
+}
+
+func (f *Follower) answered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Seen, f.status.Failures = time.Now().UTC(), 0
+}
+
+// tried notes a look at a commit; known is what is known of it.
+func (f *Follower) tried(r, known Revision) {
+	if known.Commit == r.Commit {
+		r = known
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Tried, f.status.TriedAt = r, time.Now().UTC()
+}
+
+func (f *Follower) notice(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Notice = text
+}
+
+// maxError bounds what a status says of a bad commit.
+const maxError = 8 << 10
+
+// say notes the state, and tells it when it is news.
+func (f *Follower) say(s State, err error) {
+	f.mu.Lock()
+	f.status.Error = ""
+	if err != nil {
+		f.status.Error = cutText(f.g.remote.redact(err.Error()))
+	}
+	if s == Unreachable {
+		f.status.Failures++
+	}
+	if f.status.State != s {
+		f.status.State, f.status.Since = s, time.Now().UTC()
+	}
+	now, before := f.status, f.told
+	f.told = now
+	f.mu.Unlock()
+	if news := before.State != now.State || before.Error != now.Error || before.GoodSince != now.GoodSince; news && f.o.OnStatus != nil {
+		f.o.OnStatus(now)
+	}
+}
+
+func cutText(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
+}

@@ -1,0 +1,122 @@
+// Package definitions owns what a git tree of an operator says: playbooks, inventory,
+// windows and schedules as one validated value; what differs between two of them; and
+// following a branch of a repository.
+//
+// A tree is data: no program, hook, filter or submodule of it is ever run. All of it is
+// valid, or nothing of it is handed on.
+//
+// It must not know queues, runs, the ledger, or how anything is shown.
+package definitions
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// Bounds of one tree.
+const (
+	MaxEntries   = 200_000  // files of the tree, artifacts included
+	MaxDocuments = 20_000   // files that are read
+	MaxFileSize  = 10 << 20 // bytes of one file that is read
+	MaxSize      = 64 << 20 // bytes of all files that are read
+	maxPath      = 1024     // bytes
+	maxFolders   = 32       // levels
+	maxProblems  = 200      // told at once
+)
+
+// Set is what one tree says. It is valid, is not changed after it was loaded, and is safe
+// for concurrent use.
+type Set struct {
+	Revision  Revision
+	Playbooks []*playbooks.Playbook // by name
+	Inventory *inventory.Inventory
+	Windows   *windows.Definitions
+	Schedules []Schedule             // by playbook
+	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
+
+	docs     []Document // by path
+	layout   layout
+	selected map[string][]string // playbook to the names of the hosts that targets: selects
+}
+
+// Revision is the commit that a set comes from. The zero Revision is none: a plain folder.
+type Revision struct {
+	Commit      string    `json:"commit,omitempty"` // the whole hash
+	Author      string    `json:"author,omitempty"` // NAME <ADDRESS>
+	CommittedAt time.Time `json:"committed_at,omitzero"`
+	Subject     string    `json:"subject,omitempty"`
+}
+
+// Short is how people write the commit; "" is none.
+func (r Revision) Short() string { return r.Commit[:min(12, len(r.Commit))] }
+
+// Schedule is when a playbook launches by itself.
+type Schedule struct {
+	Playbook string
+	playbooks.Schedule
+}
+
+// Options guide loading.
+type Options struct {
+	Playbooks playbooks.Options // what is known of job types; no Types: uses: and with: are not checked
+	Revision  Revision          // to be said by the set
+}
+
+// Load reads a folder. Either the set is valid, or the error is playbooks.Diagnostics with
+// everything that is wrong, file:line:col where that is known; errors.Is(err,
+// core.ErrInvalid) holds. Other errors say that the folder could not be read.
+func Load(ctx context.Context, dir string, o Options) (*Set, error) {
+	t, err := openFolder(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	return loadTree(ctx, t, o)
+}
+
+// FromDocuments makes the set of what Documents gave elsewhere. Errors are those of Load: a
+// server whose job types differ may refuse what another took.
+func FromDocuments(ctx context.Context, docs []Document, o Options) (*Set, error) {
+	return loadTree(ctx, memory(docs), o)
+}
+
+// Playbook finds a playbook by name.
+func (s *Set) Playbook(name string) (*playbooks.Playbook, bool) {
+	for _, p := range s.Playbooks {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+// Selected is the names of the hosts that a playbook's targets: selects, in the order of
+// the inventory. Callers must not change it.
+func (s *Set) Selected(playbook string) []string { return s.selected[playbook] }
+
+// Documents are the files that the set consists of, by path. FromDocuments makes the same
+// set of them. Callers must not change what they point to.
+func (s *Set) Documents() []Document { return s.docs }
+
+// Hash identifies the content of the set, whatever its revision: sha256:HEX.
+func (s *Set) Hash() string { return Hash(s.docs) }
+
+func loadTree(ctx context.Context, t tree, o Options) (*Set, error) {
+	entries, err := t.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{ctx: ctx, t: t, entries: entries, set: &Set{Revision: o.Revision}}
+	if err := l.load(o); err != nil {
+		return nil, err
+	}
+	if len(l.problems) > 0 {
+		return nil, bounded(l.problems)
+	}
+	l.set.Warnings = bounded(l.warnings)
+	return l.set, nil
+}

@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// In a bubble it is midnight UTC, a Saturday. always is open, six opens in six hours.
+const bubbleWindows = `
+window_sets:
+  always: {timezone: UTC, allow: [{id: any, rrule: "FREQ=DAILY", from: "00:00", to: "24:00"}]}
+  six: {timezone: Europe/Berlin, allow: [{id: six, rrule: "FREQ=DAILY", from: "07:00", to: "12:00"}]}
+`
+
+func (b *bed) gated(body string, sets ...string) (*Launch, DriveOptions) {
+	b.t.Helper()
+	book := bookOf(b.t, bubbleWindows)
+	l, err := Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), Options{RunID: "r", Types: types, Windows: book})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := b.options()
+	o.Windows = func() *gate.Book { return book }
+	return l, o
+}
+
+// story is what Drive said.
+func (b *bed) story() string {
+	var out []string
+	for _, e := range b.events {
+		text := fmt.Sprintf("%s %d", e.Kind, e.Wave+1)
+		if e.Kind == EventWaiting {
+			text = fmt.Sprintf("waiting %d for %s until %s", e.Waiting, e.Set, gate.Local(e.Until, e.Zone))
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
+	inBed(t, func(b *bed) {
+		start := time.Now()
+		ends := map[int]time.Duration{}
+		b.outcome = func(l queue.Lease) core.Outcome {
+			ends[l.Job.Index] = time.Since(start)
+			return core.Changed
+		}
+		l, o := b.gated("strategy: {waves: [2]}\n", "always", "six", "always", "always", "six")
+		// Starts order the hosts: what is open comes first, whatever the inventory says.
+		if got := order(l); got != "always always | always six six" {
+			t.Fatal(got)
+		}
+		s, err := b.drive(context.Background(), b.q, l, o)
+		if err != nil || !s.Complete || s.Outcomes[core.Changed] != 5 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		for i, late := range []bool{false, false, false, true, true} {
+			if (ends[i] >= 6*time.Hour) != late || ends[i] > 7*time.Hour {
+				t.Errorf("host %d ended after %v", i, ends[i])
+			}
+		}
+		const want = "submitted 1\nreleased 2\nwaiting 2 for six until Sat 2000-01-01 07:00 CET (2000-01-01T06:00:00Z)"
+		if got := b.story(); got != want {
+			t.Errorf("%s\nexpected\n%s", got, want)
+		}
+	})
+}
+
+// mixed is a launch whose first wave has a host that is open and one that waits.
+func (b *bed) mixed(strategy string) (*Launch, DriveOptions) {
+	b.t.Helper()
+	l, o := b.gated("strategy: {waves: [2]"+strategy+"}\n", "always", "six", "six", "six")
+	if got := order(l); got != "always six | six six" {
+		b.t.Fatal(got)
+	}
+	return l, o
+}
+
+func TestWaveThatWaitsForWindows(t *testing.T) {
+	for _, c := range []struct {
+		strategy string
+		after    time.Duration // when the second wave is released
+	}{
+		{"", time.Minute},
+		{", wait_for_windows: true", 7 * time.Hour},
+	} {
+		inBed(t, func(b *bed) {
+			start := time.Now()
+			l, o := b.mixed(c.strategy)
+			var released time.Duration
+			say := o.OnEvent
+			o.OnEvent = func(e Event) {
+				if e.Kind == EventReleased {
+					released = time.Since(start)
+				}
+				say(e)
+			}
+			s, err := b.drive(context.Background(), b.q, l, o)
+			if err != nil || !s.Complete {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if early := released < 6*time.Hour; released > c.after || early != (c.after < 6*time.Hour) {
+				t.Errorf("strategy %q: the second wave came after %v, expected within %v", c.strategy, released, c.after)
+			}
+		})
+	}
+}
+
+func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
+	inBed(t, func(b *bed) {
+		start := time.Now()
+		l, o := b.gated("strategy: {waves: [1]}\n", "six", "six", "six")
+		var released time.Duration
+		o.OnEvent = func(e Event) {
+			if e.Kind == EventReleased {
+				released = time.Since(start)
+			}
+		}
+		s, err := b.drive(context.Background(), b.q, l, o)
+		if err != nil || !s.Complete || released < 6*time.Hour {
+			t.Errorf("the second wave came after %v, though the first host waits 6h; %+v, %v", released, s, err)
+		}
+	})
+}
+
+// An operator may end a run whose hosts wait for days: nothing runs, so it ends at once.
+func TestRunThatWaitsIsCancelledAtOnce(t *testing.T) {
+	inBed(t, func(b *bed) {
+		start := time.Now()
+		l, o := b.gated("", "always", "six")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		s, err := b.drive(ctx, b.q, l, o)
+		if err == nil || s.Outcomes[core.Cancelled] != 1 || s.Outcomes[core.Changed] != 1 || time.Since(start) > time.Hour+time.Minute {
+			t.Errorf("after %v: %+v, %v", time.Since(start), s, err)
+		}
+	})
+}
+
+// Edited windows show: the next opening is told anew.
+func TestNextOpeningIsToldAnew(t *testing.T) {
+	inBed(t, func(b *bed) {
+		start := time.Now()
+		l, o := b.gated("", "six")
+		old, edited := o.Windows(), bookOf(t, strings.ReplaceAll(bubbleWindows, `from: "07:00"`, `from: "06:00"`))
+		o.Windows = func() *gate.Book {
+			if time.Since(start) > time.Hour {
+				return edited
+			}
+			return old
+		}
+		if s, err := b.drive(context.Background(), b.q, l, o); err != nil || !s.Complete {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		const want = "submitted 1\nwaiting 1 for six until Sat 2000-01-01 07:00 CET (2000-01-01T06:00:00Z)\nwaiting 1 for six until Sat 2000-01-01 06:00 CET (2000-01-01T05:00:00Z)"
+		if got := b.story(); got != want {
+			t.Errorf("%s\nexpected\n%s", got, want)
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// friday is 2026-11-20 12:00 UTC. In windowText now is open, sat and sun open at the weekend.
+var friday = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+const windowText = `
+window_sets:
+  now: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}]}
+  sat: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]}
+  sun: {timezone: Europe/Berlin, allow: [{id: sun, rrule: "FREQ=WEEKLY;BYDAY=SU", from: "22:00", to: "+1d 05:00"}]}
+  short: {timezone: UTC, allow: [{id: brief, rrule: "FREQ=DAILY", from: "08:00", to: "08:30"}]}
+`
+
+func bookOf(t testing.TB, text string) *gate.Book {
+	t.Helper()
+	b, err := gate.NewBook([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// inSets makes hosts, one for each set named.
+func inSets(sets ...string) []core.Host {
+	hosts := fleet(len(sets))
+	for i, set := range sets {
+		hosts[i].WindowSet = set
+	}
+	return hosts
+}
+
+const upgrade = "window: service\nsteps: [{name: up, uses: firmware.set, needs: 1h, with: {x: 1}}]\n"
+
+func gated(t testing.TB, body string, hosts []core.Host, o Options) (*Launch, error) {
+	t.Helper()
+	p, err := playbooks.Parse("test.yaml", []byte("playbook: test\ntargets: true\n"+body), playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Windows == nil {
+		o.Windows = bookOf(t, windowText)
+	}
+	o.RunID, o.Now, o.Types = "r", friday, types
+	return Prepare(p, hosts, o)
+}
+
+// order is a launch's hosts by their sets, with | where a wave ends.
+func order(l *Launch) string {
+	var b strings.Builder
+	wave := 0
+	for i, s := range l.Starts {
+		if i == l.Limits[wave] {
+			b.WriteString("| ")
+			wave++
+		}
+		b.WriteString(s.Set + " ")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestEachHostHasItsOwnStart(t *testing.T) {
+	sat, sun := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC), time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		why, body string
+		sets      []string
+		order     string
+		segments  []queue.Segment
+	}{
+		{"earliest first", upgrade, []string{"sun", "sat", "now", "sat", "sun", "now"}, "now now sat sat sun sun", []queue.Segment{{Count: 2}, {Due: sat, Count: 2}, {Due: sun, Count: 2}}},
+		{"all are open: no segments", upgrade, []string{"now", "now"}, "now now", nil},
+		{"waves", "strategy: {waves: [1, 3]}\n" + upgrade, []string{"sun", "sat", "sun", "now"}, "now | sat sun | sun", []queue.Segment{{Count: 1}, {Due: sat, Count: 1}, {Due: sun, Count: 2}}},
+		{"a step before that needs no window", "window: service\nsteps: [{uses: command, with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", "sat"}, "sun sat", nil},
+		{"one set for all", "window: sat\nsteps: [{uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", ""}, "sat sat", []queue.Segment{{Due: sat, Count: 2}}},
+	} {
+		l, err := gated(t, c.body, inSets(c.sets...), Options{})
+		if err != nil {
+			t.Errorf("%s: %v", c.why, err)
+			continue
+		}
+		if got := order(l); got != c.order || !reflect.DeepEqual(l.Run.Segments, c.segments) {
+			t.Errorf("%s: %s, %v\nexpected %s, %v", c.why, got, l.Run.Segments, c.order, c.segments)
+		}
+		if err := l.Run.Validate(); err != nil {
+			t.Errorf("%s: %v", c.why, err)
+		}
+	}
+}
+
+func TestPairsKeepTheirOrderWithinAnOccurrence(t *testing.T) {
+	hosts := inSets("sat", "sat", "sun", "sat")
+	hosts[0].HAGroup, hosts[1].HAGroup = "pair", "pair"
+	hosts[1].Labels = map[string]string{"ha_role": "standby"}
+	l, err := gated(t, "strategy: {waves: [2]}\n"+upgrade, hosts, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, h := range l.Hosts {
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != "h0001 h0003 h0000 h0002" {
+		t.Errorf("%s, expected the standby, then in another wave the active member", got)
+	}
+}
+
+func TestNoWindowsNoSegments(t *testing.T) {
+	p := parse(t, "targets: true\n"+upgrade)
+	l, err := Prepare(p, inSets("sat", "short"), Options{Types: types})
+	if err != nil || l.Starts != nil || l.Run.Segments != nil || l.Snapshot.Windows != nil || l.Asks != "service" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if l, err = gated(t, upgrade, inSets("sat", "short"), Options{Check: true}); err != nil || l.Starts != nil || l.Asks != "" {
+		t.Errorf("check mode: %+v, %v", l, err)
+	}
+	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" {
+		t.Errorf("no disruptive step: %+v, %v", l, err)
+	}
+}
+
+func TestEveryHostThatNoWindowFitsIsListed(t *testing.T) {
+	hosts := inSets("now", "short", "", "nobody", "sat", "short")
+	_, err := gated(t, upgrade, hosts, Options{})
+	const want = `playbook test: no window fits 4 of 6 hosts
+  h0001 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h
+  h0002 (window set none, needs 1h): the host has no window set, so it is closed; give it window_set: in the inventory
+  h0003 (window set nobody, needs 1h): window set nobody is closed: no window set has the name "nobody"
+  h0005 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h`
+	if unfit, ok := errors.AsType[*UnfitError](err); !ok || len(unfit.Hosts) != 4 || !errors.Is(err, core.ErrInvalid) || err.Error() != want {
+		t.Errorf("%v\nexpected\n%s", err, want)
+	}
+	l, err := gated(t, upgrade, hosts, Options{SkipUnfit: true})
+	if err != nil || order(l) != "now sat" || len(l.Unfit) != 4 || len(l.Run.Targets) != 2 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err = gated(t, upgrade, hosts[1:4], Options{SkipUnfit: true}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("nobody is left: %v", err)
+	}
+}
+
+func TestALaterStepThatNoWindowFits(t *testing.T) {
+	_, err := gated(t, "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: short, needs: 1h, with: {x: 1}}\n", inSets("sat"), Options{})
+	if unfit, ok := errors.AsType[*UnfitError](err); !ok || unfit.Hosts[0].Set != "short" {
+		t.Errorf("%v, expected the second step's set to be named", err)
+	}
+}
+
+func TestNeedsAreGivenOrLearned(t *testing.T) {
+	const body = "window: service\nsteps: [{name: up, uses: firmware.set, with: {x: 1}}]\n"
+	if _, err := gated(t, body, inSets("now"), Options{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "test.yaml:4:1") {
+		t.Errorf("%v, expected the place of the step", err)
+	}
+	need := func(playbook, step, uses string) (time.Duration, bool) {
+		return 2 * time.Hour, playbook+step+uses == "testupfirmware.set"
+	}
+	l, err := gated(t, body, inSets("now"), Options{Need: need})
+	if err != nil || l.Starts[0].Need != 2*time.Hour {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	// What was learned travels: a worker asks for the same.
+	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := playbooks.Parse(snapshot.File, []byte(snapshot.Source), playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := snapshot.Steps(p, func(string) bool { return true })
+	q, waits := snapshot.Windows.Question(steps, 0, l.Hosts[0], 1)
+	want := gate.Question{Set: "now", Need: 2 * time.Hour, Change: l.Snapshot.Windows.Change, Targets: gate.TargetsHash([]string{"h0000"}), Missed: 1}
+	if !waits || q != want || snapshot.Windows.Board != "windows/r" {
+		t.Errorf("%+v, %v, expected %+v", q, waits, want)
+	}
+}
+
+// What plan prints is what an approval is bound to: it holds for this launch, and for no other.
+func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
+	open, err := gated(t, upgrade, inSets("now", "now"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := open.Plan()
+	if len(plan.Windows) != 1 || plan.Windows[0].Hosts != 2 || plan.Windows[0].Set != "now" {
+		t.Fatalf("%+v", plan.Windows)
+	}
+	book := bookOf(t, fmt.Sprintf(`
+window_sets:
+  now:
+    timezone: UTC
+    allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}]
+    approval: {id: CHG1, by: cab, change: %q, targets: %q}
+`, plan.Change, plan.Windows[0].Targets))
+	for _, c := range []struct {
+		why, body string
+		sets      []string
+		vars      map[string]any
+		fits      bool
+	}{
+		{"what was approved", upgrade, []string{"now", "now"}, nil, true},
+		{"one host more", upgrade, []string{"now", "now", "now"}, nil, false},
+		{"one host less", upgrade, []string{"now"}, nil, false},
+		{"an edited playbook", upgrade + "# \n", []string{"now", "now"}, nil, false},
+		{"another var", upgrade, []string{"now", "now"}, map[string]any{"x": "y"}, false},
+	} {
+		_, err := gated(t, c.body, inSets(c.sets...), Options{Windows: book, Vars: c.vars})
+		if (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "approval CHG1 was given for") {
+			t.Errorf("%s: %v", c.why, err)
+		}
+	}
+}
+
+func TestPlanOfAGatedLaunch(t *testing.T) {
+	l, err := gated(t, upgrade, inSets("now", "sun", "short"), Options{SkipUnfit: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := l.Plan()
+	host := plan.Waves[0].Hosts[1]
+	if host.WindowSet != "sun" || host.StartLocal != "2026-11-22T22:00:00+01:00" || !host.Start.Equal(l.Starts[1].At) || host.Waits != "no rule opens at this time" {
+		t.Errorf("%+v", host)
+	}
+	text, err := json.Marshal(plan)
+	if err != nil || strings.Count(string(text), `"start"`) != 2 || !strings.Contains(string(text), `"unfit":[{"host":"h0002"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// many is 3000 hosts in 100 sets, mixed, every tenth of an HA pair.
+func many(n int) []core.Host {
+	hosts := fleet(n)
+	for i := range hosts {
+		hosts[i].WindowSet = fmt.Sprintf("set%d", i%100)
+		if i%10 == 0 {
+			hosts[i].HAGroup = fmt.Sprintf("pair%d", i/20)
+		}
+	}
+	return hosts
+}
+
+func manySets(t testing.TB) *gate.Book {
+	var b strings.Builder
+	b.WriteString("window_sets:\n")
+	for i := range 100 {
+		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}]}\n", i, i/5, i%5*10)
+	}
+	return bookOf(t, b.String())
+}
+
+func TestSegmentsAreFew(t *testing.T) {
+	const waves = 3
+	l, err := gated(t, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, many(3000), Options{Windows: manySets(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.Run.Segments); n > waves*100 || n < 100 {
+		t.Errorf("%d segments, expected at most 100 for each of %d waves", n, waves)
+	}
+	// Without the grouping within waves there are many more: the test notices.
+	scattered := 1
+	for i := 1; i < len(l.Starts); i++ {
+		if !l.Starts[(i*7)%len(l.Starts)].At.Equal(l.Starts[((i-1)*7)%len(l.Starts)].At) {
+			scattered++
+		}
+	}
+	if scattered <= waves*100 {
+		t.Errorf("%d segments when hosts are scattered: this test shows nothing", scattered)
+	}
+}
+
+func BenchmarkPrepare3000HostsIn100Sets(b *testing.B) {
+	hosts, text := many(3000), manySets(b).Documents()
+	for b.Loop() {
+		book, err := gate.NewBook(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := gated(b, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, hosts, Options{Windows: book}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package ledger_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+func indexes(jobs []ledger.Job) (all []int) {
+	for _, j := range jobs {
+		all = append(all, j.Index)
+	}
+	return all
+}
+
+func testJobList(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "provider", 12))
+	record(t, l, "r1",
+		ledger.Outcome{Index: 0, Outcome: core.Changed},
+		ledger.Outcome{Index: 5, Outcome: core.Failed},
+		ledger.Outcome{Index: 3, Count: 4, Outcome: core.Cancelled}, // 3, 4, 6
+		ledger.Outcome{Index: 9, Count: 2, Outcome: core.Cancelled},
+		ledger.Outcome{Index: 10, Life: 1, Outcome: core.Changed},
+		ledger.Outcome{Index: 11, Outcome: core.Changed})
+	for _, tc := range []struct {
+		name  string
+		scope ledger.Scope
+		f     ledger.JobFilter
+		want  []int
+	}{
+		{"all", ledger.AllTenants(), ledger.JobFilter{}, []int{0, 3, 4, 5, 6, 9, 10, 11}},
+		{"the run's tenant", ledger.Tenants("provider"), ledger.JobFilter{}, []int{0, 3, 4, 5, 6, 9, 10, 11}},
+		{"a host's customer", ledger.Tenants("a"), ledger.JobFilter{}, []int{0, 4, 6, 10}},
+		{"changed", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Changed}, []int{0, 10, 11}},
+		{"cancelled", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Cancelled}, []int{3, 4, 6, 9}},
+		{"a customer's cancelled", ledger.Tenants("b"), ledger.JobFilter{Outcome: core.Cancelled}, []int{3, 9}},
+		{"host", ledger.AllTenants(), ledger.JobFilter{Host: "host-6"}, []int{6}},
+		{"lost", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Lost}, nil},
+	} {
+		for _, limit := range []int{1, 3, 100} {
+			got := pages(t, limit, func(p ledger.Page) ([]ledger.Job, string, error) { return l.Jobs(t.Context(), tc.scope, "r1", tc.f, p) })
+			if !reflect.DeepEqual(indexes(got), tc.want) {
+				t.Errorf("%s by %d: %v, expected %v", tc.name, limit, indexes(got), tc.want)
+			}
+			for _, j := range got {
+				if one := must[ledger.Job](t)(l.Job(t.Context(), tc.scope, j.JobID)); !reflect.DeepEqual(one, j) {
+					t.Errorf("%s: listed as %+v, read as %+v", tc.name, j, one)
+				}
+			}
+		}
+	}
+	j := must[ledger.Job](t)(l.Job(t.Context(), ledger.Tenants("b"), core.JobID{Run: "r1", Index: 1}))
+	if j.Outcome != "" || j.Host != "host-1" || !j.Recorded.IsZero() {
+		t.Errorf("a job without an outcome: %+v", j)
+	}
+	_, _, err := l.Jobs(t.Context(), ledger.AllTenants(), "none", ledger.JobFilter{}, ledger.Page{})
+	wantErr(t, err, core.ErrNotFound, "jobs of no run")
+	_, _, err = l.Jobs(t.Context(), ledger.AllTenants(), "r1", ledger.JobFilter{Outcome: "great"}, ledger.Page{})
+	wantErr(t, err, core.ErrInvalid, "an outcome that is none")
+}
+
+func testHostHistory(t *testing.T, b *backend) {
+	l := b.open(t)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.SetClock(func() time.Time { return at })
+	for i := range 5 {
+		id := fmt.Sprint("r", i)
+		accept(t, l, newRun(id, "", 3))
+		record(t, l, id, ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 1}, ledger.Outcome{Index: 2, Outcome: core.Failed, Attempt: 1})
+		if i%2 == 1 { // two at each instant
+			at = at.Add(time.Minute)
+		}
+	}
+	record(t, l, "r0", ledger.Outcome{Index: 0, Count: 3, Outcome: core.Cancelled})
+	for _, limit := range []int{1, 2, 100} {
+		got := pages(t, limit, func(p ledger.Page) ([]ledger.Job, string, error) {
+			return l.HostHistory(t.Context(), ledger.Tenants("b"), "host-1", p)
+		})
+		runs := ""
+		for _, j := range got {
+			runs += j.Run + " "
+			if j.Host != "host-1" || j.Playbook != "patch" || j.Outcome != core.Changed {
+				t.Errorf("%+v", j)
+			}
+		}
+		if runs != "r4 r3 r2 r1 r0 " {
+			t.Errorf("by %d: %s", limit, runs)
+		}
+	}
+	for _, tc := range []struct {
+		scope ledger.Scope
+		host  string
+	}{{ledger.Tenants("a"), "host-1"}, {ledger.AllTenants(), "host-9"}, {ledger.AllTenants(), "host-0"}} {
+		if got, _, err := l.HostHistory(t.Context(), tc.scope, tc.host, ledger.Page{}); err != nil || len(got) != 0 {
+			t.Errorf("%s: %v, %v: expected nothing", tc.host, got, err)
+		}
+	}
+}
+
+func testAttempts(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 2))
+	id := core.JobID{Run: "r1", Index: 1}
+	if got := must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), id)); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	early := ledger.Attempt{Index: 1, Attempt: 1, Outcome: core.Unreachable, Reason: "no route", Worker: "w1", Took: time.Second, Detail: []byte("x")}
+	for range 2 {
+		if err := l.RecordAttempts(t.Context(), "r1", early); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(t, l, "r1", ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 2, Worker: "w2"})
+	got := must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), id))
+	if len(got) != 2 || got[0].Reason != "no route" || got[0].Took != time.Second || string(got[0].Detail) != "x" || got[1].Outcome != core.Changed || got[1].Worker != "w2" {
+		t.Errorf("%+v", got)
+	}
+	wantErr(t, l.RecordAttempts(t.Context(), "none", early), core.ErrNotFound, "attempts of no run")
+	early.Index = 2
+	wantErr(t, l.RecordAttempts(t.Context(), "r1", early), core.ErrInvalid, "an attempt beyond the run")
+	sound(t, l)
+}
+
+func testSettled(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 20))
+	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	record(t, l, "r1",
+		ledger.Outcome{Index: 0, Outcome: core.Changed}, ledger.Outcome{Index: 1, Outcome: core.Lost},
+		ledger.Outcome{Index: 2, Count: 3, Outcome: core.Cancelled}, ledger.Outcome{Index: 3, Life: 1, Outcome: core.Changed},
+		ledger.Outcome{Index: 7, Outcome: core.Changed}, ledger.Outcome{Index: 18, Count: 2, Outcome: core.Cancelled})
+	want := []ledger.Span{{First: 0, Count: 5}, {First: 7, Count: 1}, {First: 18, Count: 2}}
+	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, expected %v", got, want)
+	}
+	must[int](t)(l.Redrive(t.Context(), ledger.AllTenants(), "bob", "r1"))
+	want = append([]ledger.Span{{First: 0, Count: 1}, {First: 2, Count: 3}}, want[1:]...)
+	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); !reflect.DeepEqual(got, want) {
+		t.Errorf("after redrive: %v, expected %v", got, want)
+	}
+}
+
+func testRedrive(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	accept(t, l, newRun("r1", "", 4))
+	enqueue(t, l, "r1", "q1")
+	record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3, Reason: "three crashes"}, ledger.Outcome{Index: 1, Outcome: core.Lost, Attempt: 3},
+		ledger.Outcome{Index: 2, Count: 2, Outcome: core.Cancelled})
+	if n, err := l.Redrive(ctx, ledger.AllTenants(), "bob", "r1", 0, 2); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	r := read(t, l, "r1")
+	if r.Phase != ledger.PhaseActive || r.Complete() || r.Recorded != 3 || r.Outcomes[core.Lost] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if j := must[ledger.Job](t)(l.Job(ctx, ledger.AllTenants(), core.JobID{Run: "r1"})); j.Outcome != "" || j.Life != 1 || j.Reason != "" {
+		t.Errorf("%+v", j)
+	}
+	if jobs, _, err := l.HostHistory(ctx, ledger.AllTenants(), "host-0", ledger.Page{}); err != nil || len(jobs) != 0 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	sound(t, l)
+	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3}); got.Known != 1 || got.Complete {
+		t.Errorf("the first life's outcome again: %+v", got)
+	}
+	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1}); got.New != 1 || !got.Complete {
+		t.Errorf("%+v", got)
+	}
+	if got := must[[]ledger.Attempt](t)(l.Attempts(ctx, ledger.AllTenants(), core.JobID{Run: "r1"})); len(got) != 2 || got[0].Reason != "three crashes" {
+		t.Errorf("%+v", got)
+	}
+	// A redriven job that is cancelled with others, by the queue's records.
+	must[int](t)(l.Redrive(ctx, ledger.AllTenants(), "", "r1"))
+	got := must[[]ledger.Recorded](t)(l.Record(ctx, ledger.Batch{Run: "r1", Cursor: &ledger.Cursor{Incarnation: "q1", To: "9"}, Outcomes: []ledger.Outcome{{Index: 0, Count: 4, Life: ledger.NextLife, Outcome: core.Cancelled}}}))
+	if got[0].Err != nil || got[0].New != 1 || !got[0].Complete {
+		t.Errorf("%+v", got)
+	}
+	sound(t, l)
+	accept(t, l, newRun("r2", "", 1))
+	must[ledger.Run](t)(l.Cancel(ctx, ledger.AllTenants(), "bob", "r2", ""))
+	_, err := l.Redrive(ctx, ledger.AllTenants(), "bob", "r2")
+	wantErr(t, err, core.ErrConflict, "redrive of a cancelled run")
+}

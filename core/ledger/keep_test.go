@@ -1,0 +1,341 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// withBucket opens a ledger whose large output goes into a folder.
+func withBucket(tb testing.TB, url string) (*ledger.Ledger, string) {
+	tb.Helper()
+	dir := tb.TempDir()
+	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, err := ledger.Open(tb.Context(), url, ledger.Options{Bucket: bucket})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Close() })
+	return l, dir
+}
+
+func files(tb testing.TB, dir string) (n int) {
+	tb.Helper()
+	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+func testOutput(t *testing.T, b *backend) {
+	url := b.fresh(t)
+	l, dir := withBucket(t, url)
+	ctx := t.Context()
+	accept(t, l, newRun("r1", "a", 2))
+	id := core.JobID{Run: "r1", Index: 1}
+	large := strings.Repeat("0123456789abcdef", ledger.SmallOutput/8)
+	for _, tc := range []struct {
+		name, text string
+		objects    int
+	}{
+		{"empty", "", 0},
+		{"small", "hello, wörld", 0},
+		{"just small", large[:ledger.SmallOutput], 0},
+		{"just large", large[:ledger.SmallOutput+1], 1},
+		{"large", large, 2},
+	} {
+		o, err := l.PutOutput(ctx, id, tc.name, strings.NewReader(tc.text))
+		if err != nil || o.Size != int64(len(tc.text)) || files(t, dir) != tc.objects {
+			t.Fatalf("%s: %+v, %d objects, %v", tc.name, o, files(t, dir), err)
+		}
+		for _, r := range [][2]int64{{0, -1}, {0, 0}, {0, 5}, {3, 4}, {3, -1}, {int64(len(tc.text)), 5}, {int64(len(tc.text)) + 9, -1}, {1, 1 << 62}} {
+			rc, info, err := l.OpenOutput(ctx, ledger.Tenants("a"), id, tc.name, r[0], r[1])
+			if err != nil {
+				t.Fatalf("%s %v: %v", tc.name, r, err)
+			}
+			got, err := io.ReadAll(rc)
+			_ = rc.Close()
+			from := min(r[0], int64(len(tc.text)))
+			to := int64(len(tc.text))
+			if r[1] >= 0 && r[1] < to-from {
+				to = from + r[1]
+			}
+			if err != nil || string(got) != tc.text[from:to] || info.Size != o.Size {
+				t.Errorf("%s %v: %d bytes, %v, expected %d", tc.name, r, len(got), err, to-from)
+			}
+		}
+	}
+	if all := must[[]ledger.Output](t)(l.Outputs(ctx, ledger.AllTenants(), id)); len(all) != 5 || all[0].Name != "empty" {
+		t.Errorf("%+v", all)
+	}
+	// A later text takes the place of the earlier one, and its object goes.
+	must[ledger.Output](t)(l.PutOutput(ctx, id, "large", strings.NewReader("short now")))
+	if n := files(t, dir); n != 1 {
+		t.Errorf("%d objects, expected 1", n)
+	}
+	// Half an output is none, and leaves nothing behind.
+	broken := io.MultiReader(strings.NewReader(large), iotest.ErrReader(errors.New("gone")))
+	if _, err := l.PutOutput(ctx, id, "broken", broken); err == nil {
+		t.Error("an output that broke off was stored")
+	}
+	_, _, err := l.OpenOutput(ctx, ledger.AllTenants(), id, "broken", 0, -1)
+	wantErr(t, err, core.ErrNotFound, "an output that broke off")
+	if n := files(t, dir); n != 1 {
+		t.Errorf("%d objects, expected 1", n)
+	}
+	_, err = l.PutOutput(ctx, core.JobID{Run: "none"}, "x", strings.NewReader(""))
+	wantErr(t, err, core.ErrNotFound, "output of no run")
+	_, err = l.PutOutput(ctx, core.JobID{Run: "r1", Index: 2}, "x", strings.NewReader(""))
+	wantErr(t, err, core.ErrNotFound, "output of no job")
+	_, _, err = l.OpenOutput(ctx, ledger.AllTenants(), id, "large", -1, 5)
+	wantErr(t, err, core.ErrInvalid, "a negative offset")
+
+	without := open(t, url)
+	_, _, err = without.OpenOutput(ctx, ledger.AllTenants(), id, "just large", 0, -1)
+	wantErr(t, err, core.ErrUnavailable, "an object without a bucket")
+	if o := must[ledger.Output](t)(without.PutOutput(ctx, id, "large", strings.NewReader(large))); o.Size != int64(len(large)) {
+		t.Errorf("%+v", o)
+	}
+	_, err = without.PutOutput(ctx, id, "huge", strings.NewReader(strings.Repeat("x", ledger.MaxInlineOutput+1)))
+	wantErr(t, err, core.ErrInvalid, "too much without a bucket")
+}
+
+func testPrune(t *testing.T, b *backend) {
+	l, dir := withBucket(t, b.fresh(t))
+	ctx := t.Context()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.SetClock(func() time.Time { return now })
+	const jobs = 25
+	for i := range 4 {
+		id := fmt.Sprint("r", i)
+		n := newRun(id, "", jobs)
+		n.Key = "key" + id
+		accept(t, l, n)
+		for j := range jobs - 5 {
+			record(t, l, id, ledger.Outcome{Index: j, Outcome: core.Changed, Attempt: 1, Detail: []byte("detail")})
+		}
+		must[ledger.Output](t)(l.PutOutput(ctx, core.JobID{Run: id}, "log", strings.NewReader(strings.Repeat("x", ledger.SmallOutput+1))))
+		if i < 3 { // the last one does not end
+			record(t, l, id, ledger.Outcome{Count: jobs, Outcome: core.Cancelled})
+		}
+		now = now.Add(time.Hour)
+	}
+	before := now.Add(-2*time.Hour - time.Minute) // r0 and r1 ended before
+	calls, runs, rows := 0, 0, 0
+	for more := true; more; calls++ {
+		p, err := l.Prune(ctx, before, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Rows > 10 {
+			t.Errorf("one call removed %d rows", p.Rows)
+		}
+		if calls > 100 {
+			t.Fatal("pruning has no end")
+		}
+		runs, rows, more = runs+p.Runs, rows+p.Rows, p.More
+		sound(t, l)
+	}
+	if want := 2 * (2*(jobs-5) + 1 + 1); runs != 2 || rows != want || files(t, dir) != 2 {
+		t.Errorf("%d runs, %d rows, %d objects left; expected 2, %d, 2", runs, rows, files(t, dir), want)
+	}
+	for i, want := range []error{core.ErrNotFound, core.ErrNotFound, nil, nil} {
+		_, err := l.Run(ctx, ledger.AllTenants(), fmt.Sprint("r", i))
+		if want == nil && err != nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("r%d: %v, expected %v", i, err, want)
+		}
+	}
+	if jobs, _, err := l.HostHistory(ctx, ledger.AllTenants(), "host-0", ledger.Page{}); err != nil || len(jobs) != 2 {
+		t.Errorf("%d jobs in the history, %v", len(jobs), err)
+	}
+	if a, err := l.VerifyAudit(ctx); err != nil || a.Seq != 4 {
+		t.Errorf("the audit log lost something: %+v, %v", a, err)
+	}
+}
+
+func testCheck(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	accept(t, l, newRun("r1", "", 4))
+	record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Changed}, ledger.Outcome{Index: 1, Count: 3, Outcome: core.Cancelled})
+	accept(t, l, newRun("r2", "", 2))
+	record(t, l, "r2", ledger.Outcome{Index: 0, Outcome: core.Failed})
+	sound(t, l)
+	for _, harm := range []string{
+		`UPDATE runs SET changed = 7 WHERE id = 'r1'`,
+		`UPDATE runs SET recorded = 1, cancelled = 0 WHERE id = 'r1'`,
+		`UPDATE runs SET ended = 0, phase = 'active' WHERE id = 'r1'`,
+		`UPDATE runs SET ended = 5, phase = 'finished' WHERE id = 'r2'`,
+		`DELETE FROM jobs WHERE run = (SELECT seq FROM runs WHERE id = 'r2')`,
+	} {
+		if err := l.Raw(ctx, harm); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []bool{true, true, false} { // seen, repaired, gone
+			found, err := l.Check(ctx, i == 1)
+			if err != nil || (len(found) > 0) != want || want && found[0].Repaired != (i == 1) {
+				t.Errorf("%s, call %d: %+v, %v", harm, i, found, err)
+			}
+		}
+	}
+	if r := read(t, l, "r1"); r.Recorded != 4 || r.Outcomes[core.Changed] != 1 || r.Phase != ledger.PhaseFinished {
+		t.Errorf("%+v", r)
+	}
+	if r := read(t, l, "r2"); r.Recorded != 0 || r.Complete() || r.Phase != ledger.PhaseActive {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A database of each earlier version is brought forward with what is in it; several servers start at once.
+func testMigrations(t *testing.T, b *backend) {
+	ctx := t.Context()
+	for _, version := range []int{0, 1, 2} {
+		url := b.fresh(t)
+		if version > 0 {
+			if err := ledger.MigrateTo(ctx, url, version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		servers := make([]*ledger.Ledger, 4)
+		for i := range servers {
+			wg.Go(func() {
+				l, err := ledger.Open(context.WithoutCancel(ctx), url, ledger.Options{})
+				if err != nil {
+					t.Errorf("from version %d: %v", version, err)
+				}
+				servers[i] = l
+			})
+		}
+		wg.Wait()
+		for _, l := range servers {
+			if l != nil {
+				defer l.Close()
+			}
+		}
+		if t.Failed() {
+			return
+		}
+		accept(t, servers[0], newRun("r1", "", 1))
+		sound(t, servers[3])
+		if version == 0 {
+			// A newer program was here.
+			if err := servers[0].Raw(ctx, `INSERT INTO migrations (version, applied) VALUES (9999, 0)`); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ledger.Open(ctx, url, ledger.Options{})
+			wantErr(t, err, core.ErrInvalid, "a database of a newer program")
+		}
+	}
+	// What an earlier program wrote is still there.
+	url := b.fresh(t)
+	if err := ledger.MigrateTo(ctx, url, 1); err != nil {
+		t.Fatal(err)
+	}
+	old, err := ledger.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Raw(ctx, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, request, total) VALUES ('old', 'a', 'p', '', 'x', 1, 0, 'queued', '', 3)`); err != nil {
+		t.Fatal(err)
+	}
+	_ = old.Close()
+	if r := read(t, open(t, url), "old"); r.Total != 3 || r.Tenant != "a" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Random calls, compared with a model of a few lines.
+func testLikeTheModel(t *testing.T, b *backend) {
+	l := b.open(t)
+	for round := range 8 {
+		random := rand.New(rand.NewPCG(uint64(round), 4)) //nolint:gosec // repeatable on purpose
+		id := fmt.Sprint("m", round)
+		total := 1 + random.IntN(30)
+		accept(t, l, newRun(id, "", total))
+		type state struct {
+			life    int
+			outcome core.Outcome
+		}
+		model := map[int]state{}
+		outcomes := core.Outcomes()
+		for range 40 {
+			var batch []ledger.Outcome
+			fresh, known := 0, 0
+			for range 1 + random.IntN(6) {
+				o := ledger.Outcome{Index: random.IntN(total), Life: random.IntN(2) * random.IntN(3), Outcome: outcomes[random.IntN(len(outcomes))], Attempt: 1}
+				if random.IntN(4) == 0 {
+					o.Count, o.Life = 1+random.IntN(total-o.Index), 0
+				}
+				batch = append(batch, o)
+				for i := o.Index; i < o.Index+max(o.Count, 1); i++ {
+					had, ok := model[i]
+					switch {
+					case ok && (o.Life < had.life || o.Life == had.life && had.outcome != ""), ok && o.Count > 1:
+						known++
+					default:
+						model[i] = state{o.Life, o.Outcome}
+						fresh++
+					}
+				}
+			}
+			if got := record(t, l, id, batch...); got.New != fresh || got.Known != known {
+				t.Fatalf("round %d: %+v: %+v, expected %d new and %d known", round, batch, got, fresh, known)
+			}
+			if random.IntN(10) == 0 {
+				n := must[int](t)(l.Redrive(t.Context(), ledger.AllTenants(), "", id))
+				for i, s := range model {
+					// Only jobs with rows of their own are redriven; ranges never end as lost in a queue.
+					if j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: id, Index: i})); s.outcome == core.Lost && j.Outcome == "" {
+						model[i] = state{s.life + 1, ""}
+						n--
+					}
+				}
+				if n != 0 {
+					t.Fatalf("round %d: %d jobs were redriven that were not lost", round, n)
+				}
+			}
+		}
+		counts := map[core.Outcome]int{}
+		for i := range total {
+			j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: id, Index: i}))
+			if s := model[i]; j.Outcome != s.outcome || s.outcome != "" && j.Life != s.life {
+				t.Errorf("round %d, job %d: %s in life %d, expected %s in %d", round, i, j.Outcome, j.Life, s.outcome, s.life)
+			}
+			if j.Outcome != "" {
+				counts[j.Outcome]++
+			}
+		}
+		r := read(t, l, id)
+		if fmt.Sprint(r.Outcomes) != fmt.Sprint(counts) {
+			t.Errorf("round %d: counts %v, expected %v", round, r.Outcomes, counts)
+		}
+		listed := pages(t, 7, func(p ledger.Page) ([]ledger.Job, string, error) {
+			return l.Jobs(t.Context(), ledger.AllTenants(), id, ledger.JobFilter{}, p)
+		})
+		if len(listed) != r.Recorded {
+			t.Errorf("round %d: %d jobs listed, %d recorded", round, len(listed), r.Recorded)
+		}
+	}
+	sound(t, l)
+}

@@ -1,0 +1,255 @@
+package ledger_test
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+func testOutcomesCountOnce(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 10))
+	first := []ledger.Outcome{
+		{Index: 0, Outcome: core.Changed, Attempt: 1, Detail: []byte("first")},
+		{Index: 1, Outcome: core.Failed, Attempt: 1, Reason: "no"},
+		{Index: 0, Outcome: core.Failed, Attempt: 1}, // in the same batch
+	}
+	if got := record(t, l, "r1", first...); got.New != 2 || got.Known != 1 {
+		t.Errorf("recorded %+v", got)
+	}
+	again := []ledger.Outcome{{Index: 0, Outcome: core.Lost}, {Index: 1, Outcome: core.Changed}, {Index: 2, Outcome: core.Skipped}}
+	for i := range 3 {
+		got := record(t, l, "r1", again...)
+		if want := map[bool]int{true: 1}[i == 0]; got.New != want || got.Known != 3-want {
+			t.Errorf("delivery %d: %+v", i, got)
+		}
+	}
+	r := read(t, l, "r1")
+	if want := map[core.Outcome]int{core.Changed: 1, core.Failed: 1, core.Skipped: 1}; !reflect.DeepEqual(r.Outcomes, want) || r.Recorded != 3 {
+		t.Errorf("counts %v of %d, expected %v", r.Outcomes, r.Recorded, want)
+	}
+	if d, err := l.Detail(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1"}); err != nil || string(d) != "first" {
+		t.Errorf("detail %q, %v", d, err)
+	}
+	sound(t, l)
+}
+
+// The negative control of the two tests around it: were outcomes inserted without a look at what is
+// there, the same deliveries would count twice, and the same check would say so.
+func TestCountingTwiceIsNoticed(t *testing.T) {
+	l := onSQLite().open(t)
+	accept(t, l, newRun("r1", "", 3))
+	for range 2 {
+		record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Changed})
+	}
+	sound(t, l)
+	// What a ledger without the guard would have done at the second delivery.
+	if err := l.Raw(t.Context(), `UPDATE runs SET changed = changed + 1, recorded = recorded + 1 WHERE id = 'r1'`); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := l.Check(t.Context(), false); err != nil || len(found) == 0 {
+		t.Errorf("an outcome that counts twice is not noticed: %v, %v", found, err)
+	}
+}
+
+// Two servers deliver everything, in batches that overlap, several goroutines each.
+func testTwoServersRecord(t *testing.T, b *backend) {
+	url := b.fresh(t)
+	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	const runs, jobs, batch = 3, 120, 25
+	for r := range runs {
+		accept(t, servers[0], newRun(fmt.Sprint("r", r), "", jobs))
+	}
+	var mu sync.Mutex
+	fresh, known := 0, 0
+	var wg sync.WaitGroup
+	for s := range 4 {
+		wg.Go(func() {
+			for from := 0; from < jobs; from += batch - 5*(s%2) { // other borders
+				var batches []ledger.Batch
+				for r := range runs {
+					// Servers hold the runs in different orders: no deadlock.
+					b := ledger.Batch{Run: fmt.Sprint("r", (r+s)%runs)}
+					for i := from; i < min(from+batch, jobs); i++ {
+						b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1, Detail: []byte("x")})
+					}
+					batches = append(batches, b)
+				}
+				got, err := servers[s%2].Record(t.Context(), batches...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, g := range got {
+					fresh, known = fresh+g.New, known+g.Known
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if fresh != runs*jobs || known < 3*runs*jobs {
+		t.Errorf("%d were new, expected %d; %d known", fresh, runs*jobs, known)
+	}
+	for r := range runs {
+		if got := read(t, servers[r%2], fmt.Sprint("r", r)); got.Outcomes[core.Changed] != jobs || got.Phase != ledger.PhaseFinished {
+			t.Errorf("%+v", got)
+		}
+	}
+	sound(t, servers[0])
+}
+
+func enqueue(tb testing.TB, l *ledger.Ledger, run, incarnation string) ledger.Run {
+	tb.Helper()
+	c, err := l.Claim(tb.Context(), "server", run, incarnation, time.Minute)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := l.Enqueued(tb.Context(), c, incarnation)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func testCursor(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 5))
+	enqueue(t, l, "r1", "q1")
+	put := func(incarnation, from, to string, outcomes ...ledger.Outcome) ledger.Recorded {
+		t.Helper()
+		got, err := l.Record(t.Context(), ledger.Batch{Run: "r1", Cursor: &ledger.Cursor{Incarnation: incarnation, From: from, To: to}, Outcomes: outcomes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0]
+	}
+	lost := ledger.Outcome{Index: 0, Life: ledger.NextLife, Outcome: core.Lost, Reason: "three crashes"}
+	if got := put("q1", "", "1", lost); got.Err != nil || got.New != 1 || got.Position != "1" {
+		t.Errorf("%+v", got)
+	}
+	got := put("q1", "", "1", lost)
+	wantErr(t, got.Err, core.ErrConflict, "the same batch again")
+	if got.Position != "1" || got.New != 0 {
+		t.Errorf("%+v", got)
+	}
+	// A queue whose records have no lives says the next outcome of the same job: it is the next life's.
+	if got := put("q1", "1", "2", ledger.Outcome{Index: 0, Life: ledger.NextLife, Outcome: core.Changed}); got.Err != nil || got.New != 1 {
+		t.Errorf("%+v", got)
+	}
+	r := read(t, l, "r1")
+	if r.Outcomes[core.Changed] != 1 || r.Outcomes[core.Lost] != 0 || r.Recorded != 1 || r.Position != "2" {
+		t.Errorf("%+v", r)
+	}
+	// The queue is lost, and another one has the run: its records begin anew, and the old one's are refused.
+	enqueue(t, l, "r1", "q2")
+	wantErr(t, put("q1", "2", "3", ledger.Outcome{Index: 1, Life: ledger.NextLife, Outcome: core.Failed}).Err, core.ErrConflict, "records of a lost queue")
+	if got := put("q2", "", "1", ledger.Outcome{Index: 1, Life: ledger.NextLife, Outcome: core.Changed}); got.Err != nil || got.New != 1 {
+		t.Errorf("%+v", got)
+	}
+	sound(t, l)
+}
+
+func testLives(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 3))
+	record(t, l, "r1",
+		ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3, Detail: []byte("first life")},
+		ledger.Outcome{Index: 1, Count: 2, Outcome: core.Cancelled, Reason: "enough"})
+	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1, Detail: []byte("second life")},
+		ledger.Outcome{Index: 2, Life: 1, Outcome: core.Failed, Attempt: 1}); got.New != 2 {
+		t.Errorf("%+v", got)
+	}
+	// What comes late of an earlier life changes nothing.
+	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 0, Outcome: core.Failed, Attempt: 9}); got.New != 0 || got.Known != 1 {
+		t.Errorf("%+v", got)
+	}
+	r := read(t, l, "r1")
+	if want := map[core.Outcome]int{core.Changed: 1, core.Cancelled: 1, core.Failed: 1}; !reflect.DeepEqual(r.Outcomes, want) || r.Recorded != 3 {
+		t.Errorf("counts %v, expected %v", r.Outcomes, want)
+	}
+	attempts := must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1"}))
+	if len(attempts) != 2 || attempts[0].Outcome != core.Lost || string(attempts[0].Detail) != "first life" || attempts[1].Life != 1 || string(attempts[1].Detail) != "second life" {
+		t.Errorf("%+v", attempts)
+	}
+	if j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1", Index: 2})); j.Outcome != core.Failed || j.Life != 1 {
+		t.Errorf("a later life of a job in a range: %+v", j)
+	}
+	sound(t, l)
+}
+
+func testRanges(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 100_000))
+	cancel := func(first, count, fresh int) {
+		t.Helper()
+		got := record(t, l, "r1", ledger.Outcome{Index: first, Count: count, Outcome: core.Cancelled, Reason: "enough"})
+		if got.New != fresh || got.Known != count-fresh {
+			t.Errorf("%d from %d: %+v, expected %d new", count, first, got, fresh)
+		}
+	}
+	record(t, l, "r1", ledger.Outcome{Index: 10, Outcome: core.Changed}, ledger.Outcome{Index: 12, Outcome: core.Changed})
+	cancel(5, 10, 8)  // 5–9, 11, 13–14
+	cancel(5, 10, 0)  // the same again
+	cancel(0, 20, 10) // around it
+	cancel(20, 1000, 1000)
+	cancel(1000, 1000, 980) // 20 of them were in the one before
+	if got := record(t, l, "r1", ledger.Outcome{Index: 7, Outcome: core.Changed}); got.Known != 1 {
+		t.Errorf("an outcome of a job that was cancelled: %+v", got)
+	}
+	cancel(0, 100_000, 98_000)
+	r := read(t, l, "r1")
+	if r.Recorded != 100_000 || r.Outcomes[core.Changed] != 2 || r.Phase != ledger.PhaseFinished {
+		t.Errorf("%+v", r)
+	}
+	for i, want := range map[int]core.Outcome{0: core.Cancelled, 9: core.Cancelled, 10: core.Changed, 11: core.Cancelled, 12: core.Changed, 99_999: core.Cancelled} {
+		if j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1", Index: i})); j.Outcome != want || j.Host != fmt.Sprint("host-", i) {
+			t.Errorf("job %d: %+v, expected %s", i, j, want)
+		}
+	}
+	_, err := l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1", Index: 100_000})
+	wantErr(t, err, core.ErrNotFound, "a job beyond the run")
+	sound(t, l)
+}
+
+func testRecordRefuses(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "", 5))
+	ok := ledger.Outcome{Index: 0, Outcome: core.Changed}
+	for _, tc := range []struct {
+		name string
+		b    ledger.Batch
+		want error
+	}{
+		{"no such run", ledger.Batch{Run: "none", Outcomes: []ledger.Outcome{ok}}, core.ErrNotFound},
+		{"index below 0", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{ok, {Index: -1, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"index beyond", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{ok, {Index: 5, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"range beyond", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 3, Count: 3, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"range that overflows", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 3, Count: 1<<63 - 1, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"negative range", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 3, Count: -1, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"unknown outcome", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{ok, {Index: 1, Outcome: "great"}}}, core.ErrInvalid},
+		{"next life without a cursor", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Life: ledger.NextLife, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"life below that", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Life: -2, Outcome: core.Changed}}}, core.ErrInvalid},
+		{"range with a detail", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Count: 2, Detail: []byte("x"), Outcome: core.Changed}}}, core.ErrInvalid},
+	} {
+		// One bad batch does not keep the others out.
+		got, err := l.Record(t.Context(), tc.b, ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 4, Outcome: core.Skipped}}})
+		if err != nil || len(got) != 2 || got[1].Err != nil {
+			t.Fatal(tc.name, got, err)
+		}
+		wantErr(t, got[0].Err, tc.want, tc.name)
+	}
+	if r := read(t, l, "r1"); r.Recorded != 1 || r.Outcomes[core.Skipped] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got, err := l.Record(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("nothing to record: %v, %v", got, err)
+	}
+	sound(t, l)
+}

@@ -1,0 +1,275 @@
+package ledger_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+func testPhases(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	accept(t, l, newRun("r1", "", 1))
+	for _, tc := range []struct {
+		phase ledger.Phase
+		ok    bool
+	}{
+		{ledger.PhaseFinished, false}, {ledger.PhaseAwaiting, false}, {"great", false},
+		{ledger.PhaseActive, true}, {ledger.PhaseActive, true}, {ledger.PhasePaused, true}, {ledger.PhaseActive, true},
+		{ledger.PhaseStopped, true}, {ledger.PhasePaused, false}, {ledger.PhaseCancelled, true}, {ledger.PhaseActive, false},
+	} {
+		before := read(t, l, "r1")
+		r, err := l.SetPhase(ctx, ledger.AllTenants(), "", "r1", tc.phase, "because")
+		switch {
+		case tc.ok && (err != nil || r.Phase != tc.phase || before.Phase != tc.phase && r.Version != before.Version+1):
+			t.Errorf("%s to %s: %+v, %v", before.Phase, tc.phase, r, err)
+		case !tc.ok:
+			wantErr(t, err, core.ErrConflict, string(before.Phase+" to "+tc.phase))
+		}
+	}
+	if r := read(t, l, "r1"); r.Reason != "because" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func testCancel(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	accept(t, l, newRun("never queued", "", 1000))
+	for range 2 {
+		r, err := l.Cancel(ctx, ledger.AllTenants(), "bob", "never queued", "wrong day")
+		if err != nil || r.Phase != ledger.PhaseCancelled || !r.Complete() || r.Outcomes[core.Cancelled] != 1000 || r.Reason != "wrong day" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	accept(t, l, newRun("queued", "", 3))
+	enqueue(t, l, "queued", "q1")
+	r, err := l.Cancel(ctx, ledger.AllTenants(), "bob", "queued", "wrong day")
+	if err != nil || r.Phase != ledger.PhaseCancelled || r.Complete() {
+		t.Errorf("%+v, %v: the queue's records end its jobs", r, err)
+	}
+	record(t, l, "queued", ledger.Outcome{Count: 3, Outcome: core.Cancelled})
+	if r := read(t, l, "queued"); r.Phase != ledger.PhaseCancelled || !r.Complete() {
+		t.Errorf("%+v", r)
+	}
+	// While a server puts it into the queue: that server is told by Enqueued.
+	accept(t, l, newRun("claimed", "", 3))
+	c := must[ledger.Claim](t)(l.Claim(ctx, "s1", "claimed", "q1", time.Minute))
+	must[ledger.Run](t)(l.Cancel(ctx, ledger.AllTenants(), "bob", "claimed", ""))
+	if r, err := l.Enqueued(ctx, c, "q1"); err != nil || r.Phase != ledger.PhaseCancelled || r.Complete() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	accept(t, l, newRun("done", "", 1))
+	record(t, l, "done", ledger.Outcome{Outcome: core.Changed})
+	_, err = l.Cancel(ctx, ledger.AllTenants(), "bob", "done", "")
+	wantErr(t, err, core.ErrConflict, "cancel of a finished run")
+	sound(t, l)
+}
+
+func testAmend(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	n := newRun("r1", "", 3)
+	n.Approvals = 1
+	r := accept(t, l, n)
+	// Its hosts are known to this server before they change.
+	must[ledger.Job](t)(l.Job(ctx, ledger.AllTenants(), core.JobID{Run: "r1", Index: 1}))
+	must[ledger.Run](t)(l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}))
+	change := newRun("ignored", "ignored", 2)
+	change.Approvals, change.Snapshot = 1, []byte("new")
+	change.Jobs[1].Host = "other"
+	_, err := l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: r.Version, New: change})
+	wantErr(t, err, core.ErrConflict, "amend of a version that is gone")
+	r, err = l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: r.Version + 1, New: change})
+	if err != nil || r.ID != "r1" || r.Total != 2 || r.Phase != ledger.PhaseAwaiting || r.LaunchedBy != "alice" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if j := must[ledger.Job](t)(l.Job(ctx, ledger.AllTenants(), core.JobID{Run: "r1", Index: 1})); j.Host != "other" {
+		t.Errorf("%+v", j)
+	}
+	if m := must[ledger.Material](t)(l.Material(ctx, "r1")); string(m.Snapshot) != "new" || len(m.Jobs) != 2 {
+		t.Errorf("%+v", m)
+	}
+	_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "carol", Approved: true})
+	wantErr(t, err, core.ErrConflict, "approval of one's own amendment")
+	// The approval of what it was before is void: bob is asked again.
+	if r, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil || r.Phase != ledger.PhaseQueued {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	enqueue(t, l, "r1", "q1")
+	_, err = l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: read(t, l, "r1").Version, New: change})
+	wantErr(t, err, core.ErrConflict, "amend of a queued run")
+	sound(t, l)
+}
+
+func claimed(claims []ledger.Claim) (ids string) {
+	for _, c := range claims {
+		ids += c.Run.ID + " "
+	}
+	return ids
+}
+
+func testClaims(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	for i, id := range []string{"low", "high", "awaiting", "middle", "done"} {
+		n := newRun(id, "", 1)
+		n.Criticality = []int{1, 9, 9, 5, 9}[i]
+		if id == "awaiting" {
+			n.Approvals = 1
+		}
+		accept(t, l, n)
+	}
+	record(t, l, "done", ledger.Outcome{Outcome: core.Changed})
+	next := func(by, incarnation string, max int, want string) []ledger.Claim {
+		t.Helper()
+		claims, err := l.ClaimNext(ctx, by, incarnation, time.Minute, max)
+		if err != nil || claimed(claims) != want {
+			t.Fatalf("%s claims %q, %v, expected %q", by, claimed(claims), err, want)
+		}
+		return claims
+	}
+	first := next("s1", "q1", 2, "high middle ")
+	second := next("s2", "q1", 2, "low ")
+	next("s3", "q1", 2, "")
+	_, err := l.Claim(ctx, "s3", "low", "q1", time.Minute)
+	wantErr(t, err, core.ErrConflict, "claim of another's")
+	if r, err := l.Enqueued(ctx, first[0], "q1"); err != nil || r.Phase != ledger.PhaseActive || r.Incarnation != "q1" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := l.Release(ctx, second[0]); err != nil {
+		t.Fatal(err)
+	}
+	again := next("s3", "q1", 9, "low ")
+	wantErr(t, func() error { _, err := l.Enqueued(ctx, second[0], "q1"); return err }(), core.ErrConflict, "a claim that was taken over")
+	wantErr(t, func() error { _, err := l.Renew(ctx, second[0], time.Minute); return err }(), core.ErrConflict, "a claim that was taken over")
+	renewed := must[ledger.Claim](t)(l.Renew(ctx, again[0], time.Hour))
+	if !renewed.Until().After(again[0].Until()) {
+		t.Errorf("renewed from %v to %v", again[0].Until(), renewed.Until())
+	}
+	must[ledger.Run](t)(l.Enqueued(ctx, renewed, "q1"))
+	must[ledger.Run](t)(l.Enqueued(ctx, first[1], "q1"))
+	next("s1", "q1", 9, "")
+	// The queue came back without one run; then it is lost altogether.
+	if err := l.Unqueue(ctx, "middle", "another"); err != nil {
+		t.Fatal(err)
+	}
+	next("s1", "q1", 9, "")
+	if err := l.Unqueue(ctx, "middle", "q1"); err != nil {
+		t.Fatal(err)
+	}
+	must[ledger.Run](t)(l.Enqueued(ctx, next("s1", "q1", 9, "middle ")[0], "q1"))
+	next("s1", "q2", 9, "high middle low ")
+
+	// A claim ends by itself, by the database's clock.
+	accept(t, l, newRun("short", "", 1))
+	must[ledger.Claim](t)(l.Claim(ctx, "dead", "short", "q2", time.Millisecond))
+	deadline := time.After(time.Minute)
+	for {
+		if _, err := l.Claim(ctx, "s1", "short", "q2", time.Minute); err == nil {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal("the claim of a dead server never ends")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Four servers claim from two ledgers at once: nobody gets what another has.
+func testClaimsRace(t *testing.T, b *backend) {
+	url := b.fresh(t)
+	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	const runs = 40
+	for i := range runs {
+		accept(t, servers[0], newRun("r"+string(rune('A'+i)), "", 1))
+	}
+	var mu sync.Mutex
+	who := map[string]int{}
+	var wg sync.WaitGroup
+	for s := range 4 {
+		wg.Go(func() {
+			for {
+				claims, err := servers[s%2].ClaimNext(t.Context(), "s"+string(rune('0'+s)), "q1", time.Minute, 3)
+				if err != nil {
+					t.Error(err)
+				}
+				if len(claims) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, c := range claims {
+					who[c.Run.ID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	// One that passed over locked rows may see none left too early; what matters is that none is doubled.
+	for _, c := range must[[]ledger.Claim](t)(servers[0].ClaimNext(t.Context(), "last", "q1", time.Minute, runs)) {
+		who[c.Run.ID]++
+	}
+	for id, n := range who {
+		if n != 1 {
+			t.Errorf("run %s was claimed %d times", id, n)
+		}
+	}
+	if len(who) != runs {
+		t.Errorf("%d of %d runs were claimed", len(who), runs)
+	}
+}
+
+func testFourEyes(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	n := newRun("r1", "", 3)
+	n.Approvals = 2
+	if r := accept(t, l, n); r.Phase != ledger.PhaseAwaiting {
+		t.Errorf("%+v", r)
+	}
+	decide := func(run, by string, wave int, approved bool) (ledger.Run, error) {
+		return l.Decide(ctx, ledger.AllTenants(), run, ledger.Decision{Wave: wave, By: by, Approved: approved, Comment: "so"})
+	}
+	_, err := decide("r1", "alice", ledger.WholeRun, true)
+	wantErr(t, err, core.ErrConflict, "approval of one's own run")
+	for range 2 { // the same word twice is one approval
+		if r, err := decide("r1", "bob", ledger.WholeRun, true); err != nil || r.Phase != ledger.PhaseAwaiting {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	_, err = decide("r1", "bob", ledger.WholeRun, false)
+	wantErr(t, err, core.ErrConflict, "another word")
+	if _, err := l.Claim(ctx, "s1", "r1", "q1", time.Minute); err == nil {
+		t.Error("a run that waits for approval can be queued")
+	}
+	if r, err := decide("r1", "carol", ledger.WholeRun, true); err != nil || r.Phase != ledger.PhaseQueued {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err = decide("r1", "dave", ledger.WholeRun, true)
+	wantErr(t, err, core.ErrConflict, "approval of a run that does not wait")
+	must[ledger.Run](t)(decide("r1", "carol", 1, true))
+	_, err = decide("r1", "alice", 1, true)
+	wantErr(t, err, core.ErrConflict, "approval of one's own wave")
+	_, err = decide("r1", "carol", -2, true)
+	wantErr(t, err, core.ErrInvalid, "a wave that is none")
+	if all := must[[]ledger.Decision](t)(l.Decisions(ctx, ledger.AllTenants(), "r1")); len(all) != 3 || all[0].By != "bob" || !all[0].Approved || all[0].Comment != "so" || all[2].Wave != 1 {
+		t.Errorf("%+v", all)
+	}
+
+	n = newRun("r2", "", 3)
+	n.Approvals = 1
+	accept(t, l, n)
+	r, err := decide("r2", "bob", ledger.WholeRun, false)
+	if err != nil || r.Phase != ledger.PhaseCancelled || !r.Complete() || r.Outcomes[core.Cancelled] != 3 || r.Reason != "refused by bob: so" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// A run that does not ask for approval: everybody may let its next wave start.
+	accept(t, l, newRun("r3", "", 3))
+	must[ledger.Run](t)(decide("r3", "alice", 1, true))
+	sound(t, l)
+}

@@ -1,0 +1,288 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/windows"
+)
+
+// Pauses of a job that waits for its window.
+const (
+	askAgain   = 10 * time.Second // the board or the queue's clock could not be read
+	lookAgain  = time.Hour        // no next start is known: definitions change
+	leastPause = time.Second      // nothing asks faster than this, whatever the answers are
+	bookAge    = 2 * time.Second  // how old definitions may be for a step that runs
+)
+
+// admission asks whether an attempt of a gated step may begin.
+type admission struct {
+	book        *gate.Book
+	question    gate.Question
+	early, late time.Time // the queue's clock is between them
+	attempt     int       // made before on the present item
+	item        int       // of foreach, from 0
+}
+
+// askBook asks on the safe side of what is known of the clock: the window must have opened by its
+// earliest reading, and fit by its latest. Windows are right to the second, so what is less of
+// one is left out: a window that is just long enough can be used.
+func askBook(r admission) (gate.Answer, error) {
+	early, late := r.early.Truncate(time.Second), r.late.Truncate(time.Second)
+	if q := r.question; q.Need > 0 {
+		r.question.Need += late.Sub(early)
+	}
+	return r.book.Ask(early, r.question)
+}
+
+// window is the present attempt's. It does not change while the attempt runs.
+type window struct {
+	w        *Worker
+	board    string
+	gated    bool
+	resumed  bool          // it goes on with what it began: windows do not stop it
+	begun    time.Time     // local
+	question gate.Question // at the attempt's begin
+	share    time.Duration // of the question's need: the present item's own
+}
+
+// question is what to ask before step i, for items that are left of it.
+func (m *machine) question(i, done, items int) (q gate.Question, share time.Duration, gated bool) {
+	w := m.prog.snapshot.Windows
+	missed := 0
+	if m.state.Window != nil {
+		missed = m.state.Window.Missed
+	}
+	q, gated = w.Question(m.prog.steps, i, m.host, missed)
+	s := m.prog.book.Steps[i]
+	own := cmp.Or(s.Needs, w.Needs[s.Name])
+	if q.Need > 0 && items > 1 { // a step's need is that of all its items; those done need nothing more
+		share = own / time.Duration(items)
+		q.Need -= share * time.Duration(done)
+		return q, share, gated
+	}
+	return q, own, gated
+}
+
+// admit decides whether an attempt may begin: nil is that it may.
+func (a *attempts) admit() *verdict {
+	a.window = window{begun: time.Now()}
+	m := a.m
+	if m.prog.steps == nil {
+		return nil
+	}
+	q, share, gated := m.question(a.index, a.cur.Item, a.items)
+	if !gated {
+		return nil
+	}
+	a.window = window{
+		w: m.job.w, board: m.prog.snapshot.Windows.Board, gated: true, begun: time.Now(), question: q, share: share,
+	}
+	if a.cur.Resumed && a.cur.Plugin != nil && !a.cur.Held {
+		a.window.resumed = true // what began must end: a rollback outranks the window
+		return nil
+	}
+	r, v := m.ready(a.name)
+	if v != nil {
+		return v
+	}
+	r.question, r.attempt, r.item = q, a.cur.Attempts, a.cur.Item
+	answer, err := m.job.w.admit(r)
+	if err != nil {
+		v := done(core.Failed, a.name, fmt.Sprintf("whether step %s fits its window cannot be told: %v", a.name, err))
+		return &v
+	}
+	if !answer.Open {
+		return m.wait(a.name, r, answer)
+	}
+	a.cur.Window = evidence(r)
+	m.state.Window = &waiting{Missed: q.Missed, Began: true, Step: a.index, Stop: answer.Overrun == windows.StopAtCheckpoint}
+	return nil
+}
+
+// ready reads the definitions and the clock. The verdict is that of a job that must ask again.
+func (m *machine) ready(step string) (admission, *verdict) {
+	book, err := m.job.w.books.read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
+	if m.job.ctx.Err() != nil {
+		v, _ := m.between(step)
+		return admission{}, &v
+	}
+	if err != nil {
+		return admission{}, m.park(step, "closed, for its windows are not known: "+err.Error(), askAgain)
+	}
+	early, late, known := m.job.w.clock.now()
+	if !known {
+		return admission{}, m.park(step, "closed, for the queue's clock is not known", askAgain)
+	}
+	return admission{book: book, early: early, late: late}, nil
+}
+
+// wait parks the job until its next start, or ends it when it has waited long enough.
+func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
+	w := waiting{}
+	if m.state.Window != nil {
+		w = *m.state.Window
+	}
+	if !answer.Reapprove && !w.Promised.IsZero() && !r.early.Before(w.Promised) {
+		w.Missed++ // it came in time, or late, and the window was of no use; one that is woken early misses nothing
+		r.question.Missed = w.Missed
+		if again, err := m.job.w.admit(r); err == nil {
+			answer = again
+		}
+	}
+	w.Promised = answer.Next
+	m.state.Window = &w
+	if answer.Reapprove {
+		reason := answer.Reason
+		if m.state.Current.Held {
+			reason += fmt.Sprintf("; step %s had begun, and stopped at a checkpoint", step)
+		}
+		v := done(core.Cancelled, step, reason)
+		return &v
+	}
+	after := lookAgain
+	if !answer.Next.IsZero() {
+		if after = answer.Next.Sub(r.early); after <= 0 {
+			after = leastPause
+		}
+	}
+	return m.park(step, answer.Reason, after)
+}
+
+// park lets the job wait for its window, without slot and locks.
+func (m *machine) park(step, reason string, after time.Duration) *verdict {
+	return &verdict{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
+}
+
+// evidence is the window that an attempt starts in.
+func evidence(r admission) *core.Window {
+	q := r.question
+	w := &core.Window{Set: q.Set, Started: r.early.UTC().Truncate(time.Millisecond)}
+	e, err := r.book.Compiled(r.early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(r.early, time.Second)
+	if err != nil || e.Window == nil {
+		return w
+	}
+	w.Open, w.Close, w.Rules = e.Window.Open.UTC(), e.Window.Close.UTC(), e.Window.Rules
+	if set := r.book.Definitions().Sets[q.Set]; set != nil {
+		w.Approval = approval(set, w.Rules)
+	}
+	return w
+}
+
+// approval names the first approval of a set that the rules stand under.
+func approval(set *windows.Set, rules []string) string {
+	for _, id := range rules {
+		for _, rule := range set.Allow {
+			if a := cmp.Or(rule.Approval, set.Approval); rule.ID == id && a != nil {
+				return cmp.Or(a.ID, a.By)
+			}
+		}
+	}
+	return ""
+}
+
+// look is how a window stands now, by definitions that were read not longer than age ago. With an
+// error it is by those last read; overrun is "" where there are none, or the clock is not known.
+func (w *Worker) look(ctx context.Context, board string, q gate.Question, age time.Duration) (e windows.Explanation, overrun windows.Overrun, late time.Time, err error) {
+	book, err := w.books.read(ctx, board, age)
+	if book == nil {
+		return e, "", late, err
+	}
+	early, late, known := w.clock.now()
+	if !known {
+		return e, "", late, fmt.Errorf("the queue's clock is not known: %w", core.ErrUnavailable)
+	}
+	c := book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	e, explainErr := c.Explain(early.Truncate(time.Second), time.Second)
+	return e, cmp.Or(c.Overrun, windows.Finish), late, cmp.Or(err, explainErr)
+}
+
+// stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
+// not known stops nothing that runs.
+func (a window) stopHere(ctx context.Context) string {
+	e, overrun, _, _ := a.w.look(ctx, a.board, a.question, bookAge) //nolint:dogsled // see above
+	if overrun != windows.StopAtCheckpoint || e.Open {
+		return ""
+	}
+	return "its window has closed: " + e.Reason
+}
+
+// mayStart is a running step's question before what cannot be undone: why it must wait, or "".
+func (a window) mayStart(ctx context.Context, need time.Duration) string {
+	e, _, late, err := a.w.look(ctx, a.board, a.question, 0)
+	if err != nil {
+		return "its windows are not known: " + err.Error()
+	}
+	if need <= 0 {
+		need = a.share
+	}
+	if left := a.share - time.Since(a.begun); left > 0 { // of the time that it was given when it began
+		need = min(need, left)
+	}
+	need += a.question.Need - a.share // what comes after it
+	switch {
+	case !e.Open:
+		return "its window is not open: " + e.Reason
+	case late.Truncate(time.Second).Add(need).After(e.Window.Close):
+		return fmt.Sprintf("its window closes at %s, and %v are needed", e.Window.Close.UTC().Format(time.RFC3339), need.Round(time.Second))
+	}
+	return ""
+}
+
+// held parks a job whose job type stopped for its window.
+func (a *attempts) held(out host.Outcome) *verdict {
+	a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, true
+	m := a.m
+	if !a.window.gated {
+		return m.park(a.name, out.Reason, max(out.ResumeAfter, askAgain))
+	}
+	r, v := m.ready(a.name)
+	if v != nil {
+		return v
+	}
+	r.question, _, _ = m.question(a.index, a.cur.Item, a.items)
+	answer, err := m.job.w.admit(r)
+	if err != nil || answer.Open { // it is the job type that cannot begin now: another look, not at once
+		return m.park(a.name, out.Reason, askAgain)
+	}
+	v = m.wait(a.name, r, answer)
+	if v.kind == queue.AckSuspend {
+		v.reason = out.Reason
+	}
+	return v
+}
+
+// stillOpen holds a step that waits for no window itself, where one before it did: under
+// overrun: stop_at_checkpoint nothing more of the job starts after its window has closed.
+func (m *machine) stillOpen(i int, step string) *verdict {
+	cur := &m.state.Current
+	w := m.state.Window
+	if m.prog.steps == nil || w == nil || !w.Began || cur.Attempts > 0 || cur.Item > 0 || cur.Plugin != nil {
+		return nil
+	}
+	if _, _, gated := m.question(i, 0, 1); gated {
+		return nil // it asks for itself
+	}
+	q, _, _ := m.question(w.Step, 0, 1)
+	e, overrun, _, err := m.job.w.look(m.job.ctx, m.prog.snapshot.Windows.Board, q, 0)
+	if stop := overrun == windows.StopAtCheckpoint || err != nil && w.Stop; !stop || err == nil && e.Open {
+		return nil
+	}
+	r, v := m.ready(step)
+	if v != nil {
+		return v
+	}
+	q.Need = time.Second
+	r.question = q
+	answer, err := m.job.w.admit(r)
+	if err != nil || answer.Open {
+		return nil //nolint:nilerr // a second is a need that is known
+	}
+	return m.wait(step, r, answer)
+}

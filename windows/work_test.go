@@ -1,0 +1,109 @@
+package windows
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var someHash, otherHash = "sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("b", 64)
+
+func TestCompileForWork(t *testing.T) {
+	d := one(t, `timezone: UTC
+allow:
+  - {id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "24:00", approval: {id: CHG1, by: cab, change: "`+someHash+`"}}
+  - {id: sun, rrule: "FREQ=WEEKLY;BYDAY=SU", from: "22:00", to: "24:00"}`)
+	h, saturday := Ahead(instantOf(t, "2026-11-20T00:00:00Z"), 400), instantOf(t, "2026-11-21T22:30:00Z")
+	for _, c := range []struct {
+		why  string
+		c    *Compiled
+		open bool
+	}{
+		{"nobody asks what for", d.Compile("s", h), true},
+		{"what was approved", d.CompileFor(h, Work{Change: someHash}, "s")["s"], true},
+		{"something else", d.CompileFor(h, Work{Change: otherHash}, "s")["s"], false},
+		{"nothing known", d.CompileFor(h, Work{}, "s")["s"], false},
+	} {
+		e, err := c.c.Explain(saturday, time.Hour)
+		if err != nil || e.Fits != c.open {
+			t.Errorf("%s: %+v, %v", c.why, e, err)
+		}
+		if !c.open && (e.Cause != ByApproval || !strings.Contains(e.Reason, "unapproved: approval CHG1 was given for another change") || !e.Next.Equal(instantOf(t, "2026-11-22T22:00:00Z"))) {
+			t.Errorf("%s: %+v, expected the rule that needs no approval to be next", c.why, e)
+		}
+	}
+}
+
+func TestBound(t *testing.T) {
+	d := load(t, `
+window_sets:
+  free: {timezone: UTC, allow: [{id: a, rrule: FREQ=DAILY, from: "00:00", to: "01:00"}], approval: {by: cab}}
+  own: {timezone: UTC, allow: [], approval: {by: cab, targets: "`+someHash+`"}}
+  wide: {timezone: UTC, scope: {customer: acme}, allow: [{id: a, rrule: FREQ=DAILY, from: "00:00", to: "01:00", approval: {by: cab, change: "`+someHash+`"}}]}
+  narrow: {timezone: UTC, scope: {customer: acme, site: fra}}
+  asks: {timezone: UTC, allow: [], requires: [free, narrow]}
+`)
+	for name, want := range map[string]bool{"free": false, "own": true, "wide": true, "narrow": true, "asks": true, "nobody": false} {
+		if got := d.Bound(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestSpent(t *testing.T) {
+	const weekly = `allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]`
+	const untilThen = "\nfreezes: {long: {timezone: UTC, from: 2026-11-01, to: 2030-01-01}}"
+	for _, c := range []struct {
+		why, body string
+		need      time.Duration
+		spent     bool
+		reason    string
+	}{
+		{"it opens", weekly, time.Hour, false, ""},
+		{"it never lasts so long", weekly, 9 * time.Hour, true, "the longest window within 400 days lasts 8h"},
+		{"a freeze takes all: it may be lifted", weekly + "\ndeny: [{use: freeze/long}]" + untilThen, time.Hour, false, ""},
+		{"a freeze takes all, and it would not fit either", weekly + "\ndeny: [{use: freeze/long}]" + untilThen, 9 * time.Hour, true, ""},
+		{"the approval is over", weekly + "\napproval: {id: CHG1, by: cab, until: 2026-11-10}", time.Hour, true, "sat would open at 2026-11-21 22:00 CET, but: unapproved: approval CHG1 expired"},
+		{"the approval was revoked", weekly + "\napproval: {id: CHG1, by: cab, revoked: 2026-11-10}", time.Hour, true, "approval CHG1 was revoked"},
+		{"its one window is over", `allow: [{id: CHG2, at: "2026-11-14T22:00", to: "2026-11-15T02:00"}]`, time.Hour, true, "does not open within 400 days"},
+		{"something is not known", "requires: [nobody]\n" + weekly, time.Hour, false, ""},
+	} {
+		var d *Definitions
+		if strings.Contains(c.body, "nobody") {
+			d = one(t, weekly)
+			d.Sets["s"].Requires = []string{"nobody"}
+		} else {
+			d = one(t, c.body)
+		}
+		at := instantOf(t, "2026-11-20T00:00:00Z")
+		spent, reason := d.Compile("s", Ahead(at, 400)).Spent(at, c.need)
+		if spent != c.spent || !strings.Contains(reason, c.reason) || spent == (reason == "") {
+			t.Errorf("%s: %v, %q", c.why, spent, reason)
+		}
+	}
+}
+
+func TestReadAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": "freezes: {}", "sub/b.yml": "holidays: {}", "c.txt": "no"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs, err := Read(dir)
+	if err != nil || len(docs) != 2 || string(docs[0].Data) != "freezes: {}" || filepath.Base(docs[1].File) != "b.yml" {
+		t.Errorf("%v, %v", docs, err)
+	}
+	if files, err := Files(filepath.Join(dir, "c.txt"), dir); err != nil || len(files) != 3 {
+		t.Errorf("%v, %v: a file is taken whatever its name", files, err)
+	}
+	if _, err := Files(filepath.Join(dir, "absent")); err == nil {
+		t.Error("an absent file is no error")
+	}
+}
