@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ var boardTests = []test{
 	{name: "BoardAnswersAKnownVersionWithoutTheData", run: boardKnown},
 	{name: "BoardForgets", run: boardForgets},
 	{name: "BoardKeepsNamesApart", run: boardNames},
+	{name: "BoardListsNames", run: boardLists},
 	{name: "BoardRefuses", run: boardRefuses},
 	{name: "BoardShowsNobodyAnOlderVersion", run: boardLinear},
 }
@@ -109,6 +111,45 @@ func boardNames(f *fixture) {
 	for _, n := range names {
 		f.posted(n, "text of "+n, versions[n])
 	}
+}
+
+// named expects what the board lists.
+func (f *fixture) named(prefix string, want ...string) {
+	f.Helper()
+	got, err := f.q.Names(f.ctx, prefix)
+	f.must(err)
+	if !slices.Equal(got, want) {
+		f.Fatalf("Names(%q) is %q, expected %q", prefix, got, want)
+	}
+}
+
+func boardLists(f *fixture) {
+	f.named("")
+	f.submit(run("run/r", 1)) // a run is no document
+	for _, n := range []string{"run/b", "run/a", "run*", "run/{x}:", "Run/c", "ü", "run/a"} {
+		f.post(n, "x")
+	}
+	f.named("", "Run/c", "run*", "run/a", "run/b", "run/{x}:", "ü")
+	f.named("run/", "run/a", "run/b", "run/{x}:")
+	f.named("run/a", "run/a")
+	f.named("run/a/")
+	f.named("run*", "run*")
+	f.named("\xc3", "ü") // the first byte of ü
+	_, err := f.q.Post(f.ctx, "run/a", nil, time.Second)
+	f.must(err)
+	f.eventually("the name to go with its document", func() bool {
+		list, err := f.q.Names(f.ctx, "run/")
+		f.must(err)
+		return slices.Equal(list, []string{"run/b", "run/{x}:"})
+	})
+	f.notPosted("run/a")
+	want := make([]string, 1500)
+	for i := range want {
+		want[i] = fmt.Sprintf("many/%04d", i)
+		f.post(want[i], "")
+	}
+	f.named("many/", want...)
+	f.named("run/", "run/b", "run/{x}:")
 }
 
 func boardRefuses(f *fixture) {

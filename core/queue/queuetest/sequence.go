@@ -301,6 +301,7 @@ func (m *machine) read(t *rapid.T) {
 		s.known[name] = v
 		return fmt.Sprintf("%q %t", data, data == nil), err
 	})
+	both(t, m, "Names", func(s *side) ([]string, error) { return s.q.Names(t.Context(), name) })
 }
 
 func (m *machine) restart(t *rapid.T) {

@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +17,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	if err := queue.ValidateDocument(name, data, keep); err != nil {
 		return 0, err
 	}
-	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds())
+	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name)
 	if err != nil {
 		return 0, fmt.Errorf("post document %q: %w", name, err)
 	}
@@ -42,4 +44,28 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	}
 	data := []byte(r.text()) // never nil, even when it is empty
 	return data, version, r.end("posted")
+}
+
+// Names lists documents of the board, a page of their index at a time: one that is posted or expires meanwhile may be listed or not.
+func (q *Queue) Names(ctx context.Context, prefix string) ([]string, error) {
+	names := []string{}
+	for cursor := "0"; ; {
+		v, err := q.eval(ctx, q.scripts.names, cursor, prefix)
+		if err != nil {
+			return nil, fmt.Errorf("list documents %q: %w", prefix, err)
+		}
+		r := newReply(v)
+		cursor = r.text()
+		page := r.list()
+		for !page.empty() {
+			names = append(names, page.text())
+		}
+		if err := errors.Join(page.end("names"), r.end("names")); err != nil {
+			return nil, err
+		}
+		if cursor == "0" {
+			slices.Sort(names)
+			return slices.Compact(names), nil // a page may come twice
+		}
+	}
 }

@@ -30,6 +30,7 @@ func fixedKeys() []key {
 		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
 		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
 		{"kMark", "mark"},           // list: at most one marker that wakes one idle node
+		{"kBoard", "board"},         // zset: names of documents by when they expire
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func postWrites(b bench) {
 	k := b.key("pBoard") + "w%7B%3A"
 	before := b.keys()
-	v := b.call(b.q.scripts.post, "w%7B%3A", "text", 5000).(int64)
+	v := b.call(b.q.scripts.post, "w%7B%3A", "text", 5000, "w{:").(int64)
 	if us := b.do("hget", b.key("kMeta"), "clock"); us != strconv.FormatInt(v, 10) {
 		b.Errorf("version %d, expected the clock %v", v, us)
 	}
@@ -21,16 +21,36 @@ func postWrites(b bench) {
 	if ttl := b.c.PTTL(b.Context(), k).Val(); ttl <= 0 || ttl > 5*time.Second {
 		b.Errorf("the document lives for %v, expected 5s", ttl)
 	}
-	if now := b.keys(); len(now) != len(before)+2 { // it and kMeta
+	if now := b.keys(); len(now) != len(before)+3 { // it, its name and kMeta
 		b.Errorf("%d keys after the first post, %d before", len(now), len(before))
 	}
 	if name := b.q.keys.prefix + "b:w%7B%3A"; k != name {
 		b.Errorf("the document is in %s, expected %s: its name is escaped, and in the slot of the pool", k, name)
 	}
 	b.must(b.c.Del(b.Context(), k).Err())
-	if again := b.call(b.q.scripts.post, "w%7B%3A", "text", 1000).(int64); again <= v {
+	if again := b.call(b.q.scripts.post, "w%7B%3A", "text", 1000, "w{:").(int64); again <= v {
 		b.Errorf("version %d after %d", again, v)
 	}
+}
+
+// namesPrunes: the index holds what is on the board, whatever was posted in a year.
+func namesPrunes(b bench) {
+	for i := range 1300 {
+		b.do("zadd", b.key("kBoard"), i, "old"+strconv.Itoa(i)) // expired in 1970
+	}
+	b.call(b.q.scripts.post, "n", "text", 60_000, "new")
+	b.has("1293", "zcard", b.key("kBoard"))
+	b.call(b.q.scripts.names, "0", "")
+	b.has("781", "zcard", b.key("kBoard"))
+	if list, err := b.q.Names(b.Context(), ""); err != nil || len(list) != 1 || list[0] != "new" {
+		b.Errorf("Names is %q, %v", list, err)
+	}
+	for range 3 {
+		b.call(b.q.scripts.names, "0", "")
+	}
+	b.has("1", "zcard", b.key("kBoard"))
+	b.returns(b.q.scripts.names, "[0 [new]]", "0", "n")
+	b.returns(b.q.scripts.names, "[0 []]", "0", "nn")
 }
 
 // postGrows: whatever a failover took, and however the clocks differ, a version is larger than what is there.
@@ -62,7 +82,7 @@ func postGrows(b bench) {
 
 func postedReads(b bench) {
 	b.returns(b.q.scripts.posted, "[]", "w", "0")
-	v := strconv.FormatInt(b.call(b.q.scripts.post, "w", "text", 60_000).(int64), 10)
+	v := strconv.FormatInt(b.call(b.q.scripts.post, "w", "text", 60_000, "w").(int64), 10)
 	b.returns(b.q.scripts.posted, "["+v+" text]", "w", "0")
 	b.returns(b.q.scripts.posted, "["+v+" text]", "w", v+"0")
 	b.returns(b.q.scripts.posted, "["+v+"]", "w", v)

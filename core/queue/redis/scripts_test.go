@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"close":   {closeBounded},
 		"event":   {eventBounded},
 		"explain": {explainReads},
+		"names":   {namesPrunes},
 		"open":    {openOnce},
 		"pool":    {poolMends},
 		"post":    {postWrites, postGrows},
