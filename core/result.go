@@ -39,10 +39,10 @@ type StepResult struct {
 
 // Window is the evidence that a step was started when it might be.
 type Window struct {
-	Set      string    `json:"set"`
-	Started  time.Time `json:"started"` // by the queue's clock
-	Open     time.Time `json:"open"`
-	Close    time.Time `json:"close"`
-	Rules    []string  `json:"rules,omitempty"`    // that open it
-	Approval string    `json:"approval,omitempty"` // id or giver, where one is needed
+	Set       string    `json:"set"`
+	Started   time.Time `json:"started"` // by the queue's clock
+	Open      time.Time `json:"open"`
+	Close     time.Time `json:"close"`
+	Rules     []string  `json:"rules,omitempty"`     // that open it
+	Approvals []string  `json:"approvals,omitempty"` // that those stand under, by id or giver
 }

@@ -62,6 +62,16 @@ schedule: {cron: "17 3 1 */3 *", timezone: Europe/Zurich, catch_up: once, overla
 steps: [{uses: dnssec.rollover, with: {zone: example.org, key: zsk}}]
 `
 
+func TestWaitForWindows(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"{waves: [1]}": false, "{waves: [1], wait_for_windows: true}": true, "{wait_for_windows: false}": false} {
+		p, err := playbooks.Parse("a.yaml", []byte("playbook: p\ntargets: true\nstrategy: "+text+"\nsteps: [{uses: x}]\n"), playbooks.Options{})
+		if err != nil || p.Strategy.WaitForWindows != want {
+			t.Errorf("%s: %v, %v", text, p, err)
+		}
+	}
+}
+
 func TestDesignExamples(t *testing.T) {
 	t.Parallel()
 	p, err := playbooks.Parse("a.yaml", []byte(designFirmware), options(t))

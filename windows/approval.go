@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/windows/civil"
@@ -189,3 +190,15 @@ func (d *Definitions) bound(name string, seen map[string]bool) bool {
 }
 
 func (a *Approval) bound() bool { return a != nil && (a.Change != "" || a.Targets != "") }
+
+// WithoutFreezes are the definitions with no freeze in force: when work could start if every
+// freeze were lifted.
+func (d *Definitions) WithoutFreezes() *Definitions {
+	out := &Definitions{Sets: make(map[string]*Set, len(d.Sets)), Freezes: d.Freezes, Holidays: d.Holidays}
+	for name, s := range d.Sets {
+		bare := *s
+		bare.Deny = slices.DeleteFunc(slices.Clone(s.Deny), func(deny Deny) bool { return strings.HasPrefix(deny.Use, "freeze/") })
+		out.Sets[name] = &bare
+	}
+	return out
+}

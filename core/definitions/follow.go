@@ -95,6 +95,8 @@ type Follower struct {
 	badErr error  // why
 	tip    string // the tip that was fetched last; of the goroutine of Run
 
+	broken int // fetches in a row that failed; of the goroutine of Run
+
 	mu     sync.Mutex
 	status Status
 	told   Status // as OnStatus heard it last
@@ -224,6 +226,7 @@ func (f *Follower) prepare(ctx context.Context) error {
 	if err := f.trees.open(); err != nil {
 		return err
 	}
+	f.g.tidyLocks()
 	if out, err := f.g.run(ctx, localTime, "rev-parse", "--is-bare-repository"); err == nil && strings.TrimSpace(out) == "true" {
 		return nil
 	}

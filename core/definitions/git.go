@@ -208,3 +208,15 @@ func sizeOf(dir string) (sum int64) {
 	})
 	return sum
 }
+
+// tidyLocks removes what a git that was killed left in the way of the next: nobody else
+// writes here. No branch's name ends in .lock.
+func (g *git) tidyLocks() {
+	_ = filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
+		name := filepath.Base(p)
+		if err == nil && d.Type().IsRegular() && (strings.HasSuffix(name, ".lock") || name == "gc.pid" || strings.HasPrefix(name, "tmp_")) {
+			_ = os.Remove(p) //nolint:gosec // the folder is the owner's alone; if the file stays, git says so
+		}
+		return nil // a file that went away is not in the way
+	})
+}

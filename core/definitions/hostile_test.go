@@ -3,10 +3,14 @@ package definitions
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 )
@@ -223,26 +227,101 @@ func TestHostileAddresses(t *testing.T) {
 	}
 }
 
-// A repository that is larger than it may be is given up, and does not fill the disk.
+// A repository that grows larger than it may be is given up, does not fill the disk, and does
+// not take away what holds, not even over a restart.
 func TestMirrorIsBounded(t *testing.T) {
-	tree := good()
 	noise := make([]byte, 4<<20)
 	seed := uint64(1)
 	for i := range noise { // what does not compress
 		seed = seed*6364136223846793005 + 1442695040888963407
 		noise[i] = byte(seed >> 56)
 	}
-	tree["files/noise"] = string(noise)
-	r := newRepo(t, tree)
-	w := follow(t, r.dir, func(o *FollowOptions) { o.MaxMirror = 1 << 20 })
+	r := newRepo(t, good())
+	dir := filepath.Join(t.TempDir(), "f")
+	small := func(o *FollowOptions) { o.Dir, o.MaxMirror = dir, 1<<20 }
+	w := follow(t, r.dir, small)
+	first := w.update().Set.Revision
+	w.state(Following)
+	r.commit("large", with(good(), "files/noise", string(noise)))
+	w.Poke()
 	s := w.state(Unreachable)
-	if !strings.Contains(s.Error, "the repository is too large: over 1 MiB") || w.Set() != nil {
+	if !strings.Contains(s.Error, "the repository is too large: over 1 MiB") || s.Good != first {
 		t.Errorf("status %+v", s)
 	}
 	w.stop()
 	if n := sizeOf(w.g.dir); n > 1<<20 {
 		t.Errorf("%d bytes are left", n)
 	}
+	if w = follow(t, r.dir, small); w.update().Set.Revision != first {
+		t.Error("the good revision went with the large one")
+	}
+}
+
+// What killed programs leave, and a damaged mirror, do not stop the following.
+func TestMirrorIsMended(t *testing.T) {
+	r := newRepo(t, good())
+	dir := filepath.Join(t.TempDir(), "f")
+	o := func(o *FollowOptions) {
+		o.Dir, o.Every, o.MaxBackoff = dir, 10*time.Millisecond, 10*time.Millisecond
+	}
+	w := follow(t, r.dir, o)
+	w.update()
+	w.state(Following)
+	w.stop()
+	for _, left := range []string{"shallow.lock", "packed-refs.lock", "refs/turnus/tip.lock", "gc.pid"} {
+		if err := os.WriteFile(filepath.Join(w.g.dir, left), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := r.commit("second", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 6"))
+	w = follow(t, r.dir, o)
+	w.update() // restored
+	if u := w.update(); u.Set.Revision.Commit != second {
+		t.Errorf("update %+v", u.Set.Revision)
+	}
+	w.stop()
+	packs, err := filepath.Glob(filepath.Join(w.g.dir, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) == 0 {
+		t.Fatalf("packs %v, %v", packs, err)
+	}
+	for _, p := range packs {
+		if err := errors.Join(os.Remove(p), os.WriteFile(p, []byte("PACK"), 0o600)); err != nil { // it is read-only
+			t.Fatal(err)
+		}
+	}
+	third := r.commit("third", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 7"))
+	w = follow(t, r.dir, o)
+	if u := w.update(); u.Set.Revision.Commit != third {
+		t.Errorf("update %+v", u.Set.Revision)
+	}
+}
+
+// A remote that accepts and says nothing is given up in time, and asked again.
+func TestHangingRemoteIsGivenUp(t *testing.T) {
+	r := newRepo(t, good())
+	s := gitServer(t, r.dir, "bot", "x")
+	var hang atomic.Bool
+	inner := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if hang.Load() && q.Method == http.MethodPost {
+			_, _ = io.Copy(io.Discard, q.Body) // only then does the server see that the client went
+			<-q.Context().Done()
+			return
+		}
+		inner.ServeHTTP(w, q)
+	})
+	w := follow(t, strings.Replace(s.URL, "http://", "http://bot:x@", 1)+"/"+filepath.Base(r.dir)+"/.git", func(o *FollowOptions) {
+		o.Timeout, o.Every, o.MaxBackoff = 2*time.Second, 10*time.Millisecond, 10*time.Millisecond
+	})
+	w.update()
+	w.state(Following)
+	hang.Store(true)
+	r.commit("second", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 6"))
+	if s := w.state(Unreachable); !strings.Contains(s.Error, "not done within 2s") {
+		t.Errorf("status %+v", s)
+	}
+	hang.Store(false)
+	w.update()
 }
 
 func TestManyCommitsKeepTheMirrorSmall(t *testing.T) {

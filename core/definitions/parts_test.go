@@ -155,4 +155,4 @@ func (r *repo) commitAll(subject string) string {
 }
 
 // patience is how long a test waits for what must happen; no test waits so long when all is well.
-const patience = 60 * time.Second
+const patience = 30 * time.Second

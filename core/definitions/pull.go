@@ -16,6 +16,9 @@ import (
 // maxPacks is how many packs the mirror may hold before it is packed anew.
 const maxPacks = 8
 
+// maxBroken is how many fetches in a row may fail before the mirror itself is looked at.
+const maxBroken = 3
+
 // look asks the remote once, and takes what is new.
 func (f *Follower) look(ctx context.Context) {
 	f.mu.Lock()
@@ -81,14 +84,13 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 	}
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--force", "--update-shallow",
 		"--depth=" + strconv.Itoa(f.o.Depth), "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
-	err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...)
-	if err != nil {
-		if errors.Is(err, errTooLarge) && ctx.Err() == nil { // or the next look would fail for the same bytes
-			err = errors.Join(err, f.renew(ctx))
-			f.tip = ""
+	if err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...); err != nil {
+		if ctx.Err() == nil {
+			err = errors.Join(err, f.mend(ctx, errors.Is(err, errTooLarge)))
 		}
 		return "", false, err
 	}
+	f.broken = 0
 	if tip, err = f.g.resolve(ctx, tipRef); err != nil {
 		return "", false, err
 	}
@@ -98,6 +100,30 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 	}
 	_, err = f.g.run(ctx, localTime, "merge-base", "--is-ancestor", before, tip)
 	return tip, err != nil && ctx.Err() == nil, nil
+}
+
+// mend makes the mirror fit for another fetch after one that failed. What a killed git left
+// is removed, what came too much is dropped, and a mirror that is damaged is made anew.
+func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
+	f.g.tidyLocks()
+	if f.broken++; !tooLarge && f.broken < maxBroken {
+		return nil
+	}
+	f.broken = 0
+	_, err := f.g.run(ctx, localTime, "update-ref", "-d", tipRef)
+	if err == nil && tooLarge {
+		if _, err = f.g.run(ctx, localTime, "gc", "--quiet", "--prune=now"); err == nil && sizeOf(f.g.dir) <= f.o.MaxMirror/2 {
+			return nil // the good revision is still there
+		}
+		return f.renew(ctx)
+	}
+	if err == nil {
+		_, err = f.g.run(ctx, localTime, "fsck", "--connectivity-only", "--no-dangling", "--no-progress")
+	}
+	if err != nil && ctx.Err() == nil {
+		return f.renew(ctx)
+	}
+	return nil
 }
 
 // take loads a commit and hands it on: all of it, or nothing.

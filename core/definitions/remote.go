@@ -33,7 +33,7 @@ func parseRemote(text string) (remote, error) {
 	case text == "":
 		return fail("no address is given")
 	case strings.HasPrefix(text, "-"):
-		return fail("an address does not begin with a dash; write ./%s for a path", text)
+		return fail("an address does not begin with a dash; a path is written with ./ before it")
 	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return fail("control characters in the address")
 	case strings.Contains(text, "::"):
@@ -59,6 +59,9 @@ func parseRemote(text string) (remote, error) {
 		}
 	default:
 		return fail("the scheme %q is not taken; expected https, ssh or file", u.Scheme)
+	}
+	if u.Scheme != "file" && u.Hostname() == "" {
+		return fail("no host is given")
 	}
 	if strings.HasPrefix(u.Hostname(), "-") {
 		return fail("the host begins with a dash")

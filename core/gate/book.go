@@ -28,6 +28,8 @@ type Book struct {
 	defs  *windows.Definitions
 	bound map[string]bool // sets with an approval that is bound to a change or to targets
 
+	unfrozen func() *Book // made when it is first asked for
+
 	mu   sync.Mutex
 	kept map[key]*windows.Compiled
 }
@@ -55,7 +57,27 @@ func FromDefinitions(defs *windows.Definitions) *Book {
 	for name := range defs.Sets {
 		b.bound[name] = defs.Bound(name)
 	}
+	b.unfrozen = sync.OnceValue(func() *Book { return FromDefinitions(defs.WithoutFreezes()) })
 	return b
+}
+
+// Liftable is when work could start at the earliest if freezes were lifted, which may happen
+// any time: not after next, the start that Ask gave. A job that is due then can be told to wait,
+// and be woken; one that is not due yet cannot.
+func (b *Book) Liftable(now time.Time, q Question, next time.Time) time.Time {
+	if len(b.defs.Freezes) == 0 {
+		return next
+	}
+	a, err := b.unfrozen().Ask(now, q)
+	switch {
+	case err != nil || a.Reapprove:
+		return next
+	case a.Open:
+		return now
+	case !a.Next.IsZero() && a.Next.Before(next):
+		return a.Next
+	}
+	return next
 }
 
 // Documents are what NewBook was given. The caller must not change them.
@@ -69,7 +91,7 @@ func (b *Book) Definitions() *windows.Definitions { return b.defs }
 // not known.
 func (b *Book) Ask(now time.Time, q Question) (Answer, error) {
 	if q.Need <= 0 {
-		return Answer{}, fmt.Errorf("window set %q: %w: how long the steps take is not known; give them needs:", q.Set, core.ErrInvalid)
+		return Answer{}, fmt.Errorf("window set %q: %w: how long the steps take is not known; give each of them needs", q.Set, core.ErrInvalid)
 	}
 	if q.Set == "" {
 		return Answer{By: windows.ByUnknown, Overrun: windows.Finish, Zone: time.UTC,

@@ -56,6 +56,9 @@ func (b *bed) work(ctx context.Context) {
 		}
 		acks = nil
 		end := time.Now().Add(b.took)
+		if len(res.Leases) == 0 { // it came before the run did
+			end = time.Now().Add(min(b.took, time.Second))
+		}
 		stop := res.Stop
 		for time.Now().Before(end) && len(stop) == 0 {
 			select {

@@ -227,7 +227,9 @@ func TestKeeperPostsAgainBeforeItExpires(t *testing.T) {
 
 func TestKeeperForgivesARunThatIsOver(t *testing.T) {
 	d := newDesk(t)
-	d.k.o.Wake = func(context.Context, string, string) (int, error) { return 0, fmt.Errorf("run r: %w", core.ErrNotFound) }
+	d.k.o.Wake = func(context.Context, string, string) (int, error) {
+		return 0, fmt.Errorf("run r: %w", core.ErrNotFound)
+	}
 	d.write(nowFrozen)
 	d.tick(3)
 	if !slices.Equal(d.events, []string{"changed"}) {

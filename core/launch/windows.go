@@ -53,6 +53,7 @@ func (g *Gating) Question(steps *gate.Steps, i int, h core.Host, missed int) (q 
 // Start is when a host's job begins.
 type Start struct {
 	At     time.Time      // zero: at once
+	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
 	Set    string         // that the first gated step waits for; "" if none does
 	Need   time.Duration  // that has to fit
 	Reason string         // why it has to wait until At
@@ -137,7 +138,9 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	l.Hosts = rollout.Order(hosts, l.Limits)
 	from := 0
 	for _, limit := range l.Limits { // hosts of one occurrence side by side are one segment
-		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int { return start(a).Compare(start(b)) })
+		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
+			return cmp.Or(starts[a.Name].Due.Compare(starts[b.Name].Due), start(a).Compare(start(b)))
+		})
 		from = limit
 	}
 	l.Starts = make([]Start, len(l.Hosts))
@@ -187,11 +190,22 @@ type starter struct {
 	book   *gate.Book
 	now    time.Time
 	asked  map[gate.Question]gate.Answer
+	dues   map[gate.Question]time.Time
+}
+
+// due is when a job that has to wait is given out.
+func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
+	at, known := s.dues[q]
+	if !known && !a.Next.IsZero() {
+		at = s.book.Liftable(s.now, q, a.Next)
+		s.dues[q] = at
+	}
+	return at
 }
 
 // starts finds each host's start, and the hosts that have none.
 func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
-	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}}
+	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}}
 	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
 	starts := make(map[string]Start, len(hosts))
 	var unfit []Unfit
@@ -229,6 +243,9 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 		one := Start{Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
 		if !a.Open {
 			one.At, one.Reason = a.Next, a.Reason
+			if one.Due = s.due(q, a); !one.Due.After(s.now) {
+				one.Due = time.Time{}
+			}
 		}
 		if !a.Open && a.Next.IsZero() {
 			return one, a.Reason, nil
@@ -238,23 +255,23 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 		}
 	}
 	if s.steps.AtOnce() {
-		start.At, start.Reason = time.Time{}, ""
+		start.At, start.Due, start.Reason = time.Time{}, time.Time{}, ""
 	}
 	return start, "", nil
 }
 
-// segments are the runs of hosts that start at the same time; nil when all start at once.
+// segments are the runs of hosts that are given out at the same time; nil when all are at once.
 func segments(starts []Start) []queue.Segment {
-	if !slices.ContainsFunc(starts, func(s Start) bool { return !s.At.IsZero() }) {
+	if !slices.ContainsFunc(starts, func(s Start) bool { return !s.Due.IsZero() }) {
 		return nil
 	}
 	var out []queue.Segment
 	for _, s := range starts {
-		if n := len(out); n > 0 && out[n-1].Due.Equal(s.At) {
+		if n := len(out); n > 0 && out[n-1].Due.Equal(s.Due) {
 			out[n-1].Count++
 			continue
 		}
-		out = append(out, queue.Segment{Due: s.At, Count: 1})
+		out = append(out, queue.Segment{Due: s.Due, Count: 1})
 	}
 	return out
 }

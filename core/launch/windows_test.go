@@ -102,6 +102,29 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 	}
 }
 
+// A freeze may be lifted: its hosts are given out when they could start without it, to wait
+// where they can be woken. What the rules say is not lifted, and its hosts wait as a segment.
+func TestFrozenHostsAreGivenOutEarly(t *testing.T) {
+	book := bookOf(t, windowText+`
+  frozen: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}], deny: [{use: freeze/late}]}
+  satfrozen: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}], deny: [{use: freeze/late}]}
+freezes:
+  late: {timezone: UTC, from: 2026-11-19, to: 2026-11-25}
+`)
+	l, err := gated(t, upgrade, inSets("satfrozen", "frozen", "sat", "now"), Options{Windows: book})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
+	want := []queue.Segment{{Count: 2}, {Due: sat, Count: 2}}
+	if got := order(l); got != "now frozen sat satfrozen" || !reflect.DeepEqual(l.Run.Segments, want) {
+		t.Errorf("%s, %v, expected %v", got, l.Run.Segments, want)
+	}
+	if at := l.Starts[1].At; !at.Equal(time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC)) {
+		t.Errorf("the frozen host is said to start at %v", at)
+	}
+}
+
 func TestPairsKeepTheirOrderWithinAnOccurrence(t *testing.T) {
 	hosts := inSets("sat", "sat", "sun", "sat")
 	hosts[0].HAGroup, hosts[1].HAGroup = "pair", "pair"
@@ -255,9 +278,9 @@ func many(n int) []core.Host {
 
 func manySets(t testing.TB) *gate.Book {
 	var b strings.Builder
-	b.WriteString("window_sets:\n")
+	b.WriteString("freezes: {xmas: {timezone: Europe/Berlin, from: 2026-12-20, to: 2027-01-07}}\nwindow_sets:\n")
 	for i := range 100 {
-		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}]}\n", i, i/5, i%5*10)
+		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}], deny: [{use: freeze/xmas}]}\n", i, i/5, i%5*10)
 	}
 	return bookOf(t, b.String())
 }

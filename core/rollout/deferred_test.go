@@ -35,7 +35,7 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 	}
 }
 
-// A blocked operation held the rollout slot // argo-cd#29307
+// Elsewhere a blocked operation held the rollout slot: argo-cd#29307.
 func TestTrapBlockedHostHoldsUpNoWave(t *testing.T) {
 	limits := []int{2, 100}
 	if got := Next(limits, Strategy{}, Progress{Released: 2, Settled: 1, Deferred: 1, Proven: 1}); got.Action != Release {

@@ -135,7 +135,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	if a.window.gated {
 		c.MayStart = a.window.mayStart
 		if !a.window.resumed {
-			c.Stop = a.window.stopHere
+			c.MayBegin, c.Stop = a.window.mayBegin, a.window.stopHere
 		}
 	}
 	if files := j.w.cfg.FilesDir; files != nil {

@@ -37,6 +37,8 @@ type shelf struct {
 	version uint64
 	bad     error     // of that version, where it could not be parsed
 	asked   time.Time // local, before the last call that the board answered
+	failed  time.Time // local, after the last call that it did not
+	away    error     // what that brought
 }
 
 func newBooks(board queue.Board) *books {
@@ -75,10 +77,17 @@ func (b *books) read(ctx context.Context, name string, age time.Duration) (*gate
 		return nil, context.Cause(ctx)
 	}
 	defer func() { s.turn <- struct{}{} }()
-	if fresh := arrived.Add(-age); s.asked.After(fresh) { // another's call began after this one came
+	fresh := arrived.Add(-age)
+	if s.asked.After(fresh) { // another's call began after this one came
 		return s.book, s.bad
 	}
+	if s.failed.After(fresh) { // those who waited for a call that failed need not each wait for one
+		return s.book, s.away
+	}
 	err := s.load(ctx, b.board)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrInvalid) {
+		s.failed, s.away = time.Now(), err
+	}
 	return s.book, err
 }
 

@@ -56,8 +56,12 @@ func (c *clock) now() (early, late time.Time, known bool) {
 	return early, early.Add(c.spread), true
 }
 
-// leaps tells whether the wall clock was set, or the monotonic clock stood still, between two local times.
+// leaps tells whether between two local times the wall clock was set, or the monotonic clock stood still.
 func leaps(from, to time.Time) bool {
-	d := to.Round(0).Sub(from.Round(0)) - to.Sub(from)
+	return apart(to.Round(0).Sub(from.Round(0)), to.Sub(from))
+}
+
+func apart(wall, monotonic time.Duration) bool {
+	d := wall - monotonic
 	return d > clockStep || d < -clockStep
 }

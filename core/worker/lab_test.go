@@ -93,6 +93,7 @@ type lab struct {
 	t       *testing.T
 	q       *memory.Queue
 	plugins *script
+	pace    pace // of its nodes; zero is the usual one
 
 	mu     sync.Mutex
 	events []Event
@@ -103,6 +104,16 @@ func inLab(t *testing.T, f func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{t: t, q: memory.New(memory.Options{}), plugins: &script{}}
+		defer l.q.Shutdown()
+		f(l)
+	})
+}
+
+// inDays is inLab for tests in which days pass: nodes and queue look and speak at longer intervals.
+func inDays(t *testing.T, f func(l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, q: memory.New(memory.Options{SessionTTL: proofPace.ttl}), plugins: &script{}, pace: proofPace}
 		defer l.q.Shutdown()
 		f(l)
 	})
@@ -146,6 +157,9 @@ func (l *lab) start(c Config) *node {
 	w, err := New(c)
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	if l.pace != (pace{}) {
+		w.pace, w.clock.beat = l.pace, l.pace.beat
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	n := &node{Worker: w, l: l, stop: stop, done: make(chan error, 1)}
@@ -206,7 +220,7 @@ func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.
 // results waits until the run is complete and returns what was recorded, in order.
 func (l *lab) results(la *launch.Launch) []core.Result {
 	l.t.Helper()
-	deadline := time.Now().Add(24 * time.Hour)
+	deadline := time.Now().Add(7 * 24 * time.Hour)
 	cursor := ""
 	var out []core.Result
 	for {
@@ -214,7 +228,7 @@ func (l *lab) results(la *launch.Launch) []core.Result {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		records, next, err := l.q.Records(context.Background(), la.Run.ID, cursor, 1000, time.Second)
+		records, next, err := l.q.Records(context.Background(), la.Run.ID, cursor, 1000, max(l.pace.beat, time.Second))
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -226,7 +240,7 @@ func (l *lab) results(la *launch.Launch) []core.Result {
 			return out
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("run is not complete after a day: %+v", s)
+			l.t.Fatalf("run is not complete after a week: %+v", s)
 		}
 	}
 }

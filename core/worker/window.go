@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -170,52 +171,91 @@ func evidence(r admission) *core.Window {
 	}
 	w.Open, w.Close, w.Rules = e.Window.Open.UTC(), e.Window.Close.UTC(), e.Window.Rules
 	if set := r.book.Definitions().Sets[q.Set]; set != nil {
-		w.Approval = approval(set, w.Rules)
+		w.Approvals = approvals(set, w.Rules)
 	}
 	return w
 }
 
-// approval names the first approval of a set that the rules stand under.
-func approval(set *windows.Set, rules []string) string {
-	for _, id := range rules {
-		for _, rule := range set.Allow {
-			if a := cmp.Or(rule.Approval, set.Approval); rule.ID == id && a != nil {
-				return cmp.Or(a.ID, a.By)
-			}
+// approvals names the approvals of a set that the rules stand under.
+func approvals(set *windows.Set, rules []string) []string {
+	var names []string
+	for _, rule := range set.Allow {
+		a := cmp.Or(rule.Approval, set.Approval)
+		if a == nil || !slices.Contains(rules, rule.ID) {
+			continue
 		}
+		if name := cmp.Or(a.ID, a.By); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// sight is how a window stands.
+type sight struct {
+	windows.Explanation
+	set  *windows.Compiled
+	late time.Time // the queue's clock at the latest
+}
+
+// look is how a window stands now, by definitions that were read not longer than age ago. With an
+// error it is by those last read; it has no set where there are none, or the clock is not known.
+func (w *Worker) look(ctx context.Context, board string, q gate.Question, age time.Duration) (sight, error) {
+	book, err := w.books.read(ctx, board, age)
+	if book == nil {
+		return sight{}, err
+	}
+	early, late, known := w.clock.now()
+	if !known {
+		return sight{}, fmt.Errorf("the queue's clock is not known: %w", core.ErrUnavailable)
+	}
+	c := book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	e, explainErr := c.Explain(early.Truncate(time.Second), time.Second)
+	return sight{e, c, late}, cmp.Or(err, explainErr)
+}
+
+// stops tells whether nothing may go on that a checkpoint can stop.
+func (s sight) stops() bool {
+	return s.set != nil && s.set.Overrun == windows.StopAtCheckpoint && !s.Open
+}
+
+// lacks is why what takes so long does not fit, or "".
+func (s sight) lacks(need time.Duration) string {
+	switch {
+	case !s.Open:
+		return "its window is not open: " + s.Reason
+	case s.late.Truncate(time.Second).Add(need).After(s.Window.Close):
+		return fmt.Sprintf("its window closes at %s, and %v are needed", s.Window.Close.UTC().Format(time.RFC3339), need.Round(time.Second))
 	}
 	return ""
 }
 
-// look is how a window stands now, by definitions that were read not longer than age ago. With an
-// error it is by those last read; overrun is "" where there are none, or the clock is not known.
-func (w *Worker) look(ctx context.Context, board string, q gate.Question, age time.Duration) (e windows.Explanation, overrun windows.Overrun, late time.Time, err error) {
-	book, err := w.books.read(ctx, board, age)
-	if book == nil {
-		return e, "", late, err
+// mayBegin is an admitted step's question when its plugin stands ready: why it must wait after all, or "".
+// One that had not to wait for its plugin was asked about a moment ago.
+func (a window) mayBegin(ctx context.Context) string {
+	if time.Since(a.begun) < time.Second {
+		return ""
 	}
-	early, late, known := w.clock.now()
-	if !known {
-		return e, "", late, fmt.Errorf("the queue's clock is not known: %w", core.ErrUnavailable)
+	s, err := a.w.look(ctx, a.board, a.question, 0)
+	if err != nil {
+		return "its windows are not known: " + err.Error()
 	}
-	c := book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
-	e, explainErr := c.Explain(early.Truncate(time.Second), time.Second)
-	return e, cmp.Or(c.Overrun, windows.Finish), late, cmp.Or(err, explainErr)
+	return s.lacks(max(a.question.Need, s.set.Cutoff))
 }
 
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
 func (a window) stopHere(ctx context.Context) string {
-	e, overrun, _, _ := a.w.look(ctx, a.board, a.question, bookAge) //nolint:dogsled // see above
-	if overrun != windows.StopAtCheckpoint || e.Open {
+	s, _ := a.w.look(ctx, a.board, a.question, bookAge)
+	if !s.stops() {
 		return ""
 	}
-	return "its window has closed: " + e.Reason
+	return "its window has closed: " + s.Reason
 }
 
 // mayStart is a running step's question before what cannot be undone: why it must wait, or "".
 func (a window) mayStart(ctx context.Context, need time.Duration) string {
-	e, _, late, err := a.w.look(ctx, a.board, a.question, 0)
+	s, err := a.w.look(ctx, a.board, a.question, 0)
 	if err != nil {
 		return "its windows are not known: " + err.Error()
 	}
@@ -225,14 +265,7 @@ func (a window) mayStart(ctx context.Context, need time.Duration) string {
 	if left := a.share - time.Since(a.begun); left > 0 { // of the time that it was given when it began
 		need = min(need, left)
 	}
-	need += a.question.Need - a.share // what comes after it
-	switch {
-	case !e.Open:
-		return "its window is not open: " + e.Reason
-	case late.Truncate(time.Second).Add(need).After(e.Window.Close):
-		return fmt.Sprintf("its window closes at %s, and %v are needed", e.Window.Close.UTC().Format(time.RFC3339), need.Round(time.Second))
-	}
-	return ""
+	return s.lacks(need + a.question.Need - a.share) // with what comes after it
 }
 
 // held parks a job whose job type stopped for its window.
@@ -270,8 +303,7 @@ func (m *machine) stillOpen(i int, step string) *verdict {
 		return nil // it asks for itself
 	}
 	q, _, _ := m.question(w.Step, 0, 1)
-	e, overrun, _, err := m.job.w.look(m.job.ctx, m.prog.snapshot.Windows.Board, q, 0)
-	if stop := overrun == windows.StopAtCheckpoint || err != nil && w.Stop; !stop || err == nil && e.Open {
+	if s, err := m.job.w.look(m.job.ctx, m.prog.snapshot.Windows.Board, q, 0); err == nil && !s.stops() || err != nil && !w.Stop {
 		return nil
 	}
 	r, v := m.ready(step)
@@ -282,7 +314,7 @@ func (m *machine) stillOpen(i int, step string) *verdict {
 	r.question = q
 	answer, err := m.job.w.admit(r)
 	if err != nil || answer.Open {
-		return nil //nolint:nilerr // a second is a need that is known
+		return nil
 	}
 	return m.wait(step, r, answer)
 }

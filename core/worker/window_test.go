@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/windows"
 )
@@ -86,7 +87,7 @@ func hour(h float64) time.Time {
 }
 
 func TestStepWaitsForItsWindow(t *testing.T) {
-	inLab(t, func(l *lab) {
+	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(10 * time.Minute)
 		la := l.gated("r", 1, night, `
@@ -98,7 +99,7 @@ steps:
 		n := l.start(l.gatedConfig())
 		pass(time.Hour)
 		s, err := l.q.Status(context.Background(), "r")
-		if err != nil || s.Suspended != 1 || s.InFlight != 0 || len(n.Running()) != 0 {
+		if err != nil || s.Deferred != 1 || s.InFlight != 0 || len(n.Running()) != 0 {
 			t.Errorf("while it waits: %+v, %v; running %v", s, err, n.Running())
 		}
 		r := l.results(la)[0]
@@ -121,7 +122,7 @@ steps:
 
 // A window that is just long enough can be used, though a lease comes some milliseconds after it opened.
 func TestNeedThatEqualsTheWindowFits(t *testing.T) {
-	inLab(t, func(l *lab) {
+	inDays(t, func(l *lab) {
 		starts := l.starts(time.Hour)
 		la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 4h, with: {v: 1}}]")
 		n := l.start(l.gatedConfig())
@@ -150,7 +151,7 @@ func TestEachAttemptIsGated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLab(t, func(l *lab) {
+			inDays(t, func(l *lab) {
 				fail := strings.Contains(tc.steps, "retry")
 				var starts []time.Time
 				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
@@ -180,4 +181,319 @@ func TestEachAttemptIsGated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// frozen is night with a freeze over the first of its windows.
+const frozen = night + `    deny: [{use: freeze/newyear}]
+freezes:
+  newyear: {timezone: UTC, from: "1999-12-31T00:00", to: "2000-01-02T12:00"}
+`
+
+const flash = "steps: [{name: flash, uses: firmware.set, needs: 30m, with: {v: 1}}]"
+
+func TestTrapLateFreezeHoldsWhatIsQueued(t *testing.T) { // a freeze that is made while jobs wait holds them
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		starts := l.starts(10 * time.Minute)
+		la := l.gated("r", 3, night, flash)
+		n := l.start(l.gatedConfig())
+		pass(time.Hour)
+		l.post("r", frozen)
+		rs := l.results(la)
+		n.drain()
+		l.exactlyOnce(la, rs)
+		for _, s := range *starts {
+			if s.at.Before(hour(46)) {
+				t.Errorf("started in the freeze, at %v", s.at)
+			}
+		}
+		if len(*starts) != 3 {
+			t.Errorf("started %d times", len(*starts))
+		}
+	})
+}
+
+func TestTrapRevokedApprovalStartsNothing(t *testing.T) {
+	inDays(t, func(l *lab) {
+		approved := func(more string) string {
+			return night + "    approval: {by: cab, until: \"2000-03-01\"" + more + "}\n"
+		}
+		l.starts(100 * time.Minute)
+		la := l.gated("r", 1, approved(""), `
+steps:
+  - {name: one, uses: firmware.set, needs: 5m, with: {v: 1}}
+  - {name: two, uses: firmware.set, needs: 5m, with: {v: 1}}
+`)
+		n := l.start(l.gatedConfig())
+		pass(time.Hour)
+		l.post("r", approved(`, revoked: "2000-01-01T01:00:00Z"`))
+		r := l.results(la)[0]
+		n.drain()
+		if r.Outcome != core.Cancelled || !strings.HasPrefix(r.Reason, gate.NeedsReapproval) || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
+			t.Errorf("%+v after %s: what runs goes on, and nothing starts", r, l.plugins.steps())
+		}
+	})
+}
+
+func TestTrapRebootOneSecondBeforeTheWindow(t *testing.T) { // rebootmgr#10: look again after a timer fired
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		starts := l.starts(time.Minute)
+		la := l.gated("r", 1, night, flash)
+		n := l.start(l.gatedConfig())
+		pass(17*time.Hour - 500*time.Millisecond)
+		if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+			t.Fatal(k, err)
+		}
+		r := l.results(la)[0]
+		n.drain()
+		if r.Outcome != core.Changed || len(*starts) != 1 || (*starts)[0].at.Before(hour(22)) || (*starts)[0].at.After(hour(22).Add(time.Second)) {
+			t.Errorf("%+v, started %v", r, *starts)
+		}
+	})
+}
+
+func TestTrapWorkersClockDecidesNothing(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour, 0} {
+		t.Run(skew.String(), func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(21*time.Hour + 30*time.Minute)
+				starts := l.starts(time.Minute)
+				la := l.gated("r", 1, night, flash)
+				c := l.config()
+				far := &line{q: l.q, skew: skew}
+				c.Queue, c.Board = far, far
+				n := l.start(c)
+				l.results(la)
+				n.drain()
+				at := (*starts)[0].at.Add(skew) // by the queue's clock
+				want := hour(22)
+				if skew > 0 {
+					want = hour(22.5) // it was open when the job came
+				}
+				if at.Before(want) || at.After(want.Add(2*time.Second)) {
+					t.Errorf("started at %v by the queue's clock, expected %v", at, want)
+				}
+			})
+		})
+	}
+}
+
+// A freeze that is posted a minute before each window and begins with it takes that window away.
+func TestCarryOver(t *testing.T) {
+	const twice = night + "    carry_over: {max: 2}\n"
+	for name, tc := range map[string]struct {
+		lost int // windows that are taken away
+		want core.Outcome
+	}{
+		"one window missed":  {1, core.Changed},
+		"two windows missed": {2, core.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(5 * time.Hour)
+				l.starts(time.Minute)
+				la := l.gated("r", 1, twice, flash)
+				n := l.start(l.gatedConfig())
+				for i := range tc.lost {
+					pass(time.Until(hour(float64(22 + 24*i)).Add(-time.Minute)))
+					l.post("r", twice+fmt.Sprintf("    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: \"2000-01-0%dT12:00\", to: \"2000-01-0%dT12:00\"}\n", i+1, i+2))
+				}
+				r := l.results(la)[0]
+				n.drain()
+				if r.Outcome != tc.want || tc.want == core.Cancelled && !strings.HasPrefix(r.Reason, gate.NeedsReapproval) {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+	t.Run("woken early it misses nothing", func(t *testing.T) {
+		inDays(t, func(l *lab) {
+			pass(5 * time.Hour)
+			l.starts(time.Minute)
+			la := l.gated("r", 1, twice, flash)
+			n := l.start(l.gatedConfig())
+			for range 5 {
+				pass(time.Hour)
+				if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+					t.Fatal(k, err)
+				}
+			}
+			if r := l.results(la)[0]; r.Outcome != core.Changed {
+				t.Errorf("%+v", r)
+			}
+			n.drain()
+		})
+	})
+}
+
+// What cannot be read is closed, and asked again soon.
+func TestUnreadableBoardIsClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*lab, *line)
+		mend  func(*lab, *line)
+		says  string
+	}{
+		"away": {
+			func(_ *lab, b *line) { b.set(func(b *line) { b.noBoard = true }) },
+			func(_ *lab, b *line) { b.set(func(b *line) { b.noBoard = false }) }, "the board is away",
+		},
+		"not a document": {
+			func(l *lab, _ *line) { l.mustPost("r", "nonsense") }, func(l *lab, _ *line) { l.post("r", night) }, "read window definitions",
+		},
+		"not posted": {
+			func(l *lab, b *line) { b.set(func(b *line) { b.q = memory.New(memory.Options{}) }) },
+			func(l *lab, b *line) { b.set(func(b *line) { b.q = l.q }) }, "nobody posted it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(22 * time.Hour)
+				starts := l.starts(time.Minute)
+				la := l.gated("r", 1, night, flash)
+				c, board := l.config(), &line{q: l.q}
+				c.Board = board
+				tc.spoil(l, board)
+				n := l.start(c)
+				pass(30 * time.Minute)
+				if len(*starts) != 0 {
+					t.Fatal("started without windows")
+				}
+				l.mu.Lock()
+				for _, e := range l.events {
+					if e.Kind == JobParked && !strings.Contains(e.Text, tc.says) {
+						t.Errorf("said: %s", e.Text)
+					}
+				}
+				l.mu.Unlock()
+				tc.mend(l, board)
+				if r := l.results(la)[0]; r.Outcome != core.Changed || time.Now().After(hour(22.7)) {
+					t.Errorf("%+v at %v", r, time.Now())
+				}
+				n.drain()
+			})
+		})
+	}
+}
+
+// mustPost posts what may be no document.
+func (l *lab) mustPost(run, text string) {
+	l.t.Helper()
+	if _, err := l.q.Post(context.Background(), gate.BoardName(run), []byte(text), time.Hour); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// A step that waits holds neither slot nor lock: another run's job has the host meanwhile.
+func TestWaitingHoldsNothing(t *testing.T) {
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		l.starts(time.Minute)
+		la := l.gated("r", 1, night, flash)
+		c := l.gatedConfig()
+		c.Slots = 1
+		n := l.start(c)
+		pass(time.Minute)
+		other := l.submit("other", 1, oneStep)
+		if r := l.results(other)[0]; r.Outcome != core.Changed || time.Now().After(hour(6)) {
+			t.Errorf("%+v at %v", r, time.Now())
+		}
+		l.results(la)
+		n.drain()
+	})
+}
+
+func TestEvidenceNamesTheApproval(t *testing.T) {
+	const set = `
+window_sets:
+  night:
+    timezone: UTC
+    approval: {by: acme-cab, until: "2000-06-01"}
+    allow:
+      - {id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}
+      - {id: once, at: "2000-01-01T01:00", to: "2000-01-01T06:00", approval: {id: CHG0041, by: acme-cab}}
+`
+	for begin, want := range map[time.Duration]string{20 * time.Hour: "acme-cab", time.Hour: "acme-cab CHG0041"} {
+		inDays(t, func(l *lab) {
+			pass(begin)
+			la := l.gated("r", 1, set, flash)
+			n := l.start(l.gatedConfig())
+			r := l.results(la)[0]
+			n.drain()
+			if w := r.Steps[0].Window; w == nil || strings.Join(w.Approvals, " ") != want || w.Started.Before(w.Open) || !w.Started.Before(w.Close) {
+				t.Errorf("started after %v: %+v, expected %s", begin, w, want)
+			}
+		})
+	}
+}
+
+// Launch refuses it; should it come all the same, an unknown need is an error and no 0.
+func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown run time as none
+	inDays(t, func(l *lab) {
+		la := l.gated("r", 1, night, flash)
+		snap := la.Snapshot
+		snap.Run, snap.Source = "r2", strings.Replace(snap.Source, "needs: 30m, ", "", 1)
+		run := la.Run
+		run.ID = "r2"
+		var err error
+		if run.Payload, err = snap.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = l.q.Submit(context.Background(), run); err != nil {
+			t.Fatal(err)
+		}
+		n := l.start(l.gatedConfig())
+		later := *la
+		later.Run = run
+		r := l.results(&later)[0]
+		n.drain()
+		if r.Outcome != core.Failed || !strings.Contains(r.Reason, "how long the steps take is not known") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A job type that says it was held although nothing holds it is called again, but not at once.
+func TestHeldForNoWindow(t *testing.T) {
+	inDays(t, func(l *lab) {
+		var times []time.Time
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if times = append(times, time.Now()); c.State != nil {
+				return host.Outcome{}, nil
+			}
+			return host.Outcome{Suspended: true, Held: true, Reason: "hm", State: &host.State{JSON: []byte("1")}}, nil
+		}
+		if r := l.one(oneStep); r.Outcome != core.Unchanged || len(times) != 2 || times[1].Sub(times[0]) < askAgain {
+			t.Errorf("%+v, called at %v", r, times)
+		}
+	})
+}
+
+// A worker that cannot be reached by the board for long must not hold its jobs up one after the other.
+func TestSilentBoardHoldsNobodyUp(t *testing.T) {
+	inDays(t, func(l *lab) {
+		la := l.gated("r", 50, night, flash)
+		c := l.gatedConfig()
+		c.Slots, c.Board = 50, silent{l.q}
+		n := l.start(c)
+		pass(callTimeout + time.Second)
+		if running := n.Running(); len(running) != 0 {
+			t.Errorf("%d jobs wait still", len(running))
+		}
+		if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		l.exactlyOnce(la, l.results(la))
+		n.drain()
+	})
+}
+
+// silent is a board that never answers.
+type silent struct{ queue.Board }
+
+func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
+	<-ctx.Done()
+	return nil, 0, fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
 }

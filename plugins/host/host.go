@@ -85,6 +85,9 @@ type Call struct {
 
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
+	// MayBegin says, when a process stands ready, why the call may not begin after all: it may have waited
+	// long for one. The outcome is then Held, with the call's State. "" is that it may. Nil always allows it.
+	MayBegin func(ctx context.Context) string
 	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never asks for it.
 	Stop func(ctx context.Context) string
 	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
@@ -137,5 +140,5 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
-	Held        bool // because Stop or MayStart said so: ResumeAfter and WakeOn say nothing
+	Held        bool // because MayBegin, Stop or MayStart said so: ResumeAfter and WakeOn say nothing
 }

@@ -38,6 +38,11 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 		return unbegun(err), err
 	}
 	defer pool.release(p)
+	if c.MayBegin != nil {
+		if why := c.MayBegin(ctx); why != "" {
+			return Outcome{Suspended: true, Held: true, Reason: why, State: c.State, Effects: EffectsNone}, nil
+		}
+	}
 	lease := p.services.grant(&c)
 	defer lease.end(s.timing.grace) // before the slot is given back
 	return pool.call(ctx, p, lease)

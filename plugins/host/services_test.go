@@ -397,6 +397,19 @@ func TestSavedFilesAreTheUsersOnly(t *testing.T) {
 	}
 }
 
+func TestCallThatMayNotBegin(t *testing.T) {
+	b := open(t, &fleet{})
+	for _, why := range []string{"the window has closed", ""} {
+		c := call("echo", labParams{})
+		c.State = &State{Version: 1, JSON: []byte("1")}
+		c.MayBegin = func(context.Context) string { return why }
+		out, err := b.Run(t.Context(), c)
+		if held := out.Suspended && out.Held && out.State == c.State && out.Reason == why; err != nil || held != (why != "") {
+			t.Errorf("%q: %+v, %v", why, out, err)
+		}
+	}
+}
+
 func TestJobCallbacks(t *testing.T) {
 	b := open(t, &fleet{})
 	c := call("op", labParams{})

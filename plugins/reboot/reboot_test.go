@@ -182,6 +182,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 
 // A window that closes, or a freeze that is added, while the step gets ready holds the reboot itself.
 func TestWindowHoldsTheReboot(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		window plugintest.Option
 		held   bool

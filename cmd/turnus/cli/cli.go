@@ -154,8 +154,8 @@ Start with:
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if a.output != "text" && a.output != "json" {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if a.output != "text" && a.output != "json" && (a.output != "svg" || c.Annotations["svg"] == "") {
 				return invalid("-o %s: expected text or json", a.output)
 			}
 			return nil

@@ -89,7 +89,7 @@ func (n *node) work(f *nodeFlags, q queue.Queue, files func(run, files string) s
 		name = "worker"
 	}
 	cfg := worker.Config{
-		Queue: q, Payload: q.Payload, Plugins: n.plugins, Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Slots: f.slots,
+		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Slots: f.slots,
 		FilesDir: files, FetchDir: f.fetchDir, Events: events, Log: log,
 	}
 	if f.cpu > 0 || f.mem > 0 {

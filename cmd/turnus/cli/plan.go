@@ -1,89 +1,145 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/plugins/host"
 )
 
-// maxPlanHosts is how many names of a wave the text form shows.
+// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows each by itself.
 const maxPlanHosts = 200
 
+// planFlags are the flags of plan beyond what it shares with run.
+type planFlags struct {
+	play      playFlags
+	plugins   pluginFlags
+	at, by    string
+	workers   int
+	slots     int
+	listHosts bool
+}
+
 func (a *app) planCmd() *cobra.Command {
-	var p playFlags
-	var plugins pluginFlags
+	var f planFlags
 	c := &cobra.Command{
 		Use:   "plan PLAYBOOK... -i INVENTORY",
-		Short: "Show what a run would do: hosts, waves, order, limits; nothing is contacted",
+		Short: "Show what a run would do: hosts, waves, when each would start, and a forecast of the end; nothing is contacted",
+		Long: `Show what a run would do: hosts, waves, order, limits; when each host may start and
+what blocks it until then; the hosts that no window fits; an estimate of the end, and
+what it is that binds. Nothing is contacted.
+
+It exits with 0 also when no window fits some hosts: they are listed. turnus run
+refuses such a run with 5.`,
 		Example: `  turnus plan site.yaml -i hosts.yaml
+  turnus plan firmware.yaml -i hosts.yaml --windows windows/ --at 2026-12-18T12:00:00Z --workers 2
+  turnus plan firmware.yaml -i hosts.yaml --windows windows/ -o svg > plan.svg
   turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
-		Args: cobra.MinimumNArgs(1),
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: map[string]string{"svg": "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sup, err := plugins.supervisor(nil, nil)
+			sup, err := f.plugins.supervisor(nil, nil)
 			if err != nil {
 				return err
 			}
-			_, hosts, err := p.inv.load(cmd.Context())
-			if err != nil {
-				return err
-			}
-			launches, err := p.prepare(args, hosts, sup)
-			if err != nil {
-				return err
-			}
-			for _, l := range launches {
-				if a.output == "json" {
-					if err := printJSON(a.out, l.Plan()); err != nil {
-						return err
-					}
-					continue
-				}
-				a.writePlan(l.Plan())
-			}
-			return nil
+			return a.plan(cmd, args, &f, sup)
 		},
 	}
-	p.add(c)
-	plugins.add(c)
+	f.play.add(c)
+	f.play.skipUnfit = true
+	f.plugins.add(c)
+	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
+	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
+	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
+	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on each worker")
+	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
 	return c
 }
 
-func (a *app) writePlan(p launch.Plan) {
-	fmt.Fprintf(a.out, "%s: %s in %s", a.paint(bold, p.Playbook), plural(p.Total, "host"), plural(len(p.Waves), "wave"))
-	if p.MaxInFlight > 0 {
-		fmt.Fprintf(a.out, ", %d at once", p.MaxInFlight)
+// bounds of --workers and --forks together: more slots than hosts change nothing.
+const maxSlots = 1 << 30
+
+func (f *planFlags) check() error {
+	switch {
+	case f.by != "" && f.by != "host" && f.by != "customer":
+		return invalid("--by %s: expected host or customer", f.by)
+	case f.workers < 1 || f.workers > 1<<20:
+		return invalid("--workers %d: expected at least 1", f.workers)
+	case f.slots < 1 || f.slots > maxSlots/f.workers:
+		return invalid("--forks %d: expected at least 1 job at once", f.slots)
 	}
-	if p.StopAfter > 0 {
-		fmt.Fprintf(a.out, ", stops after %d failed", p.StopAfter)
+	return nil
+}
+
+func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Supervisor) error {
+	if err := f.check(); err != nil {
+		return err
 	}
-	if p.StopUnreachable > 0 {
-		fmt.Fprintf(a.out, ", stops after %d unreachable", p.StopUnreachable)
+	at, err := instantFlag("--at", f.at, time.Local)
+	if err != nil {
+		return err
 	}
-	if p.Pause != "" {
-		fmt.Fprintf(a.out, ", between waves: %s", p.Pause)
+	f.play.at = at
+	_, hosts, err := f.play.inv.load(cmd.Context())
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(a.out)
-	for _, s := range p.Steps {
-		mark := ""
-		if !s.Selected {
-			mark = "  (not selected by tags)"
+	launches, err := f.play.prepare(args, hosts, sup)
+	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
+		return a.planOfNone(unfit)
+	}
+	if err != nil {
+		return err
+	}
+	if f.listHosts {
+		return a.listLaunches(launches)
+	}
+	if a.output == "svg" && len(launches) > 1 {
+		return invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", plural(len(launches), "playbook"))
+	}
+	types := playbookOptions(sup, nil).Types
+	for _, l := range launches {
+		d, err := f.forecast(l, types)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(a.out, "  step %s (%s)%s\n", s.Name, s.Uses, mark)
-	}
-	for _, w := range p.Waves {
-		fmt.Fprintf(a.out, "wave %d: %s\n", w.Wave, plural(w.Count, "host"))
-		rows := [][]string{}
-		for i, h := range w.Hosts {
-			if i == maxPlanHosts {
-				break
-			}
-			rows = append(rows, []string{"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup})
-		}
-		table(a.out, rows)
-		if w.Count > maxPlanHosts {
-			fmt.Fprintf(a.out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
+		if err := a.showPlan(d); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+func (a *app) showPlan(d *planView) error {
+	for _, w := range d.warnings {
+		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
+	}
+	switch a.output {
+	case "json":
+		return printJSON(a.out, d.doc())
+	case "svg":
+		return a.writePlanSVG(d)
+	}
+	a.writePlan(d)
+	return nil
+}
+
+// planOfNone lists the hosts of a playbook none of whose hosts any window fits.
+func (a *app) planOfNone(e *launch.UnfitError) error {
+	switch a.output {
+	case "json":
+		return printJSON(a.out, planDoc{
+			Plan:     launch.Plan{Playbook: e.Playbook, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
+			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: []approvalDoc{}},
+		})
+	case "svg":
+		return invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, plural(e.Total, "host"))
+	}
+	fmt.Fprintf(a.out, "%s: no host can start\n", a.paint(bold, e.Playbook))
+	a.writeNever(e.Hosts, e.Total)
+	return nil
 }

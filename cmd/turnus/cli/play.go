@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,9 @@ type playFlags struct {
 	retryFailed bool
 	windows     gatingFlags
 	skipUnfit   bool // leave out hosts that no window fits, and list them in Launch.Unfit
+
+	at   time.Time // of the launch; now when it is zero
+	past *history  // that prepare asked for needs
 }
 
 func (f *playFlags) add(c *cobra.Command) {
@@ -65,6 +69,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err != nil {
 		return nil, err
 	}
+	f.past = newHistory()
 	var launches []*launch.Launch
 	for _, p := range books {
 		chosen := hosts
@@ -80,6 +85,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
+			Now: f.at, Need: f.past.need,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &exit{exitInvalid, err}

@@ -169,6 +169,9 @@ func (a *app) finish(reports []report, events bool) error {
 			if err := saveLastRun(r); err != nil {
 				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
 			}
+			if err := saveDurations(r); err != nil {
+				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
+			}
 		}
 		code = worse(code, r.Exit)
 	}

@@ -27,8 +27,10 @@ func TestMain(m *testing.M) {
 //
 // Beside the commands of testscript there is
 //
-//	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml; HOST counts from 0
+//	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml; HOST counts from 0; set:NAME is no fault, but the window set
 //	code N COMMAND...          runs a command that must exit with N
+//	when REGEXP FILE NEW N COMMAND...  the same; when its stderr matches, FILE gets the content of NEW
+//	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -38,14 +40,14 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated},
 	})
 }
 
 func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	faults := map[int]fleet.Profile{}
+	faults, sets := map[int]fleet.Profile{}, map[int]string{}
 	kinds := map[string]fleet.Profile{
 		"fail": fleet.Fail(3, "no such rule\n"), "hang": fleet.Hang(), "refuse": fleet.RefuseAuth(), "changed": fleet.ChangedKey(),
 		"reset": fleet.Reset(), "silent": fleet.Silent(), "binary": fleet.Binary(), "flood": fleet.Flood(8 << 20),
@@ -54,6 +56,10 @@ func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 		host, kind, _ := strings.Cut(arg, "=")
 		i, err := strconv.Atoi(host)
 		ts.Check(err)
+		if set, ok := strings.CutPrefix(kind, "set:"); ok {
+			sets[i] = ", window_set: " + set
+			continue
+		}
 		p, ok := kinds[kind]
 		if !ok {
 			ts.Fatalf("fleet: no fault %q", kind)
@@ -65,9 +71,9 @@ func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = f.Close() })
 	var b strings.Builder
 	b.WriteString("hosts:\n")
-	for _, h := range f.Hosts() {
-		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_key: [%q]}\n",
-			h.Name, h.Address, h.SSH.Port, h.SSH.User, f.IdentityFile(), h.SSH.HostKeys[0])
+	for i, h := range f.Hosts() {
+		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_key: [%q]%s}\n",
+			h.Name, h.Address, h.SSH.Port, h.SSH.User, f.IdentityFile(), h.SSH.HostKeys[0], sets[i])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("hosts.yaml"), []byte(b.String()), 0o600))
 }

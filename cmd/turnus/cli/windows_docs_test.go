@@ -20,6 +20,9 @@ func TestWindowsGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
+	for k, v := range map[string]string{"TURNUS_STATE": "state", "LC_ALL": "C", "COLUMNS": "90"} {
+		t.Setenv(k, v)
+	}
 	ran := 0
 	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
 		if block[1] == "yaml" {

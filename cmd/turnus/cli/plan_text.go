@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/windows"
+)
+
+func (a *app) writePlan(d *planView) {
+	a.writePlanHead(d)
+	for _, w := range d.launch.Plan().Waves {
+		fmt.Fprintf(a.out, "wave %d: %s\n", w.Wave, plural(w.Count, "host"))
+		if d.byHost {
+			a.writePlanHosts(d, w)
+		}
+	}
+	if !d.byHost {
+		a.writePlanCustomers(d)
+	}
+	a.writeNever(d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
+	a.writeForecast(d)
+	a.writeChart(d)
+	for _, h := range d.approvals() {
+		fmt.Fprintf(a.out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
+	}
+}
+
+func (a *app) writePlanHead(d *planView) {
+	p := d.launch.Plan()
+	fmt.Fprintf(a.out, "%s: %s in %s", a.paint(bold, p.Playbook), plural(p.Total, "host"), plural(len(p.Waves), "wave"))
+	if p.MaxInFlight > 0 {
+		fmt.Fprintf(a.out, ", %d at once", p.MaxInFlight)
+	}
+	if p.StopAfter > 0 {
+		fmt.Fprintf(a.out, ", stops after %d failed", p.StopAfter)
+	}
+	if p.StopUnreachable > 0 {
+		fmt.Fprintf(a.out, ", stops after %d unreachable", p.StopUnreachable)
+	}
+	if p.Pause != "" {
+		fmt.Fprintf(a.out, ", between waves: %s", p.Pause)
+	}
+	fmt.Fprintln(a.out)
+	rows := [][]string{}
+	for _, s := range d.steps {
+		row := []string{fmt.Sprintf("  step %s (%s)", s.name, s.uses)}
+		if s.selected {
+			row = append(row, "takes "+rough(s.took.Quantile(0.5))+", P95 "+rough(s.took.Quantile(0.95)), s.source+": "+s.from)
+			if s.needSource == "learned" {
+				row = append(row, "needs "+windows.FormatDuration(s.need)+", learned: P95 of what it changed, and as much to take it back")
+			}
+		} else {
+			row[0] += "  (not selected by tags)"
+		}
+		rows = append(rows, row)
+	}
+	table(a.out, rows)
+}
+
+// rough writes a duration with as much precision as an estimate has.
+func rough(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Minute:
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Minute)
+	}
+	if d >= 2*24*time.Hour {
+		d = d.Round(time.Hour)
+	}
+	return windows.FormatDuration(d)
+}
+
+func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
+	rows := [][]string{}
+	for i, h := range w.Hosts {
+		if i == maxPlanHosts {
+			break
+		}
+		r, p := &d.result.Hosts[h.Index], d.hosts[h.Index]
+		rows = append(rows, []string{"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup, "from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds)})
+	}
+	table(a.out, dropEmpty(rows))
+	if w.Count > maxPlanHosts {
+		fmt.Fprintf(a.out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
+	}
+}
+
+// dropEmpty leaves out the columns that no row fills.
+func dropEmpty(rows [][]string) [][]string {
+	used := map[int]bool{}
+	for _, row := range rows {
+		for i, cell := range row {
+			used[i] = used[i] || cell != ""
+		}
+	}
+	out := make([][]string, len(rows))
+	for k, row := range rows {
+		for i, cell := range row {
+			if used[i] {
+				out[k] = append(out[k], cell)
+			}
+		}
+	}
+	return out
+}
+
+// startText says when a host is expected to start, after the earliest that is shown beside it.
+func startText(r *forecast.HostResult) string {
+	if r.Start.IsZero() {
+		return "not started"
+	}
+	text := "takes " + rough(r.Finish.Sub(r.Start))
+	if later := r.Start.Sub(r.Earliest); later >= time.Second {
+		text = "+" + rough(later) + ", " + text
+	}
+	return text
+}
+
+// until says what blocks a host until it starts: why its windows are closed for the time before the earliest start, and
+// the other waits of more than a moment.
+func until(reason string, closed time.Duration, holds []forecast.Hold) string {
+	text := reason
+	for _, h := range holds {
+		if h.Cause == forecast.ByWindows && reason != "" && h.For <= closed || h.For < time.Second {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("%s, %s", holdText(h.Cause, h.Name), rough(h.For))
+	}
+	return text
+}
+
+func (a *app) writePlanCustomers(d *planView) {
+	rows := [][]string{}
+	for _, c := range d.customers() {
+		waves := fmt.Sprintf("wave %d", c.FirstWave)
+		if c.LastWave > c.FirstWave {
+			waves = fmt.Sprintf("waves %d to %d", c.FirstWave, c.LastWave)
+		}
+		span := "not started"
+		if !c.start.IsZero() {
+			span = fmt.Sprintf("done in %s, each takes up to %s", rough(c.p50.Sub(c.start)), rough(c.took))
+			if later := c.start.Sub(c.earliest); later >= time.Second {
+				span = "+" + rough(later) + ", " + span
+			}
+		}
+		why := c.reason
+		if w, any := c.longest(); any && (w.Cause != forecast.ByWindows || why == "") {
+			if why != "" {
+				why += "; "
+			}
+			why += holdText(w.Cause, w.Name)
+		}
+		rows = append(rows, []string{cmp.Or(c.Customer, "(no customer)"), plural(c.Hosts, "host"), waves, "from " + localAndUTC(c.earliest, c.zone), span, why})
+	}
+	table(a.out, rows)
+}
+
+func (a *app) writeNever(list []launch.Unfit, total int) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", a.paint(red, "no window fits"), len(list), total)
+	rows := [][]string{}
+	for _, u := range list {
+		rows = append(rows, []string{"  " + u.Host, u.Customer, cmp.Or(u.Set, "no window set"), "needs " + windows.FormatDuration(u.Need), u.Reason})
+	}
+	table(a.out, dropEmpty(rows))
+}
+
+// writeForecast says when the run ends, and why not earlier.
+func (a *app) writeForecast(d *planView) {
+	r := d.result
+	if r.FinishP50.IsZero() {
+		fmt.Fprintln(a.out, "estimate: no host finds a window in which it is done")
+		return
+	}
+	zone := d.commonZone()
+	fmt.Fprintf(a.out, "%s from %d simulations: done at %s at P50, %s at P90\n", a.paint(bold, "estimate"), r.Samples,
+		localAndUTC(r.FinishP50, zone), localAndUTC(r.FinishP90, zone))
+	fmt.Fprintf(a.out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
+	if r.Binding.Gain > 0 {
+		fmt.Fprintf(a.out, "; without that limit %s earlier", rough(r.Binding.Gain))
+	}
+	fmt.Fprintf(a.out, "\n  launched at %s, %s with %d jobs at once\n", localAndUTC(d.at, zone), plural(d.workers, "worker"), d.slots)
+	if r.Missed >= 0.5 {
+		fmt.Fprintf(a.out, "  carried over: about %s miss a window that they waited for\n", plural(int(r.Missed+0.5), "host"))
+	}
+	if r.Unfinished >= 0.005 {
+		fmt.Fprintf(a.out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", a.paint(red, "not done:"), r.Unfinished, windows.DefaultDays)
+	}
+	for _, n := range d.notes {
+		fmt.Fprintf(a.out, "  %s\n", n)
+	}
+}
+
+// commonZone is the zone of all hosts' sets, or UTC where they differ.
+func (d *planView) commonZone() *time.Location {
+	zone := time.UTC
+	for i, h := range d.hosts {
+		if i == 0 {
+			zone = h.zone()
+		} else if h.zone().String() != zone.String() {
+			return time.UTC
+		}
+	}
+	return zone
+}

@@ -1,0 +1,159 @@
+package forecast
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// How the constraint that binds is found: every limit that held somebody up is lifted in
+// turn, the run is simulated again with the same durations, and the one whose lifting ends
+// the run the earliest binds. The alternative, following the chain of events that ended
+// last, names the last cause even where another would have taken its place at once.
+const (
+	liftSamples = 12 // of each limit that is lifted
+	maxNamed    = 4  // sets and groups tried by name
+	lastHosts   = 8  // of each wave, whose waits say which are worth trying
+	minGain     = time.Second
+)
+
+// binding tries the limits that held up the hosts that were last in s, which has a trace.
+func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constraint) {
+	samples := min(liftSamples, m.samples)
+	if o.steps > m.budget/400 {
+		samples = min(samples, 5)
+	}
+	base := m.finish(limitsOf(in), samples)
+	var tried []Constraint
+	for _, c := range m.candidates(s) {
+		c.Gain = span(base - m.finish(m.lift(limitsOf(in), c), samples))
+		tried = append(tried, c)
+	}
+	slices.SortStableFunc(tried, func(a, b Constraint) int { return cmp.Compare(b.Gain, a.Gain) })
+	best := Constraint{Cause: ByWork}
+	if len(tried) > 0 && tried[0].Gain >= max(minGain, span(base-m.at)/200) {
+		best = preferNamed(tried)
+	}
+	return best, tried
+}
+
+// preferNamed takes the narrower limit that does nearly all that the widest does: the one set or
+// group of all of its kind, the pause of the waves that it stands between.
+func preferNamed(tried []Constraint) Constraint {
+	best := tried[0]
+	for _, c := range tried[1:] {
+		narrower := c.Cause == best.Cause && best.Name == "" && c.Name != "" || c.Cause == ByPause && best.Cause == ByWaves
+		if narrower && c.Gain*10 >= best.Gain*9 {
+			return c
+		}
+	}
+	return best
+}
+
+// finish is the P50 of the end under other limits.
+func (m *model) finish(l limits, samples int) int64 {
+	ends := make([]int64, 0, samples)
+	m.simulate(l, 0, samples, func(_ int, s *sim) {
+		end := m.at
+		for i, t := range s.end {
+			switch {
+			case s.gave[i]:
+				end = max(end, m.horizon(i)) // not done is no way to be done early
+			case t != never:
+				end = max(end, t)
+			}
+		}
+		ends = append(ends, end)
+	})
+	return quantile(ends, 0.5).UnixNano()
+}
+
+// horizon is the end of what is known of a host's windows.
+func (m *model) horizon(i int) int64 {
+	end := m.at
+	for _, f := range m.hosts[i].stages {
+		if f != nil {
+			end = max(end, f.set.Horizon.To.UnixNano())
+		}
+	}
+	return end
+}
+
+// candidates are the limits that held up the last hosts of each wave, by their names too,
+// and those that hold in any case.
+func (m *model) candidates(s *sim) []Constraint {
+	total := map[Constraint]time.Duration{}
+	for w := range len(m.waves) - 1 {
+		last := make([]int32, 0, m.waves[w+1]-m.waves[w])
+		for h := m.waves[w]; h < m.waves[w+1]; h++ {
+			if s.end[h] != never || s.gave[h] {
+				last = append(last, h)
+			}
+		}
+		slices.SortFunc(last, func(a, b int32) int { return cmp.Or(cmp.Compare(s.end[b], s.end[a]), cmp.Compare(a, b)) })
+		for _, h := range last[:min(lastHosts, len(last))] {
+			for _, hold := range s.holds[h] {
+				total[Constraint{Cause: hold.Cause, Name: hold.Name}] += hold.For
+				if hold.Cause == ByWindows && m.unapproved(h) {
+					total[Constraint{Cause: ByApproval, Name: hold.Name}] += hold.For
+				}
+			}
+		}
+	}
+	var out []Constraint
+	for _, cause := range []Cause{ByWindows, ByApproval, BySlots, ByInFlight, ByGroup, ByHAGroup, ByWaves, ByPause} {
+		var named []Constraint
+		for c := range total {
+			if c.Cause == cause {
+				named = append(named, c)
+			}
+		}
+		if len(named) == 0 {
+			continue
+		}
+		slices.SortFunc(named, func(a, b Constraint) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a.Name, b.Name)) })
+		if named[0].Name == "" {
+			out = append(out, named[0])
+			continue
+		}
+		if len(named) > 1 {
+			out = append(out, Constraint{Cause: cause})
+		}
+		out = append(out, named[:min(maxNamed, len(named))]...)
+	}
+	return out
+}
+
+// unapproved tells whether the host's windows have some that are not approved.
+func (m *model) unapproved(h int32) bool {
+	return slices.ContainsFunc(m.hosts[h].stages, func(f *fit) bool { return f != nil && f.more != nil })
+}
+
+// lift takes one limit away.
+func (m *model) lift(l limits, c Constraint) limits {
+	big := limitsOf(Input{})
+	switch c.Cause {
+	case ByWindows:
+		if c.Name == "" {
+			l.noWindows = true
+		}
+		l.freeSet = c.Name
+	case ByApproval:
+		l.approve, l.approveAll = c.Name, c.Name == ""
+	case BySlots:
+		l.slots = big.slots
+	case ByInFlight:
+		l.inFlight = big.inFlight
+	case ByGroup, ByHAGroup:
+		if c.Name == "" {
+			l.freeAll = c.Cause
+			break
+		}
+		l.free = m.groups[groupKey{c.Cause, c.Name}]
+	case ByWaves:
+		l.barriers = false
+	case ByPause:
+		l.pause = 0
+	}
+	return l
+}

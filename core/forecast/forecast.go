@@ -1,0 +1,244 @@
+// Package forecast owns the estimate of when a run's hosts start and when it ends: an
+// event-driven simulation of hosts, windows, slots, waves and groups over plain values,
+// repeated with durations drawn from what is known of them.
+//
+// It must not know playbooks, queues, files or the clock: whoever asks gives all of it.
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/windows"
+)
+
+// Bounds of a forecast.
+const (
+	DefaultSamples = 200
+	MaxSamples     = 10_000
+)
+
+// Input is a run to be forecast.
+type Input struct {
+	At    time.Time // when it is launched
+	Hosts []Host    // in the order of the run; waves do not decrease
+	// Slots is how many jobs all workers together run at once; 0: no limit.
+	Slots       int
+	MaxInFlight int           // of the run; 0: no limit
+	PerGroup    int           // jobs of one Host.Group at once; 0: no limit
+	HAGroups    bool          // no two jobs of one Host.HAGroup at once
+	Pause       time.Duration // between waves; an approval between waves is the caller's to mention
+	// WaitForWindows keeps a wave open until also its hosts that wait for a window are done.
+	WaitForWindows bool
+	Samples        int    // DefaultSamples when 0
+	Seed           uint64 // the same seed gives the same forecast
+}
+
+// Host is one job of the run.
+type Host struct {
+	Name    string
+	HAGroup string
+	Group   string // of PerGroup; "": in none
+	Wave    int    // from 0
+	Windows *windows.Compiled
+	Work    *Work // shared by all hosts that do the same
+	// Never is why this host cannot start at all, where the caller knows it already.
+	Never string
+}
+
+// Work is what a job does, in stages. Between two stages it may wait, holding nothing.
+type Work struct{ Stages []Stage }
+
+// Stage is a stretch of steps that is not interrupted.
+type Stage struct {
+	// Gated: it starts only in a window of the host in which Need fits. Otherwise at any time.
+	Gated   bool
+	Windows *windows.Compiled // instead of the host's
+	Need    time.Duration     // p95, reboot and rollback included
+	Steps   []Step
+}
+
+// Step is how long one step takes.
+type Step struct {
+	Took     Dist
+	Attempts int     // at most; 0 is 1
+	Fails    float64 // share of attempts that are followed by another one
+	Backoff  core.Backoff
+}
+
+// Result is a forecast. All times of hosts are estimates but Earliest.
+type Result struct {
+	Hosts   []HostResult // as Input.Hosts
+	Samples int
+	// When the last host that can start is done; zero if none can.
+	FinishP50, FinishP90 time.Time
+	Binding              Constraint
+	Tried                []Constraint // every limit that was lifted, the one that gains most first
+	Missed               float64      // hosts that miss a window they waited for, in the mean
+	Unfinished           float64      // hosts that start in no window of the horizon any more, or need a new approval first; in the mean
+}
+
+// HostResult is one host's part.
+type HostResult struct {
+	// Earliest is when its windows let it start, were it alone; of the first gated stage, if it has one.
+	Earliest time.Time
+	Begin    time.Time // first step, P50
+	Start    time.Time // of the first gated stage, P50; Begin if it has none
+	Finish   time.Time // P50
+	Late     time.Time // finish, P90
+	Holds    []Hold    // what it waits for until it begins or goes on, in the median sample; the longest first
+	Runs     []Span    // when it works, in the median sample
+	Misses   float64   // windows it misses, in the mean
+	Gives    float64   // share of samples in which it finds no window any more or needs a new approval
+	Never    string    // why it cannot start at all; all else but Holds is zero
+}
+
+// Span is [From, To).
+type Span struct{ From, To time.Time }
+
+// Cause is what a host waits for.
+type Cause string
+
+// What a run can wait for.
+const (
+	ByWork     Cause = "work"          // nothing but the work itself
+	ByWindows  Cause = "windows"       // of a set
+	ByApproval Cause = "approval"      // of a set: windows that are not approved
+	BySlots    Cause = "slots"         // of the workers
+	ByInFlight Cause = "max_in_flight" // of the run
+	ByGroup    Cause = "per_group"     // of a group
+	ByHAGroup  Cause = "ha_group"      // of an HA group
+	ByWaves    Cause = "waves"         // an earlier wave is not done
+	ByPause    Cause = "pause"         // between waves
+)
+
+// Hold is a wait.
+type Hold struct {
+	Cause Cause
+	Name  string // of the set or group; "": none, or several
+	For   time.Duration
+}
+
+// Constraint is a limit, and how much earlier the run would be done without it.
+type Constraint struct {
+	Cause Cause
+	Name  string
+	Gain  time.Duration // of FinishP50, by simulating without it
+}
+
+// Make forecasts the run. Errors wrap core.ErrInvalid.
+func Make(in Input) (*Result, error) {
+	m, err := newModel(in)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Hosts: make([]HostResult, len(in.Hosts)), Samples: m.samples}
+	m.impossible(r.Hosts)
+	if !slices.ContainsFunc(m.hosts, func(h host) bool { return !h.never }) {
+		r.Binding = Constraint{Cause: ByWindows}
+		return r, nil
+	}
+	obs := m.observe(limitsOf(in))
+	obs.summarise(r)
+	s := newSim(m, limitsOf(in))
+	m.draw(s.took, uint64(obs.median()))
+	s.run(true)
+	s.describe(r.Hosts)
+	r.Binding, r.Tried = m.binding(in, s, obs)
+	return r, nil
+}
+
+func newModel(in Input) (*model, error) {
+	m := &model{at: in.At.UnixNano(), samples: in.Samples, budget: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
+	if m.samples == 0 {
+		m.samples = DefaultSamples
+	}
+	switch {
+	case m.samples < 1 || m.samples > MaxSamples:
+		return nil, fmt.Errorf("forecast: %d samples: expected 1 to %d: %w", in.Samples, MaxSamples, core.ErrInvalid)
+	case in.Slots < 0 || in.MaxInFlight < 0 || in.PerGroup < 0 || in.Pause < 0:
+		return nil, fmt.Errorf("forecast: a limit is below 0: %w", core.ErrInvalid)
+	}
+	m.groups = map[groupKey]int32{}
+	m.hosts = make([]host, len(in.Hosts))
+	wave := 0
+	for i, h := range in.Hosts {
+		if h.Wave < wave {
+			return nil, fmt.Errorf("forecast: host %s of wave %d stands behind wave %d: %w", h.Name, h.Wave, wave, core.ErrInvalid)
+		}
+		for wave = max(wave, h.Wave); len(m.waves) <= wave; {
+			m.waves = append(m.waves, int32(i))
+		}
+		var err error
+		if m.hosts[i], err = m.host(h, in); err != nil {
+			return nil, fmt.Errorf("forecast: host %s: %w", h.Name, err)
+		}
+		m.stages = max(m.stages, len(h.Work.Stages))
+	}
+	m.waves = append(m.waves, int32(len(in.Hosts)))
+	return m, nil
+}
+
+// host makes the model's host of h. A stage that fits no window leaves its reason in never.
+func (m *model) host(h Host, in Input) (host, error) {
+	out := host{name: h.Name, ha: none, group: none, never: h.Never != "", why: h.Never, wave: int32(h.Wave)}
+	if h.Work == nil || len(h.Work.Stages) == 0 {
+		return out, fmt.Errorf("it has nothing to do: %w", core.ErrInvalid)
+	}
+	if in.HAGroups && h.HAGroup != "" {
+		out.ha = m.groupOf(ByHAGroup, h.HAGroup)
+	}
+	if in.PerGroup > 0 && h.Group != "" {
+		out.group = m.groupOf(ByGroup, h.Group)
+	}
+	out.work = h.Work
+	out.stages = make([]*fit, len(h.Work.Stages))
+	out.gated = -1
+	for k, s := range h.Work.Stages {
+		if !s.Gated {
+			continue
+		}
+		set := s.Windows
+		if set == nil {
+			set = h.Windows
+		}
+		if set == nil {
+			return out, fmt.Errorf("a gated stage without windows: %w", core.ErrInvalid)
+		}
+		f, err := m.fitOf(set, s.Need)
+		if err != nil {
+			return out, err
+		}
+		out.stages[k] = f
+		if out.gated < 0 {
+			out.gated = int32(k)
+		}
+		if why := f.never(in.At); why != "" && !out.never {
+			out.never, out.why = true, why
+		}
+	}
+	return out, nil
+}
+
+// impossible says which hosts cannot start, and when the others may by their windows alone.
+func (m *model) impossible(out []HostResult) {
+	for i := range m.hosts {
+		h := &m.hosts[i]
+		if h.never {
+			out[i].Never = h.why
+			continue
+		}
+		start := m.at
+		if h.gated >= 0 {
+			start, _, _ = h.stages[h.gated].next(m.at)
+		}
+		out[i].Earliest = instant(start)
+	}
+}
+
+var errNeed = errors.New("how long the work needs is not known")
+
+func instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }

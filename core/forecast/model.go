@@ -1,0 +1,209 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/windows"
+)
+
+// none is no group.
+const none = int32(-1)
+
+const never = int64(math.MaxInt64)
+
+// model is the input as the simulation wants it: numbers for names, nanoseconds for times.
+type model struct {
+	at      int64
+	hosts   []host
+	waves   []int32 // first host of each wave, and the number of hosts
+	stages  int     // most of any host
+	groups  map[groupKey]int32
+	names   []groupKey // by number
+	fits    map[fitKey]*fit
+	samples int
+	budget  int // events
+	seed    uint64
+}
+
+type host struct {
+	name   string
+	work   *Work
+	stages []*fit // nil: that stage is not gated
+	gated  int32  // first gated stage; -1: none
+	ha     int32
+	group  int32
+	wave   int32
+	never  bool
+	why    string
+}
+
+type groupKey struct {
+	cause Cause
+	name  string
+}
+
+func (m *model) groupOf(cause Cause, name string) int32 {
+	k := groupKey{cause, name}
+	n, ok := m.groups[k]
+	if !ok {
+		n = int32(len(m.names))
+		m.groups[k] = n
+		m.names = append(m.names, k)
+	}
+	return n
+}
+
+type fitKey struct {
+	set  *windows.Compiled
+	need time.Duration
+}
+
+// fit is a window set for work of one need: only windows in which it fits.
+type fit struct {
+	set      *windows.Compiled
+	need     time.Duration
+	starts   []startSpan // ascending
+	more     []startSpan // with what is not approved; nil: there is none
+	maxMiss  int         // as many windows missed, and a new approval is needed; 0: no limit
+	deadline int64       // of the start
+}
+
+// startSpan is when work may start in one window: both ends included.
+type startSpan struct{ first, last int64 }
+
+func (m *model) fitOf(set *windows.Compiled, need time.Duration) (*fit, error) {
+	if need <= 0 {
+		return nil, fmt.Errorf("%w: %w", errNeed, core.ErrInvalid)
+	}
+	k := fitKey{set, need}
+	if f := m.fits[k]; f != nil {
+		return f, nil
+	}
+	f := &fit{set: set, need: need, deadline: never}
+	if c := set.Carry; c != nil {
+		f.maxMiss = c.Max
+		if !c.Deadline.IsZero() {
+			f.deadline = c.Deadline.UnixNano()
+		}
+	}
+	takes := int64(max(need, set.Cutoff))
+	if set.Reason() == "" {
+		end := set.Horizon.To.UnixNano()
+		for _, w := range set.Occurrences(instant(m.at), set.Horizon.To) {
+			s := startSpan{max(w.Open.UnixNano(), m.at), min(w.Close.UnixNano()-takes, end-1)}
+			if s.last < s.first {
+				continue
+			}
+			if w.Unapproved == "" {
+				f.starts = append(f.starts, s)
+			} else {
+				f.more = append(f.more, s)
+			}
+		}
+	}
+	if len(f.more) > 0 {
+		f.more = append(f.more, f.starts...)
+		sort.Slice(f.more, func(i, j int) bool { return f.more[i].first < f.more[j].first })
+	}
+	m.fits[k] = f
+	return f, nil
+}
+
+// next is the first start at or after t, and the last start in the same window.
+func (f *fit) next(t int64) (start, last int64, ok bool) { return nextIn(f.starts, t) }
+
+func nextIn(list []startSpan, t int64) (start, last int64, ok bool) {
+	lo, hi := 0, len(list)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); list[mid].last >= t {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	if lo == len(list) {
+		return 0, 0, false
+	}
+	return max(t, list[lo].first), list[lo].last, true
+}
+
+// never is why nothing can start from at on, or "".
+func (f *fit) never(at time.Time) string {
+	start, err := f.set.Next(at, f.need)
+	if err != nil {
+		return strings.TrimPrefix(err.Error(), windows.ErrClosed.Error()+": ")
+	}
+	if start.UnixNano() >= f.deadline {
+		return fmt.Sprintf("window set %s: the first window that fits opens at %s, after the deadline of its carry_over, %s: it needs a new approval",
+			f.set.Name, start.In(f.set.Zone).Format("2006-01-02 15:04 MST"), f.set.Carry.Deadline.In(f.set.Zone).Format("2006-01-02 15:04 MST"))
+	}
+	return ""
+}
+
+// draw fills took, host by host and stage by stage, with the durations of one sample.
+func (m *model) draw(took []int64, sample uint64) {
+	rng := rand.New(rand.NewPCG(m.seed, sample)) //nolint:gosec // an estimate, repeatable on purpose
+	for i := range m.hosts {
+		for k, stage := range m.hosts[i].work.Stages {
+			sum := 0.0
+			for s := range stage.Steps {
+				sum += stage.Steps[s].draw(rng)
+			}
+			took[i*m.stages+k] = int64(min(sum, 1e18)) // 30 years
+		}
+	}
+}
+
+// draw is one duration of the step, its retries included.
+func (s *Step) draw(rng *rand.Rand) float64 {
+	sum := s.Took.at(rng.Float64())
+	for n := 1; n < s.Attempts && s.Fails > 0 && rng.Float64() < s.Fails; n++ {
+		sum += float64(s.Backoff.Delay(n-1, rng.Float64())) + s.Took.at(rng.Float64())
+	}
+	return sum
+}
+
+// limits are what a simulation keeps to. What is lifted in turn shows which of them binds.
+type limits struct {
+	slots, inFlight int // maxInt: none
+	perGroup        int32
+	pause           int64
+	barriers        bool
+	wait            bool   // a wave waits for its hosts' windows
+	approveAll      bool   // windows that are not approved are open
+	approve         string // those of this set
+	noWindows       bool
+	freeSet         string // set that is always open
+	free            int32  // group without a limit
+	freeAll         Cause  // all groups of this kind without one
+}
+
+func limitsOf(in Input) limits {
+	l := limits{slots: in.Slots, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, free: none}
+	if l.slots == 0 {
+		l.slots = math.MaxInt
+	}
+	if l.inFlight == 0 {
+		l.inFlight = math.MaxInt
+	}
+	return l
+}
+
+// full is why no more jobs start when as many run as may.
+func (l *limits) full() Cause {
+	if l.inFlight < l.slots {
+		return ByInFlight
+	}
+	return BySlots
+}
+
+func compareHolds(a, b Hold) int {
+	return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,439 @@
+package forecast
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+type state uint8
+
+const (
+	unreleased  state = iota
+	deferred          // until a window opens
+	ready             // waits for a slot
+	parkedHA          // waits for its HA group
+	parkedGroup       // waits for its group
+	running
+	done
+)
+
+// The kinds of events.
+const (
+	evFinish  = iota // of a stage
+	evDue            // a window opens
+	evRelease        // of the next wave
+)
+
+// sim simulates one sample after the other, in the same memory. Ready hosts start least
+// slack first, which is the order of the last moment at which they may, then in run order.
+type sim struct {
+	m    *model
+	lim  limits
+	took []int64 // by host and stage: the sample's durations
+
+	now      int64
+	events   heap // by time
+	ready    heap // by last start
+	parked   []heap
+	inGroup  []int32
+	state    []state
+	stage    []int32
+	missed   []int32
+	running  int
+	released int   // waves
+	open     int   // released hosts that are not done
+	busy     int   // those of them that wait for no window
+	proven   bool  // a host of the last wave is done
+	pausing  bool  // between waves
+	pause    int32 // number of the pause; the end of an older one means nothing
+	steps    int   // events so far, of all samples
+
+	begin, start, end []int64
+	gave              []bool
+
+	trace bool
+	since []int64
+	holds [][]Hold
+	runs  [][]Span
+}
+
+func newSim(m *model, l limits) *sim {
+	n := len(m.hosts)
+	return &sim{
+		m: m, lim: l, took: make([]int64, n*m.stages), parked: make([]heap, len(m.names)), inGroup: make([]int32, len(m.names)),
+		state: make([]state, n), stage: make([]int32, n), missed: make([]int32, n),
+		begin: make([]int64, n), start: make([]int64, n), end: make([]int64, n), gave: make([]bool, n),
+	}
+}
+
+// simulate runs the samples [from, to) on all cores, and gives each to take, one at a time, in
+// any order. It returns the number of events of all.
+func (m *model) simulate(l limits, from, to int, take func(k int, s *sim)) (steps int) {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	next.Store(int64(from))
+	for range min(runtime.GOMAXPROCS(0), to-from) {
+		wg.Go(func() {
+			s := newSim(m, l)
+			for k := next.Add(1) - 1; k < int64(to); k = next.Add(1) - 1 {
+				m.draw(s.took, uint64(k))
+				s.run(false)
+				mu.Lock()
+				take(int(k), s)
+				mu.Unlock()
+			}
+			mu.Lock()
+			steps += s.steps
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return steps
+}
+
+// run simulates the sample in took. With trace it also keeps what each host waited for.
+func (s *sim) run(trace bool) {
+	s.reset(trace)
+	s.release()
+	for {
+		s.dispatch()
+		if s.barrier() {
+			continue
+		}
+		if len(s.events) == 0 {
+			return
+		}
+		s.now = s.events[0].key
+		for len(s.events) > 0 && s.events[0].key == s.now {
+			s.handle(s.events.pop())
+		}
+	}
+}
+
+func (s *sim) reset(trace bool) {
+	s.now, s.running, s.released, s.busy, s.pausing = s.m.at, 0, 0, 0, false
+	s.events, s.ready = s.events[:0], s.ready[:0]
+	for i := range s.parked {
+		s.parked[i], s.inGroup[i] = s.parked[i][:0], 0
+	}
+	for i := range s.m.hosts {
+		s.state[i], s.stage[i], s.missed[i], s.gave[i] = unreleased, 0, 0, false
+		s.begin[i], s.start[i], s.end[i] = never, never, never
+		if s.m.hosts[i].never {
+			s.state[i] = done
+		}
+	}
+	if s.trace = trace; trace {
+		s.since, s.holds, s.runs = make([]int64, len(s.m.hosts)), make([][]Hold, len(s.m.hosts)), make([][]Span, len(s.m.hosts))
+		for i := range s.since {
+			s.since[i] = s.m.at
+		}
+	}
+}
+
+func (s *sim) handle(e entry) {
+	s.steps++
+	switch e.kind {
+	case evFinish:
+		s.finish(e.host)
+	case evDue:
+		s.enter(e.host)
+	case evRelease:
+		if s.pausing && e.host == s.pause {
+			s.release()
+		}
+	}
+}
+
+// active tells whether a host in this state waits for no window, and is not done.
+func active(st state) bool { return st >= ready && st <= running }
+
+// waveDone is the rule of rollout.Progress.WaveDone.
+func (s *sim) waveDone() bool {
+	return s.open == 0 || !s.lim.wait && s.proven && s.busy == 0
+}
+
+func (s *sim) to(h int32, st state) {
+	old := s.state[h]
+	if old == unreleased {
+		s.open++
+	}
+	if active(old) {
+		s.busy--
+	}
+	if active(st) {
+		s.busy++
+	}
+	if st == done {
+		s.open--
+		if s.m.hosts[h].wave == int32(s.released-1) {
+			s.proven = true
+		}
+	}
+	if s.trace && old != st {
+		s.waited(h, old)
+	}
+	s.state[h] = st
+}
+
+// release starts the next wave.
+func (s *sim) release() {
+	s.pausing, s.proven = false, false
+	last := s.released + 1
+	if !s.lim.barriers {
+		last = len(s.m.waves) - 1
+	}
+	from, to := s.m.waves[s.released], s.m.waves[last]
+	s.released = last
+	for h := from; h < to; h++ {
+		if s.state[h] != done {
+			s.enter(h)
+		}
+	}
+}
+
+// barrier releases the next wave if it may start now, or sets the end of the pause before it.
+func (s *sim) barrier() (released bool) {
+	if s.released == len(s.m.waves)-1 || !s.waveDone() {
+		s.pausing = false
+		return false
+	}
+	if s.lim.pause == 0 {
+		s.release()
+		return true
+	}
+	if !s.pausing {
+		s.pausing = true
+		s.pause++
+		s.events.push(entry{key: s.now + s.lim.pause, host: s.pause, kind: evRelease})
+	}
+	return false
+}
+
+// fit is the gate of the host's stage; nil: none.
+func (s *sim) fit(h int32) *fit {
+	f := s.m.hosts[h].stages[s.stage[h]]
+	if f == nil || s.lim.noWindows || s.lim.freeSet == f.set.Name && f.set.Name != "" {
+		return nil
+	}
+	return f
+}
+
+func (s *sim) next(f *fit, t int64) (start, last int64, ok bool) {
+	if f.more != nil && (s.lim.approveAll || s.lim.approve == f.set.Name && f.set.Name != "") {
+		return nextIn(f.more, t)
+	}
+	return f.next(t)
+}
+
+// enter makes a host ready for its stage, or lets it wait for a window.
+func (s *sim) enter(h int32) {
+	last := never
+	if f := s.fit(h); f != nil {
+		start, until, ok := s.next(f, s.now)
+		switch {
+		case !ok || start >= f.deadline || f.maxMiss > 0 && int(s.missed[h]) >= f.maxMiss:
+			s.gave[h] = true
+			s.to(h, done)
+			return
+		case start > s.now:
+			s.to(h, deferred)
+			s.events.push(entry{key: start, host: h, kind: evDue})
+			return
+		}
+		last = until
+	}
+	s.to(h, ready)
+	s.ready.push(entry{key: last, host: h})
+}
+
+// dispatch starts what may start now.
+func (s *sim) dispatch() {
+	most := min(s.lim.slots, s.lim.inFlight)
+	for s.running < most && len(s.ready) > 0 {
+		e := s.ready.pop()
+		h := &s.m.hosts[e.host]
+		s.steps++
+		switch {
+		case e.key < s.now: // it fits no more
+			s.missed[e.host]++
+			s.enter(e.host)
+			s.wake(h)
+		case !s.room(h.ha):
+			s.park(e, h.ha, parkedHA)
+			s.wakeIn(h.group)
+		case !s.room(h.group):
+			s.park(e, h.group, parkedGroup)
+			s.wakeIn(h.ha)
+		default:
+			s.begins(e.host)
+		}
+	}
+}
+
+func (s *sim) park(e entry, group int32, st state) {
+	s.to(e.host, st)
+	s.parked[group].push(e)
+}
+
+// room tells whether another job of the group may run.
+func (s *sim) room(group int32) bool {
+	if group == none || group == s.lim.free {
+		return true
+	}
+	cause := s.m.names[group].cause
+	if cause == s.lim.freeAll {
+		return true
+	}
+	if cause == ByHAGroup {
+		return s.inGroup[group] == 0
+	}
+	return s.inGroup[group] < s.lim.perGroup
+}
+
+// wake lets the next of a host's groups try, since the host does not take their room.
+func (s *sim) wake(h *host) {
+	s.wakeIn(h.ha)
+	s.wakeIn(h.group)
+}
+
+func (s *sim) wakeIn(group int32) {
+	if group == none || len(s.parked[group]) == 0 || !s.room(group) {
+		return
+	}
+	e := s.parked[group].pop()
+	s.to(e.host, ready)
+	s.ready.push(e)
+}
+
+// begins starts the host's stage, and takes a slot and its groups' room.
+func (s *sim) begins(h int32) {
+	s.to(h, running)
+	s.running++
+	s.count(h, 1)
+	s.work(h)
+}
+
+// work runs the stage that the host is at, in the slot that it has.
+func (s *sim) work(h int32) {
+	stage := s.stage[h]
+	if stage == 0 {
+		s.begin[h] = s.now
+	}
+	if stage == max(s.m.hosts[h].gated, 0) {
+		s.start[h] = s.now
+	}
+	end := s.now + s.took[int(h)*s.m.stages+int(stage)]
+	s.events.push(entry{key: end, host: h, kind: evFinish})
+	if s.trace {
+		s.worked(h, end)
+	}
+}
+
+func (s *sim) count(h int32, by int32) {
+	if g := s.m.hosts[h].ha; g != none {
+		s.inGroup[g] += by
+	}
+	if g := s.m.hosts[h].group; g != none {
+		s.inGroup[g] += by
+	}
+}
+
+// finish ends a stage: the host is done, goes on in its slot, or waits for a window without one.
+func (s *sim) finish(h int32) {
+	host := &s.m.hosts[h]
+	last := int(s.stage[h]) == len(host.stages)-1
+	if !last {
+		s.stage[h]++
+		if f := s.fit(h); f == nil || s.opens(f) {
+			s.work(h)
+			return
+		}
+	}
+	s.running--
+	s.count(h, -1)
+	if last {
+		s.end[h] = s.now
+		s.to(h, done)
+	} else {
+		s.enter(h)
+	}
+	s.wake(host)
+}
+
+// opens tells whether the work fits now.
+func (s *sim) opens(f *fit) bool {
+	start, _, ok := s.next(f, s.now)
+	return ok && start == s.now && start < f.deadline
+}
+
+// waited notes what a host waited for in the state that it leaves.
+func (s *sim) waited(h int32, old state) {
+	from := s.since[h]
+	s.since[h] = s.now
+	if old == running || s.now == from {
+		return
+	}
+	host := &s.m.hosts[h]
+	add := Hold{For: span(s.now - from)}
+	switch old {
+	case unreleased:
+		if pause := min(s.lim.pause, s.now-from); pause > 0 {
+			s.hold(h, Hold{Cause: ByPause, For: span(pause)})
+			add.For -= span(pause)
+		}
+		add.Cause = ByWaves
+	case deferred:
+		add.Cause, add.Name = ByWindows, host.stages[s.stage[h]].set.Name
+	case ready:
+		add.Cause = s.lim.full()
+	case parkedHA:
+		add.Cause, add.Name = ByHAGroup, s.m.names[host.ha].name
+	case parkedGroup:
+		add.Cause, add.Name = ByGroup, s.m.names[host.group].name
+	}
+	if add.For > 0 {
+		s.hold(h, add)
+	}
+}
+
+func (s *sim) hold(h int32, add Hold) {
+	for i := range s.holds[h] {
+		if have := &s.holds[h][i]; have.Cause == add.Cause && have.Name == add.Name {
+			have.For += add.For
+			return
+		}
+	}
+	s.holds[h] = append(s.holds[h], add)
+}
+
+func (s *sim) worked(h int32, end int64) {
+	list := s.runs[h]
+	if n := len(list); n > 0 && list[n-1].To.Equal(instant(s.now)) {
+		list[n-1].To = instant(end)
+		return
+	}
+	s.runs[h] = append(list, Span{instant(s.now), instant(end)})
+}
+
+// describe writes what the traced sample showed.
+func (s *sim) describe(out []HostResult) {
+	for i := range out {
+		slices.SortFunc(s.holds[i], compareHolds)
+		out[i].Holds, out[i].Runs = s.holds[i], s.runs[i]
+	}
+}
+
+// finished is when the last host was done; false if none was.
+func (s *sim) finished() (int64, bool) {
+	last, any := int64(0), false
+	for _, end := range s.end {
+		if end != never {
+			last, any = max(last, end), true
+		}
+	}
+	return last, any
+}

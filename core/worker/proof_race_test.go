@@ -1,0 +1,7 @@
+//go:build race
+
+package worker
+
+// proofScenarios is how many TestNoStepOutsideItsWindow plays unless told otherwise: the race
+// detector makes each many times slower.
+const proofScenarios = 25

@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core/gate"
+)
+
+var (
+	scenarios = flag.Int("scenarios", proofScenarios, "how many random scenarios TestNoStepOutsideItsWindow plays")
+	firstSeed = flag.Uint64("seed", 1, "of its first scenario")
+)
+
+// The proof of invariant 4: no disruptive step starts outside a window in which it fits, nor in a
+// freeze, nor without its approval. Real launch, drive, queue and worker play random scenarios on fake time;
+// at the instant at which a plugin is told to start, an oracle that shares nothing with
+// package windows looks at the definitions that are in force. All 100,000:
+//
+//	go test ./core/worker -run TestNoStepOutsideItsWindow -scenarios 100000 -timeout 3h
+func TestNoStepOutsideItsWindow(t *testing.T) {
+	var next atomic.Uint64
+	var mu sync.Mutex
+	seen := map[string]int{}
+	began := time.Now()
+	t.Run("scenarios", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for !t.Failed() {
+					n := next.Add(1) - 1
+					if n >= uint64(*scenarios) {
+						return
+					}
+					bad, what := play(t, *firstSeed+n, nil, false)
+					mu.Lock()
+					for k, v := range what {
+						seen[k] += v
+					}
+					mu.Unlock()
+					if len(bad) > 0 {
+						t.Errorf("%s", strings.Join(bad, "\n"))
+					}
+				}
+			})
+		}
+	})
+	var lines []string
+	for _, k := range slices.Sorted(maps.Keys(seen)) {
+		lines = append(lines, fmt.Sprintf("%s %d", k, seen[k]))
+	}
+	t.Logf("%d scenarios in %v: %s", *scenarios, time.Since(began).Round(time.Millisecond), strings.Join(lines, ", "))
+	for _, what := range []string{
+		"gated start", "gated retry", "start after held", "went on", "may start", "may not start", "may not begin", "stopped at checkpoint", "suspended",
+		"slow", "absent", "crashed", "cancelled", "edit", "needs_reapproval", "changed", "failed", "lost",
+	} {
+		if *scenarios >= 300 && seen[what] == 0 {
+			t.Errorf("no scenario had %q: the proof does not look at it", what)
+		}
+	}
+}
+
+// play runs one scenario in its own bubble.
+func play(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error), careless bool) (bad []string, seen map[string]int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { bad, seen = runProof(t, seed, admit, careless) })
+	return bad, seen
+}
+
+// The negative control: with any one guard taken out of the gate, the proof fails.
+func TestProofNoticesARemovedGuard(t *testing.T) {
+	t.Parallel()
+	open := func(r admission) (gate.Answer, error) {
+		return gate.Answer{Open: true, Close: r.late.Add(24 * time.Hour)}, nil
+	}
+	var first sync.Map // books, by what they are asked about
+	for name, admit := range map[string]func(admission) (gate.Answer, error){
+		"the gate at dispatch": open,
+		"the gate before each attempt": func(r admission) (gate.Answer, error) {
+			if r.attempt > 0 || r.item > 0 {
+				return open(r)
+			}
+			return askBook(r)
+		},
+		"the need": func(r admission) (gate.Answer, error) {
+			r.question.Need = time.Second
+			return askBook(r)
+		},
+		"freezes": func(r admission) (gate.Answer, error) {
+			defs := *r.book.Definitions()
+			defs.Sets = maps.Clone(defs.Sets)
+			for name, s := range defs.Sets {
+				bare := *s
+				bare.Deny = nil
+				defs.Sets[name] = &bare
+			}
+			r.book = gate.FromDefinitions(&defs)
+			return askBook(r)
+		},
+		"approvals": func(r admission) (gate.Answer, error) {
+			defs := *r.book.Definitions()
+			defs.Sets = maps.Clone(defs.Sets)
+			for name, s := range defs.Sets {
+				bare := *s
+				bare.Approval = nil
+				defs.Sets[name] = &bare
+			}
+			r.book = gate.FromDefinitions(&defs)
+			return askBook(r)
+		},
+		"what a running step asks": nil, // its job types take no answer
+		"the queue's clock": func(r admission) (gate.Answer, error) {
+			r.early, r.late = time.Now(), time.Now()
+			return askBook(r)
+		},
+		"reading the board again": func(r admission) (gate.Answer, error) {
+			book, _ := first.LoadOrStore(r.question.Change, r.book)
+			r.book = book.(*gate.Book)
+			return askBook(r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 500; seed++ {
+				if bad, _ := play(t, seed, admit, admit == nil); slices.ContainsFunc(bad, func(s string) bool { return strings.Contains(s, "outside of window") }) {
+					t.Logf("noticed by scenario %d", seed)
+					return
+				}
+			}
+			t.Error("500 scenarios did not notice that it was taken out")
+		})
+	}
+}
