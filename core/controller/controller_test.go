@@ -43,7 +43,7 @@ func TestServerDiesBetweenLedgerAndQueue(t *testing.T) {
 		l.accept(dead, spec{id: "r1", hosts: 5})
 		// Another died while it held the claim.
 		l.accept(dead, spec{id: "r2", hosts: 5})
-		if _, err := l.ledger.Claim(t.Context(), "dead too", "r2", "q", 10*time.Millisecond); err != nil {
+		if _, err := l.ledger.Claim(l.Context(), "dead too", "r2", "q", 10*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		_, stop := l.server("s1", l.queue())
@@ -98,10 +98,10 @@ func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 		if r.Phase != ledger.PhasePaused || !strings.Contains(r.Reason, "look at the hosts") || len(l.said(controller.RunHeld)) != 1 {
 			t.Fatalf("%+v", r)
 		}
-		if s, err := l.queue().Status(t.Context(), "r1"); err != nil || s.Phase != queue.Paused || s.InFlight > 0 {
+		if s, err := l.queue().Status(l.Context(), "r1"); err != nil || s.Phase != queue.Paused || s.InFlight > 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "r1", "looked at them"); err != nil {
+		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", "looked at them"); err != nil {
 			t.Fatal(err)
 		}
 		l.complete("r1")
@@ -121,7 +121,7 @@ func TestAcceptsWhileTheQueueIsAway(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		l.accept(c, spec{id: "r2", hosts: 3})
-		if r, err := c.Cancel(t.Context(), ledger.AllTenants(), "bob", "r2", "no"); err != nil || r.Outcomes[core.Cancelled] != 3 {
+		if r, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r2", "no"); err != nil || r.Outcomes[core.Cancelled] != 3 {
 			t.Errorf("a run that no queue has is cancelled at once: %+v, %v", r, err)
 		}
 		<-time.After(time.Minute)
@@ -146,7 +146,7 @@ func TestMostCriticalFirst(t *testing.T) {
 		}
 		for i, n := range []int{3, 900, 0, 50, 900} {
 			a := controller.Acceptance{Launch: l.launch(spec{id: string(rune('a' + i)), hosts: 1}), By: "alice", Criticality: &n}
-			if _, _, err := c.Accept(t.Context(), a); err != nil {
+			if _, _, err := c.Accept(l.Context(), a); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -197,7 +197,7 @@ func TestCancelWhileItIsBeingQueued(t *testing.T) {
 		defer l.node(l.queue(), 10)()
 		l.accept(c, spec{id: "r1", hosts: 5})
 		synctest.Wait() // the server waits in Submit
-		if _, err := c.Cancel(t.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
+		if _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
 			t.Fatal(err)
 		}
 		close(q.hold)
@@ -214,7 +214,7 @@ func TestPausedFromTheStart(t *testing.T) {
 		c, stop := l.server("s1", l.queue())
 		defer stop()
 		defer l.node(l.queue(), 10)()
-		run, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Paused: true})
+		run, _, err := c.Accept(l.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Paused: true})
 		if err != nil || run.Phase != ledger.PhasePaused {
 			t.Fatalf("%+v, %v", run, err)
 		}
@@ -222,7 +222,7 @@ func TestPausedFromTheStart(t *testing.T) {
 		if len(l.leased) > 0 {
 			t.Error("a paused run started")
 		}
-		if _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
+		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
 			t.Fatal(err)
 		}
 		l.complete("r1")
@@ -236,11 +236,11 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 		c, stop := l.server("s1", q)
 		defer stop()
 		defer l.node(l.queue(), 10)()
-		if _, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Paused: true}); err != nil {
+		if _, _, err := c.Accept(l.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Paused: true}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
+		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
 			t.Fatal(err)
 		}
 		close(q.hold)
@@ -274,7 +274,7 @@ func TestWaveWaitsForAPerson(t *testing.T) {
 		if l.run("r1").Recorded != 1 {
 			t.Errorf("%+v", l.run("r1"))
 		}
-		if _, err := c.Decide(t.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: 1, By: "bob", Approved: true}); err != nil {
+		if _, err := c.Decide(l.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: 1, By: "bob", Approved: true}); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -321,7 +321,7 @@ func TestRestingRuns(t *testing.T) {
 		for _, id := range ids("r", n) {
 			one := l.launch(spec{id: id, hosts: 3, more: "strategy: {waves: [1, 100%]}\n"})
 			one.Run.Segments = []queue.Segment{{Due: at, Count: 3}}
-			if _, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: one, By: "alice"}); err != nil {
+			if _, _, err := c.Accept(l.Context(), controller.Acceptance{Launch: one, By: "alice"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -331,7 +331,7 @@ func TestRestingRuns(t *testing.T) {
 		if looks := c.Load().Looks - before; looks > n*60 {
 			t.Errorf("%d looks at %d resting runs in 10 min", looks, n)
 		}
-		if _, err := c.Cancel(t.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
+		if _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
 			t.Fatal(err)
 		}
 		l.until("a resting run is cancelled", func() bool { return l.run("r3").Outcomes[core.Cancelled] == 3 })
@@ -356,13 +356,13 @@ func TestWakeWindows(t *testing.T) {
 			l.accept(c1, spec{id: id, hosts: 1})
 		}
 		q := l.queue()
-		s, err := q.Open(t.Context(), "node")
+		s, err := q.Open(l.Context(), "node")
 		if err != nil {
 			t.Fatal(err)
 		}
 		suspended := 0
 		l.until("all wait for their window", func() bool {
-			turn, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 10})
+			turn, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -370,7 +370,7 @@ func TestWakeWindows(t *testing.T) {
 			for _, lease := range turn.Leases {
 				acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckSuspend, Event: queue.EventWindow})
 			}
-			if _, err := q.Turn(t.Context(), queue.Turn{Session: s, Acks: acks}); err != nil {
+			if _, err := q.Turn(l.Context(), queue.Turn{Session: s, Acks: acks}); err != nil {
 				t.Fatal(err)
 			}
 			suspended += len(acks)
@@ -378,7 +378,7 @@ func TestWakeWindows(t *testing.T) {
 		})
 		for range 300 { // both servers come to leave them to rest
 			<-time.After(200 * time.Millisecond)
-			if _, err := q.Beat(t.Context(), s); err != nil {
+			if _, err := q.Beat(l.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -389,7 +389,7 @@ func TestWakeWindows(t *testing.T) {
 		c2.WakeWindows()
 		woken := 0
 		l.until("all are woken", func() bool {
-			turn, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 10})
+			turn, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -407,19 +407,19 @@ func TestRetry(t *testing.T) {
 		l.accept(c, spec{id: "r1", hosts: 10, bad: 3, more: "tenant: acme\n"})
 		l.complete("r1")
 		again := controller.Again{Run: "r1", By: "bob", Key: "k"}
-		run, created, err := c.Retry(t.Context(), ledger.Tenants("acme"), again)
+		run, created, err := c.Retry(l.Context(), ledger.Tenants("acme"), again)
 		if err != nil || !created || run.Total != 3 || run.Tenant != "acme" {
 			t.Fatalf("%+v, %v", run, err)
 		}
-		if same, created, err := c.Retry(t.Context(), ledger.Tenants("acme"), again); err != nil || created || same.ID != run.ID {
+		if same, created, err := c.Retry(l.Context(), ledger.Tenants("acme"), again); err != nil || created || same.ID != run.ID {
 			t.Errorf("the same again: %+v, %v, %v", same, created, err)
 		}
 		l.complete(run.ID)
 		again.Outcomes, again.Key = []core.Outcome{core.Lost}, "k2"
-		if _, _, err := c.Retry(t.Context(), ledger.AllTenants(), again); !errors.Is(err, core.ErrNotFound) {
+		if _, _, err := c.Retry(l.Context(), ledger.AllTenants(), again); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("no host has that outcome: %v", err)
 		}
-		if _, _, err := c.Retry(t.Context(), ledger.Tenants("other"), controller.Again{Run: "r1", By: "eve"}); !errors.Is(err, core.ErrNotFound) {
+		if _, _, err := c.Retry(l.Context(), ledger.Tenants("other"), controller.Again{Run: "r1", By: "eve"}); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("another tenant's run: %v", err)
 		}
 		l.sound()
@@ -431,22 +431,22 @@ func TestAmend(t *testing.T) {
 		c, stop := l.server("s1", l.queue())
 		defer stop()
 		defer l.node(l.queue(), 10)()
-		run, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Approvals: 1})
+		run, _, err := c.Accept(l.Context(), controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 3}), By: "alice", Approvals: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err = c.Amend(t.Context(), ledger.AllTenants(), "alice", "r1", run.Version, controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 5}), By: "alice", Approvals: 1})
+		run, err = c.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", run.Version, controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 5}), By: "alice", Approvals: 1})
 		if err != nil || run.Total != 5 {
 			t.Fatalf("%+v, %v", run, err)
 		}
-		if _, err := c.Decide(t.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil {
+		if _, err := c.Decide(l.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil {
 			t.Fatal(err)
 		}
 		l.complete("r1")
 		if r := l.run("r1"); r.Outcomes[core.Changed] != 5 {
 			t.Errorf("%+v", r)
 		}
-		_, err = c.Amend(t.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version, controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 6}), By: "alice"})
+		_, err = c.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version, controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 6}), By: "alice"})
 		if !errors.Is(err, core.ErrConflict) {
 			t.Errorf("a run that has started was amended: %v", err)
 		}
