@@ -230,7 +230,10 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		l.apply(c, docs("cron: \"*/7 * * * *\", catch_up: all", "playbooks/still.yaml",
 			"playbook: still\ntenant: acme\ntargets: true\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
 		still := schedule.ID{Tenant: "acme", Name: "still"}
-		l.until("they are there", func() bool { s, err := c.Schedule(l.Context(), ledger.AllTenants(), still); return err == nil && !s.Away })
+		l.until("they are there", func() bool {
+			s, err := c.Schedule(l.Context(), ledger.AllTenants(), still)
+			return err == nil && !s.Away
+		})
 		if err := c.PauseSchedule(l.Context(), ledger.AllTenants(), "bob", still, "quiet"); err != nil {
 			t.Fatal(err)
 		}
