@@ -452,3 +452,17 @@ func TestAmend(t *testing.T) {
 		}
 	})
 }
+
+// A run whose budget is spent is stopped in the ledger too, though its last outcomes come at the same moment.
+func TestStoppedRun(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		defer stop()
+		defer l.node(l.queue(), 10)()
+		l.accept(c, spec{id: "r1", hosts: 40, bad: 40, more: "strategy: {stop_after: 3}\n"})
+		l.complete("r1")
+		if r := l.run("r1"); r.Phase != ledger.PhaseStopped || r.Reason == "" || r.Outcomes[core.Failed] != 10 {
+			t.Errorf("%+v", r)
+		}
+	})
+}

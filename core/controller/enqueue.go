@@ -79,8 +79,8 @@ const lostReason = "the queue was lost while jobs of it may have been running, a
 
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
 func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
-	lost := run.Incarnation != "" && run.Incarnation != life && l.Run.OnLost == queue.LostHold
-	if !lost || run.Phase != ledger.PhaseActive {
+	// A run that no queue has had is queued, not active.
+	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold {
 		return nil
 	}
 	return c.hold(ctx, run.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -119,15 +120,26 @@ func (f *follower) once(ctx context.Context) error {
 	f.c.mu.Lock()
 	rest := f.watched.rest
 	f.c.mu.Unlock()
+	most := 0 // outcomes that the queue knew of
 	status, err := launch.Drive(ctx, f.c.cfg.Queue, l, launch.DriveOptions{
 		Resume: &launch.Resume{Cursor: run.Position, Settled: settled, Rest: &rest},
 		Leave:  true,
 		Record: func(ctx context.Context, records []queue.Record, from, to string) error {
 			return f.record(ctx, l, records, from, to)
 		},
-		OnStatus: func(s queue.Status) { f.agree(ctx, s) },
-		OnEvent:  func(e launch.Event) { f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e}) },
-		Approve:  f.approve,
+		OnStatus: func(s queue.Status) {
+			known := 0
+			for _, n := range s.Outcomes {
+				known += n
+			}
+			if known < most { // forgotten, or given another life
+				f.forgot(ctx, l)
+			}
+			most = known
+			f.agree(ctx, s)
+		},
+		OnEvent: func(e launch.Event) { f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e}) },
+		Approve: f.approve,
 		Idle: func(quiet time.Duration, s queue.Status, rest launch.Rest) bool {
 			return f.c.idle(f.id, l, quiet, s, rest)
 		},
@@ -168,6 +180,17 @@ func (f *follower) older(ctx context.Context, run ledger.Run, l *launch.Launch) 
 	return f.c.cfg.Queue.Adjust(ctx, f.id, queue.Adjust{Paused: &yes})
 }
 
+// forgot looks at a run of which the queue knows fewer outcomes than before.
+func (f *follower) forgot(ctx context.Context, l *launch.Launch) {
+	run, err := f.c.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.id)
+	if err == nil {
+		err = f.older(ctx, run, l)
+	}
+	if err != nil && ctx.Err() == nil {
+		f.c.cfg.Log.Warn("whether the queue came back older could not be found out", "run", f.id, "error", err)
+	}
+}
+
 // wait paces the looks at the queue. A few followers block on it, each on a connection of its own; where more are at work, they
 // ask it a few times a second.
 func (f *follower) wait(ctx context.Context, quiet time.Duration) time.Duration {
@@ -199,6 +222,9 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	if err != nil {
 		return err
 	}
+	if err := f.stopped(ctx, records); err != nil {
+		return err
+	}
 	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.life, From: from, To: to}, Outcomes: list}
 	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
@@ -216,6 +242,22 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 		case <-time.After(backoff.Delay(n, 0)):
 		}
 	}
+}
+
+// stopped writes down that the queue stopped the run, before the outcomes are that follow from it: the last one would finish it.
+func (f *follower) stopped(ctx context.Context, records []queue.Record) error {
+	if !slices.ContainsFunc(records, func(r queue.Record) bool { return r.Outcome == core.Cancelled }) {
+		return nil
+	}
+	s, err := f.c.cfg.Queue.Status(ctx, f.id)
+	if err != nil || s.Phase != queue.Stopped {
+		return err
+	}
+	_, err = f.c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", f.id, ledger.PhaseStopped, s.Reason)
+	if errors.Is(err, core.ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // agree brings ledger and queue together. What a person asked for stands in the ledger, also if the queue
