@@ -139,7 +139,7 @@ func TestRedisComesBackOlder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replica.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := replica.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the copy keeps up", func() bool {
@@ -161,7 +161,7 @@ func TestRedisComesBackOlder(t *testing.T) {
 	if n, err := client.Wait(t.Context(), 1, time.Minute).Result(); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	if err := replica.SlaveOf(t.Context(), "no", "one").Err(); err != nil {
+	if err := replica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
 	at, once := r.recorded(runs), r.run("once").Recorded

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,12 +156,12 @@ func (l *lab) session(ctx context.Context, q queue.Queue, slots int) error {
 		}
 		l.mu.Unlock()
 		if len(res.Leases) == 0 {
-			if err := q.Wait(ctx, s, time.Now().Add(time.Second)); err != nil {
-				return err
-			}
+			err := q.Wait(ctx, s, time.Now().Add(time.Second))
 			if ctx.Err() != nil {
-				_ = q.Close(context.WithoutCancel(ctx), s)
-				return nil
+				return q.Close(context.WithoutCancel(ctx), s)
+			}
+			if err != nil {
+				return err
 			}
 			continue
 		}
@@ -356,5 +355,3 @@ func ids(prefix string, n int) []string {
 	}
 	return out
 }
-
-func sorted(s []string) []string { s = slices.Clone(s); slices.Sort(s); return s }
