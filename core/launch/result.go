@@ -1,6 +1,9 @@
 package launch
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -52,4 +55,22 @@ func decodeResult(detail []byte) (r core.Result, ok bool) {
 		r.Steps[i].Outputs = Exact(r.Steps[i].Outputs)
 	}
 	return r, true
+}
+
+// EncodeResult writes a result as the ledger keeps it, with its steps.
+func EncodeResult(r core.Result) ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("write the result of job %s: %w", r.Job, err)
+	}
+	return data, nil
+}
+
+// DecodeResult reads what EncodeResult wrote.
+func DecodeResult(data []byte) (core.Result, error) {
+	r, ok := decodeResult(data)
+	if !ok {
+		return core.Result{}, fmt.Errorf("read a result: %w", core.ErrInvalid)
+	}
+	return r, nil
 }

@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// Acceptance asks for a run to be made durable.
+type Acceptance struct {
+	Launch      *launch.Launch
+	By          string // who launched it
+	Key         string // makes it idempotent within the tenant; "" for none
+	Request     []byte // what was asked for; see ledger.NewRun
+	Criticality *int   // instead of the playbook's
+	Approvals   int    // of other people, before it starts
+	Paused      bool   // starts nothing before it is resumed; not together with Approvals
+}
+
+// record is what the ledger keeps of it.
+func (a *Acceptance) record() (ledger.NewRun, error) {
+	l := a.Launch
+	encoded, err := launch.EncodeRun(l.Run)
+	if err != nil {
+		return ledger.NewRun{}, err
+	}
+	jobs := make([]ledger.JobHost, len(l.Hosts))
+	for i, h := range l.Hosts {
+		jobs[i] = ledger.JobHost{Host: h.Name, Tenant: h.Customer}
+	}
+	n := ledger.NewRun{
+		ID: l.Run.ID, Tenant: l.Run.Tenant, Playbook: l.Playbook.Name, Revision: l.Snapshot.Revision, LaunchedBy: a.By,
+		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Key: a.Key, Request: a.Request,
+		Jobs: jobs, Snapshot: l.Run.Payload, Queue: encoded,
+	}
+	if a.Criticality != nil {
+		n.Criticality = *a.Criticality
+	}
+	return n, nil
+}
+
+// Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
+// need not be in the queue yet, which may be away. created is false for the same request again.
+func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
+	n, err := a.record()
+	if err != nil {
+		return ledger.Run{}, false, err
+	}
+	run, created, err = c.cfg.Ledger.Accept(ctx, n)
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
+	}
+	c.Poke()
+	return run, created, nil
+}
+
+// Amend replaces what a run is, before any queue has had it: version is the one that the caller looked at. Approvals that it had
+// are void. A run that was queued already is core.ErrConflict.
+func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, version int64, a Acceptance) (ledger.Run, error) {
+	n, err := a.record()
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	run, err := c.cfg.Ledger.Amend(ctx, s, who, id, ledger.Amendment{Version: version, New: n})
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	c.Poke()
+	return run, nil
+}
+
+// Cancel ends a run. When it returns, no job of it will start, unless the queue is away: then it
+// is cancelled there as soon as it is back, before anything else of it happens.
+func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
+	run, err := c.cfg.Ledger.Cancel(ctx, s, who, id, reason)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	if run.Incarnation != "" && !run.Complete() {
+		err = c.inQueue(c.cfg.Queue.Cancel(ctx, id, run.Reason))
+	}
+	c.attention(id)
+	return run, err
+}
+
+// Pause keeps a run from starting jobs; those that run go on.
+func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
+	return c.setPaused(ctx, s, who, id, ledger.PhasePaused, reason)
+}
+
+// Resume lets a run go on.
+func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
+	return c.setPaused(ctx, s, who, id, ledger.PhaseActive, reason)
+}
+
+func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string) (ledger.Run, error) {
+	if phase == ledger.PhaseActive {
+		run, err := c.cfg.Ledger.Run(ctx, s, id)
+		if err != nil {
+			return ledger.Run{}, err
+		}
+		if run.Incarnation == "" && run.Phase == ledger.PhasePaused { // no queue has had it
+			phase = ledger.PhaseQueued
+		}
+	}
+	run, err := c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, reason)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	if run.Incarnation != "" {
+		err = c.inQueue(c.setQueuePaused(ctx, id, phase == ledger.PhasePaused))
+	}
+	c.attention(id)
+	c.Poke()
+	return run, err
+}
+
+// Decide takes a person's word on a run that waits for it, or on its next wave.
+func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d ledger.Decision) (ledger.Run, error) {
+	run, err := c.cfg.Ledger.Decide(ctx, s, id, d)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	c.attention(id)
+	c.Poke()
+	return run, nil
+}
+
+// inQueue passes over what the ledger, which has the last word, will bring about anyway: the queue is
+// away, or has not got the run.
+func (c *Controller) inQueue(err error) error {
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) || errors.Is(err, core.ErrNotFound) {
+		c.Poke()
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// Config says what a controller works on. Ledger, Queue and Name must be set.
+type Config struct {
+	Name   string // of this server; no two that run at once have the same
+	Ledger *ledger.Ledger
+	Queue  queue.Queue
+	// Types finds a job type, to read playbooks again as they were read when they were launched.
+	Types func(name string) (playbooks.Type, bool)
+	// Events gets what happens to runs. It is called by many goroutines and must not block.
+	Events func(Event)
+	Log    *slog.Logger // discarded when nil
+}
+
+// Times of the loops.
+const (
+	tickEvery   = time.Second      // between looks at the ledger when nobody pokes
+	claimFor    = 10 * time.Second // a server that died in between holds runs up for so long
+	claimMax    = 64               // runs of one look
+	aliveFor    = 10 * time.Second // a server is counted among those that follow for so long after it last said so
+	followPage  = 1000
+	maxAsking   = 16 // followers that block on the queue at once, each on a connection of its own; the others ask it now and then
+	retryFollow = time.Second
+)
+
+// Controller is one server's part. Its methods are safe for concurrent use.
+type Controller struct {
+	cfg      Config
+	recorder *recorder
+	poke     chan struct{} // has room for one
+	accepted atomic.Bool   // a run was put into the queue: find out at once who follows it
+
+	mu        sync.Mutex
+	wakes     int    // how often windows have changed
+	life      string // incarnation of the queue, as last asked for; "" while it is away
+	away      error  // why it does not answer
+	followers map[string]*follower
+	watched   map[string]*watched // unfinished runs that are this server's
+	looks     int64               // at resting runs
+	shared    time.Time           // when it was last found out which runs are this server's
+	sharing   time.Duration       // how long that took
+}
+
+// New checks the configuration. Errors wrap core.ErrInvalid.
+func New(cfg Config) (*Controller, error) {
+	if cfg.Name == "" || cfg.Ledger == nil || cfg.Queue == nil {
+		return nil, fmt.Errorf("controller: a name, a ledger and a queue are needed: %w", core.ErrInvalid)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
+		watched: map[string]*watched{}}, nil
+}
+
+// Run works until ctx ends, and then leaves all runs to other servers, or to the next start.
+// It returns nil.
+func (c *Controller) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { c.recorder.run(recording) })
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		c.tick(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-c.poke:
+		}
+	}
+	c.leaveAll()    // followers first: they hand over what they read
+	stopRecording() // then what they hand over to
+	wg.Wait()
+	return nil
+}
+
+// Poke makes Run look at once, as after a run was accepted.
+func (c *Controller) Poke() {
+	select {
+	case c.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Away tells why the queue does not answer, or nil.
+func (c *Controller) Away() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away
+}
+
+// tick looks once: is the queue there, which runs does it lack, which ones are this server's to follow.
+func (c *Controller) tick(ctx context.Context) {
+	life, err := incarnation(ctx, c.cfg.Queue)
+	c.setLife(life, err)
+	if err != nil {
+		return
+	}
+	for {
+		n, err := c.enqueueSome(ctx, life)
+		if err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn("runs were not put into the queue", "error", err)
+		}
+		if err != nil || n < claimMax {
+			break
+		}
+	}
+	if began := time.Now(); c.accepted.Swap(false) || began.Sub(c.shared) > max(tickEvery, 20*c.sharing) {
+		if err := c.share(ctx, life); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn("which runs are to be followed could not be found out", "error", err)
+		}
+		c.shared, c.sharing = began, time.Since(began)
+	}
+	c.attend(ctx)
+}
+
+func (c *Controller) setLife(life string, err error) {
+	c.mu.Lock()
+	was, wasAway := c.life, c.away
+	c.life, c.away = life, err
+	c.mu.Unlock()
+	switch {
+	case err != nil && wasAway == nil && !errors.Is(err, context.Canceled):
+		c.say(Event{Kind: QueueAway, Err: err})
+	case err == nil && wasAway != nil:
+		c.say(Event{Kind: QueueBack})
+	case err == nil && was != "" && was != life:
+		c.say(Event{Kind: QueueLost})
+	}
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	RunEnqueued EventKind = "run_enqueued"
+	RunEnded    EventKind = "run_ended"
+	RunEvent    EventKind = "run_event"    // Launch says what
+	RunHeld     EventKind = "run_held"     // paused by the service; Reason says why
+	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
+	QueueAway   EventKind = "queue_away"   // Err says why
+	QueueBack   EventKind = "queue_back"
+	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
+)
+
+// Event is something that an operator, or a metric, should be told.
+type Event struct {
+	Kind   EventKind
+	Run    string
+	Launch *launch.Event // of RunEvent
+	Status *queue.Status // of RunEnded
+	Count  int
+	Reason string
+	Err    error
+}
+
+func (c *Controller) say(e Event) {
+	if c.cfg.Events != nil {
+		c.cfg.Events(e)
+	}
+}

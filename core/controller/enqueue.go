@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
+// returns how many it claimed.
+func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) {
+	claims, err := c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
+	if err != nil {
+		return 0, fmt.Errorf("claim runs: %w", err)
+	}
+	var errs []error
+	for _, claim := range claims {
+		if err := c.enqueue(ctx, claim, life); err != nil {
+			errs = append(errs, fmt.Errorf("run %s: %w", claim.Run.ID, err))
+			if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return len(claims), errors.Join(errs...)
+}
+
+// enqueue puts one claimed run into the queue, as far as it is not recorded.
+func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life string) error {
+	l, err := c.restore(ctx, claim.Run.ID)
+	if errors.Is(err, core.ErrInvalid) {
+		return c.refuse(ctx, claim, err)
+	}
+	if err != nil {
+		return err
+	}
+	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
+		return err
+	}
+	if err := c.holdLost(ctx, claim.Run, l, life); err != nil {
+		return err
+	}
+	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
+	// somebody cancels between the two would start.
+	l.Run.Paused = true
+	if _, err := c.cfg.Queue.Submit(ctx, l.Run); err != nil {
+		return fmt.Errorf("put it into the queue: %w", err)
+	}
+	run, err := c.cfg.Ledger.Enqueued(ctx, claim, life)
+	if err != nil {
+		return fmt.Errorf("write down that the queue has it: %w", err)
+	}
+	switch run.Phase {
+	case ledger.PhaseCancelled:
+		err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
+	case ledger.PhasePaused:
+	default:
+		err = c.setQueuePaused(ctx, run.ID, false)
+	}
+	if err != nil { // who follows it brings that about
+		c.cfg.Log.Warn("a run is held in the queue for now", "run", run.ID, "error", err)
+	}
+	c.accepted.Store(true)
+	c.say(Event{Kind: RunEnqueued, Run: run.ID})
+	return nil
+}
+
+func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool) error {
+	return c.cfg.Queue.Adjust(ctx, id, queue.Adjust{Paused: &paused})
+}
+
+// lostReason is why a run is held after its queue was lost.
+const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
+
+// holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
+func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
+	// A run that no queue has had is queued, not active.
+	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold {
+		return nil
+	}
+	return c.hold(ctx, run.ID)
+}
+
+// hold pauses a run in the ledger, for lostReason.
+func (c *Controller) hold(ctx context.Context, id string) error {
+	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhasePaused, lostReason)
+	if errors.Is(err, core.ErrConflict) { // cancelled, stopped or complete meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hold run %s: %w", id, err)
+	}
+	c.say(Event{Kind: RunHeld, Run: id, Reason: lostReason})
+	return nil
+}
+
+// restore reads a run back from the ledger.
+func (c *Controller) restore(ctx context.Context, id string) (*launch.Launch, error) {
+	m, err := c.cfg.Ledger.Material(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read run %s: %w", id, err)
+	}
+	return launch.Restore(m.Snapshot, m.Queue, c.cfg.Types)
+}
+
+// refuse ends a run that cannot be read back, with the reason.
+func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, why error) error {
+	if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
+		return err
+	}
+	_, err := c.cfg.Ledger.Cancel(ctx, ledger.AllTenants(), "", claim.Run.ID, why.Error())
+	return err
+}
+
+// settled is what the ledger has recorded of a run.
+func (c *Controller) settled(ctx context.Context, id string) ([]queue.Settled, error) {
+	ended, err := c.cfg.Ledger.Ended(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read what is recorded of run %s: %w", id, err)
+	}
+	list := make([]queue.Settled, len(ended))
+	for i, e := range ended {
+		list[i] = queue.Settled{Index: e.Index, Count: e.Count, Outcome: e.Outcome}
+	}
+	return list, nil
+}

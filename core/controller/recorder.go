@@ -1,0 +1,118 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// recorder makes outcomes of many runs durable in few transactions: what arrives while one is
+// written goes into the next together.
+type recorder struct {
+	ledger *ledger.Ledger
+	asks   chan ask
+}
+
+type ask struct {
+	batch  ledger.Batch
+	answer chan<- answer // has room for one
+}
+
+type answer struct {
+	ledger.Recorded
+	err error
+}
+
+const recorderBatches = 256 // runs of one transaction
+
+func newRecorder(l *ledger.Ledger) *recorder {
+	return &recorder{ledger: l, asks: make(chan ask, recorderBatches)}
+}
+
+// run writes until ctx ends.
+func (r *recorder) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-r.asks:
+			r.write(ctx, r.gather(first))
+		}
+	}
+}
+
+// gather takes what waits by now.
+func (r *recorder) gather(first ask) []ask {
+	asks := []ask{first}
+	for len(asks) < recorderBatches {
+		select {
+		case next := <-r.asks:
+			asks = append(asks, next)
+		default:
+			return asks
+		}
+	}
+	return asks
+}
+
+func (r *recorder) write(ctx context.Context, asks []ask) {
+	batches := make([]ledger.Batch, len(asks))
+	for i, a := range asks {
+		batches[i] = a.batch
+	}
+	recorded, err := r.ledger.Record(ctx, batches...)
+	for i, a := range asks {
+		if err == nil {
+			a.answer <- answer{recorded[i], recorded[i].Err}
+		} else {
+			a.answer <- answer{err: err}
+		}
+	}
+}
+
+// record makes one batch durable. core.ErrConflict says that another server recorded it, or more.
+func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded, error) {
+	got := make(chan answer, 1)
+	select {
+	case r.asks <- ask{b, got}:
+	case <-ctx.Done():
+		return ledger.Recorded{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-got:
+		return a.Recorded, a.err
+	case <-ctx.Done():
+		return ledger.Recorded{}, context.Cause(ctx)
+	}
+}
+
+// outcomes turns records of the queue into what the ledger keeps.
+func outcomes(l *launch.Launch, records []queue.Record) ([]ledger.Outcome, error) {
+	list := make([]ledger.Outcome, 0, len(records))
+	for _, rec := range records {
+		if rec.Count > 1 {
+			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.ThisLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
+			continue
+		}
+		var failed error
+		l.Results(rec, func(r core.Result) {
+			detail, err := launch.EncodeResult(r)
+			if err != nil {
+				failed = fmt.Errorf("job %s: %w", r.Job, err)
+				return
+			}
+			list = append(list, ledger.Outcome{
+				Index: rec.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
+				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail,
+			})
+		})
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// serverPrefix begins the board's documents by which servers say that they live.
+const serverPrefix = "server/"
+
+// share follows the runs that fall to this server, and leaves those that do not any more.
+func (c *Controller) share(ctx context.Context, life string) error {
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return err
+	}
+	mine := map[string]ledger.Run{}
+	for page := (ledger.Page{Limit: followPage}); ; {
+		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
+		if err != nil {
+			return fmt.Errorf("read the runs that are not complete: %w", err)
+		}
+		for _, r := range runs {
+			if r.Incarnation == life && owner(servers, r.ID) == c.cfg.Name {
+				mine[r.ID] = r
+			}
+		}
+		if next == "" {
+			break
+		}
+		page.After = next
+	}
+	c.shareOut(mine, life)
+	return nil
+}
+
+// servers says that this server lives, and lists all that do.
+func (c *Controller) servers(ctx context.Context) ([]string, error) {
+	if _, err := c.cfg.Queue.Post(ctx, serverPrefix+c.cfg.Name, nil, aliveFor); err != nil {
+		return nil, fmt.Errorf("say that this server lives: %w", err)
+	}
+	names, err := c.cfg.Queue.Names(ctx, serverPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list the servers: %w", err)
+	}
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], serverPrefix)
+	}
+	if !slices.Contains(names, c.cfg.Name) {
+		names = append(names, c.cfg.Name)
+	}
+	return names, nil
+}
+
+// owner is the server that follows a run: the one with the highest hash of both names, so
+// that a server that comes or goes moves its own share of the runs only.
+func owner(servers []string, run string) string {
+	var best string
+	var most uint64
+	for _, s := range servers {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(s + "\x00" + run))
+		if sum := mix(h.Sum64()); best == "" || sum > most || sum == most && s < best {
+			best, most = s, sum
+		}
+	}
+	return best
+}
+
+// mix spreads what FNV leaves close together for names that differ at their end only (the finaliser of MurmurHash3).
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

@@ -1,0 +1,60 @@
+package launch
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// runVersion is the version that EncodeRun writes. Restore reads it and all before it.
+const runVersion = 1
+
+type encodedRun struct {
+	Version int       `json:"version"`
+	Run     queue.Run `json:"run"` // without its payload
+}
+
+// EncodeRun writes what a run is in the queue, but for its snapshot, so that Restore can bring it back.
+func EncodeRun(r queue.Run) ([]byte, error) {
+	r.Payload, r.Settled = nil, nil
+	data, err := json.Marshal(encodedRun{runVersion, r})
+	if err != nil {
+		return nil, fmt.Errorf("write run %s: %w", r.ID, err)
+	}
+	return data, nil
+}
+
+// Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. types finds a job type, as
+// playbooks.Options.Types; a playbook that this version cannot read any more is core.ErrInvalid.
+func Restore(snapshot, run []byte, types func(name string) (playbooks.Type, bool)) (*Launch, error) {
+	s, err := DecodeSnapshot(snapshot)
+	if err != nil {
+		return nil, err
+	}
+	var e encodedRun
+	if err := json.Unmarshal(run, &e); err != nil {
+		return nil, fmt.Errorf("read run %s: %w: %w", s.Run, core.ErrInvalid, err)
+	}
+	if e.Version < 1 || e.Version > runVersion {
+		return nil, fmt.Errorf("read run %s: version %d, expected 1 to %d; was it accepted by a newer server? %w", s.Run, e.Version, runVersion, core.ErrInvalid)
+	}
+	book, err := playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: types, Vars: s.Vars})
+	if err != nil {
+		return nil, fmt.Errorf("read the playbook of run %s: %w", s.Run, err)
+	}
+	l := &Launch{
+		Playbook: book, Run: e.Run, Snapshot: s,
+		Hosts: make([]core.Host, len(e.Run.Targets)), Limits: rollout.Limits(book.Strategy.Waves, len(e.Run.Targets)),
+	}
+	l.Run.Payload = snapshot
+	for i, t := range e.Run.Targets {
+		if l.Hosts[i], err = DecodeHost(t.Data); err != nil {
+			return nil, fmt.Errorf("run %s: job %d: %w", s.Run, i, err)
+		}
+	}
+	return l, nil
+}
