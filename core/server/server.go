@@ -92,6 +92,9 @@ func New(cfg Config) (*Server, error) {
 	s.events()
 	s.audit()
 	s.people()
+	s.inventory()
+	s.windowSets()
+	s.nodes()
 	s.plainRoutes()
 	return s, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Server) createRun(ctx context.Context, by caller, in *struct {
-	idempotent
+	Idempotent
 	Body api.NewRun
 },
 ) (*versioned[api.Run], error) {
@@ -48,8 +48,8 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 }
 
 func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
-	runPath
-	ifMatch
+	RunPath
+	IfMatch
 	Body api.NewRun
 },
 ) (*versioned[api.Run], error) {
@@ -100,8 +100,8 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, l *lau
 const maxRetry = 200_000
 
 func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
-	runPath
-	idempotent
+	RunPath
+	Idempotent
 	Body api.Retry
 },
 ) (*versioned[api.Run], error) {
