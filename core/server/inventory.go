@@ -32,7 +32,7 @@ type HostPath struct {
 
 // set is the definitions that hold.
 func (s *Server) set() (*definitions.Set, error) {
-	set := s.cfg.Definitions()
+	set := s.cfg.Catalog.Set()
 	if set == nil {
 		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
 	}
@@ -104,7 +104,7 @@ func (s *Server) hostHistory(ctx context.Context, by caller, in *struct {
 	}
 	if len(jobs) == 0 && in.Cursor == "" {
 		known := false
-		if set := s.cfg.Definitions(); set != nil {
+		if set := s.cfg.Catalog.Set(); set != nil {
 			h, ok := set.Inventory.Host(in.Host)
 			known = ok && by.scope.Allows(h.Customer)
 		}

@@ -18,11 +18,13 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/memory"
+	schedules "github.com/turnus/turnus/core/schedule/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,7 +67,7 @@ type bed struct {
 	ledger *ledger.Ledger
 	queue  *memory.Queue
 	ctl    *controller.Controller
-	set    *definitions.Set
+	cat    *catalog.Catalog
 	tokens map[string]string // TENANT:ROLE → secret
 }
 
@@ -76,17 +78,19 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Cleanup(func() { _ = l.Close() })
 	q := memory.New(memory.Options{})
 	t.Cleanup(q.Shutdown)
-	set, err := definitions.FromDocuments(t.Context(), documents(tree()), definitions.Options{})
-	must(t, err)
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q})
 	must(t, err)
-	cfg := Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Definitions: func() *definitions.Set { return set }, Version: "test"}
+	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Schedules: schedules.New()})
+	must(t, err)
+	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	cfg := Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Version: "test"}
 	for _, c := range change {
 		c(&cfg)
 	}
 	s, err := New(cfg)
 	must(t, err)
-	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, set: set, tokens: map[string]string{}}
+	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, tokens: map[string]string{}}
 }
 
 // token is the secret of a token; tenant * is all.

@@ -179,9 +179,9 @@ func (s *Server) prepare(by caller, n api.NewRun, only map[string]bool) (*launch
 }
 
 func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]bool) (*launch.Launch, error) {
-	set := s.cfg.Definitions()
-	if set == nil {
-		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+	set, err := s.set()
+	if err != nil {
+		return nil, err
 	}
 	book, known := set.Playbook(n.Playbook)
 	if !known || !by.scope.Allows(book.Tenant) {
@@ -196,7 +196,6 @@ func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]b
 	}
 	hosts := set.Inventory.Hosts
 	if len(n.Limit) > 0 {
-		var err error
 		if hosts, err = limited(set.Inventory.Limit, by, n.Limit); err != nil {
 			return nil, err
 		}
@@ -204,9 +203,9 @@ func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]b
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool {
 		return !by.scope.Allows(h.Customer) || only != nil && !only[h.Name]
 	})
-	windows, board := s.cfg.Windows()
+	windows, board := s.cfg.Catalog.Windows()
 	return launch.Prepare(book, hosts, launch.Options{
-		RunID: id, Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
+		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
 		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
 	})
 }

@@ -43,7 +43,7 @@ func (s *Server) windows(by caller) (book *gate.Book, hosts map[string]int, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	book, _ = s.cfg.Windows()
+	book, _ = s.cfg.Catalog.Windows()
 	if book == nil {
 		book = gate.FromDefinitions(set.Windows)
 	}

@@ -9,16 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/memory"
+	schedules "github.com/turnus/turnus/core/schedule/memory"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/core/worker"
 )
@@ -68,17 +67,18 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop()) }()
 	opts := playbookOptions(n.plugins, nil)
-	set, err := definitions.Load(ctx, f.definitions, definitions.Options{Playbooks: opts})
-	if err != nil {
-		return err
-	}
 	ctl, err := controller.New(controller.Config{Name: "up", Ledger: l, Queue: q, Types: opts.Types, Log: log})
 	if err != nil {
 		return err
 	}
+	cat, err := catalog.New(catalog.Config{
+		Ledger: l, Board: q, Controller: ctl, Schedules: schedules.New(), Playbooks: opts, Folder: f.definitions, Log: log,
+	})
+	if err != nil {
+		return err
+	}
 	api, err := server.New(server.Config{
-		Ledger: l, Controller: ctl, Queue: q, Definitions: func() *definitions.Set { return set },
-		Windows: func() (*gate.Book, string) { return nil, "" }, Types: opts.Types, Version: version, Log: log,
+		Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Types: opts.Types, Version: version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -90,15 +90,16 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.work(&f.node, q, func(_, files string) string { return files }, func(worker.Event) {}, log); err != nil {
+	if err := n.work(&f.node, q, cat.FilesDir, func(worker.Event) {}, log); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	ctx, _, release := a.signals(ctx, finishingJobs, a.message, n.kill)
 	defer release()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = ctl.Run(ctx) })
+	wg.Go(func() { _ = cat.Run(ctx) })
 	defer wg.Wait()
-	web := &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
+	web := server.HTTP(api, log)
 	defer context.AfterFunc(ctx, func() { _ = web.Shutdown(context.WithoutCancel(ctx)) })()
 	a.message("listening on http://" + listener.Addr().String())
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
