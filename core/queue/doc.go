@@ -8,7 +8,7 @@
 // # Rules that every implementation keeps
 //
 //  1. Time is the queue's own clock, held monotone; a caller's clock never decides.
-//  2. Submit is idempotent by run id, and O(segments) in work and memory for a
+//  2. Submit is idempotent by run id, and O(segments + settled) in work and memory for a
 //     bulk run: no per-job state before a job is leased, blocked, or cancelled singly.
 //  3. A lease is fenced by a token that only grows. An ack with another token, or
 //     for a job that is not leased to that session, is counted, returned as
@@ -74,6 +74,12 @@
 // cuts through a segment: of that one, only the targets below it are released. Limit and due time both have to be met.
 // A large wave may be released in steps: after an error of Adjust a part of it may be released, and Adjust again releases the rest.
 //
+// Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is not deferred, and is explained as ended.
+// What is settled counts in the budgets (rule 7) when the run is submitted: one whose budget that spends, or that has a settled lost one, is
+// stopped at once, and the rest of it cancelled as after any stop; one that is all settled is complete. A settled job is not dead, so
+// Redrive passes it over: to give a lost one another life, leave it out of Settled when the run is submitted.
+// A target may be settled beyond Limit. The same run submitted again is accepted without effect, whatever is settled by then and whether it is paused.
+//
 // Deferred. What counts is the queue's clock, not whether a turn has looked: a segment that is due, and a suspended job whose
 // After has passed, are not deferred any more. In a paused run jobs are deferred as in an active one; in a run
 // that is stopped, cancelled or complete none is. Jobs beyond Limit, and those that wait for another event, for a time without
@@ -100,7 +106,7 @@
 //
 // Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength; Segments that are
 // negative, empty or do not add up to the targets; negative numbers; weights over MaxWeight (0 is 1); a
-// Priority out of bounds; an unknown OnLost; Backoff.Jitter outside 0 … 1. The caller must not change a run's slices afterwards.
+// Priority out of bounds; Settled that is unsorted, overlaps, leaves the targets or has more than MaxSettled ranges; an unknown OnLost; Backoff.Jitter outside 0 … 1. The caller must not change a run's slices afterwards.
 //
 // A complete run is kept for a retention that the implementation's options say (a day or more),
 // then forgotten: its id is then unknown, and free.

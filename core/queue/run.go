@@ -18,6 +18,7 @@ const (
 	MaxPriority    = 10
 	MaxAcksPerTurn = 256
 	MaxLeasesTurn  = 256
+	MaxSettled     = 1_000_000 // of Run.Settled
 )
 
 // OnLost is what becomes of a job whose worker died while it held it.
@@ -42,6 +43,7 @@ type Run struct {
 	Segments []Segment // none: all targets are due at once
 	// Settled are the targets whose outcome is known: what was recorded of a run whose queue was lost.
 	// They are never leased and give no Record, but count in Status.Outcomes and in the budgets.
+	// Neither they nor Paused tell two submits of a run apart.
 	Settled []Settled
 	Paused  bool // starts paused
 
@@ -96,6 +98,38 @@ const (
 // EventWindow is the event for which a job is suspended while its window is closed. Such a
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
+
+// Unsettled visits what is left to do: each stretch of targets from … to-1 of one segment that is not
+// settled, in order, in O(segments + settled).
+func (r *Run) Unsettled(visit func(due time.Time, from, to int)) {
+	segments, settled, from := r.Segments, r.Settled, 0
+	if len(segments) == 0 {
+		segments = []Segment{{Count: len(r.Targets)}}
+	}
+	for _, s := range segments {
+		end := from + s.Count
+		for len(settled) > 0 && settled[0].Index < end {
+			known := settled[0]
+			if from < known.Index {
+				visit(s.Due, from, known.Index)
+			}
+			from = min(known.Index+known.Count, end)
+			if known.Index+known.Count > end {
+				break // it goes on in the next segment
+			}
+			settled = settled[1:]
+		}
+		if from < end {
+			visit(s.Due, from, end)
+		}
+		from = end
+	}
+}
+
+// WhySettled says for Explain how a target of Run.Settled ended.
+func WhySettled(o core.Outcome) string {
+	return "ended as " + string(o) + " before its run was submitted to this queue"
+}
 
 // WhySuspended says for Explain what a suspended job waits for, beside a time.
 func WhySuspended(event string) string {

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -247,6 +248,10 @@ func (r *run) explainEnd(index int) string {
 			}
 			return reason
 		}
+	}
+	settled := r.submitted.Settled
+	if i, _ := slices.BinarySearchFunc(settled, index, func(s queue.Settled, index int) int { return s.Index + s.Count - 1 - index }); i < len(settled) && settled[i].Index <= index {
+		return queue.WhySettled(settled[i].Outcome)
 	}
 	return "ended"
 }

@@ -160,8 +160,8 @@ func (q *Queue) Submit(ctx context.Context, spec queue.Run) (bool, error) {
 	r := newRun(spec, t, q.next())
 	q.runs[spec.ID] = r
 	r.plan(now)
-	q.retime(r)
-	q.sync(r)
+	q.adoptSettled(r)
+	q.settle(r)
 	q.syncTenant(t)
 	q.arm()
 	return true, nil
@@ -182,7 +182,7 @@ func defaults(r *queue.Run) {
 	}
 }
 
-// sameContent compares by value, times as instants.
+// sameContent compares by value, times as instants. What was settled before, and whether it starts paused, is no content.
 func sameContent(a, b *queue.Run) bool {
 	if len(a.Segments) != len(b.Segments) || len(a.Targets) != len(b.Targets) {
 		return false
@@ -200,6 +200,7 @@ func sameContent(a, b *queue.Run) bool {
 	}
 	x, y := *a, *b
 	x.Targets, y.Targets, x.Segments, y.Segments = nil, nil, nil, nil
+	x.Settled, y.Settled, x.Paused, y.Paused = nil, nil, false, false
 	if string(x.Payload) != string(y.Payload) {
 		return false
 	}

@@ -121,7 +121,7 @@ type record struct {
 func newRun(spec queue.Run, t *tenant, seq uint64) *run {
 	r := &run{
 		id: spec.ID, submitted: spec, seq: seq, tenant: t, weight: spec.Weight,
-		limit: spec.Limit, phase: queue.Active, left: len(spec.Targets),
+		limit: spec.Limit, phase: queue.Active,
 		jobs: map[int]*job{}, groups: locks{}, place: -1, timedPlace: -1,
 		ready:  heap[*job]{less: func(a, b *job) bool { return a.index < b.index }, place: placeJob},
 		timers: heap[*job]{less: jobDueLess, place: placeJob},
@@ -130,6 +130,9 @@ func newRun(spec queue.Run, t *tenant, seq uint64) *run {
 	}
 	if r.limit == 0 || r.limit > len(spec.Targets) {
 		r.limit = len(spec.Targets)
+	}
+	if spec.Paused {
+		r.phase = queue.Paused
 	}
 	return r
 }
@@ -153,29 +156,24 @@ func flowLess(a, b *run) bool {
 	return a.seq < b.seq
 }
 
-// plan lays out the targets as spans, in O(segments).
+// plan lays out the targets that are not settled as spans, in O(segments + settled).
 func (r *run) plan(now time.Time) {
-	if len(r.submitted.Segments) == 0 {
-		r.fresh.push(span{0, r.left, now})
-		return
-	}
 	var due, later []span
-	lo := 0
-	for _, s := range r.submitted.Segments {
-		part := span{lo, lo + s.Count, s.Due}
-		lo = part.hi
+	r.submitted.Unsettled(func(at time.Time, from, to int) {
+		r.left += to - from
+		part := span{from, to, at}
 		switch {
-		case s.Due.After(now):
+		case at.After(now):
 			later = append(later, part)
 		case len(due) > 0 && due[len(due)-1].hi == part.lo:
 			due[len(due)-1].hi = part.hi
 		default:
-			if s.Due.IsZero() {
+			if at.IsZero() {
 				part.due = now
 			}
 			due = append(due, part)
 		}
-	}
+	})
 	r.fresh.build(due)
 	r.later.build(later)
 	r.late = r.releasedOf(later)

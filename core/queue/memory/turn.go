@@ -259,14 +259,38 @@ func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, deta
 	r.record(record{index: int32(j.index), count: 1, attempt: int32(j.attempts), outcome: outcomeCode(o), reason: reason, detail: detail})
 	j.data = nil
 	q.freeJobs = append(q.freeJobs, j)
+	q.spend(r, o, id.Index)
+}
+
+// spend stops the run when outcome o, of the job at index, was the last that its budget allows.
+func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	spec := &r.submitted
 	switch {
 	case o == core.Lost:
-		q.stop(r, queue.Stopped, fmt.Sprintf("job %s ended as lost", id))
+		q.stop(r, queue.Stopped, fmt.Sprintf("job %s ended as lost", core.JobID{Run: r.id, Index: index}))
 	case o.SpendsBudget() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
 		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter))
 	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
 		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable))
+	}
+}
+
+// adoptSettled counts what ended before the run was submitted, and stops the run where that spends its budget.
+func (q *Queue) adoptSettled(r *run) {
+	lost := -1
+	for _, s := range r.submitted.Settled {
+		r.outcomes[outcomeCode(s.Outcome)] += s.Count
+		r.ended += s.Count
+		if s.Outcome == core.Lost && lost < 0 {
+			lost = s.Index
+		}
+	}
+	if lost >= 0 {
+		q.spend(r, core.Lost, lost)
+	}
+	if r.ended > 0 {
+		q.spend(r, core.Failed, 0)
+		q.spend(r, core.Unreachable, 0)
 	}
 }
 

@@ -157,7 +157,23 @@ func (m *machine) submit(t *rapid.T) {
 			r.Segments = append(r.Segments, s)
 		}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "recovered") == 0 {
+		r.Settled, r.Paused = drawSettled(t, n), rapid.Bool().Draw(t, "paused")
+	}
 	m.add(t, r)
+}
+
+// drawSettled says what was recorded of a run of n targets whose queue was lost.
+func drawSettled(t *rapid.T, n int) (list []queue.Settled) {
+	for i := rapid.IntRange(0, 2).Draw(t, "open"); i < n; i += rapid.IntRange(0, 2).Draw(t, "open") {
+		s := queue.Settled{Index: i, Count: rapid.IntRange(1, n-i).Draw(t, "settled"), Outcome: rapid.SampledFrom(core.Outcomes()).Draw(t, "outcome")}
+		if s.Outcome == core.Lost && rapid.Bool().Draw(t, "not lost") {
+			s.Outcome = core.Changed
+		}
+		list = append(list, s)
+		i += s.Count
+	}
+	return list
 }
 
 // drawAck says something of a lease; token 0 asks for a stale one.
@@ -324,6 +340,7 @@ func (m *machine) redrive(t *rapid.T) {
 
 func (m *machine) again(t *rapid.T) {
 	r := m.pick(t)
+	r.Settled, r.Paused = drawSettled(t, len(r.Targets)), rapid.Bool().Draw(t, "paused") // is no content
 	both(t, m, "Submit again", func(s *side) (bool, error) { return s.q.Submit(t.Context(), r) })
 }
 
@@ -382,6 +399,9 @@ func (m *machine) invariants(t *rapid.T) {
 		i := slices.IndexFunc(m.runs, func(r queue.Run) bool { return r.ID == l.Job.Run })
 		r := &m.runs[i]
 		target := r.Targets[l.Job.Index]
+		if slices.ContainsFunc(r.Settled, func(s queue.Settled) bool { return s.Index <= l.Job.Index && l.Job.Index < s.Index+s.Count }) {
+			t.Fatalf("%v was leased, it is settled: %v", l.Job, r.Settled)
+		}
 		if other, held := hosts[target.Host]; held {
 			t.Fatalf("%v and %v share host %s", other, l.Job, target.Host)
 		}
@@ -429,8 +449,24 @@ func (m *machine) drain(t *rapid.T) {
 		}
 	}
 	m.check(t)
+	m.explainAll(t)
 	for _, r := range m.runs {
 		m.ended(t, r)
+	}
+}
+
+// explainAll compares the state of each job; of one that has ended, the reason too.
+func (m *machine) explainAll(t *rapid.T) {
+	for _, r := range m.runs {
+		for i := range r.Targets {
+			both(t, m, "Explain", func(s *side) (string, error) {
+				ex, err := s.q.Explain(t.Context(), core.JobID{Run: r.ID, Index: i})
+				if ex.State != core.Done {
+					ex.Reason = ""
+				}
+				return string(ex.State) + " " + ex.Reason, err
+			})
+		}
 	}
 }
 

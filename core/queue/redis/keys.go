@@ -59,6 +59,7 @@ func suffixes() []key {
 		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
 		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
 		{"xDead", ":x"},      // run, hash: index -> 1
+		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
 		{"xReady", ":z"},     // tenant, zset: ready runs by rank
 		{"xRuns", ":u"},      // tenant, set: its runs

@@ -50,7 +50,7 @@ func loadScripts() (*scripts, error) {
 		{&s.adopt, "adopt", "base locks jobs"},
 		{&s.cancel, "cancel", "base locks jobs"},
 		{&s.adjust, "adjust", "base locks"},
-		{&s.redrive, "redrive", "base locks"},
+		{&s.redrive, "redrive", "base locks jobs"},
 		{&s.event, "event", "base locks jobs"},
 		{&s.wait, "wait", "base"},
 		{&s.status, "status", "base"},

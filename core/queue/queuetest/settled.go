@@ -1,0 +1,327 @@
+package queuetest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+var settledTests = []test{
+	{name: "SettledIsNeitherLeasedNorRecorded", run: settledRest},
+	{name: "SettledWholeRunIsComplete", run: settledWhole},
+	{name: "SettledSpendsTheBudget", run: settledBudget},
+	{name: "SettledSpendsAPartOfTheBudget", run: settledPart},
+	{name: "SettledCutsSegments", run: settledSegments},
+	{name: "SettledCountsInWaves", run: settledWaves},
+	{name: "SettledIsNotCancelledAgain", run: settledCancel},
+	{name: "SettledIsNotRedriven", run: settledRedrive},
+	{name: "SettledIsNoContent", run: settledContent},
+	{name: "SettledInThousandsOfRanges", run: settledMany},
+	{name: "SubmitRefusesBadSettled", run: settledInvalid},
+	{name: "PausedFromTheStart", run: pausedStart},
+}
+
+func settled(r queue.Run, list ...queue.Settled) queue.Run {
+	r.Settled = list
+	return r
+}
+
+// indexes are those of leases, ascending.
+func indexes(leases []queue.Lease) []int {
+	list := make([]int, 0, len(leases))
+	for _, l := range leases {
+		list = append(list, l.Job.Index)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (f *fixture) leasesOnly(session string, want ...int) []queue.Lease {
+	f.Helper()
+	got := f.lease(session, queue.MaxLeasesTurn)
+	if !slices.Equal(indexes(got), want) {
+		f.Fatalf("leased %v, expected %v", indexes(got), want)
+	}
+	return got
+}
+
+func (f *fixture) outcomesAre(want map[core.Outcome]int) {
+	f.Helper()
+	if st := f.status("a"); !maps.Equal(st.Outcomes, want) {
+		f.Fatalf("outcomes are %v, expected %v", st.Outcomes, want)
+	}
+}
+
+func settledRest(f *fixture) {
+	f.submit(settled(run("a", 10), queue.Settled{Index: 1, Count: 2, Outcome: core.Changed}, queue.Settled{Index: 3, Count: 1, Outcome: core.Failed}, queue.Settled{Index: 8, Count: 2, Outcome: core.Skipped}))
+	st := f.status("a")
+	eq(f, "pending", st.Pending, 5)
+	eq(f, "total", st.Total, 10)
+	f.outcomesAre(map[core.Outcome]int{core.Changed: 2, core.Failed: 1, core.Skipped: 2})
+	for index, outcome := range map[int]core.Outcome{1: core.Changed, 2: core.Changed, 3: core.Failed, 8: core.Skipped, 9: core.Skipped} {
+		ex := f.explain("a", index)
+		eq(f, "state", ex.State, core.Done)
+		eq(f, "reason", ex.Reason, queue.WhySettled(outcome))
+	}
+	for _, index := range []int{0, 4, 7} {
+		eq(f, "state", f.explain("a", index).State, core.Pending)
+	}
+	s := f.open("n")
+	leases := f.leasesOnly(s, 0, 4, 5, 6, 7)
+	for _, l := range leases {
+		eq(f, "host", l.Host, l.Job.String()) // a cut does not move the others' data
+	}
+	f.ack(s, allDone(leases, core.Changed)...)
+	st = f.status("a")
+	eq(f, "phase", st.Phase, queue.Finished)
+	eq(f, "complete", st.Complete, true)
+	f.outcomesAre(map[core.Outcome]int{core.Changed: 7, core.Failed: 1, core.Skipped: 2})
+	if got := f.outcomes(); len(got) != 5 {
+		f.Errorf("records are of %v, expected those of 5 jobs", got)
+	}
+	if reason := f.explain("a", 4).Reason; reason != "ended as changed" {
+		f.Errorf("job 4 %s", reason)
+	}
+}
+
+func settledWhole(f *fixture) {
+	r := settled(run("a", 5), queue.Settled{Count: 4, Outcome: core.Changed}, queue.Settled{Index: 4, Count: 1, Outcome: core.Cancelled})
+	r.Paused = true
+	r.Segments = []queue.Segment{{Count: 2}, {Due: time.Now().Add(time.Hour), Count: 3}}
+	f.submit(r)
+	st := f.status("a")
+	eq(f, "phase", st.Phase, queue.Finished)
+	eq(f, "complete", st.Complete, true)
+	eq(f, "deferred", st.Deferred, 0)
+	eq(f, "records", len(f.records("a")), 0)
+	s := f.open("n")
+	f.none(s, "all of the run is settled")
+	stats, err := f.q.Stats(f.ctx)
+	f.must(err)
+	eq(f, "open runs", stats.Runs, 0)
+	eq(f, "timed", stats.Timed, 0)
+	created, err := f.q.Submit(f.ctx, r)
+	f.must(err)
+	eq(f, "created", created, false)
+}
+
+func settledBudget(f *fixture) {
+	s := f.open("n")
+	for id, tc := range map[string]struct {
+		settled []queue.Settled
+		reason  string // none: the budget holds
+	}{
+		"two failed":          {[]queue.Settled{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 3, Count: 1, Outcome: core.RolledBack}}, "the budget is spent: 2 failed, stop_after is 2"},
+		"three unreachable":   {[]queue.Settled{{Index: 1, Count: 3, Outcome: core.Unreachable}}, "the budget is spent: 3 unreachable, stop_unreachable is 3"},
+		"one lost":            {[]queue.Settled{{Index: 0, Count: 1, Outcome: core.Changed}, {Index: 2, Count: 2, Outcome: core.Lost}}, "job one lost/2 ended as lost"},
+		"all, and the budget": {[]queue.Settled{{Index: 0, Count: 6, Outcome: core.Failed}}, "the budget is spent: 6 failed, stop_after is 2"},
+		"one failed":          {[]queue.Settled{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 2, Count: 2, Outcome: core.Unreachable}, {Index: 4, Count: 1, Outcome: core.Cancelled}}, ""},
+	} {
+		r := settled(run(id, 6), tc.settled...)
+		r.StopAfter, r.StopUnreachable, r.Paused = 2, 3, true
+		f.submit(r)
+		st := f.status(id)
+		if tc.reason == "" {
+			eq(f, "phase of "+id, st.Phase, queue.Paused)
+			f.must(f.q.Adjust(f.ctx, id, queue.Adjust{Paused: new(false)}))
+			f.leasesOnly(s, 0, 5)
+			continue
+		}
+		eq(f, "phase of "+id, st.Phase, queue.Stopped)
+		eq(f, "reason of "+id, st.Reason, tc.reason)
+		st = f.completes(s, id)
+		ended := 0
+		for _, k := range tc.settled {
+			ended += k.Count
+		}
+		eq(f, "cancelled of "+id, st.Outcomes[core.Cancelled], 6-ended)
+	}
+}
+
+// settledPart: what was spent before the queue was lost is spent.
+func settledPart(f *fixture) {
+	r := settled(run("a", 6), queue.Settled{Index: 0, Count: 2, Outcome: core.Failed})
+	r.StopAfter = 3
+	f.submit(r)
+	s := f.open("n")
+	f.ack(s, done(f.one(s), core.Changed))
+	f.ack(s, done(f.one(s), core.Failed))
+	f.none(s, "the third failure spends the budget")
+	st := f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	f.outcomesAre(map[core.Outcome]int{core.Failed: 3, core.Changed: 1, core.Cancelled: 2})
+}
+
+func settledSegments(f *fixture) {
+	later := time.Now().Add(time.Hour)
+	r := settled(run("a", 20),
+		queue.Settled{Index: 0, Count: 3, Outcome: core.Changed}, // all of the first, one of the second
+		queue.Settled{Index: 4, Count: 4, Outcome: core.Changed}, // from within the third to its end
+		queue.Settled{Index: 9, Count: 1, Outcome: core.Changed}, // within the fourth
+		queue.Settled{Index: 12, Count: 5, Outcome: core.Failed}, // over three of them
+		queue.Settled{Index: 19, Count: 1, Outcome: core.Failed})
+	r.Segments = []queue.Segment{{Count: 2}, {Due: later, Count: 2}, {Count: 4}, {Due: later, Count: 3}, {Due: later.Add(time.Hour), Count: 3}, {Count: 1}, {Due: later, Count: 5}}
+	r.Limit = 19
+	f.submit(r)
+	st := f.status("a")
+	eq(f, "deferred", st.Deferred, 1+2+1+2) // 3; 8, 10; 11; 17, 18
+	eq(f, "pending", st.Pending, 6)
+	s := f.open("n")
+	f.none(s, "none of the due targets is left") // 12 … 14 and 0, 1, 4 … 7 are settled
+	eq(f, "until", f.explain("a", 8).Until.Unix(), later.Unix())
+	eq(f, "until", f.explain("a", 11).Until.Unix(), later.Add(time.Hour).Unix())
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	eq(f, "deferred", f.status("a").Deferred, 6)
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
+	got := f.outcomes()
+	if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, []int{3, 8, 10, 11, 17, 18}) {
+		f.Errorf("cancelled %v", keys)
+	}
+}
+
+func settledWaves(f *fixture) {
+	r := settled(run("a", 10), queue.Settled{Index: 0, Count: 3, Outcome: core.Changed}, queue.Settled{Index: 6, Count: 1, Outcome: core.Changed})
+	r.Limit = 4
+	f.submit(r)
+	s := f.open("n")
+	f.ack(s, allDone(f.leasesOnly(s, 3), core.Changed)...)
+	f.none(s, "the wave is over")
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(7)}))
+	f.ack(s, allDone(f.leasesOnly(s, 4, 5), core.Changed)...)
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(8)}))
+	f.ack(s, allDone(f.leasesOnly(s, 7), core.Changed)...)
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.ack(s, allDone(f.leasesOnly(s, 8, 9), core.Changed)...)
+	eq(f, "complete", f.status("a").Complete, true)
+}
+
+func settledCancel(f *fixture) {
+	f.submit(settled(run("a", 6), queue.Settled{Index: 1, Count: 1, Outcome: core.Changed}, queue.Settled{Index: 4, Count: 2, Outcome: core.Lost}))
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
+	st := f.status("a")
+	eq(f, "phase", st.Phase, queue.Cancelled)
+	eq(f, "complete", st.Complete, true)
+	f.outcomesAre(map[core.Outcome]int{core.Changed: 1, core.Lost: 2, core.Cancelled: 3})
+	if keys := slices.Sorted(maps.Keys(f.outcomes())); !slices.Equal(keys, []int{0, 2, 3}) {
+		f.Errorf("recorded are %v", keys)
+	}
+}
+
+// settledRedrive: a settled job is not dead, whatever its outcome; who wants it to run again leaves it out.
+func settledRedrive(f *fixture) {
+	f.submit(settled(run("a", 3), queue.Settled{Index: 1, Count: 1, Outcome: core.Lost}))
+	s := f.open("n")
+	eq(f, "dead", f.completes(s, "a").Dead, 0)
+	for _, list := range [][]int{nil, {1}, {0, 1, 2}} {
+		n, err := f.q.Redrive(f.ctx, "a", list...)
+		f.must(err)
+		eq(f, "redriven", n, 0)
+	}
+	eq(f, "phase", f.status("a").Phase, queue.Stopped)
+	f.none(s, "nothing was redriven")
+}
+
+func settledContent(f *fixture) {
+	r := run("a", 4)
+	f.submit(r)
+	s := f.open("n")
+	l := f.one(s)
+	again := settled(r, queue.Settled{Count: 4, Outcome: core.Lost})
+	again.Paused = true
+	created, err := f.q.Submit(f.ctx, again)
+	f.must(err)
+	eq(f, "created", created, false)
+	eq(f, "phase", f.status("a").Phase, queue.Active)
+	f.ack(s, done(l, core.Changed))
+	f.ack(s, allDone(f.leasesOnly(s, 1, 2, 3), core.Changed)...)
+	f.outcomesAre(map[core.Outcome]int{core.Changed: 4})
+	again.Targets = again.Targets[:3]
+	again.Settled = again.Settled[:0]
+	if _, err := f.q.Submit(f.ctx, again); !errors.Is(err, core.ErrConflict) {
+		f.Errorf("other targets: %v, expected core.ErrConflict", err)
+	}
+}
+
+// settledMany: every other target; what is left starts in order, and a cancel ends the rest.
+func settledMany(f *fixture) {
+	const n = 12_000
+	r := run("a", n)
+	for i := 1; i < n; i += 2 {
+		r.Settled = append(r.Settled, queue.Settled{Index: i, Count: 1, Outcome: core.Changed})
+	}
+	r.Segments = []queue.Segment{{Count: n - 1000}, {Due: time.Now().Add(time.Hour), Count: 1000}}
+	f.submit(r)
+	st := f.status("a")
+	eq(f, "deferred", st.Deferred, 500)
+	eq(f, "changed", st.Outcomes[core.Changed], n/2)
+	s := f.open("n")
+	for page := range 4 {
+		leases := f.lease(s, 250)
+		for i, l := range leases {
+			eq(f, "index", l.Job.Index, 2*(250*page+i))
+		}
+		f.ack(s, allDone(leases, core.Changed)...)
+	}
+	for index, state := range map[int]core.State{1: core.Done, 1998: core.Done, 2000: core.Pending, n - 1001: core.Done, n - 1002: core.Pending, n - 2: core.Pending, n - 1: core.Done} {
+		eq(f, "state", f.explain("a", index).State, state)
+	}
+	eq(f, "reason", f.explain("a", n-3).Reason, queue.WhySettled(core.Changed))
+	if !strings.HasPrefix(f.explain("a", n-4).Reason, "is not due") {
+		f.Errorf("job %d %s", n-4, f.explain("a", n-4).Reason)
+	}
+	f.clean()
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
+	st = f.status("a")
+	eq(f, "complete", st.Complete, true)
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], n/2-1000)
+}
+
+func settledInvalid(f *fixture) {
+	ok := core.Changed
+	many := make([]queue.Settled, queue.MaxSettled+1)
+	for i := range many {
+		many[i] = queue.Settled{Index: i, Count: 1, Outcome: ok}
+	}
+	const huge = int(^uint(0) >> 1)
+	for what, list := range map[string][]queue.Settled{
+		"before the first": {{Index: -1, Count: 2, Outcome: ok}},
+		"behind the last":  {{Index: 9, Count: 1, Outcome: ok}},
+		"over the end":     {{Index: 8, Count: 2, Outcome: ok}},
+		"huge":             {{Index: 1, Count: huge, Outcome: ok}},
+		"empty":            {{Index: 1, Outcome: ok}},
+		"negative":         {{Index: 1, Count: -1, Outcome: ok}},
+		"unsorted":         {{Index: 4, Count: 1, Outcome: ok}, {Index: 2, Count: 1, Outcome: ok}},
+		"twice":            {{Index: 4, Count: 1, Outcome: ok}, {Index: 4, Count: 1, Outcome: ok}},
+		"overlapping":      {{Index: 4, Count: 3, Outcome: ok}, {Index: 6, Count: 1, Outcome: ok}},
+		"no outcome":       {{Index: 4, Count: 1}},
+		"unknown outcome":  {{Index: 4, Count: 1, Outcome: "fine"}},
+		"too many":         many,
+	} {
+		if _, err := f.q.Submit(f.ctx, settled(run("a", 9), list...)); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "settled") {
+			f.Errorf("%s: %v, expected core.ErrInvalid that names settled", what, err)
+		}
+	}
+	f.submit(settled(run("a", 9), queue.Settled{Index: 7, Count: 1, Outcome: ok}, queue.Settled{Index: 8, Count: 1, Outcome: ok}))
+}
+
+func pausedStart(f *fixture) {
+	r := run("a", 3)
+	r.Paused = true
+	r.Segments = []queue.Segment{{Count: 2}, {Due: time.Now().Add(time.Hour), Count: 1}}
+	f.submit(r)
+	st := f.status("a")
+	eq(f, "phase", st.Phase, queue.Paused)
+	eq(f, "deferred", st.Deferred, 1)
+	s := f.open("n")
+	f.none(s, "the run is paused")
+	if why := f.explain("a", 0).Reason; why != "its run is paused" {
+		f.Errorf("job 0 %s", why)
+	}
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(false)}))
+	f.leasesOnly(s, 0, 1)
+}
