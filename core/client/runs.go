@@ -28,15 +28,22 @@ func (c *Client) Run(ctx context.Context, id string) (api.Run, error) {
 }
 
 // RunFilter chooses runs. Empty fields match all.
-type RunFilter struct{ Playbook, Phase, Host, Schedule string }
+type RunFilter struct {
+	Playbook string
+	Phase    api.Phase
+	Host     string       // with an outcome on this host
+	Outcome  core.Outcome // with a job that ended so
+	By       string       // who launched it: a token's name, or schedule:NAME
+}
 
 // Runs lists runs, newest first.
 func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], error) {
 	q := p.into(nil)
 	set(q, "playbook", f.Playbook)
-	set(q, "phase", f.Phase)
+	set(q, "phase", string(f.Phase))
 	set(q, "host", f.Host)
-	set(q, "schedule", f.Schedule)
+	set(q, "outcome", string(f.Outcome))
+	set(q, "launched_by", f.By)
 	return get[List[api.Run]](ctx, c, "list runs", "/v1/runs", q)
 }
 
@@ -85,7 +92,7 @@ type JobFilter struct {
 	Host    string
 }
 
-// Jobs lists the jobs of a run, by index.
+// Jobs lists the jobs of a run that have an outcome, by index.
 func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
 	q := p.into(nil)
 	set(q, "outcome", string(f.Outcome))

@@ -49,9 +49,6 @@ func (s *Stream) Read(ctx context.Context, each func(api.Event)) error {
 	return context.Cause(ctx)
 }
 
-// endEvent is the name of the event by which a server says that nothing more comes.
-const endEvent = "end"
-
 // events reads a stream (HTML, Server-sent events).
 func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 	lines := bufio.NewScanner(r)
@@ -67,23 +64,17 @@ func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 		case "id":
 			id = value
 		case "data":
-			if data.Len() > 0 {
-				data.WriteByte('\n')
-			}
 			data.WriteString(value)
 		case "":
 			if lines.Text() != "" { // a comment, as which servers say that they live
 				continue
 			}
+			over, err := s.event(name, data.String(), each)
 			if id != "" {
 				s.last = id
 			}
-			var e api.Event
-			if data.Len() > 0 && name != endEvent && json.Unmarshal([]byte(data.String()), &e) == nil {
-				each(e)
-			}
-			if name == endEvent {
-				return nil
+			if over || err != nil {
+				return err
 			}
 			name, id = "", ""
 			data.Reset()
@@ -94,6 +85,28 @@ func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return &Error{Server: s.c.server, What: "follow run " + s.run, Detail: "the stream broke: " + err.Error(), Err: core.ErrUnavailable}
+}
+
+// event hands one event on; over says that it was the last.
+func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err error) {
+	if data == "" {
+		return false, nil
+	}
+	if name == "problem" {
+		var told struct {
+			Status int
+			Detail string
+		}
+		if json.Unmarshal([]byte(data), &told) != nil {
+			told.Detail = "the server ended the stream"
+		}
+		return false, &Error{Server: s.c.server, What: "follow run " + s.run, Status: told.Status, Detail: told.Detail, Err: kindOf(told.Status)}
+	}
+	var e api.Event
+	if json.Unmarshal([]byte(data), &e) == nil { // another version's event may look otherwise
+		each(e)
+	}
+	return e.Event == api.RunDone, nil
 }
 
 // Follow reads until the run is over or ctx ends. It goes on by itself when the server was away; onAway, which may be

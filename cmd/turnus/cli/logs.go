@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -90,75 +87,45 @@ func writeJobLogs(w io.Writer, j api.Job) {
 	}
 }
 
-// followLogs shows outputs as they come, until the run is over.
+// followLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
+// shows what is recorded.
 func (a *app) followLogs(ctx context.Context, c *client.Client, id, host string) error {
-	run, err := c.Run(ctx, id)
-	if err != nil {
-		return err
-	}
 	p := &logPrinter{a: a, host: host, open: map[streamKey]string{}}
 	if a.output == "json" {
 		p.enc = json.NewEncoder(raw{a.out})
 		p.enc.SetEscapeHTML(false)
 	}
-	events, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { // a server says when the stream ends; this is for one that cannot, for what fed it is gone
-		defer stop()
-		for !over(run) {
-			if !sleep(events, lookEvery) {
-				return
-			}
-			if next, err := c.Run(events, id); err == nil {
-				run = next
-			}
-		}
-		p.settle(events)
-	})
-	err = c.Events(id).Follow(events, p.event, func(err error) {
+	err := c.Events(id).Follow(ctx, p.event, func(err error) {
 		if err != nil {
 			a.message(a.paint(yellow, "waiting: ") + err.Error())
 		} else {
 			a.message("the server answers again")
 		}
 	})
-	p.flushAll()
+	for key := range p.open {
+		p.flush(key)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return &exit{code: exitCancelled}
-	case events.Err() != nil:
-		return nil
+	case err == nil && !p.live && p.enc == nil:
+		return a.logs(ctx, c, id, host)
 	}
-	stop()
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // streamKey is one stream of one step on one host.
 type streamKey struct {
-	index int
-	step  string
-	errs  bool
+	host, step string
+	errs       bool
 }
 
-// logPrinter writes events as lines. Safe for concurrent use.
+// logPrinter writes events as lines.
 type logPrinter struct {
 	a    *app
 	host string
-	enc  *json.Encoder // nil: text
-
-	mu   sync.Mutex
-	last time.Time            // when an event came
+	enc  *json.Encoder        // nil: text
+	live bool                 // more came than what is recorded
 	open map[streamKey]string // lines that have no end yet
 }
 
@@ -166,10 +133,8 @@ type logPrinter struct {
 const maxOpenLine = 64 << 10
 
 func (p *logPrinter) event(e api.Event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last = time.Now()
-	if p.host != "" && e.Host != p.host && e.Event != "dropped" {
+	p.live = p.live || e.Event != api.JobDone && e.Event != api.RunDone
+	if p.host != "" && e.Host != "" && e.Host != p.host {
 		return
 	}
 	if p.enc != nil {
@@ -178,8 +143,8 @@ func (p *logPrinter) event(e api.Event) {
 	}
 	switch e.Event {
 	case "output":
-		p.text(e, e.Stdout, false)
-		p.text(e, e.Stderr, true)
+		p.text(streamKey{e.Host, e.Step, false}, e.Stdout)
+		p.text(streamKey{e.Host, e.Step, true}, e.Stderr)
 	case "diff", "message":
 		for line := range strings.Lines(e.Text) {
 			p.line(e.Host, e.Step, line)
@@ -187,69 +152,47 @@ func (p *logPrinter) event(e api.Event) {
 	case "step_retry":
 		p.line(e.Host, e.Step, "again: "+e.Text)
 	case "step_done":
-		p.flush(streamKey{e.Index, e.Step, false}, e.Host)
-		p.flush(streamKey{e.Index, e.Step, true}, e.Host)
-		if !e.Outcome.Good() && e.Text != "" {
-			p.line(e.Host, e.Step, string(e.Outcome)+": "+firstLine(e.Text))
+		p.flush(streamKey{e.Host, e.Step, false})
+		p.flush(streamKey{e.Host, e.Step, true})
+		if d := e.Detail; d != nil && !d.Outcome.Good() {
+			p.line(e.Host, e.Step, string(d.Outcome)+": "+firstLine(d.Reason))
 		}
-	case "job_done":
-		if e.Outcome == core.Lost || e.Outcome == core.Cancelled {
-			p.line(e.Host, e.Step, string(e.Outcome)+": "+firstLine(e.Text))
+	case api.JobDone:
+		if r := e.Result; r != nil && !r.Outcome.Good() && len(r.Steps) == 0 {
+			p.line(e.Host, r.Step, string(r.Outcome)+": "+firstLine(r.Reason))
 		}
 	case "dropped":
-		p.a.message(fmt.Sprintf("%s: %s more than is shown; turnus logs without --follow has what was kept", e.Worker, plural(e.Dropped, "event")))
+		p.a.message(e.Text + "; turnus logs without --follow has what was kept")
 	}
 }
 
 // text writes whole lines, and keeps the rest for what follows.
-func (p *logPrinter) text(e api.Event, s string, errs bool) {
+func (p *logPrinter) text(key streamKey, s string) {
 	if s == "" {
 		return
 	}
-	key := streamKey{e.Index, e.Step, errs}
 	s = p.open[key] + s
+	delete(p.open, key)
 	for {
 		line, rest, whole := strings.Cut(s, "\n")
 		if !whole && len(line) < maxOpenLine {
 			break
 		}
-		p.line(e.Host, e.Step, line)
+		p.line(key.host, key.step, line)
 		s = rest
 	}
-	if s == "" {
-		delete(p.open, key)
-	} else {
+	if s != "" {
 		p.open[key] = s
 	}
 }
 
-func (p *logPrinter) flush(key streamKey, host string) {
+func (p *logPrinter) flush(key streamKey) {
 	if rest := p.open[key]; rest != "" {
-		p.line(host, key.step, rest)
+		p.line(key.host, key.step, rest)
 	}
 	delete(p.open, key)
 }
 
-func (p *logPrinter) flushAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key := range p.open {
-		p.flush(key, p.host)
-	}
-}
-
 func (p *logPrinter) line(host, step, line string) {
 	fmt.Fprintf(p.a.out, "%s %s | %s\n", host, step, printable(strings.TrimRight(line, "\r\n")))
-}
-
-// settle waits until no more events come.
-func (p *logPrinter) settle(ctx context.Context) {
-	for sleep(ctx, settleFor) {
-		p.mu.Lock()
-		quiet := time.Since(p.last) >= settleFor
-		p.mu.Unlock()
-		if quiet {
-			return
-		}
-	}
 }

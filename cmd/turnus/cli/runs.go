@@ -59,9 +59,10 @@ func (a *app) runsListCmd() *cobra.Command {
 	r.add(c)
 	m.add(c, "runs")
 	c.Flags().StringVar(&f.Playbook, "playbook", "", "only of this playbook")
-	c.Flags().StringVar(&f.Phase, "phase", "", "only in this phase: approval, queued, active, paused, stopped, cancelled, finished")
+	c.Flags().StringVar((*string)(&f.Phase), "phase", "", "only in this phase: approval, queued, active, paused, stopped, cancelled, finished")
 	c.Flags().StringVar(&f.Host, "host", "", "only with an outcome on this host")
-	c.Flags().StringVar(&f.Schedule, "schedule", "", "only launched by this schedule")
+	c.Flags().StringVar((*string)(&f.Outcome), "outcome", "", "only with a host that ended so: failed, unreachable, …")
+	c.Flags().StringVar(&f.By, "by", "", "only launched by this token's name, or schedule:NAME")
 	_ = c.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions([]string{"approval", "queued", "active", "paused", "stopped", "cancelled", "finished"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -102,7 +103,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 		}),
 	}
 	r.add(c)
-	c.Flags().BoolVar(&jobs, "jobs", false, "list every host; with -o json its jobs instead of the run")
+	c.Flags().BoolVar(&jobs, "jobs", false, "list every host that is done; with -o json the jobs instead of the run")
 	return c
 }
 

@@ -52,7 +52,6 @@ func (a *app) interruptible(parent context.Context) (context.Context, func()) {
 const (
 	lookEvery   = time.Second            // at the run
 	lookAgain   = 100 * time.Millisecond // at its beginning, when much happens
-	settleFor   = 2 * time.Second        // for the last events after the end
 	outputsMost = 200                    // hosts whose outputs a recap fetches
 )
 
@@ -65,6 +64,7 @@ type watcher struct {
 	away   error
 	waited string // what was last said of whom it waits for
 	phase  api.Phase
+	told   map[string]bool // jobs whose end was said: events may come twice
 }
 
 // watch shows a run until it is over, then its recap, and exits as turnus run does.
@@ -73,7 +73,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id string) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{a: a, c: c, id: id, t: newTally(run.Playbook, run.Total), phase: run.Phase}
+	w := &watcher{a: a, c: c, id: id, t: newTally(run.Playbook, run.Total), phase: run.Phase, told: map[string]bool{}}
 	w.t.started = run.Created
 	stopView := a.showProgress(w.t)
 	defer stopView()
@@ -200,14 +200,11 @@ func (w *watcher) event(e api.Event) {
 		w.t.stepStarted(e.Host, e.Step)
 	case "job_parked":
 		w.t.jobLeft(e.Host)
-	case "job_done":
+	case api.JobDone:
 		w.t.jobLeft(e.Host)
-		if e.Outcome.Valid() && !e.Outcome.Good() && e.Outcome != core.Cancelled {
-			text := e.Text
-			if e.Step != "" {
-				text = e.Step + ": " + text
-			}
-			w.a.message(fmt.Sprintf("%s %s: %s", w.a.paint(outcomeColor(e.Outcome), string(e.Outcome)), e.Host, cutText(printable(firstLine(text)), 200)))
+		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.told[e.Job] {
+			w.told[e.Job] = true
+			w.a.message(fmt.Sprintf("%s %s: %s", w.a.paint(outcomeColor(r.Outcome), string(r.Outcome)), r.Host, cutText(printable(firstLine(reasonText(*r))), 200)))
 		}
 	}
 }
