@@ -34,9 +34,9 @@ func fixedKeys() []key {
 	}
 }
 
-// prefixes start the keys of one run, tenant, session or document; its number, id or escaped name follows.
+// prefixes start the keys of one run, tenant, session, document or topic; its number, id or escaped name follows.
 func prefixes() []key {
-	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}} // no fixed key has a colon
+	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}, {"pFeed", "f:"}} // no fixed key has a colon
 }
 
 // suffixes end the keys of one run, tenant or session.

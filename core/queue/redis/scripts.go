@@ -23,7 +23,7 @@ type script struct {
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain, post, posted, names, tidy, pool *script
+	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain, post, posted, names, publish, tidy, pool *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -58,6 +58,7 @@ func loadScripts() (*scripts, error) {
 		{&s.post, "post", "base"},
 		{&s.posted, "posted", "base"},
 		{&s.names, "names", "base"},
+		{&s.publish, "publish", "base"},
 		{&s.tidy, "tidy", "base locks jobs"},
 		{&s.pool, "pool", "base locks jobs"},
 	} {

@@ -43,6 +43,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"pool":    {poolMends},
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
+		"publish": {publishWrites},
 		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
