@@ -35,9 +35,11 @@ var borders = []struct {
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
 	{"plugins/internal/wire", "generated messages", nil},
 	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
-	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/testparts", "windows"}},
+	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts"}},
+	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisconn", "core/testparts", "windows"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
+	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
@@ -50,7 +52,7 @@ var borders = []struct {
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/queue", "core/transport", "core/testparts"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -12,11 +12,13 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// In a bubble it is midnight UTC, a Saturday. always is open, six opens in six hours.
+const opens = 10 * time.Minute // of set ten, from the bubble's start on
+
+// In a bubble it is midnight UTC, a Saturday. always is open, ten opens in ten minutes.
 const bubbleWindows = `
 window_sets:
   always: {timezone: UTC, allow: [{id: any, rrule: "FREQ=DAILY", from: "00:00", to: "24:00"}]}
-  six: {timezone: Europe/Berlin, allow: [{id: six, rrule: "FREQ=DAILY", from: "07:00", to: "12:00"}]}
+  ten: {timezone: Europe/Berlin, allow: [{id: ten, rrule: "FREQ=DAILY", from: "01:10", to: "12:00"}]}
 `
 
 func (b *bed) gated(body string, sets ...string) (*Launch, DriveOptions) {
@@ -52,9 +54,9 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 			ends[l.Job.Index] = time.Since(start)
 			return core.Changed
 		}
-		l, o := b.gated("strategy: {waves: [2]}\n", "always", "six", "always", "always", "six")
+		l, o := b.gated("strategy: {waves: [2]}\n", "always", "ten", "always", "always", "ten")
 		// Starts order the hosts: what is open comes first, whatever the inventory says.
-		if got := order(l); got != "always always | always six six" {
+		if got := order(l); got != "always always | always ten ten" {
 			t.Fatal(got)
 		}
 		s, err := b.drive(context.Background(), b.q, l, o)
@@ -62,11 +64,11 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		for i, late := range []bool{false, false, false, true, true} {
-			if (ends[i] >= 6*time.Hour) != late || ends[i] > 7*time.Hour {
+			if (ends[i] >= opens) != late || ends[i] > 2*opens {
 				t.Errorf("host %d ended after %v", i, ends[i])
 			}
 		}
-		const want = "submitted 1\nreleased 2\nwaiting 2 for six until Sat 2000-01-01 07:00 CET (2000-01-01T06:00:00Z)"
+		const want = "submitted 1\nreleased 2\nwaiting 2 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)"
 		if got := b.story(); got != want {
 			t.Errorf("%s\nexpected\n%s", got, want)
 		}
@@ -76,8 +78,8 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 // mixed is a launch whose first wave has a host that is open and one that waits.
 func (b *bed) mixed(strategy string) (*Launch, DriveOptions) {
 	b.t.Helper()
-	l, o := b.gated("strategy: {waves: [2]"+strategy+"}\n", "always", "six", "six", "six")
-	if got := order(l); got != "always six | six six" {
+	l, o := b.gated("strategy: {waves: [2]"+strategy+"}\n", "always", "ten", "ten", "ten")
+	if got := order(l); got != "always ten | ten ten" {
 		b.t.Fatal(got)
 	}
 	return l, o
@@ -89,7 +91,7 @@ func TestWaveThatWaitsForWindows(t *testing.T) {
 		after    time.Duration // when the second wave is released
 	}{
 		{"", time.Minute},
-		{", wait_for_windows: true", 7 * time.Hour},
+		{", wait_for_windows: true", 2 * opens},
 	} {
 		inBed(t, func(b *bed) {
 			start := time.Now()
@@ -106,7 +108,7 @@ func TestWaveThatWaitsForWindows(t *testing.T) {
 			if err != nil || !s.Complete {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			if early := released < 6*time.Hour; released > c.after || early != (c.after < 6*time.Hour) {
+			if early := released < opens; released > c.after || early != (c.after < opens) {
 				t.Errorf("strategy %q: the second wave came after %v, expected within %v", c.strategy, released, c.after)
 			}
 		})
@@ -116,7 +118,7 @@ func TestWaveThatWaitsForWindows(t *testing.T) {
 func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
-		l, o := b.gated("strategy: {waves: [1]}\n", "six", "six", "six")
+		l, o := b.gated("strategy: {waves: [1]}\n", "ten", "ten", "ten")
 		var released time.Duration
 		o.OnEvent = func(e Event) {
 			if e.Kind == EventReleased {
@@ -124,8 +126,8 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 			}
 		}
 		s, err := b.drive(context.Background(), b.q, l, o)
-		if err != nil || !s.Complete || released < 6*time.Hour {
-			t.Errorf("the second wave came after %v, though the first host waits 6h; %+v, %v", released, s, err)
+		if err != nil || !s.Complete || released < opens {
+			t.Errorf("the second wave came after %v, though the first host waits ten minutes; %+v, %v", released, s, err)
 		}
 	})
 }
@@ -134,11 +136,11 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 func TestRunThatWaitsIsCancelledAtOnce(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
-		l, o := b.gated("", "always", "six")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		l, o := b.gated("", "always", "ten")
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		s, err := b.drive(ctx, b.q, l, o)
-		if err == nil || s.Outcomes[core.Cancelled] != 1 || s.Outcomes[core.Changed] != 1 || time.Since(start) > time.Hour+time.Minute {
+		if err == nil || s.Outcomes[core.Cancelled] != 1 || s.Outcomes[core.Changed] != 1 || time.Since(start) > 6*time.Minute {
 			t.Errorf("after %v: %+v, %v", time.Since(start), s, err)
 		}
 	})
@@ -148,10 +150,10 @@ func TestRunThatWaitsIsCancelledAtOnce(t *testing.T) {
 func TestNextOpeningIsToldAnew(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
-		l, o := b.gated("", "six")
-		old, edited := o.Windows(), bookOf(t, strings.ReplaceAll(bubbleWindows, `from: "07:00"`, `from: "06:00"`))
+		l, o := b.gated("", "ten")
+		old, edited := o.Windows(), bookOf(t, strings.ReplaceAll(bubbleWindows, `from: "01:10"`, `from: "01:05"`))
 		o.Windows = func() *gate.Book {
-			if time.Since(start) > time.Hour {
+			if time.Since(start) > time.Minute {
 				return edited
 			}
 			return old
@@ -159,7 +161,7 @@ func TestNextOpeningIsToldAnew(t *testing.T) {
 		if s, err := b.drive(context.Background(), b.q, l, o); err != nil || !s.Complete {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		const want = "submitted 1\nwaiting 1 for six until Sat 2000-01-01 07:00 CET (2000-01-01T06:00:00Z)\nwaiting 1 for six until Sat 2000-01-01 06:00 CET (2000-01-01T05:00:00Z)"
+		const want = "submitted 1\nwaiting 1 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)\nwaiting 1 for ten until Sat 2000-01-01 01:05 CET (2000-01-01T00:05:00Z)"
 		if got := b.story(); got != want {
 			t.Errorf("%s\nexpected\n%s", got, want)
 		}

@@ -48,6 +48,7 @@ func writeUntilKilled(dir string) {
 
 // A server that is killed while it writes has lost nothing that it had acknowledged.
 func TestKilledWriterLosesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for kill := range 3 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -48,12 +48,10 @@ func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return core.ErrNotFound
 	}
-	var lite *sqlite.Error
-	if errors.As(err, &lite) {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return classifySQLite(lite.Code())
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return classifyPostgres(pg.Code)
 	}
 	var connect *pgconn.ConnectError

@@ -34,9 +34,11 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 	if err != nil {
 		return nil, "", err
 	}
-	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
-	if err != nil {
-		return nil, "", translate("list jobs of run "+run.ID, err)
+	var hosts []JobHost
+	if !s.Allows(run.Tenant) || run.ranges > 0 { // else the rows say all
+		if hosts, err = l.hostsOf(ctx, l.db.scanner, &run); err != nil {
+			return nil, "", translate("list jobs of run "+run.ID, err)
+		}
 	}
 	if s.Allows(run.Tenant) {
 		s = AllTenants()
@@ -58,15 +60,18 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx > ?", after)
-	q.where("j.outcome <> ''")
+	from := ` FROM jobs j`
 	if f.Outcome != "" {
+		from += l.db.byOutcome
 		q.where("j.outcome = ?", string(f.Outcome))
+	} else {
+		q.where("j.outcome <> ''")
 	}
 	if f.Host != "" {
 		q.where("j.host = ?", clean(f.Host, maxText))
 	}
 	s.filter(q, "j.tenant")
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+` FROM jobs j`, "j.idx", p), q.args...)
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+from, "j.idx", p), q.args...)
 	return collect(rows, err, func(row scanner) (Job, error) {
 		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 		return j, scanJob(row, &j)

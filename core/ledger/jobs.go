@@ -97,16 +97,18 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 
 // Detail reads what was recorded with a job's present outcome; nil where nothing was.
 func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, error) {
-	j, err := l.Job(ctx, s, id)
-	if err != nil {
-		return nil, err
-	}
+	var tenant, hosts string
 	var packed []byte
-	err = l.db.row(ctx, `SELECT detail FROM attempts WHERE run = $1 AND idx = $2 AND life = $3 AND attempt = $4`, j.seq, id.Index, j.Life, j.Attempt).Scan(&packed)
-	if none(err) || j.Outcome == "" {
-		return nil, nil
-	}
-	if err == nil {
+	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
+		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
+		clean(id.Run, maxText), id.Index).Scan(&tenant, &hosts, &packed)
+	switch {
+	case none(err): // none, or in a range, or nobody's business
+		_, err := l.jobWithoutRow(ctx, s, id)
+		return nil, err
+	case err == nil && !s.Allows(tenant) && !s.Allows(hosts):
+		return nil, noJob(id)
+	case err == nil:
 		packed, err = unpack(packed)
 	}
 	return packed, translate("read the detail of job "+id.String(), err)

@@ -269,7 +269,7 @@ func testMigrations(t *testing.T, b *backend) {
 func testLikeTheModel(t *testing.T, b *backend) {
 	l := b.open(t)
 	for round := range 8 {
-		random := rand.New(rand.NewPCG(uint64(round), 4)) //nolint:gosec // repeatable on purpose
+		random := rand.New(rand.NewPCG(uint64(round), 4)) // repeatable on purpose
 		id := fmt.Sprint("m", round)
 		total := 1 + random.IntN(30)
 		accept(t, l, newRun(id, "", total))

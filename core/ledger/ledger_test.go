@@ -100,14 +100,23 @@ var conformance = []struct {
 	{"closed", testClosed},
 }
 
-func TestSQLite(t *testing.T) { suite(t, onSQLite()) }
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	suite(t, onSQLite())
+}
 
-func TestPostgres(t *testing.T) { suite(t, onPostgres(t, "fsync=off")) }
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	suite(t, onPostgres(t, "fsync=off"))
+}
 
 func suite(t *testing.T, b *backend) {
 	t.Helper()
 	for _, c := range conformance {
-		t.Run(c.name, func(t *testing.T) { c.test(t, b) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, b)
+		})
 	}
 }
 

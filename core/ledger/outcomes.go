@@ -116,22 +116,26 @@ func (l *Ledger) record(ctx context.Context, t *tx, b Batch) (Recorded, error) {
 		return Recorded{}, err
 	}
 	r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: Recorded{Position: run.Position}}
-	if err := b.check(&run); err != nil {
-		r.out.Err = err
-		return r.out, nil
+	if r.out.Err = b.check(&run); r.out.Err == nil {
+		err = r.all(ctx, b)
 	}
-	if r.hosts, err = l.hostsOf(ctx, t.scanner, &run); err != nil {
-		return Recorded{}, err
+	return r.out, err
+}
+
+// all records a batch that was found right.
+func (r *recording) all(ctx context.Context, b Batch) (err error) {
+	if r.hosts, err = r.hostsOf(ctx, r.t.scanner, &r.run); err != nil {
+		return err
 	}
-	if run.ranges > 0 {
-		if r.ranges, err = readRanges(ctx, t, run.seq); err != nil {
-			return Recorded{}, err
+	if r.run.ranges > 0 {
+		if r.ranges, err = readRanges(ctx, r.t, r.run.seq); err != nil {
+			return err
 		}
 	}
 	if err := r.outcomes(ctx, b.Outcomes); err != nil {
-		return Recorded{}, err
+		return err
 	}
-	return r.out, r.finish(ctx, b.Cursor)
+	return r.finish(ctx, b.Cursor)
 }
 
 // lockRun reads a run and keeps others from changing it until the transaction ends.
@@ -217,7 +221,7 @@ func (r *recording) insert(ctx context.Context, all []*Outcome) (known []*Outcom
 	if len(rows) == 0 {
 		return known, nil
 	}
-	added, err := r.t.dialect.insert(ctx, r.t, r, rows)
+	added, err := r.t.insert(ctx, r.t, r, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +248,7 @@ func (r *recording) again(ctx context.Context, o *Outcome) error {
 			return nil
 		}
 		r.count(c.outcome, -1)
-		_, err = r.t.dialect.insert(ctx, r.t, r, []*Outcome{o})
+		_, err = r.t.insert(ctx, r.t, r, []*Outcome{o})
 		r.count(o.Outcome, 1)
 		r.out.New++
 		return err

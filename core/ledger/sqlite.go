@@ -19,11 +19,12 @@ func sqliteDialect() *dialect {
 		name: "sqlite",
 		schema: strings.NewReplacer("{text}", "TEXT", "{bytes}", "BLOB", "{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT",
 			"{clustered}", "WITHOUT ROWID"),
-		now:     "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-		anyOf:   "IN (SELECT value FROM json_each(%s))",
-		list:    func(values []string) any { data, _ := json.Marshal(values); return string(data) }, // strings always marshal
-		prepare: true,
-		insert:  insertOneByOne,
+		now:       "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+		anyOf:     "IN (SELECT value FROM json_each(%s))",
+		list:      func(values []string) any { data, _ := json.Marshal(values); return string(data) }, // strings always marshal
+		byOutcome: " INDEXED BY jobs_outcome",
+		prepare:   true,
+		insert:    insertOneByOne,
 	}
 }
 

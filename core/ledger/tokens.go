@@ -94,7 +94,7 @@ func hashSecret(secret string) []byte {
 	return h[:]
 }
 
-const tokenColumns = `id, name, tenant, all_tenants, roles, created, created_by, expires, revoked, used`
+const tokenColumns = `id, name, tenant, all_tenants, roles, created, created_by, expires, revoked, used` //nolint:gosec // names of columns
 
 func scanToken(row scanner) (Token, error) {
 	var t Token

@@ -155,11 +155,30 @@ func (w *writer) text(v string) {
 	w.b = append(w.b, v...)
 }
 
-// run writes what of a run's id is not the schedule's: a minute, the hash of a trigger, or all of it.
+// How a run's id is kept. The numbers are part of the format.
+const (
+	runWhole  = 0 // all of it
+	runTail   = 1 // what follows the schedule's id
+	runMinute = 2 // of a fire: minutes since 2020
+)
+
+const runStamp = "-20060102T1504Z" // see RunID
+
+// run writes what of a run's id is not the schedule's. Of a fire that is a minute: a schedule keeps several.
 func (w *writer) run(v string) {
-	tail, ok := strings.CutPrefix(v, w.id.String())
-	w.bool(ok)
-	w.text(tail)
+	tail, own := strings.CutPrefix(v, w.id.String())
+	at, err := time.Parse(runStamp, tail)
+	switch {
+	case !own:
+		w.byte(runWhole)
+		w.text(v)
+	case err != nil || at.Format(runStamp) != tail:
+		w.byte(runTail)
+		w.text(tail)
+	default:
+		w.byte(runMinute)
+		w.int((at.UnixMilli() - epoch) / time.Minute.Milliseconds())
+	}
 }
 
 func list[T any](w *writer, all []T, each func(T)) {
@@ -253,12 +272,22 @@ func (r *reader) text() string {
 }
 
 func (r *reader) run() string {
-	own := r.bool()
-	tail := r.text()
-	if own {
-		return r.id.String() + tail
+	switch r.byte() {
+	case runWhole:
+		return r.text()
+	case runTail:
+		return r.id.String() + r.text()
+	case runMinute:
+		minute := r.int()
+		at := time.UnixMilli(minute*time.Minute.Milliseconds() + epoch).UTC()
+		if minute < -1<<32 || minute > 1<<32 || at.Year() < 0 || at.Year() > 9999 {
+			r.fail()
+			return ""
+		}
+		return r.id.String() + at.Format(runStamp)
 	}
-	return tail
+	r.fail()
+	return ""
 }
 
 // items reads a list; a wrong length ends at the end of the data.

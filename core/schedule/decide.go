@@ -33,7 +33,7 @@ type decider struct {
 	now     time.Time
 	skips   []Skip
 	found   []Claim
-	lags    bool // a missed fire waits for a run to end
+	lags    bool // a fire that has come waits for a launch or a run to end
 	changed bool
 }
 
@@ -110,7 +110,7 @@ func (d *decider) fire() {
 		case start.After(d.now):
 			return
 		case d.now.Before(start.Add(Grace)) && !d.tooLate(nominal, d.now):
-			if d.CatchUp == CatchUpAll && d.behind() {
+			if d.unsettled() || d.CatchUp == CatchUpAll && d.behind() {
 				d.lags = true
 				return
 			}
@@ -126,10 +126,15 @@ func (d *decider) fire() {
 	}
 }
 
-// behind reports whether a missed fire is being caught up: those that come meanwhile follow it.
+// unsettled reports whether a launch is under way: until it is known what came of it, nobody can tell what overlaps.
+func (d *decider) unsettled() bool {
+	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Attempts == 0 })
+}
+
+// behind reports whether an earlier fire is still to be launched, or a missed one runs: with catch_up all, those that
+// come meanwhile follow it.
 func (d *decider) behind() bool {
-	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Cause == ByCatchUp }) ||
-		slices.ContainsFunc(d.s.Active, func(r Run) bool { return r.Cause == ByCatchUp })
+	return len(d.s.Claimed) > 0 || slices.ContainsFunc(d.s.Active, func(r Run) bool { return r.Cause == ByCatchUp })
 }
 
 func (d *decider) advance(nominal time.Time) { d.s.Since, d.changed = nominal, true }
@@ -236,7 +241,7 @@ func (d *decider) missedAll(first time.Time) (wait bool) {
 
 // beyondCatchUp is the last of the fires, from first on, that leaves no more than MaxCatchUp to launch.
 func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
-	if d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
+	if d.now.Sub(first) < MaxCatchUp*time.Minute || d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
 		return time.Time{}, false
 	}
 	span := MaxCatchUp / 2 * time.Minute // no expression has more fires in it than that
@@ -328,7 +333,7 @@ func (d *decider) drop(k Skip) {
 	d.changed = true
 }
 
-// due is when the schedule has to be looked at again; lags tells that a missed fire waits.
+// due is when the schedule has to be looked at again; lags tells that a fire that has come waits.
 func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 	due, ok := s.claimsAfter(now)
 	if !ok {

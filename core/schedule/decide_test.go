@@ -21,6 +21,20 @@ func within(d time.Duration) func(*Definition) { return func(s *Definition) { s.
 func catchUp(c CatchUp) func(*Definition)      { return func(s *Definition) { s.CatchUp = c } }
 func overlap(o Overlap) func(*Definition)      { return func(s *Definition) { s.Overlap = o } }
 
+func TestDecideIsTheWholeOfIt(t *testing.T) {
+	d := hourly()
+	d.ID = ID{Name: "nightly"}
+	s := State{Since: clock("03 00:00")}
+	dec, err := Decide(d, s, clock("03 01:00"), func(string) bool { return false })
+	if err != nil || len(dec.State.Claimed) != 1 || dec.State.Claimed[0].RunID != "nightly-20260303T0100Z" || len(s.Claimed) != 0 {
+		t.Errorf("decided %+v, %v", dec, err)
+	}
+	d.Cron = "never"
+	if _, err := Decide(d, s, clock("03 01:00"), nil); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestFiresOnTime(t *testing.T) {
 	w := newWorld(t, hourly())
 	w.look(clock("03 00:30"))

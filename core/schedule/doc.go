@@ -16,7 +16,8 @@
 //	catch_up      skip: missed fires are dropped; once: of those missed only the latest is launched;
 //	              all: each, oldest first, one after the other, of the newest MaxCatchUp; fires that come
 //	              while one of them runs follow behind
-//	overlap       of a fire that is on time, while a run of the schedule is not complete. skip: dropped;
+//	overlap       of a fire that is on time, while a run of the schedule is not complete (asked once it is known
+//	              what came of the launch before). skip: dropped;
 //	              queue: one fire waits, the next ones are dropped; cancel_running: the running ones are
 //	              cancelled, then it is launched, without waiting for their end
 //	late fires    missed ones that are caught up and those of a backfill cancel nothing and wait until no
@@ -29,8 +30,8 @@
 //	failed        a launch that fails is tried again after 1 s, 2 s, … 30 s, until start_within (RetryFor
 //	              where there is none) has passed since its decision; then it is skipped
 //
-// Every fire that is not launched is reported once, with the reason; many of one cause and
-// schedule as one range. A fire that is launched is launched under RunID, and RunID is a
+// Every fire that is not launched is reported once, with the reason, among the schedule's results and, where an
+// engine dropped it, as an event; many of one cause and schedule as one range. A fire that is launched is launched under RunID, and RunID is a
 // function of the schedule and the nominal time.
 //
 // # Exactly once

@@ -10,7 +10,7 @@ import (
 // Options change what an Engine does by default.
 type Options struct {
 	// TTL is how long a record is an engine's own without being renewed: after it, the fires of a dead
-	// server are taken over. 400 ms when 0.
+	// server are taken over. 300 ms when 0.
 	TTL time.Duration
 	// Parallel is the number of launches at once, 32 when 0.
 	Parallel int
@@ -43,7 +43,7 @@ const (
 // NewEngine makes an engine. Any number of them, on any number of servers, may share a store.
 func NewEngine(store Store, launcher Launcher, o Options) *Engine {
 	if o.TTL <= 0 {
-		o.TTL = 400 * time.Millisecond
+		o.TTL = 300 * time.Millisecond
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 32
@@ -61,22 +61,20 @@ func NewEngine(store Store, launcher Launcher, o Options) *Engine {
 // Run fires what is due until ctx ends. Launches under way then have a moment to be settled, the rest is given back
 // for other servers. Errors of the store are told as events, and waited out. Every goroutine has ended when Run returns.
 func (e *Engine) Run(ctx context.Context) {
-	var batches sync.WaitGroup
-	defer batches.Wait()
 	// What must not be cut off in the middle gets this context.
 	settle, cut := context.WithCancel(context.WithoutCancel(ctx))
+	var batches, watch sync.WaitGroup
+	defer watch.Wait() // in this order: batches end, cut ends the watch, the watch ends
 	defer cut()
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(stopGrace)
-		defer timer.Stop()
+	defer batches.Wait()
+	watch.Go(func() {
 		select {
-		case <-timer.C:
+		case <-ctx.Done():
+			pause(settle, stopGrace)
 			cut()
 		case <-settle.Done():
 		}
 	})
-	defer stop()
-	defer batches.Wait()
 
 	for ctx.Err() == nil {
 		places := e.places(ctx)

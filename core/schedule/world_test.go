@@ -13,6 +13,7 @@ import (
 type world struct {
 	t       testing.TB
 	d       Definition
+	planner *planner
 	s       State
 	running map[string]bool
 	done    bool // runs are complete at once
@@ -28,7 +29,7 @@ func newWorld(t testing.TB, d Definition) *world {
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, d: d, s: State{Since: clock("03 00:00")}, running: map[string]bool{}}
+	return &world{t: t, d: d, planner: newPlanner(), s: State{Since: clock("03 00:00")}, running: map[string]bool{}}
 }
 
 // clock reads a day of March 2026 and a time.
@@ -42,7 +43,7 @@ func clock(text string) time.Time {
 }
 
 func (w *world) plan() *plan {
-	p, err := newPlanner().plan(w.d)
+	p, err := w.planner.plan(w.d)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -51,10 +52,7 @@ func (w *world) plan() *plan {
 
 // decide makes a decision, and carries it out but for the launches.
 func (w *world) decide(now time.Time) Decision {
-	d, err := Decide(w.d, w.s, now, func(run string) bool { return w.running[run] })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	d := w.plan().decide(w.s, now, func(run string) bool { return w.running[run] })
 	for _, k := range d.Skips {
 		w.skip(k)
 	}

@@ -38,7 +38,7 @@ type attempts struct {
 	params json.RawMessage
 	cur    *progress
 
-	window window // of the present attempt
+	window *window // of the present attempt
 
 	stdout, stderr, diff capture
 }
@@ -133,9 +133,9 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 		Checkpoint: saved.save,
 	}
 	if a.window.gated {
-		c.MayStart = a.window.mayStart
+		c.MayBegin, c.MayStart = a.window.mayBegin, a.window.mayStart
 		if !a.window.resumed {
-			c.MayBegin, c.Stop = a.window.mayBegin, a.window.stopHere
+			c.Stop = a.window.stopHere
 		}
 	}
 	if files := j.w.cfg.FilesDir; files != nil {

@@ -144,3 +144,31 @@ func TestRollbackOutranksTheWindow(t *testing.T) {
 		}
 	})
 }
+
+// What a call waited for its plugin's process is none of the time that it was given.
+func TestWaitingForAProcessUsesNoTimeOfTheStep(t *testing.T) {
+	inDays(t, func(l *lab) {
+		var why string
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if c.State == nil {
+				return host.Outcome{Suspended: true, State: &host.State{JSON: []byte("1")}, ResumeAfter: time.Minute}, nil
+			}
+			if out, err := sleep(50*time.Minute)(ctx, c); !out.Changed {
+				return out, err
+			}
+			if no := c.MayBegin(ctx); no != "" {
+				t.Errorf("what it began is held: %s", no)
+			}
+			why = c.MayStart(ctx, time.Hour)
+			return host.Outcome{Changed: true}, nil
+		}
+		pass(30 * time.Minute)
+		la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 1h, with: {v: 1}}]")
+		n := l.start(l.gatedConfig())
+		l.results(la)
+		n.drain()
+		if why == "" {
+			t.Error("at 01:21 an hour was found to fit a window that closes at 02:00")
+		}
+	})
+}

@@ -123,6 +123,13 @@ func (l *line) Posted(ctx context.Context, name string, known uint64) ([]byte, u
 	return l.q.Posted(ctx, name, known)
 }
 
+func (l *line) Names(ctx context.Context, prefix string) ([]string, error) {
+	if _, _, err := l.pass(true); err != nil {
+		return nil, err
+	}
+	return l.q.Names(ctx, prefix)
+}
+
 func (l *line) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
 	return l.q.Post(ctx, name, data, keep)
 }

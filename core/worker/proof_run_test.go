@@ -43,7 +43,7 @@ type proofNode struct {
 	w      *Worker
 	stop   context.CancelFunc
 	done   chan error
-	killed bool // with its line cut: it cannot end cleanly
+	killed bool // or drained, perhaps on a line that is cut: it need not end cleanly
 }
 
 // runProof plays a scenario in a bubble of fake time and returns what went wrong. admit is the
@@ -196,7 +196,7 @@ func (p *proof) storm() {
 	for _, at := range p.w.faults {
 		i := p.r.IntN(p.w.nodes)
 		lasts := time.Duration(p.r.IntN(180)) * time.Second
-		switch p.r.IntN(5) {
+		switch p.r.IntN(6) {
 		case 0, 1: // killed, and another starts later
 			events = append(events, event{at, func() { p.kill(i) }}, event{at + lasts, p.start})
 		case 2: // the line is cut, perhaps for longer than the session lives
@@ -205,7 +205,9 @@ func (p *proof) storm() {
 		case 3:
 			events = append(events, event{at, func() { p.nodes[i].line.set(func(l *line) { l.noBoard = true }) }},
 				event{at + 5*lasts, func() { p.nodes[i].line.set(func(l *line) { l.noBoard = false }) }})
-		case 4:
+		case 4: // drained, and another starts later
+			events = append(events, event{at, func() { p.nodes[i].killed = true; p.nodes[i].stop() }}, event{at + lasts, p.start})
+		case 5:
 			events = append(events, event{at, func() {
 				if _, err := p.q.Wake(context.Background(), p.launch.Run.ID, queue.EventWindow); err != nil {
 					p.t.Fatal(err)
@@ -222,11 +224,13 @@ func (p *proof) storm() {
 	<-time.After(max(time.Until(begin.Add(p.w.horizon)), 0))
 }
 
-// kill ends a node as a crash does: its line is cut first, so that nothing is said to the queue.
+// kill ends a node at once: as a crash does, with its line cut first so that nothing is said to the
+// queue, or as a second SIGTERM does.
 func (p *proof) kill(i int) {
 	n := p.nodes[i]
 	n.killed = true
-	n.line.set(func(l *line) { l.cut = true })
+	crash := chance(p.r, 60)
+	n.line.set(func(l *line) { l.cut = l.cut || crash })
 	n.w.Kill()
 }
 

@@ -42,13 +42,13 @@ func askBook(r admission) (gate.Answer, error) {
 	return r.book.Ask(early, r.question)
 }
 
-// window is the present attempt's. It does not change while the attempt runs.
+// window is the present attempt's. It does not change once the job type was called.
 type window struct {
 	w        *Worker
 	board    string
 	gated    bool
 	resumed  bool          // it goes on with what it began: windows do not stop it
-	begun    time.Time     // local
+	begun    time.Time     // local: admitted, or called, when the plugin was long in coming
 	question gate.Question // at the attempt's begin
 	share    time.Duration // of the question's need: the present item's own
 }
@@ -73,7 +73,7 @@ func (m *machine) question(i, done, items int) (q gate.Question, share time.Dura
 
 // admit decides whether an attempt may begin: nil is that it may.
 func (a *attempts) admit() *verdict {
-	a.window = window{begun: time.Now()}
+	a.window = &window{begun: time.Now()}
 	m := a.m
 	if m.prog.steps == nil {
 		return nil
@@ -82,7 +82,7 @@ func (a *attempts) admit() *verdict {
 	if !gated {
 		return nil
 	}
-	a.window = window{
+	a.window = &window{
 		w: m.job.w, board: m.prog.snapshot.Windows.Board, gated: true, begun: time.Now(), question: q, share: share,
 	}
 	if a.cur.Resumed && a.cur.Plugin != nil && !a.cur.Held {
@@ -232,20 +232,26 @@ func (s sight) lacks(need time.Duration) string {
 
 // mayBegin is an admitted step's question when its plugin stands ready: why it must wait after all, or "".
 // One that had not to wait for its plugin was asked about a moment ago.
-func (a window) mayBegin(ctx context.Context) string {
+func (a *window) mayBegin(ctx context.Context) string {
 	if time.Since(a.begun) < time.Second {
 		return ""
 	}
-	s, err := a.w.look(ctx, a.board, a.question, 0)
-	if err != nil {
-		return "its windows are not known: " + err.Error()
+	if !a.resumed {
+		s, err := a.w.look(ctx, a.board, a.question, 0)
+		if err != nil {
+			return "its windows are not known: " + err.Error()
+		}
+		if why := s.lacks(max(a.question.Need, s.set.Cutoff)); why != "" {
+			return why
+		}
 	}
-	return s.lacks(max(a.question.Need, s.set.Cutoff))
+	a.begun = time.Now() // its waiting used nothing of the time that it was given
+	return ""
 }
 
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
-func (a window) stopHere(ctx context.Context) string {
+func (a *window) stopHere(ctx context.Context) string {
 	s, _ := a.w.look(ctx, a.board, a.question, bookAge)
 	if !s.stops() {
 		return ""
@@ -254,7 +260,7 @@ func (a window) stopHere(ctx context.Context) string {
 }
 
 // mayStart is a running step's question before what cannot be undone: why it must wait, or "".
-func (a window) mayStart(ctx context.Context, need time.Duration) string {
+func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 	s, err := a.w.look(ctx, a.board, a.question, 0)
 	if err != nil {
 		return "its windows are not known: " + err.Error()

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuebench"
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // queueBench are the flags of bench queue.
@@ -78,7 +79,7 @@ func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
 			defer func() { err = errors.Join(err, r.stop()) }()
 			url = r.url
 		}
-		if client, err = redis.Dial(url); err != nil {
+		if client, err = redisconn.Dial(url); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, client.Close()) }()
@@ -279,7 +280,7 @@ func startRedis(ctx context.Context) (_ *privateRedis, err error) {
 	if err := r.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	client, err := redis.Dial(r.url)
+	client, err := redisconn.Dial(r.url)
 	if err != nil {
 		return nil, errors.Join(err, r.stop())
 	}

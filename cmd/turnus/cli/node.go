@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
@@ -169,7 +170,7 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 		q := memory.New(memory.Options{})
 		return q, func() error { q.Shutdown(); return nil }, nil
 	}
-	client, err := redis.Dial(f.url)
+	client, err := redisconn.Dial(f.url)
 	if err != nil {
 		return nil, nil, err
 	}

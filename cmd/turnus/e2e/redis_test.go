@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -79,7 +80,7 @@ func (s *redisServer) signal(sig syscall.Signal) {
 // queue is the queue as a node sees it, to look at what is recorded.
 func (s *redisServer) queue() *redis.Queue {
 	s.t.Helper()
-	client, err := redis.Dial(s.url())
+	client, err := redisconn.Dial(s.url())
 	if err != nil {
 		s.t.Fatal(err)
 	}

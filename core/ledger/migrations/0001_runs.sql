@@ -69,6 +69,7 @@ CREATE TABLE jobs (
   PRIMARY KEY (run, idx)
 ) {clustered};
 CREATE INDEX jobs_host ON jobs (host, recorded, run, idx);
+CREATE INDEX jobs_outcome ON jobs (run, outcome, idx); -- what failed, in a run of a million
 
 -- Jobs that ended together without having been started.
 CREATE TABLE ranges (

@@ -59,7 +59,7 @@ func (q *Queue) findings(ctx context.Context, s *script, run string, args []any)
 		what, repaired := strings.CutPrefix(text, "+")
 		list = append(list, queue.Finding{What: what, Run: run, Repaired: repaired})
 	}
-	return list, r.end(s.name)
+	return list, r.end(s.Name)
 }
 
 func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {

@@ -132,7 +132,7 @@ func (q *Queue) number(ctx context.Context, s *script, args ...any) (int, error)
 	}
 	n, ok := v.(int64)
 	if !ok {
-		return 0, fmt.Errorf("queue: answer of script %s is a %T: %w", s.name, v, core.ErrUnknown)
+		return 0, fmt.Errorf("queue: answer of script %s is a %T: %w", s.Name, v, core.ErrUnknown)
 	}
 	if n < 0 {
 		return 0, fmt.Errorf("no such run: %w", core.ErrNotFound)

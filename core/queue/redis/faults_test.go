@@ -1,16 +1,12 @@
 package redis_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,93 +16,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisconn"
 )
-
-// proxy forwards TCP; it can swallow answers, or go silent on the connections that exist.
-type proxy struct {
-	addr    string
-	target  string
-	lose    atomic.Value // string: a connection that has carried this word gives no answer any more
-	silent  atomic.Int64 // connections with a number up to this neither answer nor end
-	n       atomic.Int64
-	mu      sync.Mutex
-	conns   []net.Conn
-	wg      sync.WaitGroup
-	listens net.Listener
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{addr: l.Addr().String(), target: target, listens: l}
-	p.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.serve(c)
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			_ = c.Close()
-		}
-		p.mu.Unlock()
-		p.wg.Wait()
-	})
-	return p
-}
-
-func (p *proxy) serve(c net.Conn) {
-	up, err := net.Dial("tcp", p.target)
-	if err != nil {
-		_ = c.Close()
-		return
-	}
-	no := p.n.Add(1)
-	p.mu.Lock()
-	p.conns = append(p.conns, c, up)
-	p.mu.Unlock()
-	var lost atomic.Bool
-	p.wg.Go(func() {
-		defer func() { _ = up.Close() }()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := c.Read(buf)
-			if word, _ := p.lose.Load().(string); word != "" && bytes.Contains(buf[:n], []byte(word)) {
-				lost.Store(true)
-			}
-			if err != nil {
-				return
-			}
-			if _, err := up.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	})
-	p.wg.Go(func() {
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := up.Read(buf)
-			if err != nil {
-				_ = c.Close()
-				return
-			}
-			if lost.Load() || no <= p.silent.Load() {
-				continue
-			}
-			if _, err := c.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	})
-}
 
 func newQueue(t *testing.T, c goredis.UniversalClient, opt redis.Options) *redis.Queue {
 	t.Helper()
@@ -142,8 +53,8 @@ func mustOpen(t *testing.T, q queue.Queue) string {
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
-	p := newProxy(t, server.Addr)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2})
+	p := redistest.NewProxy(t, server.Addr)
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
@@ -153,7 +64,7 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	if _, err := q.Turn(t.Context(), queue.Turn{Session: s}); err != nil { // the server knows the script now
 		t.Fatal(err)
 	}
-	p.lose.Store("evalsha")
+	p.Lose.Store("evalsha")
 	_, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 1})
 	if !errors.Is(err, core.ErrUnknown) {
 		t.Fatalf("Turn whose answer was lost: %v, expected core.ErrUnknown", err)
@@ -164,7 +75,7 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	}
 
 	// Negative control: a plain command of the same client is sent again, so the proxy does what it should.
-	p.lose.Store("incr")
+	p.Lose.Store("incr")
 	before := evals(t, direct, "incr")
 	_ = eager.Incr(t.Context(), "control").Err()
 	if n := evals(t, direct, "incr") - before; n < 2 {
@@ -186,7 +97,7 @@ func evals(t *testing.T, c *goredis.Client, command string) int {
 // TestUnreachable: what was certainly not sent is ErrUnavailable, so that a caller may try again.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	c, err := redis.Dial("unix:///nonexistent/redis.sock")
+	c, err := redisconn.Dial("unix:///nonexistent/redis.sock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +120,8 @@ func TestUnreachable(t *testing.T) {
 func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
-	p := newProxy(t, server.Addr)
-	c := goredis.NewClient(&goredis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2})
+	p := redistest.NewProxy(t, server.Addr)
+	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2})
 	t.Cleanup(func() { _ = c.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
@@ -238,7 +149,7 @@ func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 		info, err := direct.Info(t.Context(), "clients").Result()
 		return err == nil && strings.Contains(info, "blocked_clients:1")
 	})
-	p.silent.Store(p.n.Load()) // every connection of now is half-open
+	p.Silent.Store(p.N.Load()) // every connection of now is half-open
 	mustSubmit(t, straight, "r", "a")
 	select {
 	case err := <-got:
@@ -307,7 +218,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 func TestTrapCrossSlotBracesInNames(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
-	c, err := redis.Dial("redis-cluster://" + strings.Join(addrs, ","))
+	c, err := redisconn.Dial("redis-cluster://" + strings.Join(addrs, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +232,7 @@ func TestTrapCrossSlotBracesInNames(t *testing.T) {
 func TestTrapFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
-	c, err := redis.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
+	c, err := redisconn.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
 	if err != nil {
 		t.Fatal(err)
 	}

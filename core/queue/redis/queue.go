@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // Options of a queue. The zero value is right for production.
@@ -30,6 +31,7 @@ type Options struct {
 // Queue is one pool's queue. All methods are safe for concurrent use.
 type Queue struct {
 	client  goredis.UniversalClient
+	conn    *redisconn.Conn
 	opt     Options
 	keys    keyspace
 	scripts *scripts
@@ -43,10 +45,9 @@ var _ queue.Queue = (*Queue)(nil)
 // it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of the client do no harm: what changes the queue is sent
 // once. New sends nothing; Preflight looks at the server.
 func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
-	switch client.(type) {
-	case *goredis.Client, *goredis.ClusterClient:
-	default:
-		return nil, fmt.Errorf("queue: client is a %T, expected *redis.Client or *redis.ClusterClient: %w", client, core.ErrInvalid)
+	conn, err := redisconn.New("queue", client)
+	if err != nil {
+		return nil, err
 	}
 	if len(opt.Pool) > queue.MaxIDLength {
 		return nil, fmt.Errorf("queue: pool name is %d bytes, expected at most %d: %w", len(opt.Pool), queue.MaxIDLength, core.ErrInvalid)
@@ -61,7 +62,7 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{client: client, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}, nil
+	return &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}, nil
 }
 
 // Open starts a session with an id that was never used before.
@@ -136,7 +137,12 @@ func (q *Queue) sessionCall(ctx context.Context, s *script, session string, args
 	}
 	r := newReply(v)
 	if r.is("GONE") {
-		return nil, fmt.Errorf("queue: %s: session %q: %w", s.name, session, core.ErrSessionGone)
+		return nil, fmt.Errorf("queue: %s: session %q: %w", s.Name, session, core.ErrSessionGone)
 	}
 	return r, nil
+}
+
+// translate turns an error of the client into one of core.
+func translate(ctx context.Context, err error, doing string) error {
+	return redisconn.Translate(ctx, err, "queue: "+doing)
 }

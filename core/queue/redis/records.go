@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 const recordsPage = 128 // stream entries read at once; an entry is what one turn recorded in a run
@@ -66,7 +67,7 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, limit int, wait
 			return nil, cursor, nil
 		}
 		last := at.entry
-		if _, err := q.blocked(ctx, min(left, backstop), "xread", "count", 1, "block", blockTime{}, "streams", key, last); err != nil {
+		if _, err := q.blocked(ctx, min(left, backstop), "xread", "count", 1, "block", redisconn.BlockTime{}, "streams", key, last); err != nil {
 			return nil, cursor, err
 		}
 		if ctx.Err() != nil {

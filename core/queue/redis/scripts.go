@@ -2,24 +2,18 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
 // script is one operation: its libraries and its file as one text.
-type script struct {
-	name string
-	text string
-	sha  string
-}
+type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
@@ -72,43 +66,12 @@ func loadScripts() (*scripts, error) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)
-		sum := sha1.Sum([]byte(text.String())) //nolint:gosec // as above
-		*d.to = &script{name: d.name, text: text.String(), sha: hex.EncodeToString(sum[:])}
+		*d.to = redisconn.NewScript(d.name, text.String())
 	}
 	return s, nil
 }
 
-// once is a command that the client must not send a second time: a script that
-// changes the queue may have run although its reply was lost (go-redis#2339).
-type once struct{ *goredis.Cmd }
-
-// NoRetry is asked by go-redis, standalone, failover and cluster alike.
-func (once) NoRetry() bool { return true }
-
 // eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
-// A server that does not know the script answers NOSCRIPT and has done nothing: it is given the text.
 func (q *Queue) eval(ctx context.Context, s *script, args ...any) (any, error) {
-	reply, err := q.send(ctx, "evalsha", s.sha, args)
-	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = q.send(ctx, "eval", s.text, args)
-	}
-	if err != nil {
-		return nil, translate(ctx, err, s.name)
-	}
-	return reply, nil
-}
-
-func (q *Queue) send(ctx context.Context, verb, what string, args []any) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, notSent{err}
-	}
-	all := make([]any, 0, 3+len(q.keys.fixed)+len(args))
-	all = append(all, verb, what, len(q.keys.fixed))
-	for _, k := range q.keys.fixed {
-		all = append(all, k)
-	}
-	all = append(all, args...)
-	cmd := once{goredis.NewCmd(ctx, all...)}
-	_ = q.client.Process(ctx, cmd)
-	return cmd.Result()
+	return q.conn.Eval(ctx, s, q.keys.fixed, args...)
 }

@@ -99,7 +99,7 @@ func (b bench) call(s *script, args ...any) any {
 func (b bench) returns(s *script, want string, args ...any) {
 	b.Helper()
 	if got := fmt.Sprint(b.call(s, args...)); got != want {
-		b.Errorf("%s %v returns %s, expected %s", s.name, args, got, want)
+		b.Errorf("%s %v returns %s, expected %s", s.Name, args, got, want)
 	}
 }
 

@@ -50,7 +50,8 @@ var engineTests = []test{
 		f.create(id(1), f.now().Add(-time.Second), f.data(id(1), f.now().Add(-90*time.Second)))
 		o := schedule.Options{}
 		var kill func()
-		deadly := &Launches{Fail: func(schedule.Fire) error { kill(); return ErrKilled }}
+		deadly := &Launches{}
+		deadly.FailWith(func(schedule.Fire) error { kill(); return ErrKilled })
 		first := Serve(ctx, f.Store, deadly, o, func(m *Mortal) { kill = m.Kill })
 		first.Wait()
 		r, _ := f.read(id(1))

@@ -13,14 +13,14 @@ import (
 // Launches is a launcher that remembers. It is idempotent by run id, as the contract asks, and safe for
 // concurrent use. Its runs are complete at once, unless Hold is set.
 type Launches struct {
-	Hold bool                      // runs go on until Complete
-	Fail func(schedule.Fire) error // what a launch answers, nil: it succeeds
-	Slow time.Duration             // how long a call of Launch takes
+	Hold bool          // runs go on until Complete
+	Slow time.Duration // how long a call of Launch takes
 
 	mu     sync.Mutex
 	starts map[string]Start
 	open   map[string]bool
 	ends   []string
+	fail   func(schedule.Fire) error
 }
 
 // Start is one run that was launched.
@@ -43,8 +43,11 @@ func (l *Launches) Launch(ctx context.Context, f schedule.Fire) error {
 		case <-timer.C:
 		}
 	}
-	if l.Fail != nil {
-		if err := l.Fail(f); err != nil {
+	l.mu.Lock()
+	fail := l.fail
+	l.mu.Unlock()
+	if fail != nil {
+		if err := fail(f); err != nil {
 			return err
 		}
 	}
@@ -61,6 +64,13 @@ func (l *Launches) Launch(ctx context.Context, f schedule.Fire) error {
 	s.Calls++
 	l.starts[f.RunID] = s
 	return nil
+}
+
+// FailWith has launches answer what fail does; nil: they succeed.
+func (l *Launches) FailWith(fail func(schedule.Fire) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = fail
 }
 
 // Running implements schedule.Launcher.

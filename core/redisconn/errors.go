@@ -1,4 +1,4 @@
-package redis
+package redisconn
 
 import (
 	"context"
@@ -17,10 +17,10 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// translate turns an error of the client into one of core. What was certainly not executed is
+// Translate turns an error of the client into one of core; doing is the room and what it did. What was certainly not executed is
 // ErrUnavailable; what may have been is ErrUnknown; a context that ended before sending is itself.
 // The client's error goes along as text: nobody outside matches on it.
-func translate(ctx context.Context, err error, doing string) error {
+func Translate(ctx context.Context, err error, doing string) error {
 	var early notSent
 	var op *net.OpError
 	var reply goredis.Error
@@ -28,16 +28,16 @@ func translate(ctx context.Context, err error, doing string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &early):
-		return fmt.Errorf("queue: %s: %w", doing, early.error)
+		return fmt.Errorf("%s: %w", doing, early.error)
 	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted),
 		errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("queue: %s: Redis cannot be reached: %w (%s)", doing, core.ErrUnavailable, err.Error())
+		return fmt.Errorf("%s: Redis cannot be reached: %w (%s)", doing, core.ErrUnavailable, err.Error())
 	case errors.As(err, &reply):
 		return translateReply(reply, doing)
 	case ctx.Err() != nil:
-		return fmt.Errorf("queue: %s: %w: %w", doing, core.ErrUnknown, ctx.Err())
+		return fmt.Errorf("%s: %w: %w", doing, core.ErrUnknown, ctx.Err())
 	default:
-		return fmt.Errorf("queue: %s: Redis was asked and no answer came: %w (%s)", doing, core.ErrUnknown, err.Error())
+		return fmt.Errorf("%s: Redis was asked and no answer came: %w (%s)", doing, core.ErrUnknown, err.Error())
 	}
 }
 
@@ -49,8 +49,8 @@ func translateReply(err goredis.Error, doing string) error {
 		"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "CROSSSLOT", "ERR max number of clients",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
-			return fmt.Errorf("queue: %s: Redis refused: %w (%s)", doing, core.ErrUnavailable, err.Error())
+			return fmt.Errorf("%s: Redis refused: %w (%s)", doing, core.ErrUnavailable, err.Error())
 		}
 	}
-	return fmt.Errorf("queue: %s: %w (%s)", doing, core.ErrUnknown, err.Error())
+	return fmt.Errorf("%s: %w (%s)", doing, core.ErrUnknown, err.Error())
 }

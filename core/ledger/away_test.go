@@ -1,0 +1,45 @@
+package ledger_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/ledger/pgtest"
+)
+
+// A PostgreSQL that is gone is core.ErrUnavailable, whatever is asked, and no hang.
+func TestPostgresAway(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	l := open(t, server.Database(t))
+	accept(t, l, newRun("r1", "", 2))
+	server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 2 {
+		_, err := l.Run(ctx, ledger.AllTenants(), "r1")
+		wantErr(t, err, core.ErrUnavailable, "read")
+		_, _, err = l.Accept(ctx, newRun("r2", "", 2))
+		wantErr(t, err, core.ErrUnavailable, "write")
+		_, err = l.Record(ctx, ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Outcome: core.Changed}}})
+		wantErr(t, err, core.ErrUnavailable, "record")
+		wantErr(t, l.Ping(ctx), core.ErrUnavailable, "ping")
+	}
+}
+
+// A context that has ended changes nothing, and is told apart from a database that is away.
+func TestCancelledContext(t *testing.T) {
+	l := onSQLite().open(t)
+	accept(t, l, newRun("r1", "", 2))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := l.Accept(ctx, newRun("r2", "", 2))
+	wantErr(t, err, context.Canceled, "accept")
+	_, err = l.Run(ctx, ledger.AllTenants(), "r1")
+	wantErr(t, err, context.Canceled, "read")
+	_, err = l.Run(t.Context(), ledger.AllTenants(), "r2")
+	wantErr(t, err, core.ErrNotFound, "what was cancelled")
+}

@@ -1,0 +1,341 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/schedule"
+)
+
+func name(n int) schedule.ID { return schedule.ID{Tenant: "acme", Name: strconv.Itoa(n)} }
+
+// put creates a record and returns its version.
+func put(t *testing.T, s schedule.Store, n int, due time.Time) uint64 {
+	t.Helper()
+	v, err := s.Write(t.Context(), []schedule.Change{{ID: name(n), Due: due, Data: []byte("data")}})
+	if err != nil || v[0] == 0 {
+		t.Fatal(v, err)
+	}
+	return v[0]
+}
+
+func take(t *testing.T, s schedule.Store, hold time.Duration) schedule.Taken {
+	t.Helper()
+	got, err := s.Take(t.Context(), 10, hold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func now(t *testing.T, s schedule.Store) time.Time {
+	t.Helper()
+	r, err := s.Get(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Now
+}
+
+// TestTrapScriptReplayedOnTimeout // go-redis#2339: a Take whose answer was lost is not sent again, even by a client that
+// is told to retry; what it took comes back after its hold, as a new version.
+func TestTrapScriptReplayedOnTimeout(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartTCP(t)
+	p := redistest.NewProxy(t, server.Addr)
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2})
+	t.Cleanup(func() { _ = eager.Close() })
+	direct := server.Client()
+	t.Cleanup(func() { _ = direct.Close() })
+	s, straight := newStore(t, eager, ""), newStore(t, direct, "")
+	created := put(t, straight, 1, now(t, straight).Add(-time.Second))
+	put(t, straight, 2, time.Time{})
+	take(t, s, time.Millisecond) // the server knows the script now
+	if err := straight.Wait(t.Context(), now(t, straight).Add(2*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	before := calls(t, direct, "evalsha")
+	p.Lose.Store("evalsha")
+	if _, err := s.Take(t.Context(), 10, 700*time.Millisecond); !errors.Is(err, core.ErrUnknown) {
+		t.Fatalf("Take whose answer was lost: %v, expected core.ErrUnknown", err)
+	}
+	if n := calls(t, direct, "evalsha") - before; n != 1 {
+		t.Fatalf("sent %d times", n)
+	}
+	var again schedule.Taken
+	redistest.Until(t, "the hold to end", func() bool {
+		again = take(t, straight, time.Minute)
+		return len(again.Records) > 0
+	})
+	if again.Records[0].Version <= created || string(again.Records[0].Data) != "data" {
+		t.Errorf("came back as %+v", again.Records)
+	}
+
+	// A write whose answer was lost was applied once: its version tells.
+	p.Lose.Store("")
+	put(t, s, 3, time.Time{})
+	p.Lose.Store("evalsha")
+	if _, err := s.Write(t.Context(), []schedule.Change{{ID: name(4), Data: []byte("x")}}); !errors.Is(err, core.ErrUnknown) {
+		t.Fatalf("Write whose answer was lost: %v", err)
+	}
+	r, err := straight.Get(t.Context(), []schedule.ID{name(4)})
+	if err != nil || len(r.Records) != 1 {
+		t.Fatal(r, err)
+	}
+
+	// Negative control: a plain command of the same client is sent again.
+	p.Lose.Store("incr")
+	_ = eager.Incr(t.Context(), "control").Err()
+	if n := calls(t, direct, "incr"); n < 2 {
+		t.Fatalf("the client sent a plain command %d times, expected retries", n)
+	}
+}
+
+// calls is how often the server has run a command.
+func calls(t *testing.T, c *goredis.Client, command string) int {
+	t.Helper()
+	info, err := c.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+	n, _ := strconv.Atoi(strings.SplitN(rest, ",", 2)[0])
+	return n
+}
+
+// TestUnreachable: what was certainly not sent is ErrUnavailable; a wait says so, too.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	c, err := redisconn.Dial("unix:///nonexistent/redis.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	s := newStore(t, c, "")
+	if _, err := s.Take(t.Context(), 1, time.Second); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Take without a server: %v", err)
+	}
+	if err := s.Wait(t.Context(), time.Now().Add(time.Hour)); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Wait without a server: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Take(ctx, 1, time.Second); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnknown) {
+		t.Errorf("Take after the end of its context: %v", err)
+	}
+}
+
+// TestRestart: a server that is started again has every record, goes on with its versions, and knows no script.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := startClient(t, "--enable-debug-command", "yes", "--appendfsync", "always")
+	s := newStore(t, c, "")
+	v := put(t, s, 1, now(t, s).Add(-time.Second))
+	id := c.Info(t.Context(), "server").Val()
+	_ = c.Do(t.Context(), "debug", "restart").Err() // the connection breaks
+	redistest.Until(t, "the server to be there again", func() bool {
+		info, err := c.Info(t.Context(), "server", "persistence").Result()
+		return err == nil && !strings.Contains(info, field(id, "run_id")) && strings.Contains(info, "loading:0")
+	})
+	got := take(t, s, time.Minute)
+	if len(got.Records) != 1 || got.Records[0].Version <= v {
+		t.Errorf("after the restart: %+v", got)
+	}
+}
+
+func field(info, key string) string {
+	for line := range strings.Lines(info) {
+		if strings.HasPrefix(line, key+":") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return key + " is missing"
+}
+
+// TestFlushed: an emptied server has nothing and says so; a version from before is never right again, and who waits
+// is woken by what is written then.
+func TestFlushed(t *testing.T) {
+	t.Parallel()
+	c := startClient(t)
+	s := newStore(t, c, "")
+	due := now(t, s).Add(time.Hour)
+	var old uint64
+	for i := range 5 {
+		old = put(t, s, i, due)
+	}
+	until := now(t, s).Add(time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	var waiters sync.WaitGroup
+	for range 3 {
+		waiters.Go(func() {
+			if err := s.Wait(ctx, until); err != nil {
+				t.Errorf("not woken: %v", err)
+			}
+		})
+	}
+	redistest.Until(t, "three to wait", func() bool { return strings.Contains(c.Info(t.Context(), "clients").Val(), "blocked_clients:3") })
+	if err := c.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := take(t, s, time.Minute); len(got.Records) != 0 || !got.Next.IsZero() {
+		t.Errorf("emptied: %+v", got)
+	}
+	v, err := s.Write(t.Context(), []schedule.Change{{ID: name(4), Version: old, Data: []byte("x")}})
+	if err != nil || v[0] != 0 {
+		t.Errorf("what is gone could be written: %v, %v", v, err)
+	}
+	if again := put(t, s, 4, now(t, s).Add(-time.Second)); again <= old {
+		t.Errorf("version %d after %d", again, old)
+	}
+	waiters.Wait()
+}
+
+// TestTrapClockSkew // db-scheduler#433: only the server's clock is read, and it never runs back.
+func TestTrapClockSkew(t *testing.T) {
+	t.Parallel()
+	c := startClient(t)
+	s := newStore(t, c, "")
+	v := put(t, s, 1, now(t, s).Add(30*time.Minute))
+	if got := take(t, s, time.Minute); len(got.Records) != 0 {
+		t.Fatalf("negative control: %+v is due already", got.Records)
+	}
+	ahead := time.Now().Add(time.Hour) // the server was another one before, and its clock ahead
+	if err := c.HSet(t.Context(), "{schedules/0}:clock", "t", ahead.UnixMicro()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got := take(t, s, time.Minute)
+	if got.Now.Before(ahead.Truncate(time.Microsecond)) || len(got.Records) != 1 || got.Records[0].Version <= v || got.Records[0].Due.Before(ahead.Add(time.Minute).Truncate(time.Millisecond)) {
+		t.Errorf("the clock was at %v; took %+v", ahead, got)
+	}
+	if got := take(t, s, time.Minute); got.Now.Before(ahead.Truncate(time.Microsecond)) {
+		t.Errorf("the clock runs back to %v", got.Now)
+	}
+}
+
+// TestCluster: all keys are in one slot, whose server is found by scripts and blocking commands alike.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c, err := redisconn.Dial("redis-cluster://" + strings.Join(redistest.Cluster(t), ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	everything(t, newStore(t, c, "cluster"))
+}
+
+// TestSentinel: after a failover the new master goes on with the records and greater versions.
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	f := redistest.Sentinel(t)
+	c, err := redisconn.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	s := newStore(t, c, "")
+	everything(t, s)
+	v := put(t, s, 900, now(t, s).Add(-time.Second))
+	r := f.Replica.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	redistest.Until(t, "the replica to have it", func() bool {
+		got, err := newStore(t, r, "").Get(t.Context(), []schedule.ID{name(900)})
+		return err == nil && len(got.Records) == 1
+	})
+	f.Master.Kill()
+	var got schedule.Taken
+	redistest.Until(t, "the new master to hand out what is due", func() bool {
+		got, err = s.Take(t.Context(), 1, time.Minute)
+		if err != nil && !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
+			t.Fatal(err)
+		}
+		return len(got.Records) > 0
+	})
+	if got.Records[0].Version <= v {
+		t.Errorf("version %d after %d", got.Records[0].Version, v)
+	}
+}
+
+// everything calls each operation.
+func everything(t *testing.T, s schedule.Store) {
+	t.Helper()
+	for i := range 100 {
+		put(t, s, i, now(t, s).Add(time.Hour))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	until := now(t, s).Add(time.Minute)
+	woken := make(chan error, 1)
+	go func() { woken <- s.Wait(ctx, until) }()
+	put(t, s, 100, now(t, s).Add(-time.Second))
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	if got := take(t, s, time.Hour); len(got.Records) != 1 || got.Records[0].ID != name(100) {
+		t.Fatalf("took %+v", got)
+	}
+	if all := listed(t, s, 30); len(all) != 101 {
+		t.Fatalf("%d records, expected 101", len(all))
+	}
+}
+
+// TestIdleServerIsQuiet: a server with nothing due sends a few commands a second.
+func TestIdleServerIsQuiet(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, watch := server.Client(), server.Client()
+	t.Cleanup(func() { _, _ = c.Close(), watch.Close() })
+	s := newStore(t, c, "")
+	put(t, s, 1, now(t, s).Add(time.Hour))
+	count := func() (n int) {
+		for _, cmd := range []string{"evalsha", "eval", "xread", "client|id", "client|unblock"} {
+			n += calls(t, watch, cmd)
+		}
+		return n
+	}
+	before, start := count(), time.Now()
+	if err := s.Wait(t.Context(), now(t, s).Add(3*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if took, n := time.Since(start).Seconds(), count()-before; float64(n) > 4*took+6 {
+		t.Errorf("%d commands in %.1f s", n, took)
+	}
+}
+
+// TestCursors: only what a list gave is taken.
+func TestCursors(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, startClient(t), "")
+	for i := range 3 {
+		put(t, s, i, time.Time{})
+	}
+	all, err := s.List(t.Context(), schedule.Page{All: true, Max: 1})
+	if err != nil || all.Next == "" {
+		t.Fatal(all, err)
+	}
+	one, err := s.List(t.Context(), schedule.Page{Tenant: "acme", Max: 1})
+	if err != nil || one.Next == "" {
+		t.Fatal(one, err)
+	}
+	for _, p := range []schedule.Page{
+		{All: true, Max: 1, Cursor: "x"}, {All: true, Max: 1, Cursor: "eA"}, {All: true, Max: 1, Cursor: one.Next}, {All: true, Max: 1, Cursor: all.Next + "*"},
+		{Tenant: "acme", Max: 1, Cursor: all.Next}, {Tenant: "other", Max: 1, Cursor: one.Next}, {Tenant: "a:b", Max: 1},
+	} {
+		if _, err := s.List(t.Context(), p); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	if l, err := s.List(t.Context(), schedule.Page{Tenant: "other", Max: 9}); err != nil || len(l.Records) != 0 || l.Next != "" {
+		t.Error(l, err)
+	}
+}
