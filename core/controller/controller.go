@@ -44,6 +44,7 @@ type Controller struct {
 	poke     chan struct{} // has room for one
 
 	mu        sync.Mutex
+	wakes     int    // how often windows have changed
 	life      string // incarnation of the queue, as last asked for; "" while it is away
 	away      error  // why it does not answer
 	followers map[string]*follower

@@ -197,3 +197,12 @@ func (f *follower) approve(ctx context.Context, wave int) error {
 		}
 	}
 }
+
+// WakeWindows has the jobs of this server's runs that wait for windows look again: windows have changed. It does
+// not block. Other servers are told by their own catalogs; jobs of a run that just moves from one to another look by themselves in time.
+func (c *Controller) WakeWindows() {
+	c.mu.Lock()
+	c.wakes++
+	c.mu.Unlock()
+	c.Poke()
+}

@@ -207,7 +207,7 @@ func (l *loader) loadWindows() {
 		docs = append(docs, windows.Document{File: d.Path, Data: d.Data})
 	}
 	defs, err := windows.Parse(docs...)
-	l.set.Windows = defs
+	l.set.Windows, l.set.windows = defs, docs
 	if found, ok := errors.AsType[windows.Problems](err); ok {
 		for _, p := range found {
 			l.fail(playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: p.Message, Snippet: p.Snippet, Hint: p.Hint})

@@ -39,6 +39,7 @@ type Set struct {
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
 	docs     []Document // by path
+	windows  []windows.Document
 	layout   layout
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
 }
@@ -101,6 +102,9 @@ func (s *Set) Selected(playbook string) []string { return s.selected[playbook] }
 // Documents are the files that the set consists of, by path. FromDocuments makes the same
 // set of them. Callers must not change what they point to.
 func (s *Set) Documents() []Document { return s.docs }
+
+// WindowDocuments are the files of windows, as gate.NewBook takes them. Callers must not change them.
+func (s *Set) WindowDocuments() []windows.Document { return s.windows }
 
 // Hash identifies the content of the set, whatever its revision: sha256:HEX.
 func (s *Set) Hash() string { return Hash(s.docs) }

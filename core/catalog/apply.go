@@ -1,0 +1,268 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/schedule"
+)
+
+// The ledger's document of the definitions.
+const (
+	kindDefinitions = "definitions"
+	nameCurrent     = "current"
+)
+
+// stored is its data.
+type stored struct {
+	Source Source          `json:"source"`
+	Base   Base            `json:"base,omitzero"` // see Current.Base
+	Set    json.RawMessage `json:"set"`           // as definitions.Set writes itself
+}
+
+// Applied is what Apply did.
+type Applied struct {
+	Current
+	Changed bool // false: it was there already
+	Changes definitions.Changes
+}
+
+// Apply puts definitions in the place of version ifVersion (0: there are none yet; AnyVersion: whatever is there), all or
+// nothing. When it returns, no step starts by the former windows any more, unless the queue is away: then not
+// after it is back. The same definitions again are no change.
+//
+// Errors are playbooks.Diagnostics with everything that is wrong, core.ErrConflict where another version is
+// there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is followed, what is applied
+// holds until the branch moves.
+func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Document, rev definitions.Revision, ifVersion int64) (Applied, error) {
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	if err != nil {
+		return Applied{}, err
+	}
+	now, err := c.standing(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	if ifVersion == AnyVersion {
+		ifVersion = now.Version
+	}
+	if now.Version != ifVersion {
+		return Applied{}, fmt.Errorf("the definitions have version %d by now, not %d: look at them again: %w", now.Version, ifVersion, core.ErrConflict)
+	}
+	return c.put(ctx, who, set, FromApply, now.Base, now)
+}
+
+// Check validates definitions as Apply would, and says what they would change.
+func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev definitions.Revision) (definitions.Changes, error) {
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	if err != nil {
+		return definitions.Changes{}, err
+	}
+	if _, err := compile(set); err != nil {
+		return definitions.Changes{}, err
+	}
+	now := c.Current()
+	return definitions.Diff(now.Set, set, time.Now()), nil
+}
+
+// put writes a set in the place of what the ledger has, and takes it over.
+func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, source Source, base Base, before Current) (Applied, error) {
+	if before.Set != nil && before.Set.Hash() == set.Hash() && before.Set.Revision == set.Revision && before.Base.ID == base.ID && c.rejection() == nil {
+		return Applied{Current: before}, nil
+	}
+	if _, err := compile(set); err != nil {
+		return Applied{}, err
+	}
+	encoded, err := set.Encode()
+	if err != nil {
+		return Applied{}, err
+	}
+	data, err := json.Marshal(stored{source, base, encoded})
+	if err != nil {
+		return Applied{}, fmt.Errorf("write definitions: %w", err)
+	}
+	doc, err := c.cfg.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{
+		Kind: kindDefinitions, Name: nameCurrent, Revision: set.Revision.Commit, Data: data,
+	}, before.Version)
+	if err != nil {
+		return Applied{}, fmt.Errorf("apply definitions: %w", err)
+	}
+	now, err := c.adopt(set, doc, source, base)
+	if err != nil {
+		return Applied{}, err
+	}
+	if err := c.keepBoard(ctx); err != nil { // the loop goes on with it
+		c.trouble(ctx, "windows are not given to the workers for now", err)
+		nudge(c.poke)
+	}
+	nudge(c.stir)
+	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
+}
+
+// standing is what a change takes the place of: what is current, or what this server cannot read but may replace.
+func (c *Catalog) standing(ctx context.Context) (Current, error) {
+	now, err := c.refresh(ctx)
+	if r := c.rejection(); err != nil && r != nil && errors.Is(err, r.err) {
+		now, err = c.Current(), nil
+		now.Version, now.Base = r.Version, r.base
+	}
+	return now, err
+}
+
+// compile makes what is needed to run by a set, and so finds out whether the service can.
+func compile(set *definitions.Set) (c *Current, err error) {
+	c = &Current{Set: set}
+	if c.book, err = gate.NewBook(set.WindowDocuments()); err != nil {
+		return nil, err
+	}
+	// Without a time: the same windows are the same document, whoever posts them.
+	if c.posted, err = gate.Encode(c.book, time.Time{}); err != nil {
+		return nil, err
+	}
+	for _, s := range set.Schedules {
+		d, ok := managed(set, s)
+		if !ok {
+			continue
+		}
+		if err := d.Validate(); err != nil {
+			return nil, fmt.Errorf("playbook %s: %w", s.Playbook, err)
+		}
+	}
+	return c, nil
+}
+
+// managed is the schedule of a playbook.
+func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition, bool) {
+	book, ok := set.Playbook(s.Playbook)
+	if !ok {
+		return schedule.Definition{}, false
+	}
+	return schedule.Definition{
+		ID: schedule.ID{Tenant: book.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
+		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Playbook: s.Playbook, All: true}.encode(),
+	}, true
+}
+
+// adopt runs by a version from now on, unless it has a newer one already.
+func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source, base Base) (Current, error) {
+	next, err := compile(set)
+	if err != nil {
+		return Current{}, err
+	}
+	next.Version, next.By, next.Source, next.Applied, next.Base = doc.Version, doc.By, source, doc.Updated, base
+	c.mu.Lock()
+	if c.current.Version >= next.Version {
+		now := *c.current
+		c.mu.Unlock()
+		return now, nil
+	}
+	c.current, c.rejected = next, nil
+	c.mu.Unlock()
+	c.say(Event{Kind: DefinitionsChanged, Version: next.Version, By: next.By})
+	return *next, nil
+}
+
+// refresh takes over the ledger's version, if it is newer than this server's, and returns what is current then. The error
+// says that the ledger is away, or that its version cannot be read here.
+func (c *Catalog) refresh(ctx context.Context) (Current, error) {
+	version, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)
+	if err != nil {
+		return Current{}, err
+	}
+	now := c.Current()
+	if version == now.Version {
+		return now, nil
+	}
+	doc, err := c.cfg.Ledger.Document(ctx, ledger.AllTenants(), kindDefinitions, "", nameCurrent)
+	if err != nil {
+		return Current{}, err
+	}
+	if doc.Version == now.Version {
+		return now, nil
+	}
+	if r := c.rejection(); r != nil && r.Version == doc.Version { // it has been tried
+		return Current{}, r.err
+	}
+	set, at, err := c.read(ctx, doc)
+	if err == nil {
+		var taken Current
+		if taken, err = c.adopt(set, doc, at.Source, at.Base); err == nil {
+			return taken, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return Current{}, err
+	}
+	return Current{}, c.reject(doc, at.Base, err)
+}
+
+func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.Set, stored, error) {
+	var at stored
+	if err := json.Unmarshal(doc.Data, &at); err != nil {
+		return nil, at, fmt.Errorf("read version %d of the definitions: %w: %w", doc.Version, core.ErrInvalid, err)
+	}
+	docs, rev, err := definitions.Decode(at.Set)
+	if err != nil {
+		return nil, at, err
+	}
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	return set, at, err
+}
+
+// Rejected is a version that somebody put, and this server cannot run by.
+type Rejected struct {
+	Version  int64     `json:"version"`
+	Revision string    `json:"revision,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error"`
+	err      error
+	base     Base
+}
+
+func (c *Catalog) rejection() *Rejected {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rejected
+}
+
+func (c *Catalog) reject(doc ledger.Document, base Base, why error) error {
+	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
+		err: fmt.Errorf("version %d of the definitions, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
+	c.mu.Lock()
+	c.rejected = r
+	c.mu.Unlock()
+	c.say(Event{Kind: DefinitionsRejected, Version: doc.Version, By: doc.By, Err: why})
+	return r.err
+}
+
+// watch keeps to the ledger's version, and the board to that, until ctx ends.
+func (c *Catalog) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		before := c.Current().Version
+		now, err := c.refresh(ctx)
+		if err != nil && c.rejection() == nil {
+			c.trouble(ctx, "the definitions cannot be looked up for now", err)
+		}
+		if err == nil && now.Version != before {
+			nudge(c.stir)
+		}
+		if err == nil {
+			c.trouble(ctx, "windows are not given to the workers for now", c.keepBoard(ctx))
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-c.poke:
+		}
+	}
+}

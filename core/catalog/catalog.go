@@ -1,0 +1,202 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// Config says what a catalog works on. Ledger, Board, Controller and Schedules must be set.
+type Config struct {
+	Ledger     *ledger.Ledger
+	Board      queue.Board
+	Controller *controller.Controller
+	Schedules  schedule.Store
+	Playbooks  playbooks.Options // what is known of job types
+	// Follow, when set, makes this server follow a branch. Load and Apply are filled in. Any number of
+	// servers may follow the same one.
+	Follow *definitions.FollowOptions
+	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when files
+	// no longer change between two looks.
+	Folder string
+	// Events gets what happens. It is called by several goroutines and must not block.
+	Events func(Event)
+	Log    *slog.Logger // discarded when nil
+}
+
+// Times of the loops.
+const (
+	watchEvery = time.Second     // between looks at the ledger's version, and at the board
+	folderLook = time.Second     // between looks at a folder
+	keepEvery  = 2 * time.Second // between looks at all schedules, at least; a twentieth of the time is spent on them at most
+	markEvery  = 4 * time.Second // between marks of how far schedules are decided
+)
+
+// BoardName is the name of the service's windows on the queue's board.
+const BoardName = "service/windows"
+
+// AnyVersion as ifVersion of Apply takes the place of whatever is there.
+const AnyVersion = -1
+
+// Current is what the service runs by.
+type Current struct {
+	Set     *definitions.Set
+	Version int64     // of the ledger's document; 0 before the first
+	By      string    // who applied it
+	Source  Source    // where it came from
+	Applied time.Time // when
+	Base    Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
+	book    *gate.Book
+	posted  []byte // the windows as the board has them
+}
+
+// Base is a commit, or the hash of a folder's definitions.
+type Base struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at,omitzero"` // when it was committed
+}
+
+// ETag identifies the version: `"7"`.
+func (c *Current) ETag() string { return `"` + strconv.FormatInt(c.Version, 10) + `"` }
+
+// VersionOf reads what ETag wrote, also as a weak one. It is core.ErrInvalid for anything else.
+func VersionOf(etag string) (int64, error) {
+	text := etag
+	if len(text) > 2 && text[:2] == "W/" {
+		text = text[2:]
+	}
+	if len(text) > 2 && text[0] == '"' && text[len(text)-1] == '"' {
+		if n, err := strconv.ParseInt(text[1:len(text)-1], 10, 64); err == nil && n >= 0 {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("ETag %.40q is none of the definitions: %w", etag, core.ErrInvalid)
+}
+
+// Source is where definitions came from.
+type Source string
+
+// The sources.
+const (
+	FromGit    Source = "git"
+	FromFolder Source = "folder"
+	FromApply  Source = "apply"
+)
+
+// Catalog is one server's part. Its methods are safe for concurrent use.
+type Catalog struct {
+	cfg      Config
+	follower *definitions.Follower // nil: no branch is followed
+	control  *schedule.Control
+	engine   *schedule.Engine
+	poke     chan struct{} // has room for one: look at the ledger
+	stir     chan struct{} // has room for one: look at the schedules
+	ended    chan string   // runs that are complete
+
+	boarding sync.Mutex // held while the board is looked at
+	board    boardState
+
+	mu       sync.Mutex
+	current  *Current // never nil
+	rejected *Rejected
+	kept     keptState
+
+	folderError string // why the folder's definitions were not taken over
+}
+
+// New checks the configuration. Nothing is read before Run. Errors wrap core.ErrInvalid.
+func New(cfg Config) (*Catalog, error) {
+	if cfg.Ledger == nil || cfg.Board == nil || cfg.Controller == nil || cfg.Schedules == nil {
+		return nil, fmt.Errorf("catalog: a ledger, a board, a controller and a store of schedules are needed: %w", core.ErrInvalid)
+	}
+	if cfg.Follow != nil && cfg.Folder != "" {
+		return nil, fmt.Errorf("catalog: either a repository or a folder can be followed: %w", core.ErrInvalid)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Catalog{
+		cfg: cfg, control: schedule.NewControl(cfg.Schedules), current: &Current{},
+		poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), ended: make(chan string, 1024),
+	}
+	c.engine = schedule.NewEngine(cfg.Schedules, &launcher{c}, schedule.Options{Events: c.fired})
+	if cfg.Follow != nil {
+		o := *cfg.Follow
+		o.Load.Playbooks, o.Apply, o.OnStatus = cfg.Playbooks, c.followed, c.gitStatus(cfg.Follow.OnStatus)
+		follower, err := definitions.NewFollower(o)
+		if err != nil {
+			return nil, err
+		}
+		c.follower = follower
+	}
+	return c, nil
+}
+
+// Run keeps everything in line until ctx ends, and then returns nil when all that it started has ended. An
+// error says that it could not begin: no git, or its folder is another process's.
+func (c *Catalog) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if c.follower != nil {
+		wg.Go(func() {
+			if err := c.follower.Run(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	if c.cfg.Folder != "" {
+		wg.Go(func() { c.watchFolder(ctx) })
+	}
+	wg.Go(func() { c.keepSchedules(ctx) })
+	wg.Go(func() { c.engine.Run(ctx) })
+	c.watch(ctx)
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// Set is the newest valid definitions that this server could read; nil before the first.
+func (c *Catalog) Set() *definitions.Set { return c.Current().Set }
+
+// Windows are those of Set, and the name under which workers find them. Before the first
+// definitions the book is nil, and nothing can be launched.
+func (c *Catalog) Windows() (book *gate.Book, board string) { return c.Current().book, BoardName }
+
+// Current is what this server runs by, and where it came from.
+func (c *Catalog) Current() Current {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.current
+}
+
+// Poke asks for a look at the followed branch and the ledger soon. It never blocks.
+func (c *Catalog) Poke() {
+	if c.follower != nil {
+		c.follower.Poke()
+	}
+	nudge(c.poke)
+}
+
+// nudge fills a channel that has room for one.
+func nudge(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,68 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/schedule"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events. What is about a schedule has Schedule.
+const (
+	DefinitionsChanged  EventKind = "definitions_changed"  // this server runs by Version from now on
+	DefinitionsRejected EventKind = "definitions_rejected" // Err says why; the last good ones hold
+	WindowsPosted       EventKind = "windows_posted"       // workers ask the windows of Version from now on
+	SchedulesChanged    EventKind = "schedules_changed"    // Count of them were added, changed or removed
+	SchedulesLost       EventKind = "schedules_lost"       // their store had forgotten Count of them; they go on where they were
+	FireLaunched        EventKind = "fire_launched"        // as run Run
+	FireSkipped         EventKind = "fire_skipped"         // Reason says why
+	FireFailed          EventKind = "fire_failed"          // Err says why; it is tried again
+	Trouble             EventKind = "trouble"              // something does not work for now, and is tried again
+)
+
+// Event is something that an operator, or a metric, should be told.
+type Event struct {
+	Kind     EventKind
+	Version  int64
+	By       string
+	Count    int
+	Schedule schedule.ID
+	Run      string
+	Reason   string
+	Err      error
+}
+
+func (c *Catalog) say(e Event) {
+	if c.cfg.Events != nil {
+		c.cfg.Events(e)
+	}
+}
+
+// trouble tells of what is tried again. A server that stops has none.
+func (c *Catalog) trouble(ctx context.Context, what string, err error) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrConflict) {
+		return
+	}
+	c.cfg.Log.Warn(what, "error", err)
+	c.say(Event{Kind: Trouble, Reason: what, Err: err})
+}
+
+// fired hands on what the engine tells.
+func (c *Catalog) fired(e schedule.Event) {
+	out := Event{Schedule: e.Schedule, Run: e.Fire.RunID, Err: e.Err}
+	switch e.Kind {
+	case schedule.EventFired:
+		out.Kind = FireLaunched
+	case schedule.EventSkipped:
+		out.Kind, out.Run, out.Reason, out.Count = FireSkipped, e.Skip.RunID, e.Skip.Reason, e.Skip.Count
+	case schedule.EventFailed:
+		out.Kind = FireFailed
+	case schedule.EventTrouble:
+		out.Kind, out.Reason = Trouble, "a schedule could not be worked on"
+	}
+	c.say(out)
+}

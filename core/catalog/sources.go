@@ -1,0 +1,186 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// followed takes what the follower of the branch found. Servers that follow one branch may see its tips at
+// different times: one that is behind must not bring back what another has replaced.
+func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
+	rev := u.Set.Revision
+	now, err := c.standing(ctx)
+	if err != nil {
+		return err
+	}
+	continues := u.Before != nil && now.Base.ID == u.Before.Revision.Commit || u.Rewritten
+	if now.Base.ID == rev.Commit || // what was applied by hand since holds
+		now.Base.ID != "" && !continues && rev.CommittedAt.Before(now.Base.At) {
+		return nil
+	}
+	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, Base{rev.Commit, rev.CommittedAt}, now)
+	return err
+}
+
+// gitStatus tells of a commit that was not taken, besides what the caller of New wanted to be told.
+func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Status) {
+	return func(s definitions.Status) {
+		if s.State == definitions.BadCommit || s.State == definitions.Refused {
+			c.say(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
+		}
+		if next != nil {
+			next(s)
+		}
+	}
+}
+
+// watchFolder takes over the folder's definitions when they change, until ctx ends.
+func (c *Catalog) watchFolder(ctx context.Context) {
+	ticker := time.NewTicker(folderLook)
+	defer ticker.Stop()
+	var taken, seen string
+	for ctx.Err() == nil {
+		stamp := stampOf(c.cfg.Folder)
+		if stamp != taken && (stamp == seen || taken == "") { // half a file may be valid, and lack the freeze at its end
+			err := c.takeFolder(ctx)
+			if err == nil || errors.Is(err, core.ErrInvalid) {
+				taken = stamp
+			}
+			if !errors.Is(err, core.ErrInvalid) {
+				c.trouble(ctx, "the folder of definitions cannot be taken over for now", err)
+			}
+		}
+		seen = stamp
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// takeFolder applies what the folder has, unless it was taken over before.
+func (c *Catalog) takeFolder(ctx context.Context) error {
+	set, err := definitions.Load(ctx, c.cfg.Folder, definitions.Options{Playbooks: c.cfg.Playbooks})
+	if err == nil {
+		_, err = compile(set)
+	}
+	c.folderFailed(ctx, err)
+	if err != nil {
+		return err
+	}
+	for {
+		now, err := c.standing(ctx)
+		if err != nil || now.Base.ID == set.Hash() {
+			return err
+		}
+		if _, err = c.put(ctx, "folder", set, FromFolder, Base{ID: set.Hash()}, now); !errors.Is(err, core.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// folderFailed remembers that the folder is not valid, for Status.
+func (c *Catalog) folderFailed(ctx context.Context, err error) {
+	c.mu.Lock()
+	was := c.folderError
+	c.folderError = ""
+	if err != nil && ctx.Err() == nil {
+		c.folderError = err.Error()
+	}
+	now := c.folderError
+	c.mu.Unlock()
+	if now != "" && now != was {
+		c.say(Event{Kind: DefinitionsRejected, By: "folder", Err: err})
+	}
+}
+
+// stampOf changes whenever a file of the folder does.
+func stampOf(dir string) string {
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && p != dir {
+			return filepath.SkipDir
+		}
+		info, err := d.Info()
+		if err == nil && !d.IsDir() {
+			fmt.Fprintf(&b, "%s %d %d\n", p, info.Size(), info.ModTime().UnixNano())
+		}
+		return nil //nolint:nilerr // a file that has gone meanwhile shows in the next stamp
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+// FilesOf is what the snapshot of a playbook's run says of where its files are; FilesDir resolves it.
+func (c *Catalog) FilesOf(set *definitions.Set, book *playbooks.Playbook) string {
+	return set.Revision.Commit + ":" + path.Dir(book.File)
+}
+
+// FilesDir is the folder with the files of a run's playbook on this machine: of a worker that runs in the same process
+// as the catalog. It is "" where they are not here, and steps that send files fail.
+func (c *Catalog) FilesDir(_, files string) string {
+	commit, dir, ok := strings.Cut(files, ":")
+	if !ok || !filepath.IsLocal(filepath.FromSlash(dir)) {
+		return ""
+	}
+	switch {
+	case c.follower != nil && commit != "":
+		checkout, err := c.follower.Use(context.Background(), commit)
+		if err != nil {
+			return ""
+		}
+		defer checkout.Release() // it is kept for a day after the branch has moved on
+		return filepath.Join(checkout.Dir, filepath.FromSlash(dir))
+	case c.cfg.Folder != "" && commit == "":
+		return filepath.Join(c.cfg.Folder, filepath.FromSlash(dir))
+	}
+	return ""
+}
+
+// Status is how definitions and schedules are doing on this server.
+type Status struct {
+	Version  int64                `json:"version"`
+	Revision definitions.Revision `json:"revision,omitzero"`
+	By       string               `json:"by,omitempty"`
+	Source   Source               `json:"source,omitempty"`
+	Applied  time.Time            `json:"applied,omitzero"`
+	// Rejected is the newest version of the ledger, when this server cannot run by it.
+	Rejected *Rejected `json:"rejected,omitempty"`
+	// Git is how following the branch goes, with the commit that was refused.
+	Git *definitions.Status `json:"git,omitempty"`
+	// Folder is why the folder's definitions were not taken over.
+	Folder string `json:"folder,omitempty"`
+	// Schedules is why they cannot be kept in line, as while their store is away.
+	Schedules string `json:"schedules,omitempty"`
+}
+
+// Status tells.
+func (c *Catalog) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.current
+	s := Status{Version: now.Version, By: now.By, Source: now.Source, Applied: now.Applied, Rejected: c.rejected, Folder: c.folderError, Schedules: c.kept.failed}
+	if now.Set != nil {
+		s.Revision = now.Set.Revision
+	}
+	if c.follower != nil {
+		git := c.follower.Status()
+		s.Git = &git
+	}
+	return s
+}
