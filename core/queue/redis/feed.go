@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 const (
@@ -116,7 +117,7 @@ func (q *Queue) sleep(ctx context.Context, key string, at queue.FeedCursor, left
 		if at.Number > 0 {
 			last = at.String()
 		}
-		_, err := q.blocked(ctx, min(left, backstop), "xread", "count", 1, "block", blockTime{}, "streams", key, last)
+		_, err := q.blocked(ctx, min(left, backstop), "xread", "count", 1, "block", redisconn.BlockTime{}, "streams", key, last)
 		return err
 	default:
 	}
