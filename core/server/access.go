@@ -75,6 +75,16 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 			_ = huma.WriteErr(s.api, ctx, status, why)
 			return
 		}
+		if r.maxBody > smallBody {
+			select {
+			case s.heavy <- struct{}{}:
+				defer func() { <-s.heavy }()
+			default:
+				ctx.SetHeader("Retry-After", "1")
+				_ = huma.WriteErr(s.api, ctx, http.StatusServiceUnavailable, "other large requests are being read: try again")
+				return
+			}
+		}
 		if !r.stream {
 			_, w := humago.Unwrap(ctx)
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not of recorders in tests

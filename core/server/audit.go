@@ -17,7 +17,7 @@ func (s *Server) audit() {
 }
 
 func (s *Server) listAudit(ctx context.Context, by caller, in *struct {
-	page
+	Page
 	Who    string    `query:"who" maxLength:"300"`
 	What   string    `query:"what" maxLength:"100" doc:"as run.cancel"`
 	Kind   string    `query:"kind" maxLength:"100" doc:"as run"`

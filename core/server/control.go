@@ -31,11 +31,11 @@ func (s *Server) control() {
 
 // word is a change of a run for which a reason is all that is given.
 func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string) (ledger.Run, error)) func(context.Context, caller, *struct {
-	runPath
+	RunPath
 	Body api.Why
 }) (*versioned[api.Run], error) {
 	return func(ctx context.Context, by caller, in *struct {
-		runPath
+		RunPath
 		Body api.Why
 	},
 	) (*versioned[api.Run], error) {
@@ -48,7 +48,7 @@ func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, 
 }
 
 func (s *Server) approveRun(ctx context.Context, by caller, in *struct {
-	runPath
+	RunPath
 	Body api.Approve
 },
 ) (*versioned[api.Run], error) {
@@ -83,7 +83,7 @@ func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) err
 	return nil
 }
 
-func (s *Server) decisions(ctx context.Context, by caller, in *runPath) (*list[api.Decision], error) {
+func (s *Server) decisions(ctx context.Context, by caller, in *RunPath) (*list[api.Decision], error) {
 	all, err := s.cfg.Ledger.Decisions(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (s *Server) decisions(ctx context.Context, by caller, in *runPath) (*list[a
 }
 
 func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
-	runPath
-	ifMatch
+	RunPath
+	IfMatch
 	Body api.ChangeRun
 },
 ) (*versioned[api.Run], error) {

@@ -25,8 +25,8 @@ const (
 func (s *Server) events() {
 	run := route{id: "follow-run", method: http.MethodGet, path: "/v1/runs/{run}/events", summary: "Follow a run", detail: eventsHelp, role: Viewer, stream: true, content: sse}
 	handle(s, run, func(ctx context.Context, by caller, in *struct {
-		runPath
-		lastEvent
+		RunPath
+		LastEvent
 	},
 	) (*huma.StreamResponse, error) {
 		if _, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run); err != nil {
@@ -39,8 +39,8 @@ func (s *Server) events() {
 	})
 	job := route{id: "follow-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/events", summary: "Follow a job and its output", detail: eventsHelp, role: Viewer, stream: true, content: sse}
 	handle(s, job, func(ctx context.Context, by caller, in *struct {
-		jobPath
-		lastEvent
+		JobPath
+		LastEvent
 	},
 	) (*huma.StreamResponse, error) {
 		if _, err := s.cfg.Ledger.Job(ctx, by.scope, in.id()); err != nil {
@@ -53,7 +53,8 @@ func (s *Server) events() {
 	})
 }
 
-type lastEvent struct {
+// LastEvent is where a reader was.
+type LastEvent struct {
 	Last string `header:"Last-Event-ID" maxLength:"200" doc:"go on behind this event"`
 }
 

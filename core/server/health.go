@@ -40,7 +40,7 @@ func (s *Server) ready(ctx context.Context) api.Health {
 	if s.cfg.Controller.Away() != nil {
 		h.Queue = "away"
 	}
-	if s.cfg.Definitions() == nil {
+	if s.cfg.Catalog.Set() == nil {
 		h.Definitions = "none"
 	}
 	h.Ready = h.Ledger == "ok" && h.Definitions == "ok"

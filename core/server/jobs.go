@@ -21,16 +21,17 @@ func (s *Server) jobs() {
 	handle(s, route{id: "list-attempts", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/attempts", summary: "List the attempts of a job", role: Viewer}, s.attempts)
 }
 
-type jobPath struct {
-	runPath
+// JobPath names a job.
+type JobPath struct {
+	RunPath
 	Job int `path:"job" minimum:"0" maximum:"9999999" doc:"index, from 0"`
 }
 
-func (p jobPath) id() core.JobID { return core.JobID{Run: p.Run, Index: p.Job} }
+func (p JobPath) id() core.JobID { return core.JobID{Run: p.Run, Index: p.Job} }
 
 func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
-	runPath
-	page
+	RunPath
+	Page
 	Outcome core.Outcome `query:"outcome" enum:"unchanged,changed,failed,unreachable,skipped,rolled_back,lost,cancelled"`
 	Host    string       `query:"host" maxLength:"253"`
 },
@@ -47,7 +48,7 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 }
 
 func (s *Server) getJob(ctx context.Context, by caller, in *struct {
-	jobPath
+	JobPath
 	Steps bool `query:"steps" default:"true" doc:"false leaves its steps out"`
 },
 ) (*body[api.Job], error) {
@@ -84,7 +85,7 @@ func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) (
 	return result.Steps, err
 }
 
-func (s *Server) explainJob(ctx context.Context, by caller, in *jobPath) (*body[api.Explanation], error) {
+func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[api.Explanation], error) {
 	job, err := s.cfg.Ledger.Job(ctx, by.scope, in.id())
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (s *Server) explain(ctx context.Context, id core.JobID) (api.Explanation, e
 	return api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}, err
 }
 
-func (s *Server) attempts(ctx context.Context, by caller, in *jobPath) (*list[api.Attempt], error) {
+func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {
 	all, err := s.cfg.Ledger.Attempts(ctx, by.scope, in.id())
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (s *Server) texts(ctx context.Context, by caller, id core.JobID) ([]text, e
 	return all, nil
 }
 
-func (s *Server) listOutputs(ctx context.Context, by caller, in *jobPath) (*list[api.Output], error) {
+func (s *Server) listOutputs(ctx context.Context, by caller, in *JobPath) (*list[api.Output], error) {
 	all, err := s.texts(ctx, by, in.id())
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Server) listOutputs(ctx context.Context, by caller, in *jobPath) (*list
 }
 
 func (s *Server) getOutput(ctx context.Context, by caller, in *struct {
-	jobPath
+	JobPath
 	Step   int    `path:"step" minimum:"0" maximum:"100000" doc:"number of the step, from 0"`
 	Stream string `path:"stream" maxLength:"100" doc:"stdout, stderr or diff"`
 	Range  string `header:"Range" maxLength:"200" doc:"as bytes=0-1023"`

@@ -39,7 +39,7 @@ func (s *Server) whoami(_ context.Context, by caller, _ *struct{}) (*body[api.Wh
 }
 
 func (s *Server) createToken(ctx context.Context, by caller, in *struct {
-	idempotent
+	Idempotent
 	Body api.NewToken
 },
 ) (*body[api.Token], error) {
@@ -91,7 +91,7 @@ func life(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *Server) listTokens(ctx context.Context, by caller, in *struct{ page }) (*list[api.Token], error) {
+func (s *Server) listTokens(ctx context.Context, by caller, in *struct{ Page }) (*list[api.Token], error) {
 	tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, in.ledger())
 	if err != nil {
 		return nil, err

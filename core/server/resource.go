@@ -1,6 +1,8 @@
 package server
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -8,13 +10,13 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// page asks for a part of a list.
-type page struct {
+// Page asks for a part of a list. What requests embed is exported, for huma reads no other fields.
+type Page struct {
 	Cursor string `query:"cursor" doc:"of the page before" maxLength:"1000"`
 	Limit  int    `query:"limit" doc:"at most so many" minimum:"1" maximum:"1000" default:"100"`
 }
 
-func (p page) ledger() ledger.Page { return ledger.Page{After: p.Cursor, Limit: p.Limit} }
+func (p Page) ledger() ledger.Page { return ledger.Page{After: p.Cursor, Limit: p.Limit} }
 
 // list is the answer to a list.
 type list[T any] struct {
@@ -42,13 +44,13 @@ type versioned[T any] struct {
 	Body T
 }
 
-// ifMatch asks that the resource still is what the caller looked at.
-type ifMatch struct {
+// IfMatch asks that the resource still is what the caller looked at.
+type IfMatch struct {
 	Match string `header:"If-Match" maxLength:"200" doc:"the ETag that was looked at; * is any"`
 }
 
 // matches tells whether the resource with this tag may be changed; 412 otherwise. Without the header it may.
-func (m ifMatch) matches(tag string) error {
+func (m IfMatch) matches(tag string) error {
 	if m.Match == "" || m.Match == "*" || m.Match == tag {
 		return nil
 	}
@@ -60,13 +62,13 @@ func etag(s string) string { return strconv.Quote(s) }
 
 func etagOf(version int64) string { return etag(strconv.FormatInt(version, 10)) }
 
-// idempotent is the key of a create.
-type idempotent struct {
+// Idempotent is the key of a create.
+type Idempotent struct {
 	Key string `header:"Idempotency-Key" maxLength:"128" doc:"the same key and request make one thing, however often they are sent"`
 }
 
 // pageOf cuts a sorted list that is in memory: the cursor is the last name of the page before.
-func pageOf[T any](all []T, name func(T) string, p page) (items []T, next string) {
+func pageOf[T any](all []T, name func(T) string, p Page) (items []T, next string) {
 	from := 0
 	if p.Cursor != "" {
 		for from < len(all) && name(all[from]) <= p.Cursor {
@@ -79,3 +81,5 @@ func pageOf[T any](all []T, name func(T) string, p page) (items []T, next string
 	}
 	return all[:p.Limit], name(all[p.Limit-1])
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

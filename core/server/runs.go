@@ -27,12 +27,13 @@ func (s *Server) runs() {
 	handle(s, route{id: "retry-run", method: http.MethodPost, path: "/v1/runs/{run}/retry", summary: "Run it again on the hosts that it did not do well", role: Operator, status: http.StatusCreated}, s.retryRun)
 }
 
-type runPath struct {
+// RunPath names a run.
+type RunPath struct {
 	Run string `path:"run" maxLength:"128"`
 }
 
 func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
-	page
+	Page
 	Playbook string       `query:"playbook" maxLength:"200"`
 	Host     string       `query:"host" maxLength:"253" doc:"with an outcome on this host"`
 	Phase    api.Phase    `query:"phase" enum:"approval,queued,active,paused,stopped,cancelled,finished"`
@@ -59,7 +60,7 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 	return listOf(items, next), nil
 }
 
-func (s *Server) getRun(ctx context.Context, by caller, in *runPath) (*versioned[api.Run], error) {
+func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned[api.Run], error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err

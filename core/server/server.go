@@ -13,15 +13,14 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a server answers from. Ledger, Controller and Queue must be set.
+// Config says what a server answers from. Ledger, Controller, Queue and Catalog must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
@@ -31,10 +30,8 @@ type Config struct {
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
 	Feed queue.Feed
-	// Definitions are the newest valid ones; nil before the first.
-	Definitions func() *definitions.Set
-	// Windows are those of the definitions, with the name under which workers find them.
-	Windows func() (book *gate.Book, board string)
+	// Catalog has the definitions, their windows and the schedules.
+	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook    http.Handler
@@ -44,6 +41,7 @@ type Config struct {
 
 // Bounds of what one server does at once.
 const (
+	maxHeavy        = 3                // requests with large bodies: they are read into memory
 	maxStreams      = 2000             // in all
 	maxTokenStreams = 64               // of one token
 	requestTime     = 30 * time.Second // of what is not a stream
@@ -58,25 +56,20 @@ type Server struct {
 	mux     *http.ServeMux
 	api     huma.API
 	tokens  *tokenCache
+	heavy   chan struct{} // taken by requests with large bodies
 	streams *streams
 }
 
 // New registers all routes.
 func New(cfg Config) (*Server, error) {
-	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil {
-		return nil, fmt.Errorf("server: a ledger, a controller and a queue are needed: %w", core.ErrInvalid)
+	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil || cfg.Catalog == nil {
+		return nil, fmt.Errorf("server: a ledger, a controller, a queue and a catalog are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Definitions == nil {
-		cfg.Definitions = func() *definitions.Set { return nil }
-	}
-	if cfg.Windows == nil {
-		cfg.Windows = func() (*gate.Book, string) { return nil, "" }
-	}
 	s := &Server{
-		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate),
+		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}},
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
@@ -92,6 +85,11 @@ func New(cfg Config) (*Server, error) {
 	s.events()
 	s.audit()
 	s.people()
+	s.inventory()
+	s.windowSets()
+	s.nodes()
+	s.schedules()
+	s.definitions()
 	s.plainRoutes()
 	return s, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Server) createRun(ctx context.Context, by caller, in *struct {
-	idempotent
+	Idempotent
 	Body api.NewRun
 },
 ) (*versioned[api.Run], error) {
@@ -48,8 +48,8 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 }
 
 func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
-	runPath
-	ifMatch
+	RunPath
+	IfMatch
 	Body api.NewRun
 },
 ) (*versioned[api.Run], error) {
@@ -100,8 +100,8 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, l *lau
 const maxRetry = 200_000
 
 func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
-	runPath
-	idempotent
+	RunPath
+	Idempotent
 	Body api.Retry
 },
 ) (*versioned[api.Run], error) {
@@ -179,9 +179,9 @@ func (s *Server) prepare(by caller, n api.NewRun, only map[string]bool) (*launch
 }
 
 func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]bool) (*launch.Launch, error) {
-	set := s.cfg.Definitions()
-	if set == nil {
-		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+	set, err := s.set()
+	if err != nil {
+		return nil, err
 	}
 	book, known := set.Playbook(n.Playbook)
 	if !known || !by.scope.Allows(book.Tenant) {
@@ -196,7 +196,6 @@ func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]b
 	}
 	hosts := set.Inventory.Hosts
 	if len(n.Limit) > 0 {
-		var err error
 		if hosts, err = limited(set.Inventory.Limit, by, n.Limit); err != nil {
 			return nil, err
 		}
@@ -204,9 +203,9 @@ func (s *Server) prepareAs(by caller, n api.NewRun, id string, only map[string]b
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool {
 		return !by.scope.Allows(h.Customer) || only != nil && !only[h.Name]
 	})
-	windows, board := s.cfg.Windows()
+	windows, board := s.cfg.Catalog.Windows()
 	return launch.Prepare(book, hosts, launch.Options{
-		RunID: id, Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
+		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
 		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
 	})
 }
