@@ -43,7 +43,7 @@ func (a *app) contextListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			docs, cells := []contextDoc{}, [][]string{{"", "NAME", "SERVER", "TOKEN"}}
+			docs, cells := []contextDoc{}, [][]string{{"CURRENT", "NAME", "SERVER", "TOKEN"}}
 			for _, name := range sortedKeys(file.Contexts) {
 				s := file.Contexts[name]
 				mark, token := "", "none"

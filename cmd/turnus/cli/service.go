@@ -168,7 +168,7 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 		backend = "redis"
 	}
 	s.api, err = server.New(server.Config{
-		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Definitions: s.catalog.Set, Windows: s.catalog.Windows,
+		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
 		Types: opts.Types, Hook: hook, Version: version, Log: s.log,
 	})
 	return err
