@@ -15,6 +15,8 @@ const (
 	maxPriority = 10
 )
 
+const maxCriticality = 1000 // the ledger's bound
+
 // The tables below are the format: what they do not name does not exist. Their
 // order is the order of reading, so vars come before what may read them.
 
@@ -40,6 +42,8 @@ func playbookFields() []field[Playbook] {
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Weight = d.intOf(n, 1, maxWeight) }},
 		{key: "priority", doc: "Bounded head start over other runs; 0 when not given.", form: intForm(-maxPriority, maxPriority),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Priority = d.intOf(n, -maxPriority, maxPriority) }},
+		{key: "criticality", doc: "Which runs a service brings back first after its queue was lost; 0 when not given.", form: intForm(0, maxCriticality),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Criticality = d.intOf(n, 0, maxCriticality) }},
 		{key: "strategy", doc: "How carefully the hosts are gone through.", form: objectForm(strategyFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) {
 				readFields(d, n, "strategy", strategyFields(), strategyWords(), &p.Strategy)

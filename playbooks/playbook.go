@@ -62,6 +62,7 @@ type Playbook struct {
 	Tenant      string
 	Weight      int // 1 to 1000; 0 means not given
 	Priority    int // -10 to 10
+	Criticality int // 0 to 1000: the highest come back first after a queue was lost
 	Strategy    rollout.Strategy
 	Vars        map[string]any // with Options.Vars over them; JSON values only
 	Schedule    *Schedule      // nil: launched by hand only

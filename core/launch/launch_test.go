@@ -203,7 +203,7 @@ func TestWholeNumbersComeBackWhole(t *testing.T) {
 }
 
 func TestSnapshotRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":2}`} {
+	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":3}`} {
 		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -257,6 +257,19 @@ func TestTags(t *testing.T) {
 		s := Snapshot{Tags: strings.Fields(c.tags), SkipTags: strings.Fields(c.skip)}
 		if got := s.Selects(strings.Fields(c.step)); got != c.want {
 			t.Errorf("--tags %q --skip-tags %q, step with %q: %v", c.tags, c.skip, c.step, got)
+		}
+	}
+}
+
+// A worker of a version that knew no windows reads version 1 only, and must refuse what it would run outside of them.
+func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
+	for _, tt := range []struct {
+		windows *Gating
+		want    string
+	}{{nil, `"version":1`}, {&Gating{Board: "windows/r"}, `"version":2`}} {
+		data, err := Snapshot{Run: "r", Windows: tt.windows}.Encode()
+		if err != nil || !strings.Contains(string(data), tt.want) {
+			t.Errorf("with windows %v: %s, %v: expected %s", tt.windows, data, err, tt.want)
 		}
 	}
 }

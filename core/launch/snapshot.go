@@ -13,8 +13,9 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// SnapshotVersion is the version that Encode writes. Decode reads it and all before it.
-const SnapshotVersion = 1
+// SnapshotVersion is the newest version that Encode writes; it writes the oldest that says everything. Decode reads all
+// up to it. A worker that knows no windows refuses a run of version 2, instead of running it outside of them.
+const SnapshotVersion = 2
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -38,7 +39,7 @@ type Snapshot struct {
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
-		Version: SnapshotVersion, Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
+		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
 		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff,
 		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files,
 	}
@@ -46,6 +47,9 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
+	if s.Version = 1; s.Windows != nil {
+		s.Version = 2
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("write snapshot of %s: %w", s.Playbook, err)

@@ -33,6 +33,7 @@ type NewRun struct {
 	Created     time.Time // now when zero
 	Criticality int       // 0 to MaxCriticality; a lost queue is rebuilt with the highest first
 	Approvals   int       // people other than LaunchedBy who have to approve it before it is queued
+	Paused      bool      // it is accepted paused; not together with Approvals, which hold it too
 	// Key makes accepting idempotent within the tenant, besides ID; "" for none.
 	Key string
 	// Request is what was asked for, in any form that the same request always has: with the
@@ -51,7 +52,7 @@ type JobHost struct {
 	Tenant string
 }
 
-// Accept makes a run durable, in PhaseQueued, or PhaseAwaiting where it needs approvals. Of
+// Accept makes a run durable, in PhaseQueued, PhasePaused where it is to be, or PhaseAwaiting where it needs approvals. Of
 // the same request, by id or by key in its tenant, it returns the run that was accepted first and created
 // false, also when several servers are asked at once; another request is core.ErrConflict.
 func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, err error) {
@@ -66,6 +67,9 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 	phase, key := PhaseQueued, any(nil)
 	if n.Approvals > 0 {
 		phase = PhaseAwaiting
+	}
+	if n.Paused {
+		phase = PhasePaused
 	}
 	if n.Key != "" {
 		key = n.Key
@@ -156,6 +160,9 @@ func (n *NewRun) validate() error {
 			return fmt.Errorf("run %s: %s is %d, expected %d to %d: %w", n.ID, f.what, f.value, f.lo, f.max, core.ErrInvalid)
 		}
 	}
+	if n.Paused && n.Approvals > 0 {
+		return fmt.Errorf("run %s: it can wait for an approval, or be paused, not both: %w", n.ID, core.ErrInvalid)
+	}
 	for i, j := range n.Jobs {
 		if err := checkText("host", j.Host, true, maxID); err != nil {
 			return fmt.Errorf("run %s, job %d: %w", n.ID, i, err)
@@ -193,7 +200,7 @@ func (n *NewRun) hash() []byte {
 		add(n.Request)
 		return h.Sum(nil)
 	}
-	for _, part := range []string{"content", n.Revision, fmt.Sprint(n.Criticality, n.Approvals)} {
+	for _, part := range []string{"content", n.Revision, fmt.Sprint(n.Criticality, n.Approvals, n.Paused)} {
 		add([]byte(part))
 	}
 	for _, j := range n.Jobs {

@@ -212,31 +212,3 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 	}
 	return all, nil
 }
-
-// Span is jobs in a row.
-type Span struct{ First, Count int }
-
-// Settled lists the jobs of a run that have an outcome, in order: what a queue that is rebuilt must not run again.
-func (l *Ledger) Settled(ctx context.Context, id string) ([]Span, error) {
-	run, err := l.Run(ctx, AllTenants(), id)
-	if err != nil {
-		return nil, err
-	}
-	// Rows are counted into spans by the database: a row's index minus its rank is the same for all in a span.
-	rows, err := l.db.rows(ctx, `SELECT min(idx), count(*) FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS island FROM jobs WHERE run = $1 AND outcome <> '') AS i
-		GROUP BY island UNION ALL SELECT first, count FROM ranges WHERE run = $1`, run.seq)
-	spans, err := collect(rows, err, func(row scanner) (s Span, err error) { return s, row.Scan(&s.First, &s.Count) })
-	if err != nil {
-		return nil, translate("read what is settled of run "+run.ID, err)
-	}
-	slices.SortFunc(spans, func(a, b Span) int { return a.First - b.First })
-	var merged []Span
-	for _, s := range spans {
-		if n := len(merged); n > 0 && s.First <= merged[n-1].First+merged[n-1].Count {
-			merged[n-1].Count = max(merged[n-1].Count, s.First+s.Count-merged[n-1].First)
-			continue
-		}
-		merged = append(merged, s)
-	}
-	return merged, nil
-}

@@ -126,23 +126,25 @@ func testAttempts(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
-func testSettled(t *testing.T, b *backend) {
+func testEnded(t *testing.T, b *backend) {
 	l := b.open(t)
 	accept(t, l, newRun("r1", "", 20))
-	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); len(got) != 0 {
+	ended := func() []ledger.Ended { return must[[]ledger.Ended](t)(l.Ended(t.Context(), "r1")) }
+	if got := ended(); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 	record(t, l, "r1",
 		ledger.Outcome{Index: 0, Outcome: core.Changed}, ledger.Outcome{Index: 1, Outcome: core.Lost},
 		ledger.Outcome{Index: 2, Count: 3, Outcome: core.Cancelled}, ledger.Outcome{Index: 3, Life: 1, Outcome: core.Changed},
 		ledger.Outcome{Index: 7, Outcome: core.Changed}, ledger.Outcome{Index: 18, Count: 2, Outcome: core.Cancelled})
-	want := []ledger.Span{{First: 0, Count: 5}, {First: 7, Count: 1}, {First: 18, Count: 2}}
-	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); !reflect.DeepEqual(got, want) {
+	rest := []ledger.Ended{{2, 1, core.Cancelled}, {3, 1, core.Changed}, {4, 1, core.Cancelled}, {7, 1, core.Changed}, {18, 2, core.Cancelled}}
+	want := append([]ledger.Ended{{0, 1, core.Changed}, {1, 1, core.Lost}}, rest...)
+	if got := ended(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, expected %v", got, want)
 	}
 	must[int](t)(l.Redrive(t.Context(), ledger.AllTenants(), "bob", "r1"))
-	want = append([]ledger.Span{{First: 0, Count: 1}, {First: 2, Count: 3}}, want[1:]...)
-	if got := must[[]ledger.Span](t)(l.Settled(t.Context(), "r1")); !reflect.DeepEqual(got, want) {
+	want = append([]ledger.Ended{{0, 1, core.Changed}}, rest...)
+	if got := ended(); !reflect.DeepEqual(got, want) {
 		t.Errorf("after redrive: %v, expected %v", got, want)
 	}
 }

@@ -62,6 +62,7 @@ var conformance = []struct {
 }{
 	{"accept record read", testAcceptRecordRead},
 	{"accept is idempotent", testAcceptIsIdempotent},
+	{"accept paused", testAcceptPaused},
 	{"accept races", testAcceptRaces},
 	{"accept refuses", testAcceptRefuses},
 	{"material comes back", testMaterial},
@@ -76,7 +77,7 @@ var conformance = []struct {
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"attempts", testAttempts},
-	{"settled", testSettled},
+	{"ended", testEnded},
 	{"scope", testScope},
 	{"phases", testPhases},
 	{"cancel", testCancel},

@@ -10,15 +10,19 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// NextLife in Outcome.Life means the job's first life that has no outcome yet: for a queue whose
-// records do not count lives. It is sound only in a batch with a Cursor, which keeps it from being recorded twice.
-const NextLife = -1
+// NextLife in Outcome.Life means the job's first life that has no outcome yet, ThisLife its present one, whose outcome stays
+// where it has one: for a queue whose records do not count lives. They are sound only in a batch with a Cursor, which keeps
+// it from being recorded twice. ThisLife bears records that are read again from the beginning.
+const (
+	NextLife = -1
+	ThisLife = -2
+)
 
 // Outcome is how one job ended, or Count jobs in a row.
 type Outcome struct {
 	Index   int // of the first job
 	Count   int // 0 and 1 mean one job; more only of jobs that ended together without being started
-	Life    int // 0, or how often the job had been redriven, or NextLife
+	Life    int // 0, or how often the job had been redriven, NextLife or ThisLife
 	Outcome core.Outcome
 	Reason  string
 	Step    string // that decided a bad outcome
@@ -162,8 +166,8 @@ func (b *Batch) check(run *Run) error {
 			return fmt.Errorf("run %s: outcome of %d jobs from %d, the run has %d: %w", run.ID, max(o.Count, 1), o.Index, run.Total, core.ErrInvalid)
 		case !o.Outcome.Valid():
 			return fmt.Errorf("run %s, job %d: outcome %q, expected one of %v: %w", run.ID, o.Index, o.Outcome, core.Outcomes(), core.ErrInvalid)
-		case o.Life < NextLife || o.Life == NextLife && b.Cursor == nil:
-			return fmt.Errorf("run %s, job %d: life %d, expected 0 or more, or NextLife with a cursor: %w", run.ID, o.Index, o.Life, core.ErrInvalid)
+		case o.Life < ThisLife || o.Life < 0 && b.Cursor == nil:
+			return fmt.Errorf("run %s, job %d: life %d, expected 0 or more, or NextLife or ThisLife with a cursor: %w", run.ID, o.Index, o.Life, core.ErrInvalid)
 		case o.Count > 1 && (o.Life > 0 || len(o.Detail) > 0):
 			return fmt.Errorf("run %s, job %d: %d jobs together have neither a life nor a detail: %w", run.ID, o.Index, o.Count, core.ErrInvalid)
 		}
@@ -257,10 +261,11 @@ func (r *recording) again(ctx context.Context, o *Outcome) error {
 		return err
 	}
 	next := o.Life
-	if next == NextLife {
-		if next = life; had != "" {
-			next++
-		}
+	switch {
+	case next == NextLife && had != "":
+		next = life + 1
+	case next < 0:
+		next = life
 	}
 	if next < life || next == life && had != "" {
 		r.out.Known++

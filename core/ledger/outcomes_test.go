@@ -147,6 +147,13 @@ func testCursor(t *testing.T, b *backend) {
 	if r.Outcomes[core.Changed] != 1 || r.Outcomes[core.Lost] != 0 || r.Recorded != 1 || r.Position != "2" {
 		t.Errorf("%+v", r)
 	}
+	// Read again from the beginning, what is known stays as it is.
+	if got := put("q1", "2", "2", ledger.Outcome{Index: 0, Life: ledger.ThisLife, Outcome: core.Lost}); got.Err != nil || got.New != 0 || got.Known != 1 {
+		t.Errorf("%+v", got)
+	}
+	if r := read(t, l, "r1"); r.Outcomes[core.Changed] != 1 || r.Recorded != 1 {
+		t.Errorf("%+v", r)
+	}
 	// The queue is lost, and another one has the run: its records begin anew, and the old one's are refused.
 	enqueue(t, l, "r1", "q2")
 	wantErr(t, put("q1", "2", "3", ledger.Outcome{Index: 1, Life: ledger.NextLife, Outcome: core.Failed}).Err, core.ErrConflict, "records of a lost queue")

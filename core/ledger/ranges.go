@@ -68,7 +68,7 @@ func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 		}
 		next = max(next, t.end())
 	}
-	if o.Life == NextLife {
+	if o.Life < 0 {
 		n, err := r.endWaiting(ctx, o, end)
 		if err != nil {
 			return err

@@ -63,6 +63,27 @@ func testAcceptRecordRead(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
+// A run that is to start paused is never seen in another phase, and is given to queues as paused.
+func testAcceptPaused(t *testing.T, b *backend) {
+	l := b.open(t)
+	n := newRun("r1", "", 2)
+	n.Paused = true
+	if r := accept(t, l, n); r.Phase != ledger.PhasePaused {
+		t.Errorf("%+v", r)
+	}
+	claims := must[[]ledger.Claim](t)(l.ClaimNext(t.Context(), "s1", "q1", time.Minute, 10))
+	if len(claims) != 1 || claims[0].Run.Phase != ledger.PhasePaused {
+		t.Fatalf("%+v", claims)
+	}
+	if r := must[ledger.Run](t)(l.Enqueued(t.Context(), claims[0], "q1")); r.Phase != ledger.PhasePaused {
+		t.Errorf("%+v", r)
+	}
+	n = newRun("r2", "", 2)
+	n.Paused, n.Approvals = true, 1
+	_, _, err := l.Accept(t.Context(), n)
+	wantErr(t, err, core.ErrInvalid, "paused, and waiting for an approval")
+}
+
 func testAcceptIsIdempotent(t *testing.T, b *backend) {
 	l := b.open(t)
 	first := newRun("r1", "a", 2)

@@ -92,6 +92,9 @@
 // Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
 // A document that was posted without bytes is one: its data is empty and not nil.
 //
+// Feed. Messages of a topic are numbered from 1 in each life of it, and a cursor says life and number: so FeedLost can tell what a slow
+// follower missed. A follower is woken in milliseconds, or, where many follow, within a quarter of a second.
+//
 // Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no longer counts, in
 // Outcomes and in the budget, but its Record stays. In a cancelled run it is core.ErrConflict; jobs that
 // are not dead are passed over; an index outside the run is core.ErrInvalid. Attempts, crashes and State start anew.

@@ -2,14 +2,21 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"regexp"
+	"strconv"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Bounds of a feed.
 const (
 	MaxMessage   = 64 << 10        // bytes of one message
 	MaxPublish   = 256             // messages of one call
+	MaxFollow    = 1000            // messages of one answer
 	FeedMessages = 20_000          // that a topic keeps, about; the oldest go first
+	FeedBytes    = 16 << 20        // that a topic keeps, about: fewer messages where they are large
 	FeedKeep     = 1 * time.Hour   // a topic is gone so long after its last message
 	FeedWait     = 5 * time.Second // the longest wait of one Follow
 )
@@ -17,12 +24,83 @@ const (
 // Feed carries what happens right now, as the output of steps, to whoever watches. It is for
 // eyes: a topic keeps its newest messages for a while, and what must not be lost does not
 // belong here. Methods are safe for concurrent use.
+//
+// A follower that is slower than the topic loses the oldest messages, and FeedLost tells it how many.
+// Of many watchers of one topic in a process, let one follow and hand on: each Follow that waits costs the backend something.
 type Feed interface {
-	// Publish adds messages to a topic, in order. A topic is 1 to MaxIDLength bytes. Over MaxMessage or
-	// MaxPublish is core.ErrInvalid.
+	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to MaxIDLength bytes. Over MaxMessage or
+	// MaxPublish is core.ErrInvalid. After core.ErrUnknown they may or may not be there.
 	Publish(ctx context.Context, topic string, messages ...[]byte) error
-	// Follow returns what was published after cursor ("" is the beginning of what is kept), at most max (1 to 1000),
+	// Follow returns what was published after cursor ("" is the beginning of what is kept), at most max (1 to MaxFollow),
 	// waiting up to wait for the first; next is the cursor for the following call. A topic without messages, and a
-	// cursor that is no longer kept, are no errors: what is kept comes.
+	// cursor that is no longer kept, are no errors: what is kept comes. The messages must not be changed.
 	Follow(ctx context.Context, topic, cursor string, max int, wait time.Duration) (messages [][]byte, next string, err error)
+}
+
+// FeedCursor is the position behind one message. Its text is what Follow takes and gives.
+type FeedCursor struct {
+	Life   int64 // of the topic: another one after it was gone
+	Number int64 // of the message, from 1 in each life
+}
+
+func (c FeedCursor) String() string {
+	if c.Number == 0 {
+		return ""
+	}
+	return strconv.FormatInt(c.Life, 10) + "-" + strconv.FormatInt(c.Number, 10)
+}
+
+// ParseFeedCursor reads a cursor; "" is the zero one. A text that Follow did not give is core.ErrInvalid.
+func ParseFeedCursor(s string) (FeedCursor, error) {
+	if s == "" {
+		return FeedCursor{}, nil
+	}
+	m := regexp.MustCompile(`^([1-9]\d{0,17})-([1-9]\d{0,17})$`).FindStringSubmatch(s)
+	if m == nil {
+		return FeedCursor{}, fmt.Errorf("feed: cursor %q was not given out: %w", s, core.ErrInvalid)
+	}
+	life, _ := strconv.ParseInt(m[1], 10, 64) // 18 digits fit
+	number, _ := strconv.ParseInt(m[2], 10, 64)
+	return FeedCursor{life, number}, nil
+}
+
+// FeedLost is how many messages a follower did not get that asked with cursor and was given n messages and next: they
+// had gone before it came for them. Of a topic that was gone and began anew, it counts those of the new beginning.
+func FeedLost(cursor, next string, n int) int {
+	from, err1 := ParseFeedCursor(cursor)
+	to, err2 := ParseFeedCursor(next)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	if from.Life != to.Life {
+		from.Number = 0
+	}
+	return max(0, int(to.Number-from.Number)-n)
+}
+
+// ValidateMessages tells what a feed refuses to publish.
+func ValidateMessages(topic string, messages [][]byte) error {
+	if err := checkID("topic", topic, true); err != nil {
+		return err
+	}
+	if len(messages) > MaxPublish {
+		return fmt.Errorf("topic %q: %d messages in one call, expected at most %d: %w", topic, len(messages), MaxPublish, core.ErrInvalid)
+	}
+	for i, m := range messages {
+		if len(m) > MaxMessage {
+			return fmt.Errorf("topic %q: message %d has %d bytes, expected at most %d: %w", topic, i, len(m), MaxMessage, core.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// ValidateFollow tells what a feed refuses of a Follow, and reads its cursor.
+func ValidateFollow(topic, cursor string, most int) (FeedCursor, error) {
+	if err := checkID("topic", topic, true); err != nil {
+		return FeedCursor{}, err
+	}
+	if most < 1 || most > MaxFollow {
+		return FeedCursor{}, fmt.Errorf("follow topic %q: max is %d, expected 1 to %d: %w", topic, most, MaxFollow, core.ErrInvalid)
+	}
+	return ParseFeedCursor(cursor)
 }

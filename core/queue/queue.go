@@ -23,6 +23,7 @@ type Queue interface {
 	Control
 	Inspect
 	Board
+	Feed
 }
 
 // Node is a worker's side.

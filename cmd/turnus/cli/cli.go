@@ -166,7 +166,8 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.upCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.upCmd(), a.serverCmd(), a.contextCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(),
+		a.approveCmd(), a.retryCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
 		if c.HasSubCommands() {

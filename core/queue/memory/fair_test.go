@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,21 +32,35 @@ type contestJob struct {
 	lease queue.Lease
 }
 
-func newContest(t *rapid.T) *contest {
-	c := &contest{now: time.Unix(0, 0), slots: rapid.IntRange(1, 8).Draw(t, "slots")}
+const (
+	contestFlows = 6
+	contestSlots = 8
+	contestSteps = 1500
+)
+
+// contestTargets are as many as a flow can lease in a contest. They are made once: it is all that a contest costs.
+func contestTargets() (flows [contestFlows][]queue.Target) {
+	for i := range flows {
+		flows[i] = make([]queue.Target, (contestSteps+1)*contestSlots)
+		for k := range flows[i] {
+			flows[i][k].Host = strconv.Itoa(i) + "-" + strconv.Itoa(k)
+		}
+	}
+	return flows
+}
+
+func newContest(t *rapid.T, targets [contestFlows][]queue.Target) *contest {
+	c := &contest{now: time.Unix(0, 0), slots: rapid.IntRange(1, contestSlots).Draw(t, "slots")}
 	c.q = memory.New(memory.Options{SessionTTL: 1e6 * time.Hour, Now: func() time.Time { return c.now }})
 	var err error
 	if c.session, err = c.q.Open(t.Context(), "n"); err != nil {
 		t.Fatal(err)
 	}
-	for i := range rapid.IntRange(2, 6).Draw(t, "flows") {
+	for i := range rapid.IntRange(2, contestFlows).Draw(t, "flows") {
 		r := queue.Run{
-			ID: fmt.Sprint(i), Targets: make([]queue.Target, 20_000),
+			ID: fmt.Sprint(i), Targets: targets[i][:(contestSteps+1)*c.slots],
 			Weight:   rapid.IntRange(1, 4).Draw(t, "weight"),
 			Priority: rapid.IntRange(-queue.MaxPriority, queue.MaxPriority).Draw(t, "priority"),
-		}
-		for k := range r.Targets {
-			r.Targets[k].Host = fmt.Sprint(i, "-", k)
 		}
 		submitTo(t, c.q, r)
 		c.runs = append(c.runs, r)
@@ -111,9 +126,10 @@ func (c *contest) fewest(t *rapid.T, run int) {
 // TestNobodyStarves: whatever weights, priorities and lengths of jobs, every flow
 // gets a good part of its share of worker time, and leases follow shares in flight.
 func TestNobodyStarves(t *testing.T) {
+	targets := contestTargets()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newContest(t)
-		for range 1500 {
+		c := newContest(t, targets)
+		for range contestSteps {
 			c.step(t)
 		}
 		total, weights := time.Duration(0), 0

@@ -61,6 +61,7 @@ type Queue struct {
 	stats    queue.Stats // counters only
 	board    map[string]document
 	posts    uint64 // version of the last one
+	feed     *feed
 	faults   []queue.Finding
 
 	waiters []*waiter
@@ -90,6 +91,7 @@ func New(opt Options) *Queue {
 		haGroups: locks{},
 		sessions: map[string]*session{},
 		board:    map[string]document{},
+		feed:     newFeed(opt.Now),
 		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
 		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},

@@ -33,7 +33,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "wake": m.wake, "post": m.post, "read": m.read, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "wake": m.wake, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -65,6 +65,7 @@ type side struct {
 	held     [machineNodes][]queue.Lease
 	posted   map[string]uint64 // version of the last post
 	known    map[string]uint64 // version that was read last
+	cursors  map[string]string // of topics
 }
 
 // machine drives both sides in step.
@@ -79,7 +80,7 @@ type machine struct {
 func newMachine(t *rapid.T, model, subject queue.Queue) *machine {
 	m := &machine{limit: map[string]int{}, off: map[string]bool{}, kept: map[core.JobID]bool{}}
 	for i, q := range []queue.Queue{model, subject} {
-		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}}
+		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}, cursors: map[string]string{}}
 		for n := range machineNodes {
 			m.sides[i].open(t, n)
 		}
@@ -318,6 +319,28 @@ func (m *machine) read(t *rapid.T) {
 		return fmt.Sprintf("%q %t", data, data == nil), err
 	})
 	both(t, m, "Names", func(s *side) ([]string, error) { return s.q.Names(t.Context(), name) })
+}
+
+func (m *machine) publish(t *rapid.T) {
+	name, texts := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.SliceOfN(rapid.StringN(0, 3, 9), 0, 4).Draw(t, "texts")
+	both(t, m, "Publish", func(s *side) (bool, error) { return true, s.q.Publish(t.Context(), name, texts2bytes(texts)...) })
+}
+
+func texts2bytes(texts []string) (list [][]byte) {
+	for _, text := range texts {
+		list = append(list, []byte(text))
+	}
+	return list
+}
+
+func (m *machine) follow(t *rapid.T) {
+	name, most := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.IntRange(1, 5).Draw(t, "max")
+	both(t, m, "Follow", func(s *side) (string, error) {
+		list, next, err := s.q.Follow(t.Context(), name, s.cursors[name], most, 0)
+		lost := queue.FeedLost(s.cursors[name], next, len(list))
+		s.cursors[name] = next
+		return fmt.Sprintf("%q, %d lost", list, lost), err
+	})
 }
 
 func (m *machine) restart(t *rapid.T) {

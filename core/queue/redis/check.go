@@ -2,12 +2,15 @@ package redis
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
@@ -74,7 +77,7 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 	if err != nil {
 		return nil, err
 	}
-	none := len(args)
+	var ranges []byte
 	for i := 0; i < total; {
 		if !ended[i] {
 			i++
@@ -84,17 +87,25 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 		for i < total && ended[i] {
 			i++
 		}
-		args = append(args, from, i)
+		ranges = binary.BigEndian.AppendUint32(ranges, uint32(from))
+		ranges = binary.BigEndian.AppendUint32(ranges, uint32(i))
 	}
-	if len(args) == none {
-		args = append(args, 0, 0)
-	}
-	return q.findings(ctx, q.scripts.tidy, run, args)
+	return q.findings(ctx, q.scripts.tidy, run, append(args, ranges))
 }
 
-// endedJobs replays the log up to the entry last.
+// endedJobs is what was settled before, and the log up to the entry last.
 func (q *Queue) endedJobs(ctx context.Context, no int64, last string, total int) ([]bool, error) {
 	ended := make([]bool, total)
+	settled, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return nil, translate(ctx, err, "check")
+	}
+	for ; len(settled) >= settledBytes; settled = settled[settledBytes:] {
+		from, count := int(binary.BigEndian.Uint32(settled)), int(binary.BigEndian.Uint32(settled[4:]))
+		for i := from; i < min(from+count, total); i++ {
+			ended[i] = true
+		}
+	}
 	for from := "-"; ; {
 		page, err := q.client.XRangeN(ctx, q.keys.run(no, "xLog"), from, last, recordsPage).Result()
 		if err != nil {

@@ -172,6 +172,10 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 	if err := r.end("explain"); err != nil {
 		return ex, err
 	}
+	if oc, _ := strconv.Atoi(a); ex.State == core.Done && oc > 0 && oc <= len(core.Outcomes()) {
+		ex.Reason = queue.WhySettled(core.Outcomes()[oc-1])
+		return ex, nil
+	}
 	if ex.State == core.Done || ex.State == core.Dead {
 		ex.Reason, err = q.explainEnd(ctx, job)
 		return ex, err

@@ -34,9 +34,9 @@ func fixedKeys() []key {
 	}
 }
 
-// prefixes start the keys of one run, tenant, session or document; its number, id or escaped name follows.
+// prefixes start the keys of one run, tenant, session, document or topic; its number, id or escaped name follows.
 func prefixes() []key {
-	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}} // no fixed key has a colon
+	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}, {"pFeed", "f:"}} // no fixed key has a colon
 }
 
 // suffixes end the keys of one run, tenant or session.
@@ -59,6 +59,7 @@ func suffixes() []key {
 		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
 		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
 		{"xDead", ":x"},      // run, hash: index -> 1
+		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
 		{"xReady", ":z"},     // tenant, zset: ready runs by rank
 		{"xRuns", ":u"},      // tenant, set: its runs

@@ -9,7 +9,7 @@ import (
 
 const (
 	chunkTargets = 64  // targets in one chunk: what a look-up by index reads at most
-	maxReady     = 256 // ranges that accept.lua makes ready itself; more go by way of the timed ones
+	maxReady     = 256 // ranges that accept.lua makes ready itself; more are uploaded
 	smallData    = 256 // data up to this size lies in the chunk, larger apart
 )
 
@@ -40,6 +40,7 @@ type packed struct {
 	ready   []span // due since ever, whatever the clock says
 	timed   []span
 	payload []byte
+	settled []byte
 	size    int
 	digest  []byte
 }
@@ -60,6 +61,7 @@ func pack(r *queue.Run) *packed {
 		p.size += len(scratch)
 	}
 	p.segments(r)
+	p.settle(r)
 	p.digest = digest(r, p)
 	return p
 }
@@ -115,27 +117,37 @@ func common(a, b string) (head, tail int) {
 	return head, tail
 }
 
-// segments joins neighbours that are due together.
+// segments joins neighbours that are due together, without what is settled.
 func (p *packed) segments(r *queue.Run) {
-	if len(r.Segments) == 0 {
-		p.ready = []span{{0, 0, len(r.Targets)}}
-		return
-	}
-	from := 0
-	for _, s := range r.Segments {
-		due := micros(s.Due)
+	r.Unsettled(func(at time.Time, from, to int) {
+		due := micros(at)
 		list := &p.timed
-		if due <= 0 && len(p.ready) < maxReady {
+		if due <= 0 {
 			list = &p.ready
 		}
 		if n := len(*list); n > 0 && (*list)[n-1].to == from && (*list)[n-1].due == due {
-			(*list)[n-1].to += s.Count
+			(*list)[n-1].to = to
 		} else {
-			*list = append(*list, span{due, from, from + s.Count})
+			*list = append(*list, span{due, from, to})
 		}
-		from += s.Count
-	}
+	})
 	p.size += 64 * (len(p.timed) + len(p.ready))
+}
+
+// settledBytes is the size of one range in the text of what is settled: from, count, outcome.
+const settledBytes = 9
+
+func (p *packed) settle(r *queue.Run) {
+	if len(r.Settled) == 0 {
+		return
+	}
+	p.settled = make([]byte, 0, settledBytes*len(r.Settled))
+	for _, s := range r.Settled {
+		p.settled = binary.BigEndian.AppendUint32(p.settled, uint32(s.Index))
+		p.settled = binary.BigEndian.AppendUint32(p.settled, uint32(s.Count))
+		p.settled = append(p.settled, outcomeCode(s.Outcome))
+	}
+	p.size += len(p.settled)
 }
 
 // micros is the queue's form of a time; zero and what lies before 1970 is at once.

@@ -35,6 +35,8 @@ type Queue struct {
 	opt     Options
 	keys    keyspace
 	scripts *scripts
+
+	feedSlots chan struct{} // taken by followers that sleep in Redis
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -60,7 +62,7 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s}, nil
+	return &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}, nil
 }
 
 // Open starts a session with an id that was never used before.

@@ -17,7 +17,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain, post, posted, names, tidy, pool *script
+	turn, accept, open, beat, shut, adopt, cancel, adjust, redrive, event, wait, status, explain, post, posted, names, publish, tidy, pool *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -44,7 +44,7 @@ func loadScripts() (*scripts, error) {
 		{&s.adopt, "adopt", "base locks jobs"},
 		{&s.cancel, "cancel", "base locks jobs"},
 		{&s.adjust, "adjust", "base locks"},
-		{&s.redrive, "redrive", "base locks"},
+		{&s.redrive, "redrive", "base locks jobs"},
 		{&s.event, "event", "base locks jobs"},
 		{&s.wait, "wait", "base"},
 		{&s.status, "status", "base"},
@@ -52,6 +52,7 @@ func loadScripts() (*scripts, error) {
 		{&s.post, "post", "base"},
 		{&s.posted, "posted", "base"},
 		{&s.names, "names", "base"},
+		{&s.publish, "publish", "base"},
 		{&s.tidy, "tidy", "base locks jobs"},
 		{&s.pool, "pool", "base locks jobs"},
 	} {

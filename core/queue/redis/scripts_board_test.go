@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
 )
 
 func postWrites(b bench) {
@@ -51,6 +52,45 @@ func namesPrunes(b bench) {
 	b.has("1", "zcard", b.key("kBoard"))
 	b.returns(b.q.scripts.names, "[0 [new]]", "0", "n")
 	b.returns(b.q.scripts.names, "[0 []]", "0", "nn")
+}
+
+// publishWrites: a topic is one stream of numbered messages that Redis trims and forgets.
+func publishWrites(b bench) {
+	k := b.key("pFeed") + "t%7B"
+	b.returns(b.q.scripts.publish, "2", "t%7B", 20_000, 5000, "one", "two")
+	b.returns(b.q.scripts.publish, "3", "t%7B", 20_000, 60_000, "three")
+	page := b.c.XRange(b.Context(), k, "-", "+").Val()
+	if len(page) != 3 || page[0].Values["m"] != "one" || page[2].Values["m"] != "three" {
+		b.Fatalf("the stream has %v", page)
+	}
+	life, _, _ := strings.Cut(page[0].ID, "-")
+	if page[0].ID != life+"-1" || page[2].ID != life+"-3" {
+		b.Errorf("the messages are numbered %s … %s", page[0].ID, page[2].ID)
+	}
+	if ttl := b.c.PTTL(b.Context(), k).Val(); ttl <= 5*time.Second || ttl > time.Minute {
+		b.Errorf("the topic lives for %v, expected a minute", ttl)
+	}
+	many := make([]any, 3, 3+queue.MaxPublish)
+	many[0], many[1], many[2] = "t%7B", 100, 60_000
+	for range queue.MaxPublish {
+		many = append(many, "x")
+	}
+	for range 4 {
+		b.call(b.q.scripts.publish, many...)
+	}
+	if n := b.c.XLen(b.Context(), k).Val(); n < 100 || n > 100+100 { // ~: a node of the stream more
+		b.Errorf("%d messages are kept, expected about 100", n)
+	}
+	b.must(b.c.Del(b.Context(), k).Err())
+	b.returns(b.q.scripts.publish, "1", "t%7B", 100, 5000, "anew")
+	if id := b.c.XRange(b.Context(), k, "-", "+").Val()[0].ID; id <= life {
+		b.Errorf("the next life has the name %s, the last one %s", id, life)
+	}
+	// A cursor of a life that Redis' clock puts later does not hide what is there.
+	list, _, err := b.q.Follow(b.Context(), "t{", "999999999999999999-5", 10, 0)
+	if err != nil || len(list) != 1 || string(list[0]) != "anew" {
+		b.Errorf("Follow from a later life gives %q, %v", list, err)
+	}
 }
 
 // postGrows: whatever a failover took, and however the clocks differ, a version is larger than what is there.

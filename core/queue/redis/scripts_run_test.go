@@ -75,6 +75,68 @@ func acceptUploaded(b bench) {
 	}
 }
 
+// settledEvenly settles n ranges of one target, every other one.
+func settledEvenly(n int) func(*queue.Run) {
+	return func(r *queue.Run) {
+		for i := range n {
+			r.Settled = append(r.Settled, queue.Settled{Index: 2 * i, Count: 1, Outcome: core.Outcomes()[i%2]})
+		}
+	}
+}
+
+// acceptSettled: what is settled is one text and a few counts; the ranges between are sets, whether they came inline or by upload.
+func acceptSettled(b bench) {
+	no := b.submit("r", 10, func(r *queue.Run) {
+		r.Settled = []queue.Settled{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
+	})
+	b.has("\x00\x00\x00\x01\x00\x00\x00\x02\x02\x00\x00\x00\x05\x00\x00\x00\x03\x08", "get", b.run(no, "xSettled"))
+	b.has("3:5 3 8:10 8", "zrange", b.run(no, "xRanges"), 0, -1, "withscores")
+	for _, ranges := range []int{maxReady - 1, maxReady + 1} { // one more is what is behind the last
+		id := "even" + strconv.Itoa(ranges)
+		no := b.submit(id, 2*ranges+2, settledEvenly(ranges))
+		b.has(strconv.Itoa(settledBytes*ranges), "strlen", b.run(no, "xSettled"))
+		b.has(strconv.Itoa(ranges-1), "zcard", b.run(no, "xRanges"))
+		b.has("-1", "pttl", b.run(no, "xRanges"))
+		b.has("-1", "pttl", b.run(no, "xSettled"))
+		b.has("0", "exists", b.run(no, "xSegments"), b.run(no, "xJobs"), b.run(no, "xLog"))
+		if st := b.status(id); st.Pending != ranges+2 || st.Outcomes[core.Changed] != ranges/2 || st.Deferred != 0 {
+			b.Errorf("%d ranges: %+v", ranges, st)
+		}
+	}
+	whole := b.submit("whole", 5, func(r *queue.Run) { r.Settled = []queue.Settled{{Count: 5, Outcome: core.Changed}} })
+	b.has("1", "exists", b.run(whole, "xSettled"))
+	if ttl, _ := b.do("pttl", b.run(whole, "xSettled")).(int64); ttl <= 0 {
+		b.Errorf("a run that is complete at once lives for ever: %d", ttl)
+	}
+	b.has(strconv.FormatInt(whole, 10), "zrange", b.key("kDone"), 0, -1)
+	b.sound()
+}
+
+// tidyReadsSettled: Check takes what is settled for ended, and for lost where that list is gone.
+func tidyReadsSettled(b bench) {
+	no := b.submit("r", 1000, settledEvenly(499))
+	s := b.open()
+	b.ack(s, b.lease(s, 10), nil)
+	b.sound()
+	b.do("zrem", b.run(no, "xRanges"), "995:996")
+	found, err := b.q.Check(b.Context(), true)
+	if err != nil || len(found) != 1 || !found[0].Repaired {
+		b.Errorf("a range that is gone: %v, %v", found, err)
+	}
+	b.sound()
+	if st := b.status("r"); st.Pending != 491 {
+		b.Errorf("after the repair %+v", st)
+	}
+	b.do("del", b.run(no, "xSettled"))
+	if found, err = b.q.Check(b.Context(), true); err != nil || len(found) == 0 {
+		b.Errorf("without the list of what is settled: %v, %v", found, err)
+	}
+	if st := b.status("r"); st.Phase != queue.Stopped {
+		b.Errorf("a job of which nobody knows whether it ended may run: %+v", st)
+	}
+	b.sound()
+}
+
 func acceptForgetsTwo(b bench) {
 	s := b.open()
 	nos := make([]int64, 5)
@@ -298,6 +360,26 @@ func redriveRefuses(b bench) {
 	b.unchanged("redrive of a cancelled run", func() { b.returns(b.q.scripts.redrive, "[-2]", "c") })
 	b.returns(b.q.scripts.redrive, "[1 0]", "r", 0)
 	b.returns(b.q.scripts.redrive, "[0 0]", "r", 0) // is dead no more
+}
+
+// redriveSweeps: a run that nobody's turn has swept yet does not keep Redrive waiting for a node.
+func redriveSweeps(b bench) {
+	no := b.submit("r", 400, func(r *queue.Run) {
+		settledEvenly(200)(r)
+		r.Settled[3].Outcome = core.Lost
+	})
+	b.has(strconv.FormatInt(no, 10), "zrange", b.key("kSweep"), 0, -1)
+	b.returns(b.q.scripts.redrive, "[-3]", "r")
+	if st := b.status("r"); st.Outcomes[core.Cancelled] != 128 {
+		b.Errorf("one call ended %d, expected 128", st.Outcomes[core.Cancelled])
+	}
+	if n, err := b.q.Redrive(b.Context(), "r"); n != 0 || err != nil {
+		b.Errorf("Redrive: %d, %v", n, err)
+	}
+	if st := b.status("r"); !st.Complete || st.Phase != queue.Stopped {
+		b.Errorf("then %+v", st)
+	}
+	b.sound()
 }
 
 func statusReads(b bench) {

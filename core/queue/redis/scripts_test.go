@@ -30,7 +30,7 @@ type bench struct {
 func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one server, one after the other
 	t.Parallel()
 	tests := map[string][]func(bench){
-		"accept":  {acceptWrites, acceptRefuses, acceptUploaded, acceptForgetsTwo},
+		"accept":  {acceptWrites, acceptRefuses, acceptUploaded, acceptSettled, acceptForgetsTwo},
 		"adjust":  {adjustWaves, adjustBounded, adjustRefuses},
 		"adopt":   {adoptPages},
 		"beat":    {beatMoves, beatForgetsEight},
@@ -43,9 +43,10 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"pool":    {poolMends},
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
-		"redrive": {redriveBounded, redriveRefuses},
+		"publish": {publishWrites},
+		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
-		"tidy":    {tidyMends, tidyMendsDeferred},
+		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
 		"wait":    {waitKeepsTime},
 	}

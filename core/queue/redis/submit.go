@@ -29,7 +29,7 @@ func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
 	}
 	p := pack(&r)
 	no := int64(0)
-	if p.size > inlineBytes {
+	if p.size > inlineBytes || len(p.ready) > maxReady {
 		var err error
 		if no, err = q.upload(ctx, &r, p); err != nil {
 			return false, fmt.Errorf("submit run %q: %w", r.ID, err)
@@ -86,12 +86,16 @@ func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, err
 			u.add("zadd", q.keys.run(no, "xByIndex"), 32, s.from, fmt.Sprintf("%d:%d", s.from, s.to))
 		}
 	}
-	if len(p.payload) > 0 {
-		u.flush()
-		u.key = q.keys.run(no, "xPayload")
-		u.send("set", u.key, p.payload)
+	for _, s := range p.ready[min(1, len(p.ready)):] { // the first goes with accept
+		u.add("zadd", q.keys.run(no, "xRanges"), 32, s.from, fmt.Sprintf("%d:%d", s.from, s.to))
 	}
 	u.flush()
+	if len(p.payload) > 0 {
+		u.send("set", q.keys.run(no, "xPayload"), p.payload)
+	}
+	for from := 0; from < len(p.settled); from += pieceBytes {
+		u.send("setrange", q.keys.run(no, "xSettled"), from, p.settled[from:min(from+pieceBytes, len(p.settled))])
+	}
 	return no, u.err
 }
 
@@ -146,8 +150,12 @@ func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
 	if tenantWeight == 0 {
 		tenantWeight = 1
 	}
-	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r, p), len(p.ready)}
-	for _, s := range p.ready {
+	ready := p.ready
+	if no != 0 {
+		ready = ready[:min(1, len(ready))]
+	}
+	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r, p), len(ready)}
+	for _, s := range ready {
 		args = append(args, s.from, s.to)
 	}
 	if no != 0 {
@@ -161,7 +169,7 @@ func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
 	for _, c := range p.chunks {
 		args = append(args, c)
 	}
-	args = append(args, p.payload)
+	args = append(args, p.payload, p.settled)
 	for _, d := range p.large {
 		args = append(args, d.index, d.data)
 	}
@@ -193,7 +201,19 @@ func (q *Queue) config(r *queue.Run, p *packed) []byte {
 	for _, s := range p.timed {
 		late += max(0, min(s.to, limit)-s.from)
 	}
-	return u32(b, uint32(late))
+	b = u32(b, uint32(late))
+	b = append(b, flag(r.Paused))
+	ended, lost := make([]int, len(core.Outcomes())), math.MaxUint32
+	for _, s := range r.Settled {
+		ended[outcomeCode(s.Outcome)-1] += s.Count
+		if s.Outcome == core.Lost {
+			lost = min(lost, s.Index)
+		}
+	}
+	for _, n := range ended {
+		b = u32(b, uint32(n))
+	}
+	return u32(b, uint32(lost))
 }
 
 // limitOf is how many targets are released.
@@ -211,7 +231,8 @@ func flag(b bool) byte {
 	return 0
 }
 
-// digest tells two submissions of one id apart. The slices are hashed as they were packed.
+// digest tells two submissions of one id apart. The slices are hashed as they were packed. What was settled before, and
+// whether the run starts paused, is not in it.
 func digest(r *queue.Run, p *packed) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q %d %v %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,

@@ -1,9 +1,9 @@
 -- accept.lua: the one atomic step of Submit.
 -- Needs: base, locks, jobs, forget.
 -- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV when NO is 0;
--- makes its tenant; makes what is due at once ready; forgets at most 2 old runs.
+-- makes its tenant; makes what is due at once ready; counts what is settled, and stops the run where that spends its budget; forgets at most 2 old runs.
 -- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …),
--- j chunks, payload, large data flat (index, bytes, …) to the end.
+-- j chunks, payload, settled ranges (see xSettled), large data flat (index, bytes, …) to the end.
 -- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
 -- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
 
@@ -27,12 +27,12 @@ call('HSET', pTenant .. tno, 'w', ARGV[5])
 call('SADD', pTenant .. tno .. xRuns, no)
 
 local weight, prio, total, limit, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
-  chunksize, keep, late = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4', ARGV[6])
+  chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, lost = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
 call('HSET', k, 'd', digest, 'at', now, 'r', '', 'l', late,
   'c', pack(id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
     bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
-  'o', pack(0, 0, 0, 0, 0, 0, 0, 0),
-  's', pack(ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now, 0, 0))
+  'o', pack(o1, o2, o3, o4, o5, o6, o7, o8),
+  's', pack(paused == 1 and PAUSED or ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now, 0, 0))
 call('HSET', kIDs, id, no)
 
 local p = 7
@@ -57,9 +57,17 @@ end
 for i = 1, tonumber(next()) do call('HSET', k .. xTargets, i - 1, next()) end
 local payload = next()
 if payload and payload ~= '' then call('SET', k .. xPayload, payload) end
+local settled = next()
+if settled and settled ~= '' then call('SET', k .. xSettled, settled) end
 while ARGV[p] do
   local idx = next()
   call('HSET', k .. xData, idx, next())
+end
+if o1 + o2 + o3 + o4 + o5 + o6 + o7 + o8 > 0 then
+  f.odirty = true -- all of it may be settled
+  if lost < 4294967295 then budget(f, LOST, lost) end
+  budget(f, FAILED, 0)
+  budget(f, UNREACHABLE, 0)
 end
 ripen(f, 64)
 forget(2)

@@ -10,7 +10,7 @@ local pack, unpk, spack, sunpack = cmsgpack.pack, cmsgpack.unpack, struct.pack, 
 local concat = table.concat
 
 local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
-local LOST, CANCEL, UNREACHABLE = 7, 8, 6 -- outcome codes: 1 + position in core.Outcomes()
+local FAILED, UNREACHABLE, LOST, CANCEL = 5, 6, 7, 8 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
 local SHARED = 16 -- flag of a packed target, see pack.go

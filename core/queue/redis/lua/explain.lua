@@ -1,7 +1,7 @@
 -- explain.lua: where one job is. Changes nothing.
 -- Needs: base, locks, jobs. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
 -- {'RANGE', total} without the job. a, b, c depend on the state: see explain.go.
--- Bounds: one look-up a session; reads at most 64 ready ranges and, of a run with timed segments, 10000 of them.
+-- Bounds: one look-up a session, O(log n) of the ready and of the settled ranges and, of a run with timed segments, 10000 of them.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { 'NONE' } end
@@ -40,9 +40,10 @@ end
 
 local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)
 if not pending then
-  for _, m in ipairs(call('ZRANGE', f.k .. xRanges, 0, 63)) do
-    local a, b = range(m)
-    if a <= idx and idx < b then pending = true end
+  local m = call('ZREVRANGEBYSCORE', f.k .. xRanges, idx, '-inf', 'LIMIT', 0, 1)[1]
+  if m then
+    local _, b = range(m)
+    pending = idx < b
   end
 end
 if pending then
@@ -55,5 +56,18 @@ local seg = call('ZRANGE', f.k .. xSegments, 0, 9999, 'WITHSCORES')
 for i = 1, #seg, 2 do
   local a, b = range(seg[i])
   if a <= idx and idx < b then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
+end
+-- What is settled: the last range that begins at idx or before.
+local lo, hi = 0, call('STRLEN', f.k .. xSettled) / 9
+while lo < hi do
+  local mid = floor((lo + hi) / 2)
+  local a, n, oc = sunpack('>I4I4B', call('GETRANGE', f.k .. xSettled, mid * 9, mid * 9 + 8))
+  if idx < a then
+    hi = mid
+  elseif idx >= a + n then
+    lo = mid + 1
+  else
+    return { 'done', oc, 0, 0, -1 }
+  end
 end
 return { call('HEXISTS', f.k .. xDead, idx) == 1 and 'dead' or 'done', 0, 0, 0, -1 }

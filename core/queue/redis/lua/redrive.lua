@@ -1,7 +1,8 @@
 -- redrive.lua: gives dead jobs a new life; queue.go calls it until it answers no more.
--- Needs: base, locks. Does: at most 128 jobs; takes their outcome back; makes a stopped run active again.
+-- Needs: base, locks, jobs. Does: ends at most 128 entries of a run that is being swept; else at most 128 jobs: takes their outcome back, and
+-- makes a stopped run active again.
 -- ARGV: run id, then indexes, or none for all. Returns: {how many, more 1 | 0}; {-1} unknown, {-2} cancelled,
--- {-3} still being swept (call again after sweep), {-4} index outside the run.
+-- {-3} a part was swept (call again), {-4} index outside the run.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { -1 } end
@@ -9,7 +10,12 @@ if f.phase == CANCELLED then return { -2 } end
 for i = 2, #ARGV do
   if tonumber(ARGV[i]) >= f.total then return { -4 } end
 end
-if call('ZSCORE', kSweep, f.no) then return { -3 } end
+if call('ZSCORE', kSweep, f.no) then
+  sweep(f, 128)
+  touch(f)
+  flush()
+  return { -3 }
+end
 local jobs, more = {}, 0
 if #ARGV > 1 then
   for i = 2, #ARGV do

@@ -3,8 +3,8 @@
 -- Needs: base, locks, jobs.
 -- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
 -- place; places in the ready, due, sweep and done sets follow from the run's record.
--- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (from the log, read by check.go up to the
--- entry that the first call returned), as ranges flat (from, to, …); none on the first call.
+-- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (settled before, and from the log, read by
+-- check.go up to the entry that the first call returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
 -- Returns: first call: {'LOG', last entry id, total, sum of outcomes}; then findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
@@ -71,26 +71,29 @@ for _, set in ipairs({ xRanges, xSegments }) do
   end
 end
 local logged, over = 0, {}
-for i = 4 + nsids, #ARGV, 2 do
-  local a, b = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+for i = 1, #ARGV[4 + nsids], 8 do
+  local a, b = sunpack('>I4I4', ARGV[4 + nsids], i)
   spans[#spans + 1] = { a, b }
   logged = logged + b - a
   over[#over + 1] = { a, b }
 end
 for idx, where in pairs(at) do
-  for _, s in ipairs(over) do
-    if s[1] <= idx and idx < s[2] then
-      found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
-        for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
-        for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
-        for _, l in ipairs(leases) do
-          if l.idx == idx then
-            call('HDEL', l.s.k, l.key)
-            f.inf, f.t.inf = f.inf - 1, f.t.inf - 1
-          end
+  local lo, hi = 1, #over + 1 -- the first range that ends behind idx
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    if over[mid][2] > idx then hi = mid else lo = mid + 1 end
+  end
+  if over[lo] and over[lo][1] <= idx then
+    found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
+      for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
+      for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
+      for _, l in ipairs(leases) do
+        if l.idx == idx then
+          call('HDEL', l.s.k, l.key)
+          f.inf, f.t.inf = f.inf - 1, f.t.inf - 1
         end
-      end)
-    end
+      end
+    end)
   end
   spans[#spans + 1] = { idx, idx + 1 }
 end
