@@ -181,11 +181,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 			defer cancel()
 			ctx = limited
 		}
-		by := callerOf(ctx)
-		if by.arrived != nil {
-			by.arrived()
-		}
-		out, err := fn(ctx, by, in)
+		out, err := fn(ctx, callerOf(ctx), in)
 		if err != nil {
 			return nil, s.problem(r, err)
 		}

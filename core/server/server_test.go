@@ -13,8 +13,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// A change that takes longer than its body had to arrive is not broken off: net/http would take the caller
-// for gone when the time to read has passed.
+// A change that takes longer than its body had to arrive is not broken off.
 func TestSlowChangesOutliveTheTimeOfTheirBody(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
