@@ -48,6 +48,7 @@ bench: build ## every figure of docs/benchmarks.md
 	bin/turnus bench fair
 	bin/turnus bench fanout
 	bin/turnus bench queue
+	bin/turnus bench api
 	bin/turnus bench schedules
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/... ./plugins/... ./playbooks/...
 
