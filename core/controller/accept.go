@@ -8,7 +8,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // Acceptance asks for a run to be made durable.
@@ -17,33 +16,61 @@ type Acceptance struct {
 	By          string // who launched it
 	Key         string // makes it idempotent within the tenant; "" for none
 	Request     []byte // what was asked for; see ledger.NewRun
-	Criticality int
-	Approvals   int  // of other people, before it starts
-	Paused      bool // starts nothing before it is resumed
+	Criticality *int   // instead of the playbook's
+	Approvals   int    // of other people, before it starts
+	Paused      bool   // starts nothing before it is resumed; not together with Approvals
 }
 
-// Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
-// need not be in the queue yet, which may be away. created is false for the same request again.
-func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
+// record is what the ledger keeps of it.
+func (a *Acceptance) record() (ledger.NewRun, error) {
 	l := a.Launch
 	encoded, err := launch.EncodeRun(l.Run)
 	if err != nil {
-		return ledger.Run{}, false, err
+		return ledger.NewRun{}, err
 	}
 	jobs := make([]ledger.JobHost, len(l.Hosts))
 	for i, h := range l.Hosts {
 		jobs[i] = ledger.JobHost{Host: h.Name, Tenant: h.Customer}
 	}
-	run, created, err = c.cfg.Ledger.Accept(ctx, ledger.NewRun{
+	n := ledger.NewRun{
 		ID: l.Run.ID, Tenant: l.Run.Tenant, Playbook: l.Playbook.Name, Revision: l.Snapshot.Revision, LaunchedBy: a.By,
-		Created: l.Snapshot.Launched, Criticality: a.Criticality, Approvals: a.Approvals, Key: a.Key, Request: a.Request,
+		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Key: a.Key, Request: a.Request,
 		Jobs: jobs, Snapshot: l.Run.Payload, Queue: encoded,
-	})
+	}
+	if a.Criticality != nil {
+		n.Criticality = *a.Criticality
+	}
+	return n, nil
+}
+
+// Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
+// need not be in the queue yet, which may be away. created is false for the same request again.
+func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
+	n, err := a.record()
 	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", l.Run.ID, l.Playbook.Name, err)
+		return ledger.Run{}, false, err
+	}
+	run, created, err = c.cfg.Ledger.Accept(ctx, n)
+	if err != nil {
+		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
 	}
 	c.Poke()
 	return run, created, nil
+}
+
+// Amend replaces what a run is, before any queue has had it: version is the one that the caller looked at. Approvals that it had
+// are void. A run that was queued already is core.ErrConflict.
+func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, version int64, a Acceptance) (ledger.Run, error) {
+	n, err := a.record()
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	run, err := c.cfg.Ledger.Amend(ctx, s, who, id, ledger.Amendment{Version: version, New: n})
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	c.Poke()
+	return run, nil
 }
 
 // Cancel ends a run. When it returns, no job of it will start, unless the queue is away: then it
@@ -56,6 +83,7 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 	if run.Incarnation != "" && !run.Complete() {
 		err = c.inQueue(c.cfg.Queue.Cancel(ctx, id, run.Reason))
 	}
+	c.attention(id)
 	return run, err
 }
 
@@ -70,14 +98,23 @@ func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason
 }
 
 func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string) (ledger.Run, error) {
+	if phase == ledger.PhaseActive {
+		run, err := c.cfg.Ledger.Run(ctx, s, id)
+		if err != nil {
+			return ledger.Run{}, err
+		}
+		if run.Incarnation == "" && run.Phase == ledger.PhasePaused { // no queue has had it
+			phase = ledger.PhaseQueued
+		}
+	}
 	run, err := c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, reason)
 	if err != nil {
 		return ledger.Run{}, err
 	}
 	if run.Incarnation != "" {
-		paused := phase == ledger.PhasePaused
-		err = c.inQueue(c.cfg.Queue.Adjust(ctx, id, queue.Adjust{Paused: &paused}))
+		err = c.inQueue(c.setQueuePaused(ctx, id, phase == ledger.PhasePaused))
 	}
+	c.attention(id)
 	c.Poke()
 	return run, err
 }
@@ -88,15 +125,8 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 	if err != nil {
 		return ledger.Run{}, err
 	}
+	c.attention(id)
 	c.Poke()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f := c.followers[id]; f != nil {
-		select {
-		case f.poke <- struct{}{}:
-		default:
-		}
-	}
 	return run, nil
 }
 

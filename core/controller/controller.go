@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -34,6 +35,7 @@ const (
 	claimMax    = 64               // runs of one look
 	aliveFor    = 10 * time.Second // a server is counted among those that follow for so long after it last said so
 	followPage  = 1000
+	maxAsking   = 16 // followers that block on the queue at once, each on a connection of its own; the others ask it now and then
 	retryFollow = time.Second
 )
 
@@ -42,12 +44,16 @@ type Controller struct {
 	cfg      Config
 	recorder *recorder
 	poke     chan struct{} // has room for one
+	accepted atomic.Bool   // a run was put into the queue: find out at once who follows it
 
 	mu        sync.Mutex
 	wakes     int    // how often windows have changed
 	life      string // incarnation of the queue, as last asked for; "" while it is away
 	away      error  // why it does not answer
 	followers map[string]*follower
+	watched   map[string]*watched // unfinished runs that are this server's
+	shared    time.Time           // when it was last found out which runs are this server's
+	sharing   time.Duration       // how long that took
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
@@ -58,7 +64,8 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{}}, nil
+	return &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
+		watched: map[string]*watched{}}, nil
 }
 
 // Run works until ctx ends, and then leaves all runs to other servers, or to the next start.
@@ -114,9 +121,13 @@ func (c *Controller) tick(ctx context.Context) {
 			break
 		}
 	}
-	if err := c.share(ctx, life); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("which runs are to be followed could not be found out", "error", err)
+	if began := time.Now(); c.accepted.Swap(false) || began.Sub(c.shared) > max(tickEvery, 20*c.sharing) {
+		if err := c.share(ctx, life); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn("which runs are to be followed could not be found out", "error", err)
+		}
+		c.shared, c.sharing = began, time.Since(began)
 	}
+	c.attend(ctx)
 }
 
 func (c *Controller) setLife(life string, err error) {
@@ -141,8 +152,10 @@ type EventKind string
 const (
 	RunEnqueued EventKind = "run_enqueued"
 	RunEnded    EventKind = "run_ended"
-	RunEvent    EventKind = "run_event"  // Launch says what
-	QueueAway   EventKind = "queue_away" // Err says why
+	RunEvent    EventKind = "run_event"    // Launch says what
+	RunHeld     EventKind = "run_held"     // paused by the service; Reason says why
+	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
+	QueueAway   EventKind = "queue_away"   // Err says why
 	QueueBack   EventKind = "queue_back"
 	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
 )
@@ -153,6 +166,8 @@ type Event struct {
 	Run    string
 	Launch *launch.Event // of RunEvent
 	Status *queue.Status // of RunEnded
+	Count  int
+	Reason string
 	Err    error
 }
 

@@ -42,9 +42,12 @@ func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life strin
 	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
 		return err
 	}
-	if l.Run.Paused, err = c.held(ctx, claim.Run, l, life); err != nil {
+	if err := c.holdLost(ctx, claim.Run, l, life); err != nil {
 		return err
 	}
+	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
+	// somebody cancels between the two would start.
+	l.Run.Paused = true
 	if _, err := c.cfg.Queue.Submit(ctx, l.Run); err != nil {
 		return fmt.Errorf("put it into the queue: %w", err)
 	}
@@ -52,25 +55,48 @@ func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life strin
 	if err != nil {
 		return fmt.Errorf("write down that the queue has it: %w", err)
 	}
+	switch run.Phase {
+	case ledger.PhaseCancelled:
+		err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
+	case ledger.PhasePaused:
+	default:
+		err = c.setQueuePaused(ctx, run.ID, false)
+	}
+	if err != nil { // who follows it brings that about
+		c.cfg.Log.Warn("a run is held in the queue for now", "run", run.ID, "error", err)
+	}
+	c.accepted.Store(true)
 	c.say(Event{Kind: RunEnqueued, Run: run.ID})
 	return nil
+}
+
+func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool) error {
+	return c.cfg.Queue.Adjust(ctx, id, queue.Adjust{Paused: &paused})
 }
 
 // lostReason is why a run is held after its queue was lost.
 const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
 
-// held tells whether a run goes into the queue paused: a person wants it so, or nobody knows which jobs were running in
-// the queue that was lost, and they must not be repeated.
-func (c *Controller) held(ctx context.Context, run ledger.Run, l *launch.Launch, life string) (bool, error) {
+// holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
+func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
 	lost := run.Incarnation != "" && run.Incarnation != life && l.Run.OnLost == queue.LostHold
-	if lost && run.Phase == ledger.PhaseActive {
-		held, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", run.ID, ledger.PhasePaused, lostReason)
-		if err != nil {
-			return false, fmt.Errorf("hold it: %w", err)
-		}
-		run = held
+	if !lost || run.Phase != ledger.PhaseActive {
+		return nil
 	}
-	return run.Phase == ledger.PhasePaused, nil
+	return c.hold(ctx, run.ID)
+}
+
+// hold pauses a run in the ledger, for lostReason.
+func (c *Controller) hold(ctx context.Context, id string) error {
+	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhasePaused, lostReason)
+	if errors.Is(err, core.ErrConflict) { // cancelled, stopped or complete meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hold run %s: %w", id, err)
+	}
+	c.say(Event{Kind: RunHeld, Run: id, Reason: lostReason})
+	return nil
 }
 
 // restore reads a run back from the ledger.

@@ -17,26 +17,29 @@ type follower struct {
 	c    *Controller
 	id   string
 	life string // incarnation of the queue
+
+	watched *watched
+
 	stop context.CancelFunc
 	done chan struct{}
 	poke chan struct{} // has room for one: look at the ledger's decisions
 }
 
-// follow starts a follower, unless there is one.
-func (c *Controller) follow(id, life string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f := c.followers[id]; f != nil {
-		return
-	}
+// followLocked starts a follower. c.mu is held.
+func (c *Controller) followLocked(w *watched) {
 	ctx, stop := context.WithCancel(context.Background()) // ended by leave, which joins it
-	f := &follower{c: c, id: id, life: life, stop: stop, done: make(chan struct{}), poke: make(chan struct{}, 1)}
-	c.followers[id] = f
+	f := &follower{c: c, id: w.id, life: w.life, watched: w, stop: stop, done: make(chan struct{}), poke: make(chan struct{}, 1)}
+	c.followers[w.id], w.follow = f, f
 	go func() {
 		defer close(f.done)
-		f.run(ctx)
+		defer stop()
+		over := f.run(ctx)
 		c.mu.Lock()
-		delete(c.followers, id)
+		delete(c.followers, w.id)
+		w.follow = nil
+		if over && c.watched[w.id] == w {
+			delete(c.watched, w.id)
+		}
 		c.mu.Unlock()
 		c.Poke()
 	}()
@@ -63,20 +66,23 @@ func (c *Controller) leave(match func(*follower) bool) {
 	}
 }
 
-// run follows until the run is complete, the queue has forgotten it, or ctx ends.
-func (f *follower) run(ctx context.Context) {
+// run follows until the run is complete, the queue has forgotten it, nothing happens in it for now, or ctx ends.
+// over tells that there is nothing left to watch.
+func (f *follower) run(ctx context.Context) (over bool) {
 	for ctx.Err() == nil {
 		err := f.once(ctx)
 		switch {
 		case err == nil, ctx.Err() != nil:
-			return
+			return err == nil
+		case errors.Is(err, launch.ErrIdle):
+			return false
 		case errors.Is(err, core.ErrConflict): // another server recorded: look where the ledger is now
 			continue
-		case errors.Is(err, core.ErrNotFound): // the queue does not have what the ledger says it has
-			if err := f.c.cfg.Ledger.Unqueue(ctx, f.id, f.life); err != nil {
-				f.c.cfg.Log.Warn("a run that the queue has lost was not given free", "run", f.id, "error", err)
-			}
-			return
+		case errors.Is(err, core.ErrNotFound), errors.Is(err, errCursor):
+			// The queue does not have what the ledger says it has, or not that part of its records: it came back older. The
+			// run is put in again, which changes nothing where it is there, and its records are read from the beginning.
+			f.c.forgotten(ctx, f.id, f.life)
+			return true
 		}
 		f.c.cfg.Log.Warn("a run is not followed for now", "run", f.id, "error", err)
 		select {
@@ -84,7 +90,11 @@ func (f *follower) run(ctx context.Context) {
 		case <-time.After(retryFollow):
 		}
 	}
+	return false
 }
+
+// errCursor says that the queue does not know the place in its records up to which they are recorded.
+var errCursor = errors.New("the queue does not know where its records were left")
 
 // once follows from where the ledger is.
 func (f *follower) once(ctx context.Context) error {
@@ -97,14 +107,20 @@ func (f *follower) once(ctx context.Context) error {
 	}
 	l, err := f.c.restore(ctx, f.id)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 	}
 	settled, err := f.c.settled(ctx, f.id)
 	if err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
+	if err := f.older(ctx, run, l); err != nil {
 		return err
 	}
+	f.c.mu.Lock()
+	rest := f.watched.rest
+	f.c.mu.Unlock()
 	status, err := launch.Drive(ctx, f.c.cfg.Queue, l, launch.DriveOptions{
-		Resume: &launch.Resume{Cursor: run.Position, Settled: settled},
+		Resume: &launch.Resume{Cursor: run.Position, Settled: settled, Rest: &rest},
 		Leave:  true,
 		Record: func(ctx context.Context, records []queue.Record, from, to string) error {
 			return f.record(ctx, l, records, from, to)
@@ -112,13 +128,70 @@ func (f *follower) once(ctx context.Context) error {
 		OnStatus: func(s queue.Status) { f.agree(ctx, s) },
 		OnEvent:  func(e launch.Event) { f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e}) },
 		Approve:  f.approve,
+		Idle: func(quiet time.Duration, s queue.Status, rest launch.Rest) bool {
+			return f.c.idle(f.id, l, quiet, s, rest)
+		},
+		Wait: f.wait,
 	})
+	if errors.Is(err, core.ErrInvalid) {
+		return fmt.Errorf("%w: %w", errCursor, err)
+	}
 	if err != nil {
 		return err
 	}
 	f.c.say(Event{Kind: RunEnded, Run: f.id, Status: &status})
 	return nil
 }
+
+// older looks whether the queue has forgotten outcomes that are recorded, as Redis does that restarts from an older file: their jobs
+// run again. Where they must not, the run is held, before most of them have begun.
+func (f *follower) older(ctx context.Context, run ledger.Run, l *launch.Launch) error {
+	status, err := f.c.cfg.Queue.Status(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	known := 0
+	for _, n := range status.Outcomes {
+		known += n
+	}
+	if known >= run.Recorded || status.Complete {
+		return nil
+	}
+	f.c.cfg.Log.Warn("the queue came back older than what is recorded", "run", f.id, "outcomes", known, "recorded", run.Recorded)
+	if l.Run.OnLost != queue.LostHold || run.Phase != ledger.PhaseActive {
+		return nil
+	}
+	if err := f.c.hold(ctx, f.id); err != nil {
+		return err
+	}
+	yes := true
+	return f.c.cfg.Queue.Adjust(ctx, f.id, queue.Adjust{Paused: &yes})
+}
+
+// wait paces the looks at the queue. A few followers block on it, each on a connection of its own; where more are at work, they
+// ask it a few times a second.
+func (f *follower) wait(ctx context.Context, quiet time.Duration) time.Duration {
+	f.c.mu.Lock()
+	few := len(f.c.followers) <= maxAsking
+	f.c.mu.Unlock()
+	if few {
+		return askFor
+	}
+	timer := time.NewTimer(min(max(quiet/4, askEvery), askMost))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return 0
+}
+
+// How long a follower blocks on the queue, and how often it asks where too many would.
+const (
+	askFor   = 500 * time.Millisecond
+	askEvery = 100 * time.Millisecond
+	askMost  = time.Second
+)
 
 // record makes records durable. It repeats while the ledger is away.
 func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue.Record, from, to string) error {
@@ -129,7 +202,11 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.life, From: from, To: to}, Outcomes: list}
 	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
-		err := f.c.recorder.record(ctx, batch)
+		recorded, err := f.c.recorder.record(ctx, batch)
+		if err == nil && recorded.Known > 0 && from != "" {
+			f.c.say(Event{Kind: RunRepeated, Run: f.id, Count: recorded.Known})
+			f.c.cfg.Log.Warn("jobs ended that were recorded before: the queue had forgotten them, and they ran twice", "run", f.id, "jobs", recorded.Known)
+		}
 		if !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
 			return err
 		}
@@ -144,7 +221,11 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 // agree brings ledger and queue together. What a person asked for stands in the ledger, also if the queue
 // was away when they asked; that a run was stopped is the queue's to say.
 func (f *follower) agree(ctx context.Context, s queue.Status) {
-	if s.Complete { // the last outcome ends it in the ledger
+	f.c.wakeJobs(ctx, f.watched, s)
+	f.c.mu.Lock()
+	phase := f.watched.phase
+	f.c.mu.Unlock()
+	if s.Complete || string(phase) == string(s.Phase) { // the last outcome ends it in the ledger
 		return
 	}
 	run, err := f.c.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.id)
@@ -153,7 +234,11 @@ func (f *follower) agree(ctx context.Context, s queue.Status) {
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrConflict) {
 		f.c.cfg.Log.Warn("ledger and queue do not agree on a run", "run", f.id, "error", err)
+		return
 	}
+	f.c.mu.Lock()
+	f.watched.phase = run.Phase
+	f.c.mu.Unlock()
 }
 
 func (f *follower) settlePhase(ctx context.Context, run ledger.Run, s queue.Status) error {
@@ -163,9 +248,13 @@ func (f *follower) settlePhase(ctx context.Context, run ledger.Run, s queue.Stat
 	case s.Phase == queue.Stopped && run.Phase != ledger.PhaseStopped && run.Phase != ledger.PhaseCancelled:
 		_, err := f.c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", f.id, ledger.PhaseStopped, s.Reason)
 		return err
+	case run.Phase == ledger.PhaseQueued: // it was let go on while it was being put into the queue
+		if _, err := f.c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", f.id, ledger.PhaseActive, ""); err != nil {
+			return err
+		}
+		return f.c.setQueuePaused(ctx, f.id, false)
 	case run.Phase == ledger.PhasePaused && s.Phase == queue.Active, run.Phase == ledger.PhaseActive && s.Phase == queue.Paused:
-		paused := run.Phase == ledger.PhasePaused
-		return f.c.cfg.Queue.Adjust(ctx, f.id, queue.Adjust{Paused: &paused})
+		return f.c.setQueuePaused(ctx, f.id, run.Phase == ledger.PhasePaused)
 	}
 	return nil
 }
@@ -176,17 +265,11 @@ const approveEvery = 2 * time.Second
 // approve waits until somebody has decided on a wave.
 func (f *follower) approve(ctx context.Context, wave int) error {
 	for {
-		decisions, err := f.c.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), f.id)
-		if err != nil && ctx.Err() == nil {
-			f.c.cfg.Log.Warn("decisions on a run could not be read", "run", f.id, "error", err)
-		}
-		for _, d := range decisions {
-			if d.Wave != wave || d.Void {
-				continue
-			}
-			if d.Approved {
-				return nil
-			}
+		switch d := f.c.decided(ctx, f.id, wave); {
+		case d == undecided:
+		case d.Approved:
+			return nil
+		default:
 			return fmt.Errorf("%s refused it: %s", d.By, d.Comment)
 		}
 		select {
@@ -196,6 +279,23 @@ func (f *follower) approve(ctx context.Context, wave int) error {
 		case <-time.After(approveEvery):
 		}
 	}
+}
+
+// undecided is the decision that nobody took.
+var undecided ledger.Decision
+
+// decided is what somebody decided on a wave. A refusal goes before approvals.
+func (c *Controller) decided(ctx context.Context, id string, wave int) (found ledger.Decision) {
+	decisions, err := c.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), id)
+	if err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("decisions on a run could not be read", "run", id, "error", err)
+	}
+	for _, d := range decisions {
+		if d.Wave == wave && !d.Void && (found == undecided || !d.Approved) {
+			found = d
+		}
+	}
+	return found
 }
 
 // WakeWindows has the jobs of this server's runs that wait for windows look again: windows have changed. It does

@@ -19,7 +19,12 @@ type recorder struct {
 
 type ask struct {
 	batch  ledger.Batch
-	answer chan<- error // has room for one
+	answer chan<- answer // has room for one
+}
+
+type answer struct {
+	ledger.Recorded
+	err error
 }
 
 const recorderBatches = 256 // runs of one transaction
@@ -62,26 +67,26 @@ func (r *recorder) write(ctx context.Context, asks []ask) {
 	recorded, err := r.ledger.Record(ctx, batches...)
 	for i, a := range asks {
 		if err == nil {
-			a.answer <- recorded[i].Err
+			a.answer <- answer{recorded[i], recorded[i].Err}
 		} else {
-			a.answer <- err
+			a.answer <- answer{err: err}
 		}
 	}
 }
 
 // record makes one batch durable. core.ErrConflict says that another server recorded it, or more.
-func (r *recorder) record(ctx context.Context, b ledger.Batch) error {
-	answer := make(chan error, 1)
+func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded, error) {
+	got := make(chan answer, 1)
 	select {
-	case r.asks <- ask{b, answer}:
+	case r.asks <- ask{b, got}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ledger.Recorded{}, context.Cause(ctx)
 	}
 	select {
-	case err := <-answer:
-		return err
+	case a := <-got:
+		return a.Recorded, a.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ledger.Recorded{}, context.Cause(ctx)
 	}
 }
 
@@ -90,7 +95,7 @@ func outcomes(l *launch.Launch, records []queue.Record) ([]ledger.Outcome, error
 	list := make([]ledger.Outcome, 0, len(records))
 	for _, rec := range records {
 		if rec.Count > 1 {
-			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.NextLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
+			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.ThisLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
 			continue
 		}
 		var failed error
@@ -101,7 +106,7 @@ func outcomes(l *launch.Launch, records []queue.Record) ([]ledger.Outcome, error
 				return
 			}
 			list = append(list, ledger.Outcome{
-				Index: rec.Index, Life: ledger.NextLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
+				Index: rec.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
 				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail,
 			})
 		})

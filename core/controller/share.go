@@ -19,7 +19,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 	if err != nil {
 		return err
 	}
-	mine := map[string]bool{}
+	mine := map[string]ledger.Run{}
 	for page := (ledger.Page{Limit: followPage}); ; {
 		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
 		if err != nil {
@@ -27,7 +27,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 		}
 		for _, r := range runs {
 			if r.Incarnation == life && owner(servers, r.ID) == c.cfg.Name {
-				mine[r.ID] = true
+				mine[r.ID] = r
 			}
 		}
 		if next == "" {
@@ -35,10 +35,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 		}
 		page.After = next
 	}
-	c.leave(func(f *follower) bool { return !mine[f.id] || f.life != life })
-	for id := range mine {
-		c.follow(id, life)
-	}
+	c.shareOut(mine, life)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -44,6 +45,12 @@ type DriveOptions struct {
 	Resume *Resume
 	// Leave makes Drive return when ctx ends, and leave the run to whoever resumes it.
 	Leave bool
+	// Idle, when set, is asked after each look at the run at which nothing was recorded: quiet is for how long nothing has happened, rest
+	// what to go on with. True ends Drive with ErrIdle.
+	Idle func(quiet time.Duration, s queue.Status, rest Rest) bool
+	// Wait, when set, is called before each look: it may wait, and says how long the queue may be asked to. Without it
+	// that is half a second. ctx ends when there is something to look at.
+	Wait func(ctx context.Context, quiet time.Duration) time.Duration
 	// Patience is how long Drive follows a run after Now was closed, before it gives up
 	// on jobs that do not end; 30 s when zero.
 	Patience time.Duration
@@ -53,7 +60,19 @@ type DriveOptions struct {
 type Resume struct {
 	Cursor  string          // of the queue's records, behind what was recorded
 	Settled []queue.Settled // what was recorded up to there
+	Rest    *Rest           // nil: it was never left
 }
+
+// Rest is what Drive knows of a run that it leaves, besides what can be read.
+type Rest struct {
+	Asked  int       // wave that waits for an approval, from 0; -1 if none does
+	Paused int       // last wave before which a pause was said
+	Done   time.Time // when the released waves were seen settled
+	Until  time.Time // when the pause before the next wave is over
+}
+
+// ErrIdle is what Drive returns when Idle ended it.
+var ErrIdle = errors.New("nothing happens in the run for now")
 
 // EventKind says what happened.
 type EventKind string
@@ -97,10 +116,13 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
 	if o.Resume != nil {
 		d.cursor = o.Resume.Cursor
 		d.settle(o.Resume.Settled)
+		if rest := o.Resume.Rest; rest != nil {
+			d.said, d.paused, d.doneAt = rest.Asked, max(rest.Paused, 0), rest.Done
+		}
 	} else if err := d.submit(ctx); err != nil {
 		return queue.Status{}, err
 	} else {
@@ -142,7 +164,11 @@ type drive struct {
 	doneAt   time.Time // when the released waves were seen settled
 	asked    int       // last wave that somebody was asked about
 	approved int
+	said     int // wave of which it was said before that it waits for an approval
 	paused   int // last wave that was said to be paused before
+	until    time.Time
+	changed  time.Time    // when something last happened
+	before   queue.Status // then
 	stopSaid bool
 	ending   bool  // the run was paused to let running jobs finish
 	ended    error // the run was cancelled by us: what Drive returns
@@ -201,7 +227,7 @@ func (d *drive) follow(ctx, follow context.Context) error {
 		if err := d.obey(ctx, follow); err != nil {
 			return err
 		}
-		n, err := d.records(follow, recordsWait)
+		n, err := d.records(follow, d.wait(follow))
 		if err != nil {
 			return err
 		}
@@ -218,7 +244,37 @@ func (d *drive) follow(ctx, follow context.Context) error {
 		if err := d.advance(follow); err != nil {
 			return err
 		}
+		if d.rests(n) {
+			return ErrIdle
+		}
 	}
+}
+
+// wait is how long the next look may last.
+func (d *drive) wait(ctx context.Context) time.Duration {
+	if d.o.Wait == nil {
+		return recordsWait
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.arm(cancel)
+	defer d.arm(nil)
+	return d.o.Wait(waiting, time.Since(d.changed))
+}
+
+// rests tells whether the run is to be left alone for now. n records came at the last look.
+func (d *drive) rests(n int) bool {
+	now := d.status
+	now.Served, d.before.Served = 0, 0
+	if n > 0 || !reflect.DeepEqual(now, d.before) {
+		d.changed, d.before = time.Now(), now
+		return false
+	}
+	rest := Rest{Asked: -1, Paused: d.paused, Done: d.doneAt, Until: d.until}
+	if d.asked > d.approved {
+		rest.Asked = d.asked
+	}
+	return d.o.Idle != nil && !d.ending && d.ended == nil && d.o.Idle(time.Since(d.changed), d.status, rest)
 }
 
 // finish hands on what was recorded between the last records and completion.
@@ -368,6 +424,7 @@ func (d *drive) advance(ctx context.Context) error {
 	}
 	p.Done = d.doneAt
 	next := rollout.Next(d.l.Limits, strategy, p)
+	d.until = next.Until
 	switch next.Action {
 	case rollout.Release:
 		return d.release(ctx, next)
@@ -404,7 +461,10 @@ func (d *drive) ask(ctx context.Context, wave int) {
 		return
 	}
 	d.asked = wave
-	d.say(Event{Kind: EventAsk, Wave: wave})
+	if d.said < wave {
+		d.said = wave
+		d.say(Event{Kind: EventAsk, Wave: wave})
+	}
 	if d.o.Approve == nil {
 		return
 	}

@@ -31,7 +31,7 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	}
 	a := controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Paused: in.Body.Paused}
 	if in.Body.Criticality != nil {
-		a.Criticality = *in.Body.Criticality
+		a.Criticality = in.Body.Criticality
 	}
 	if in.Body.FourEyes {
 		a.Approvals = 1
