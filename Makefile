@@ -34,12 +34,12 @@ lint: ## format, vet and lint, for Linux and macOS
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
 	$(LINT) run ./...
 
-generate: ## regenerate the wire code and docs/job-types.md
+generate: ## regenerate the wire code, core/server/openapi.json and docs/job-types.md
 	$(GO) generate ./...
 	@{ printf '# Job types\n\n'; $(GO) run ./cmd/turnus plugins docs; } >docs/job-types.md.part && mv docs/job-types.md.part docs/job-types.md
 
 verify: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code -- '*.pb.go' docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
+	@git diff --exit-code -- '*.pb.go' core/server/openapi.json docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
 
 vuln: ## known vulnerabilities in what is used
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...

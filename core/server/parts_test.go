@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,15 @@ func documents(tree map[string]string) []definitions.Document {
 		docs = append(docs, definitions.Document{Path: path, Data: []byte(tree[path])})
 	}
 	return docs
+}
+
+// applied is a tree as the API takes it.
+func applied(tree map[string]string) api.Apply {
+	var a api.Apply
+	for _, d := range documents(tree) {
+		a.Documents = append(a.Documents, api.Document(d))
+	}
+	return a
 }
 
 // bed is a server on a fresh ledger and an empty queue. Nobody works on its runs.
@@ -184,15 +194,17 @@ func (b *bed) finish(run api.Run) {
 	must(b.t, recorded[0].Err)
 }
 
-// work runs the controller until the test ends.
+// work runs the controller and the catalog until the test ends.
 func (b *bed) work() {
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = b.ctl.Run(ctx)
-	}()
-	b.t.Cleanup(func() { stop(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.ctl.Run(ctx) })
+	running.Go(func() { _ = b.cat.Run(ctx) })
+	b.t.Cleanup(func() { stop(); running.Wait() })
+	until(b.t, "schedules are in their store", func() bool {
+		all, _, err := b.cat.Schedules(ctx, ledger.AllTenants(), "", 100)
+		return err == nil && !slices.ContainsFunc(all, func(s catalog.Schedule) bool { return s.Away })
+	})
 }
 
 // until waits for a condition.
