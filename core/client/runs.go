@@ -14,10 +14,7 @@ import (
 // one run, however often they are sent.
 func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.Run, error) {
 	var run api.Run
-	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, again: key != ""}
-	if key != "" {
-		q.header = http.Header{"Idempotency-Key": {key}}
-	}
+	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, header: keyed(key), again: key != ""}
 	_, err := c.do(ctx, q, &run)
 	return run, err
 }
@@ -74,9 +71,11 @@ func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.
 	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)
 }
 
-// RetryRun launches a new run on hosts of another.
-func (c *Client) RetryRun(ctx context.Context, id string, r api.Retry) (api.Run, error) {
-	return post[api.Run](ctx, c, "retry run "+id, path("v1", "runs", id, "retry"), r)
+// RetryRun launches a new run on hosts of another. A key does what it does for CreateRun.
+func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api.Run, error) {
+	var run api.Run
+	_, err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
+	return run, err
 }
 
 // change is what may be asked twice: the second time it is so already.
@@ -118,4 +117,9 @@ func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api
 // Playbooks lists the playbooks of the server's definitions, by name.
 func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], error) {
 	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))
+}
+
+// Attempts lists the tries of a job.
+func (c *Client) Attempts(ctx context.Context, id core.JobID) (List[api.Attempt], error) {
+	return get[List[api.Attempt]](ctx, c, "list the attempts of job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "attempts"), nil)
 }

@@ -139,7 +139,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return s.accept(ctx, controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Criticality: run.Criticality, Approvals: run.Approvals})
+	return s.accept(ctx, controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Criticality: &run.Criticality, Approvals: run.Approvals})
 }
 
 // hostsOf are the hosts of a run whose jobs ended with one of the outcomes; without any, those that are not good.

@@ -149,7 +149,9 @@ in waves, with a failure budget, one job at a time on a host.
 Start with:
   turnus demo                          a simulated fleet, nothing to install
   turnus run PLAYBOOK -i INVENTORY     run a playbook now
-  turnus validate PATH...              every mistake, with file:line:col`,
+  turnus validate PATH...              every mistake, with file:line:col
+  turnus up --definitions DIR          a service that accepts, remembers and schedules runs
+  turnus submit PLAYBOOK --follow      run a playbook there`,
 		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -167,16 +169,19 @@ Start with:
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
 		a.upCmd(), a.serverCmd(), a.contextCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(),
-		a.approveCmd(), a.retryCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.approveCmd(), a.retryCmd(), a.applyCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
-		if c.HasSubCommands() {
+		if c.HasSubCommands() && c.Annotations[alone] == "" {
 			onlyCommands(c)
 		}
 	}
 	onlyCommands(root)
 	return root
 }
+
+// alone marks a command that does something also without one of its subcommands.
+const alone = "alone"
 
 // flagError says which flag a misspelt one most likely meant.
 func flagError(cmd *cobra.Command, err error) error {
