@@ -109,6 +109,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.ledger.Close)
+	s.f.queue.patient = true
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
 		return err
