@@ -15,7 +15,7 @@ import (
 func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.Run, error) {
 	var run api.Run
 	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, header: keyed(key), again: key != ""}
-	_, err := c.do(ctx, q, &run)
+	err := c.do(ctx, q, &run)
 	return run, err
 }
 
@@ -47,7 +47,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], 
 // ChangeRun changes a run that is not over.
 func (c *Client) ChangeRun(ctx context.Context, id string, change api.ChangeRun) (api.Run, error) {
 	var run api.Run
-	_, err := c.do(ctx, call{what: "change run " + id, method: http.MethodPatch, path: path("v1", "runs", id), body: change, again: true}, &run)
+	err := c.do(ctx, call{what: "change run " + id, method: http.MethodPatch, path: path("v1", "runs", id), body: change, again: true}, &run)
 	return run, err
 }
 
@@ -74,14 +74,14 @@ func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.
 // RetryRun launches a new run on hosts of another. A key does what it does for CreateRun.
 func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api.Run, error) {
 	var run api.Run
-	_, err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
+	err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
 	return run, err
 }
 
 // change is what may be asked twice: the second time it is so already.
 func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.Run, error) {
 	var run api.Run
-	_, err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
+	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
 	return run, err
 }
 

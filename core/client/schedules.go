@@ -20,13 +20,13 @@ func (c *Client) Schedule(ctx context.Context, name string) (api.Schedule, error
 // PutSchedule makes a schedule, or, with the etag of what it was, replaces it.
 func (c *Client) PutSchedule(ctx context.Context, name, etag string, s api.NewSchedule) (api.Schedule, error) {
 	var out api.Schedule
-	_, err := c.do(ctx, call{what: "set schedule " + name, method: http.MethodPut, path: path("v1", "schedules", name), body: s, header: ifMatch(etag)}, &out)
+	err := c.do(ctx, call{what: "set schedule " + name, method: http.MethodPut, path: path("v1", "schedules", name), body: s, header: ifMatch(etag)}, &out)
 	return out, err
 }
 
 // DeleteSchedule removes a schedule; what it launched goes on.
 func (c *Client) DeleteSchedule(ctx context.Context, name, etag string) error {
-	_, err := c.do(ctx, call{what: "remove schedule " + name, method: http.MethodDelete, path: path("v1", "schedules", name), header: ifMatch(etag)}, nil)
+	err := c.do(ctx, call{what: "remove schedule " + name, method: http.MethodDelete, path: path("v1", "schedules", name), header: ifMatch(etag)}, nil)
 	return err
 }
 
@@ -43,7 +43,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, name, reason string) (api.S
 func (c *Client) changeSchedule(ctx context.Context, name, verb, reason string) (api.Schedule, error) {
 	var out api.Schedule
 	q := call{what: verb + " schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, verb), body: api.Why{Reason: reason}, again: true}
-	_, err := c.do(ctx, q, &out)
+	err := c.do(ctx, q, &out)
 	return out, err
 }
 
@@ -51,14 +51,14 @@ func (c *Client) changeSchedule(ctx context.Context, name, verb, reason string) 
 func (c *Client) TriggerSchedule(ctx context.Context, name, key, reason string) (api.Launched, error) {
 	var out api.Launched
 	q := call{what: "trigger schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, "trigger"), body: api.Why{Reason: reason}, header: keyed(key), again: key != ""}
-	_, err := c.do(ctx, q, &out)
+	err := c.do(ctx, q, &out)
 	return out, err
 }
 
 // BackfillSchedule launches the fires of a past range; those that were launched before are not repeated.
 func (c *Client) BackfillSchedule(ctx context.Context, name string, b api.Backfill) (api.Backfilled, error) {
 	var out api.Backfilled
-	_, err := c.do(ctx, call{what: "backfill schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, "backfill"), body: b, again: true}, &out)
+	err := c.do(ctx, call{what: "backfill schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, "backfill"), body: b, again: true}, &out)
 	return out, err
 }
 

@@ -30,7 +30,7 @@ func (c *Client) DrainWorker(ctx context.Context, name, reason string) (api.Work
 
 func (c *Client) order(ctx context.Context, name, verb, reason string) (api.Worker, error) {
 	var out api.Worker
-	_, err := c.do(ctx, call{what: verb + " worker " + name, method: http.MethodPost, path: path("v1", "workers", name, verb), body: api.Why{Reason: reason}, again: true}, &out)
+	err := c.do(ctx, call{what: verb + " worker " + name, method: http.MethodPost, path: path("v1", "workers", name, verb), body: api.Why{Reason: reason}, again: true}, &out)
 	return out, err
 }
 
@@ -74,7 +74,7 @@ func (c *Client) CreateToken(ctx context.Context, n api.NewToken) (api.Token, er
 // RevokeToken ends a token's right.
 func (c *Client) RevokeToken(ctx context.Context, id string) (api.Token, error) {
 	var out api.Token
-	_, err := c.do(ctx, call{what: "revoke token " + id, method: http.MethodDelete, path: path("v1", "tokens", id), again: true}, &out)
+	err := c.do(ctx, call{what: "revoke token " + id, method: http.MethodDelete, path: path("v1", "tokens", id), again: true}, &out)
 	return out, err
 }
 
@@ -86,13 +86,13 @@ func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
 // ApplyDefinitions puts definitions in the place of those with the etag; "" where there are none yet.
 func (c *Client) ApplyDefinitions(ctx context.Context, etag string, a api.Apply) (api.Definitions, error) {
 	var out api.Definitions
-	_, err := c.do(ctx, call{what: "apply definitions", method: http.MethodPut, path: "/v1/definitions", body: a, header: ifMatch(etag)}, &out)
+	err := c.do(ctx, call{what: "apply definitions", method: http.MethodPut, path: "/v1/definitions", body: a, header: ifMatch(etag)}, &out)
 	return out, err
 }
 
 // DiffDefinitions checks definitions, and says what they would change.
 func (c *Client) DiffDefinitions(ctx context.Context, a api.Apply) (List[api.Change], error) {
 	var out List[api.Change]
-	_, err := c.do(ctx, call{what: "compare definitions", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)
+	err := c.do(ctx, call{what: "compare definitions", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)
 	return out, err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// The long form: go test ./cmd/turnus/e2e -run TestChaos -chaos.minutes 10 -chaos.jobs 20000 -timeout 60m -v
+// How long it goes on, and over how many jobs; docs/benchmarks.md has the long form.
 var (
 	chaosMinutes = flag.Float64("chaos.minutes", 0.25, "how long servers, workers and Redis are killed")
 	chaosJobs    = flag.Int("chaos.jobs", 1000, "jobs, in 20 runs")
@@ -40,7 +40,7 @@ func TestChaosLosesNoRunAndDoublesNoOutcome(t *testing.T) {
 	const runs = 20
 	seed := *chaosSeed
 	if seed == 0 {
-		seed = rand.Uint64() //nolint:gosec // no secret
+		seed = rand.Uint64()
 	}
 	t.Logf("-chaos.seed %d", seed)
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis("--appendfsync", "always") // the job type does not reach out to its host
@@ -48,7 +48,7 @@ func TestChaosLosesNoRunAndDoublesNoOutcome(t *testing.T) {
 	perRun := max(*chaosJobs/runs, 1)
 	pause := length * 8 * 3 / time.Duration(max(*chaosJobs, 1)) / 2 // so that there is work until the end
 	s := newSite(l, runs, perRun, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: %d}}", l.dir, max(pause.Milliseconds(), 1)))
-	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, 1)), kills: map[string]int{}} //nolint:gosec // no secret
+	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, 1)), kills: map[string]int{}}
 	c.servers = []*process{s.server(), s.server()}
 	for range 3 {
 		c.workers = append(c.workers, s.worker("-f", "8"))
