@@ -33,8 +33,11 @@ type Event struct {
 	Over    *Run             `json:"over,omitempty" doc:"of run_done: how the run ended"`
 }
 
-// The events that end a stream. Those that the API itself sends come from what is recorded.
+// The events that end a stream, as the API sends them from what is recorded.
 const (
 	JobDone = "job_done"
 	RunDone = "run_done"
+
+	// EventsLost says that live events are missing here: they came faster than the reader took them, or before it came.
+	EventsLost = "events_lost"
 )

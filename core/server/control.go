@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -137,14 +138,14 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	if err != nil {
 		return nil, err
 	}
-	n := ledger.NewRun{Criticality: before.Criticality, Approvals: before.Approvals}
+	a := controller.Acceptance{Launch: l, By: by.name, Criticality: &before.Criticality, Approvals: before.Approvals}
 	if c.Criticality != nil {
-		n.Criticality = *c.Criticality
+		a.Criticality = c.Criticality
 	}
 	if c.Weight != nil {
 		l.Run.Weight = *c.Weight
 	}
-	return s.amend(ctx, by, before, l, n)
+	return s.amend(ctx, by, before, a)
 }
 
 // note writes to the audit log what the ledger does not see by itself.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 )
 
 const (
@@ -32,6 +34,9 @@ func (s *Server) events() {
 		if _, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run); err != nil {
 			return nil, err
 		}
+		if _, err := queue.ParseFeedCursor(in.Last); err != nil {
+			return nil, err
+		}
 		return s.stream(run, by, func(ctx context.Context, out *eventStream) error {
 			f := follow{s: s, out: out, run: in.Run, cursor: in.Last}
 			return f.wholeRun(ctx)
@@ -44,6 +49,9 @@ func (s *Server) events() {
 	},
 	) (*huma.StreamResponse, error) {
 		if _, err := s.cfg.Ledger.Job(ctx, by.scope, in.id()); err != nil {
+			return nil, err
+		}
+		if _, err := queue.ParseFeedCursor(in.Last); err != nil {
 			return nil, err
 		}
 		return s.stream(job, by, func(ctx context.Context, out *eventStream) error {
@@ -193,6 +201,15 @@ func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if lost := queue.FeedLost(f.cursor, next, len(messages)); lost > 0 {
+		if err := f.out.send("", api.Event{Time: time.Now().UTC(), Event: api.EventsLost, Run: f.run, Text: strconv.Itoa(lost) + " events of the run are not kept any more"}); err != nil {
+			return 0, err
+		}
+	}
+	at, err := queue.ParseFeedCursor(next)
+	if err != nil {
+		return 0, err
+	}
 	for i, m := range messages {
 		var e struct {
 			Event string       `json:"event"`
@@ -209,11 +226,8 @@ func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
 			}
 			f.done[e.Job] = true
 		}
-		id := ""
-		if i == len(messages)-1 {
-			id = next
-		}
-		if err := f.out.raw(id, bytes.ReplaceAll(m, []byte("\n"), []byte(" "))); err != nil {
+		id := queue.FeedCursor{Life: at.Life, Number: at.Number - int64(len(messages)-1-i)} // what comes at once was published in a row
+		if err := f.out.raw(id.String(), bytes.ReplaceAll(m, []byte("\n"), []byte(" "))); err != nil {
 			return 0, err
 		}
 	}

@@ -94,7 +94,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	must(t, err)
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)
-	cfg := Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Version: "test"}
+	cfg := Config{Ledger: l, Controller: ctl, Queue: q, Feed: q, Backend: "memory", Catalog: cat, Version: "test"}
 	for _, c := range change {
 		c(&cfg)
 	}

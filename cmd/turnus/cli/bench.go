@@ -23,10 +23,10 @@ import (
 func (a *app) benchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness",
+		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness, the API",
 		Long:  "Measure this machine. docs/benchmarks.md holds figures, with the command beside each.",
 	}
-	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchSchedulesCmd(), a.benchFairCmd())
+	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchSchedulesCmd(), a.benchFairCmd(), a.benchAPICmd())
 	return c
 }
 
