@@ -95,7 +95,7 @@ does all that, makes tokens and applies definitions.`,
 	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver or admin")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
-	_ = c.MarkFlagRequired("role")
+	needs(c, "role")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

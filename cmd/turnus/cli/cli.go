@@ -213,6 +213,21 @@ func onlyCommands(c *cobra.Command) {
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
+// needs makes a command refuse to be run without these flags, as wrong usage.
+func needs(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = c.MarkFlagRequired(name) // completion offers it first
+	}
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range names {
+			if !cmd.Flags().Changed(name) {
+				return invalid("%s: --%s is not given\nusage: %s", cmd.CommandPath(), name, cmd.UseLine())
+			}
+		}
+		return nil
+	}
+}
+
 // argumentProblem names the argument that is missing or too much, by the words of the command's usage.
 func argumentProblem(cmd *cobra.Command, args []string) string {
 	var wanted []string

@@ -164,8 +164,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
 	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
 	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
-	_ = c.MarkFlagRequired("playbook")
-	_ = c.MarkFlagRequired("cron")
+	needs(c, "playbook", "cron")
 	return c
 }
 
@@ -265,7 +264,6 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 	r.add(c)
 	c.Flags().StringVar(&from, "from", "", "begin of the range, RFC 3339")
 	c.Flags().StringVar(&to, "to", "", "end of the range, RFC 3339")
-	_ = c.MarkFlagRequired("from")
-	_ = c.MarkFlagRequired("to")
+	needs(c, "from", "to")
 	return c
 }
