@@ -170,7 +170,6 @@ func (c *chaos) complete(accepted []string) {
 		c.t.Errorf("outcomes that only a fault of Turnus can have: %v", all)
 	}
 	c.redis.sound(nil)
-	if findings, err := book.Check(ctx, false); err != nil || len(findings) > 0 {
-		c.t.Errorf("ledger: findings %v, %v", findings, err)
-	}
+	doctor := c.start("doctor", "--ledger", c.ledger, "--redis", c.redis.url())
+	doctor.wants(0)
 }
