@@ -44,6 +44,9 @@ type caller struct {
 	scope  ledger.Scope
 	token  ledger.Token
 	secret string // to ask again during a stream
+	// arrived ends the time that the request's body had: net/http takes a caller whose connection cannot be read
+	// any more for gone. Nil where there was none.
+	arrived func()
 }
 
 // named is how the audit log names the bearer of a token: NAME of those of all tenants, TENANT/NAME
@@ -85,9 +88,13 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 				return
 			}
 		}
-		if !r.stream {
-			_, w := humago.Unwrap(ctx)
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not of recorders in tests
+		req, w := humago.Unwrap(ctx)
+		ctl := http.NewResponseController(w)
+		if r.bodyTime > 0 {
+			_ = ctl.SetWriteDeadline(time.Now().Add(r.bodyTime + writeTime))
+		}
+		if req.Method != http.MethodGet {
+			by.arrived = func() { _ = ctl.SetReadDeadline(time.Time{}) }
 		}
 		next(huma.WithValue(ctx, callerKey{}, by))
 	}

@@ -104,10 +104,10 @@ func (f *follow) wholeRun(ctx context.Context) error {
 			return err
 		}
 		for _, j := range jobs {
-			if f.done[j.JobID.String()] {
+			if f.done[j.String()] {
 				continue
 			}
-			if err := f.out.send("", doneOf(j, nil)); err != nil {
+			if err := f.out.send(doneOf(j, nil)); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func (f *follow) wholeRun(ctx context.Context) error {
 		p.After = next
 	}
 	over := runOf(run)
-	if err := f.out.send("", api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason, Over: &over}); err != nil {
+	if err := f.out.send(api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason, Over: &over}); err != nil {
 		return err
 	}
 	return f.out.flush()
@@ -140,7 +140,7 @@ func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 	if err != nil {
 		return err
 	}
-	if err := f.out.send("", doneOf(job, steps)); err != nil {
+	if err := f.out.send(doneOf(job, steps)); err != nil {
 		return err
 	}
 	return f.out.flush()
@@ -202,7 +202,7 @@ func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
 		return 0, err
 	}
 	if lost := queue.FeedLost(f.cursor, next, len(messages)); lost > 0 {
-		if err := f.out.send("", api.Event{Time: time.Now().UTC(), Event: api.EventsLost, Run: f.run, Text: strconv.Itoa(lost) + " events of the run are not kept any more"}); err != nil {
+		if err := f.out.send(api.Event{Time: time.Now().UTC(), Event: api.EventsLost, Run: f.run, Text: strconv.Itoa(lost) + " events of the run are not kept any more"}); err != nil {
 			return 0, err
 		}
 	}
@@ -241,7 +241,7 @@ func doneOf(j ledger.Job, steps []core.StepResult) api.Event {
 		Job: j.JobID, Host: j.Host, Customer: j.Tenant, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Attempt: j.Attempt,
 		Worker: j.Worker, Started: j.Started, Took: j.Took, Steps: steps,
 	}
-	return api.Event{Time: j.Recorded, Event: api.JobDone, Run: j.Run, Job: j.JobID.String(), Host: j.Host, Result: &result}
+	return api.Event{Time: j.Recorded, Event: api.JobDone, Run: j.Run, Job: j.String(), Host: j.Host, Result: &result}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -52,7 +52,7 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 	Steps bool `query:"steps" default:"true" doc:"false leaves its steps out"`
 },
 ) (*body[api.Job], error) {
-	job, err := s.cfg.Ledger.Job(ctx, by.scope, in.id())
+	job, detail, err := s.cfg.Ledger.JobDetail(ctx, by.scope, in.id())
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,7 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 			shown.State, shown.Reason = why.State, why.Reason
 		}
 	case in.Steps:
-		if shown.Steps, err = s.steps(ctx, by.scope, in.id()); err != nil {
-			return nil, err
-		}
+		shown.Steps = s.stepsOf(in.id(), detail)
 	}
 	return &body[api.Job]{shown}, nil
 }
@@ -74,15 +72,22 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 // steps are what a job did; nil where nothing was recorded of it.
 func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) ([]core.StepResult, error) {
 	detail, err := s.cfg.Ledger.Detail(ctx, scope, id)
-	if err != nil || len(detail) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	result, err := launch.DecodeResult(detail)
-	if errors.Is(err, core.ErrInvalid) { // written by a newer worker: the outcome is there nevertheless
-		s.cfg.Log.Warn("the detail of a job cannot be read", "job", id.String())
-		return nil, nil
+	return s.stepsOf(id, detail), nil
+}
+
+// stepsOf reads a detail. One that a newer worker wrote may not be understood: the outcome is there nevertheless.
+func (s *Server) stepsOf(id core.JobID, detail []byte) []core.StepResult {
+	if len(detail) == 0 {
+		return nil
 	}
-	return result.Steps, err
+	result, err := launch.DecodeResult(detail)
+	if err != nil {
+		s.cfg.Log.Warn("the detail of a job cannot be read", "job", id.String())
+	}
+	return result.Steps
 }
 
 func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[api.Explanation], error) {

@@ -118,6 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(r.URL.Path, 200), "panic", fault, "stack", string(debug.Stack()))
 		plainProblem(w, http.StatusInternalServerError, faultText)
 	}()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -180,9 +181,13 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 			defer cancel()
 			ctx = limited
 		}
-		out, err := fn(ctx, callerOf(ctx), in)
+		by := callerOf(ctx)
+		if by.arrived != nil {
+			by.arrived()
+		}
+		out, err := fn(ctx, by, in)
 		if err != nil {
-			return nil, s.problem(ctx, r, err)
+			return nil, s.problem(r, err)
 		}
 		return out, nil
 	})

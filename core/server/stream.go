@@ -81,19 +81,19 @@ func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out
 		}
 		if err != nil && req.Context().Err() == nil {
 			s.cfg.Log.Info("a stream ended early", "operation", r.id, "error", err)
-			_ = out.problem(s.problem(req.Context(), r, err))
+			_ = out.problem(s.problem(r, err))
 		}
 		_ = out.ctl.SetWriteDeadline(time.Time{})
 	}}, nil
 }
 
-// send writes one event.
-func (e *eventStream) send(id string, event api.Event) error {
+// send writes one event that no reader can go on behind.
+func (e *eventStream) send(event api.Event) error {
 	text, err := json.Marshal(event)
 	if err != nil {
 		return err
 	}
-	return e.raw(id, text)
+	return e.raw("", text)
 }
 
 // raw writes one event that is JSON already, on one line.

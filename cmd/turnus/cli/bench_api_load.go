@@ -64,12 +64,19 @@ type pace struct {
 }
 
 // next waits for request n, and returns when it should be sent.
-func (p pace) next(n int) time.Time {
+func (p pace) next(ctx context.Context, n int) time.Time {
 	if p.every == 0 {
 		return time.Now()
 	}
 	at := p.begin.Add(time.Duration(n) * p.every)
-	time.Sleep(time.Until(at))
+	if wait := time.Until(at); wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
 	return at
 }
 
@@ -83,7 +90,7 @@ func (s *benchAPIProcess) connection(ctx context.Context, p pace, path func() st
 	rest := " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " + s.up.Token + "\r\n\r\n"
 	in := bufio.NewReader(conn)
 	for n := 0; ctx.Err() == nil; n++ {
-		start := p.next(n)
+		start := p.next(ctx, n)
 		if !start.Before(p.until) {
 			break
 		}

@@ -211,10 +211,10 @@ func (r *benchRecorder) record(ctx context.Context) error {
 
 // unlessEnded passes over an error of what was told to end.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // end stops recording, and returns outcomes a second.
