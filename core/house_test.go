@@ -58,7 +58,7 @@ var borders = []struct {
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.
