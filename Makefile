@@ -13,6 +13,9 @@ help: ## list the targets
 build: ## build bin/turnus
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
 
+up: build ## the whole service in one process, with the definitions of DEFINITIONS=DIR, or what turnus apply gives it
+	bin/turnus up $(if $(DEFINITIONS),--definitions $(DEFINITIONS))
+
 demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
 	bin/turnus demo
 
@@ -66,4 +69,4 @@ release: ## static binaries for Linux and macOS in dist/
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build demo deps test race fuzz lint generate verify vuln bench readme check release clean
+.PHONY: help build up demo deps test race fuzz lint generate verify vuln bench readme check release clean

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -108,24 +109,24 @@ type call struct {
 // Backoff between tries of what may be asked again.
 var again = core.Backoff{Interval: 100 * time.Millisecond, Max: time.Second}
 
-// do asks and reads the answer into out, which may be nil. The answer's headers are returned.
-func (c *Client) do(ctx context.Context, q call, out any) (http.Header, error) {
+// do asks and reads the answer into out, which may be nil.
+func (c *Client) do(ctx context.Context, q call, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerWithin)
 	defer cancel()
 	until := time.Now().Add(c.patience)
 	for n := 0; ; n++ {
-		header, err := c.once(ctx, q, out)
+		err := c.once(ctx, q, out)
 		var e *Error
 		if err == nil || !errors.As(err, &e) || !e.passing(q.again) || ctx.Err() != nil {
-			return header, err
+			return err
 		}
 		pause := again.Delay(n, 0)
 		if time.Now().Add(pause).After(until) {
-			return header, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return header, err
+			return err
 		case <-time.After(pause):
 		}
 	}
@@ -133,26 +134,26 @@ func (c *Client) do(ctx context.Context, q call, out any) (http.Header, error) {
 
 // passing tells whether asking again soon may do: the server did not take the request, or asking twice is as once.
 func (e *Error) passing(again bool) bool {
-	return e.Err == core.ErrUnavailable && (e.Status == 0 || again) || again && e.Err == core.ErrUnknown
+	return errors.Is(e, core.ErrUnavailable) && (e.Status == 0 || again) || again && errors.Is(e, core.ErrUnknown)
 }
 
-func (c *Client) once(ctx context.Context, q call, out any) (http.Header, error) {
+func (c *Client) once(ctx context.Context, q call, out any) error {
 	resp, err := c.send(ctx, q)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if out == nil || resp.StatusCode == http.StatusNoContent {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // so that the connection serves again
-		return resp.Header, nil
+		return nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		return nil, &Error{Server: c.server, What: q.what, Status: resp.StatusCode, Detail: "the answer cannot be read: " + err.Error(), Err: core.ErrUnknown}
+		return &Error{Server: c.server, What: q.what, Status: resp.StatusCode, Detail: "the answer cannot be read: " + err.Error(), Err: core.ErrUnknown}
 	}
-	return resp.Header, nil
+	return nil
 }
 
 // send asks, and returns an answer that is no error.
@@ -173,9 +174,7 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", q.what, core.ErrInvalid, err)
 	}
-	for k, v := range q.header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, q.header)
 	if q.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

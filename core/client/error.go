@@ -118,8 +118,7 @@ func notSent(err error) bool {
 
 // plainReason leaves out the method and the address, which the message has already.
 func plainReason(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {

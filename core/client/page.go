@@ -63,12 +63,12 @@ func All[T any](ctx context.Context, most int, read func(context.Context, Page) 
 
 func get[T any](ctx context.Context, c *Client, what, path string, query url.Values) (T, error) {
 	var out T
-	_, err := c.do(ctx, call{what: what, method: http.MethodGet, path: path, query: query, again: true}, &out)
+	err := c.do(ctx, call{what: what, method: http.MethodGet, path: path, query: query, again: true}, &out)
 	return out, err
 }
 
 func post[T any](ctx context.Context, c *Client, what, path string, body any) (T, error) {
 	var out T
-	_, err := c.do(ctx, call{what: what, method: http.MethodPost, path: path, body: body}, &out)
+	err := c.do(ctx, call{what: what, method: http.MethodPost, path: path, body: body}, &out)
 	return out, err
 }

@@ -14,11 +14,8 @@ import (
 // one run, however often they are sent.
 func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.Run, error) {
 	var run api.Run
-	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, again: key != ""}
-	if key != "" {
-		q.header = http.Header{"Idempotency-Key": {key}}
-	}
-	_, err := c.do(ctx, q, &run)
+	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, header: keyed(key), again: key != ""}
+	err := c.do(ctx, q, &run)
 	return run, err
 }
 
@@ -50,7 +47,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], 
 // ChangeRun changes a run that is not over.
 func (c *Client) ChangeRun(ctx context.Context, id string, change api.ChangeRun) (api.Run, error) {
 	var run api.Run
-	_, err := c.do(ctx, call{what: "change run " + id, method: http.MethodPatch, path: path("v1", "runs", id), body: change, again: true}, &run)
+	err := c.do(ctx, call{what: "change run " + id, method: http.MethodPatch, path: path("v1", "runs", id), body: change, again: true}, &run)
 	return run, err
 }
 
@@ -74,15 +71,17 @@ func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.
 	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)
 }
 
-// RetryRun launches a new run on hosts of another.
-func (c *Client) RetryRun(ctx context.Context, id string, r api.Retry) (api.Run, error) {
-	return post[api.Run](ctx, c, "retry run "+id, path("v1", "runs", id, "retry"), r)
+// RetryRun launches a new run on hosts of another. A key does what it does for CreateRun.
+func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api.Run, error) {
+	var run api.Run
+	err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
+	return run, err
 }
 
 // change is what may be asked twice: the second time it is so already.
 func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.Run, error) {
 	var run api.Run
-	_, err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
+	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
 	return run, err
 }
 
@@ -118,4 +117,9 @@ func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api
 // Playbooks lists the playbooks of the server's definitions, by name.
 func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], error) {
 	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))
+}
+
+// Attempts lists the tries of a job.
+func (c *Client) Attempts(ctx context.Context, id core.JobID) (List[api.Attempt], error) {
+	return get[List[api.Attempt]](ctx, c, "list the attempts of job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "attempts"), nil)
 }

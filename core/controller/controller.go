@@ -52,6 +52,7 @@ type Controller struct {
 	away      error  // why it does not answer
 	followers map[string]*follower
 	watched   map[string]*watched // unfinished runs that are this server's
+	looks     int64               // at resting runs
 	shared    time.Time           // when it was last found out which runs are this server's
 	sharing   time.Duration       // how long that took
 }

@@ -57,6 +57,20 @@ func (c *Controller) shareOut(mine map[string]ledger.Run, life string) {
 	}
 }
 
+// Load is how much a controller has to do.
+type Load struct {
+	Watched  int   // unfinished runs that are this server's
+	Followed int   // of them, followed closely
+	Looks    int64 // at resting runs, since the start
+}
+
+// Load tells.
+func (c *Controller) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Load{Watched: len(c.watched), Followed: len(c.followers), Looks: c.looks}
+}
+
 // attend starts followers for runs that need one, most critical ones not first but all in turn, and looks at those that rest and are due.
 func (c *Controller) attend(ctx context.Context) {
 	now := time.Now()
@@ -71,6 +85,7 @@ func (c *Controller) attend(ctx context.Context) {
 			due = append(due, w)
 		}
 	}
+	c.looks += int64(len(due))
 	c.mu.Unlock()
 	slices.SortFunc(due, func(a, b *watched) int { return a.at.Compare(b.at) })
 	var wg sync.WaitGroup

@@ -48,6 +48,10 @@ type KeeperEvent struct {
 	Err  error // of WindowsBroken and WindowsAway
 }
 
+// wakeAgain is when waiting jobs are woken once more after an edit: a worker that read the windows before the edit
+// may give its job back after the first wake, but not after its session.
+const wakeAgain = 2 * queue.SessionTTL
+
 // Keeper keeps the windows of runs on the queue's board while the runs are under way. An edit
 // of the files reaches every node within seconds; a broken one is told and changes nothing.
 // Book is safe for concurrent use; Post and Run are called by one goroutine.
@@ -67,6 +71,7 @@ type posting struct {
 	at     time.Time
 	book   *gate.Book // that was posted
 	asleep bool       // the runs' waiting jobs do not know of it
+	again  time.Time  // when they are woken once more; zero: not
 	away   bool       // that posting fails was told
 }
 
@@ -190,6 +195,12 @@ func (k *Keeper) keep(ctx context.Context) {
 				continue
 			}
 			p.away, p.asleep = false, p.asleep || edited
+			if edited {
+				p.again = time.Now().Add(wakeAgain)
+			}
+		}
+		if !p.again.IsZero() && !time.Now().Before(p.again) && k.wake(ctx, p) {
+			p.again = time.Time{}
 		}
 		if p.asleep && k.wake(ctx, p) {
 			p.asleep, changed = false, true

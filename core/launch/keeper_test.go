@@ -225,6 +225,22 @@ func TestKeeperPostsAgainBeforeItExpires(t *testing.T) {
 	}
 }
 
+// A worker that read the windows before an edit may give its job back after the wake.
+func TestTrapWakeThatPassedAParkingIsRepeated(t *testing.T) {
+	d := newDesk(t)
+	d.write(nowFrozen)
+	d.tick(3)
+	p := d.k.posts["windows/r"]
+	if len(d.woken) != 1 || time.Until(p.again) <= queue.SessionTTL {
+		t.Fatalf("woken %v, again in %v: expected another wake when every earlier session has ended", d.woken, time.Until(p.again))
+	}
+	p.again = time.Now()
+	d.tick(3)
+	if len(d.woken) != 2 {
+		t.Errorf("woken %v, expected once more and no further", d.woken)
+	}
+}
+
 func TestKeeperForgivesARunThatIsOver(t *testing.T) {
 	d := newDesk(t)
 	d.k.o.Wake = func(context.Context, string, string) (int, error) {

@@ -17,7 +17,7 @@ import (
 // Pauses of a job that waits for its window.
 const (
 	askAgain   = 10 * time.Second // the board or the queue's clock could not be read
-	lookAgain  = time.Hour        // no next start is known: definitions change
+	lookAgain  = time.Hour        // the longest that a job waits without asking anew
 	leastPause = time.Second      // nothing asks faster than this, whatever the answers are
 	bookAge    = 2 * time.Second  // how old definitions may be for a step that runs
 )
@@ -147,11 +147,9 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 		v := done(core.Cancelled, step, reason)
 		return &v
 	}
-	after := lookAgain
+	after := lookAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by
 	if !answer.Next.IsZero() {
-		if after = answer.Next.Sub(r.early); after <= 0 {
-			after = leastPause
-		}
+		after = max(min(after, answer.Next.Sub(r.early)), leastPause)
 	}
 	return m.park(step, answer.Reason, after)
 }

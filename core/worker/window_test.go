@@ -314,7 +314,7 @@ func TestCarryOver(t *testing.T) {
 			la := l.gated("r", 1, twice, flash)
 			n := l.start(l.gatedConfig())
 			for range 5 {
-				pass(time.Hour)
+				pass(50 * time.Minute)
 				if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
 					t.Fatal(k, err)
 				}

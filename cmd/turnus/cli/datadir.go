@@ -40,7 +40,7 @@ func openData(path string) (*dataDir, error) {
 	d := &dataDir{path: path, lock: lock}
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) //nolint:errcheck // it is told without
+		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
 		return nil, errors.Join(invalid("data folder %s: another process holds it: %s\nhint: stop that one, or give --data another folder", path, strings.TrimSpace(string(who))), lock.Close())
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -181,6 +182,7 @@ func (n *node) stop() error {
 // queueFlags choose where runs wait.
 type queueFlags struct {
 	url, pool string
+	patient   bool // a queue that is away at the start is waited for
 }
 
 func (f *queueFlags) add(c *cobra.Command) {
@@ -229,6 +231,10 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	warnings, err := r.Preflight(ctx)
+	if f.patient && errors.Is(err, core.ErrUnavailable) {
+		a.message(a.paint(yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
+		err = nil
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}

@@ -123,7 +123,7 @@ func (a *app) retryCmd() *cobra.Command {
 				}
 				q.Outcomes = append(q.Outcomes, o)
 			}
-			run, err := c.RetryRun(ctx, args[0], q)
+			run, err := c.RetryRun(ctx, args[0], onceKey(), q)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +44,6 @@ type serviceFlags struct {
 	listen          string
 	insecure        bool
 	tlsCert, tlsKey string
-	drain           time.Duration
 }
 
 func (f *serviceFlags) add(c *cobra.Command) {
@@ -109,13 +109,14 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.ledger.Close)
+	s.f.queue.patient = true
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
 		return err
 	}
 	s.queue = q
 	s.closes(closeQueue)
-	if err := s.parts(ctx, sup); err != nil {
+	if err := s.parts(sup); err != nil {
 		return err
 	}
 	made, err := s.data.firstToken(ctx, s.ledger, "turnus")
@@ -133,7 +134,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 }
 
 // parts makes controller, catalog and API.
-func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
+func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	events := func(e controller.Event) { s.event(e) }
@@ -203,8 +204,8 @@ func (s *service) closes(f func() error) { s.closers = append(s.closers, f) }
 // close closes what was opened, in turn.
 func (s *service) close() error {
 	var errs []error
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i]())
+	for _, closer := range slices.Backward(s.closers) {
+		errs = append(errs, closer())
 	}
 	s.closers = nil
 	return errors.Join(errs...)

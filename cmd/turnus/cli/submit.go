@@ -3,9 +3,9 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -79,13 +79,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	if f.new.Vars, err = f.vars.values(); err != nil {
 		return err
 	}
-	key := f.key
-	if key == "" { // so that it may be sent again when no answer comes
-		var random [16]byte
-		rand.Read(random[:]) // never fails, see crypto/rand
-		key = hex.EncodeToString(random[:])
-	}
-	run, err := c.CreateRun(ctx, key, f.new)
+	run, err := c.CreateRun(ctx, cmp.Or(f.key, onceKey()), f.new)
 	if err != nil {
 		return err
 	}
@@ -100,6 +94,9 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	a.message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, plural(run.Total, "host"), run.Phase, run.ID))
 	return nil
 }
+
+// onceKey lets a request be sent again when no answer comes.
+func onceKey() string { return rand.Text() }
 
 // maxLimit bounds the hosts that @FILE of --limit names.
 const maxLimit = 4 << 20

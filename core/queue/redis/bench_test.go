@@ -152,25 +152,36 @@ func BenchmarkInFlight(b *testing.B) {
 // BenchmarkSubmit is a run of a million jobs: seconds, and bytes of Redis memory a pending job.
 func BenchmarkSubmit(b *testing.B) {
 	list := targets("h", 1_000_000)
-	for i := range b.N {
-		b.StopTimer()
-		q, c := benchQueue(b)
-		used := func() float64 {
-			s, err := c.Info(context.Background(), "memory").Result()
-			if err != nil {
-				b.Fatal(err)
+	for _, ranges := range []int{0, 500_000} { // that were settled before, each of one target
+		b.Run("settled="+strconv.Itoa(ranges), func(b *testing.B) {
+			run := queue.Run{Targets: list}
+			for i := range ranges {
+				run.Settled = append(run.Settled, queue.Settled{Index: 2 * i, Count: 1, Outcome: core.Changed})
 			}
-			_, rest, _ := strings.Cut(s, "used_memory:")
-			n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return n
-		}
-		before := used()
-		b.StartTimer()
-		start := time.Now()
-		submit(b, q, queue.Run{ID: "run" + strconv.Itoa(i), Targets: list})
-		b.ReportMetric(time.Since(start).Seconds(), "s/run")
-		b.ReportMetric((used()-before)/1e6, "bytes/job")
+			for i := range b.N {
+				b.StopTimer()
+				q, c := benchQueue(b)
+				before := usedMemory(b, c)
+				run.ID = "run" + strconv.Itoa(i)
+				b.StartTimer()
+				start := time.Now()
+				submit(b, q, run)
+				b.ReportMetric(time.Since(start).Seconds(), "s/run")
+				b.ReportMetric((usedMemory(b, c)-before)/1e6, "bytes/job")
+			}
+		})
 	}
+}
+
+func usedMemory(b *testing.B, c *goredis.Client) float64 {
+	b.Helper()
+	s, err := c.Info(context.Background(), "memory").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(s, "used_memory:")
+	n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return n
 }
 
 // BenchmarkWake opens the window of 3000 hosts while another run goes on: seconds, and its slowest turn meanwhile.

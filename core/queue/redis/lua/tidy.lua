@@ -64,16 +64,21 @@ for _, set in ipairs({ { xWaiting, 'waiting' }, { xSuspended, 'suspended' }, { x
 end
 
 -- What has neither a state, an outcome, nor lies in a range is missing.
-local spans = { { f.cur, f.cend } }
+-- The ready ranges and what has ended are many and come in order: only the others are sorted.
+local spans, ready, last = { { f.cur, f.cend } }, {}, -1
 for _, set in ipairs({ xRanges, xSegments }) do
   for _, m in ipairs(call('ZRANGE', k .. set, 0, -1)) do
-    spans[#spans + 1] = { range(m) }
+    local a, b = range(m)
+    if set == xRanges and a >= last then
+      ready[#ready + 1], last = { a, b }, a
+    else
+      spans[#spans + 1] = { a, b }
+    end
   end
 end
 local logged, over = 0, {}
 for i = 1, #ARGV[4 + nsids], 8 do
   local a, b = sunpack('>I4I4', ARGV[4 + nsids], i)
-  spans[#spans + 1] = { a, b }
   logged = logged + b - a
   over[#over + 1] = { a, b }
 end
@@ -98,8 +103,18 @@ for idx, where in pairs(at) do
   spans[#spans + 1] = { idx, idx + 1 }
 end
 table.sort(spans, function(a, b) return a[1] < b[1] end)
+local lists, front = { spans, ready, over }, { 1, 1, 1 }
+local function lowest()
+  local best, s
+  for i = 1, 3 do
+    local x = lists[i][front[i]]
+    if x and (not s or x[1] < s[1]) then best, s = i, x end
+  end
+  if s then front[best] = front[best] + 1 end
+  return s
+end
 local next, missing, nmissing = 0, {}, 0
-for _, s in ipairs(spans) do
+for s in lowest do
   if s[1] > next then
     missing[#missing + 1] = { next, s[1] }
     nmissing = nmissing + s[1] - next

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// doctorFlags say what is looked at.
+type doctorFlags struct {
+	ledger  string
+	queue   queueFlags
+	fix     bool
+	output  string
+	verbose bool
+}
+
+func (a *app) doctorCmd() *cobra.Command {
+	var f doctorFlags
+	c := &cobra.Command{
+		Use:   "doctor --ledger URL",
+		Short: "Check the record and the queue, and repair them",
+		Long: `Check that the ledger's counts are the outcomes that can be read, that the audit
+log is what was written, that the queue's invariants hold, and that ledger and queue agree
+on every run that is not complete. It may run beside servers and workers: what they are
+about to do is no fault. Without --redis the ledger alone is checked: the queue of
+turnus up is in its process, and is rebuilt at each start.`,
+		Example: `  turnus doctor --ledger sqlite:turnus-data/ledger.db
+  turnus doctor --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0 --fix`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.ledger == "" {
+				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db")
+			}
+			if f.output != "" && f.output != "json" {
+				return invalid("--output %q: expected json", f.output)
+			}
+			if path, ok := strings.CutPrefix(f.ledger, "sqlite:"); ok {
+				if _, err := os.Stat(path); err != nil { // opening would make an empty one
+					return invalid("there is no ledger: %v", err)
+				}
+			}
+			return a.doctor(cmd.Context(), &f)
+		},
+	}
+	c.Flags().StringVar(&f.ledger, "ledger", "", "the record: sqlite:PATH or postgres://…")
+	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "json: one document with all findings")
+	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")
+	f.queue.add(c)
+	return c
+}
+
+// diagnosis is what -o json prints.
+type diagnosis struct {
+	Sound    bool                 `json:"sound"` // no fault is left
+	Queue    bool                 `json:"queue"` // it was looked at
+	Findings []controller.Finding `json:"findings"`
+}
+
+func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
+	l, err := ledger.Open(ctx, f.ledger, ledger.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	d := diagnosis{Sound: true, Queue: f.queue.url != "", Findings: []controller.Finding{}}
+	var found []controller.Finding
+	if d.Queue {
+		q, closeQueue, err := f.queue.open(ctx, a)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = closeQueue() }()
+		// No job types: runs are read back as they were accepted, whatever this program knows.
+		c, err := controller.New(controller.Config{Name: "doctor", Ledger: l, Queue: q, Log: a.logger(f.verbose)})
+		if err != nil {
+			return err
+		}
+		found, err = c.Check(ctx, f.fix)
+		if err != nil {
+			return err
+		}
+	} else {
+		list, err := l.Check(ctx, f.fix)
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			found = append(found, controller.Finding{Part: controller.InLedger, Run: one.Run, What: one.What, Repaired: one.Repaired})
+		}
+	}
+	for _, one := range found {
+		d.Findings = append(d.Findings, one)
+		d.Sound = d.Sound && (one.Repaired || one.Note)
+	}
+	if err := a.diagnosis(f, d); err != nil {
+		return err
+	}
+	if !d.Sound {
+		return &exit{code: exitFailed}
+	}
+	return nil
+}
+
+func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
+	if f.output == "json" {
+		enc := json.NewEncoder(a.out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(d)
+	}
+	faults := 0
+	for _, one := range d.Findings {
+		state := "FAULT   "
+		switch {
+		case one.Note:
+			state = "note    "
+		case one.Repaired:
+			state = "repaired"
+		default:
+			faults++
+		}
+		where := string(one.Part)
+		if one.Run != "" {
+			where += ", run " + one.Run
+		}
+		_, _ = fmt.Fprintf(a.out, "%s  %s: %s\n", state, printable(where), printable(one.What))
+	}
+	looked := "ledger and queue"
+	if !d.Queue {
+		looked = "the ledger; without --redis the queue was not looked at"
+	}
+	switch {
+	case faults > 0 && !f.fix:
+		_, _ = fmt.Fprintf(a.out, "%d faults: turnus doctor --fix repairs what can be repaired\n", faults)
+	case faults > 0:
+		_, _ = fmt.Fprintf(a.out, "%d faults are left\n", faults)
+	default:
+		_, _ = fmt.Fprintf(a.out, "sound: %s\n", looked)
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package catalog_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/playbooks"
+)
+
+func TestApply(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		other, stopOther := l.server("s2", nil)
+		defer stopOther()
+		if book, _ := c.Windows(); c.Set() != nil || book != nil {
+			t.Error("there is something before the first definitions")
+		}
+		one := l.apply(c, docs(""), 0)
+		if !one.Changed || one.Version != 1 || one.Source != catalog.FromApply || c.Set() == nil {
+			t.Errorf("%+v", one)
+		}
+		if again := l.apply(c, docs(""), catalog.AnyVersion); again.Changed || again.Version != 1 {
+			t.Errorf("the same again: %+v", again)
+		}
+		l.until("the other server has it", func() bool { return other.Current().Version == 1 })
+		two := l.apply(other, docs("", "playbooks/more.yaml", "playbook: more\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"), 1)
+		if two.Version != 2 || len(two.Changes.Changes) != 1 {
+			t.Errorf("%+v", two)
+		}
+		if _, err := c.Apply(l.Context(), "bob", docs("timezone: UTC, cron: 0 3 * * *"), definitions.Revision{}, 1); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("over another version: %v", err)
+		}
+		if v, err := catalog.VersionOf(two.ETag()); err != nil || v != 2 {
+			t.Errorf("%d, %v", v, err)
+		}
+		broken := docs("", "playbooks/bad.yaml", "playbook: bad\nsteps: []\n")
+		var told playbooks.Diagnostics
+		if _, err := c.Apply(l.Context(), "bob", broken, definitions.Revision{}, catalog.AnyVersion); !errors.As(err, &told) {
+			t.Errorf("what is not valid: %v", err)
+		}
+		if _, err := c.Check(l.Context(), broken, definitions.Revision{}); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A server whose job types differ keeps the last good ones, says so, and can be helped by applying others.
+func TestVersionThatAServerCannotRead(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		old, stopOld := l.server("old", func(cfg *catalog.Config) {
+			cfg.Playbooks.Types = func(name string) (playbooks.Type, bool) { return playbooks.Type{OnLost: "retry"}, name == "look" }
+		})
+		defer stopOld()
+		l.apply(c, docs(""), 0)
+		l.until("both have it", func() bool { return old.Current().Version == 1 })
+		l.apply(c, docs("", "playbooks/f.yaml", "playbook: f\ntargets: true\nsteps:\n  - {name: one, uses: flash}\n"), 1)
+		l.until("it says so", func() bool { return old.Status().Rejected != nil })
+		if s := old.Status(); s.Version != 1 || s.Rejected.Version != 2 || !strings.Contains(s.Rejected.Error, "flash") {
+			t.Errorf("%+v", s)
+		}
+		<-time.After(time.Minute)
+		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
+			t.Errorf("it was said %d times", n)
+		}
+		if fixed := l.apply(old, docs("", "playbooks/g.yaml", "playbook: g\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"), catalog.AnyVersion); fixed.Version != 3 || old.Status().Rejected != nil {
+			t.Errorf("%+v", fixed)
+		}
+	})
+}
+
+const nights = "window_sets:\n  nights: {timezone: UTC, allow: [{id: night, rrule: FREQ=DAILY, from: \"22:00\", to: \"+1d 02:00\"}]}\n"
+
+// The board has the windows of the newest definitions as soon as Apply returns, and again after it was emptied.
+func TestBoardHasTheWindows(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		_, stopOther := l.server("s2", nil)
+		defer stopOther()
+		sets := func() string {
+			data, _, err := l.queue.Posted(l.Context(), catalog.BoardName, 0)
+			if err != nil {
+				return err.Error()
+			}
+			p, err := gate.Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Book.Documents()) == 0 {
+				return ""
+			}
+			return string(p.Book.Documents()[0].Data)
+		}
+		for _, text := range []string{nights, strings.Replace(nights, "22:", "23:", 1), nights} {
+			l.apply(c, docs("", "windows/w.yaml", text), catalog.AnyVersion)
+			if got := sets(); got != text {
+				t.Errorf("when Apply had returned, workers asked %q, expected %q", got, text)
+			}
+			<-time.After(10 * time.Second)
+			if got := sets(); got != text {
+				t.Errorf("later workers asked %q, expected %q", got, text)
+			}
+		}
+		posted := len(l.said(catalog.WindowsPosted))
+		<-time.After(time.Hour)
+		if n := len(l.said(catalog.WindowsPosted)); n != posted {
+			t.Errorf("two servers posted the same windows %d times in an hour", n-posted)
+		}
+		if _, err := l.queue.Post(l.Context(), catalog.BoardName, []byte("{}"), time.Hour); err != nil { // a server that was stopped in the middle
+			t.Fatal(err)
+		}
+		<-time.After(3 * time.Second)
+		if got := sets(); got != nights {
+			t.Errorf("after somebody else posted: %q", got)
+		}
+	})
+}
+
+func TestFolder(t *testing.T) {
+	fake(t, func(l *lab) {
+		dir := t.TempDir()
+		write := func(name, text string) {
+			p := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, d := range docs("") {
+			write(d.Path, string(d.Data))
+		}
+		c, stop := l.server("s1", func(cfg *catalog.Config) { cfg.Folder = dir })
+		defer func() { stop() }()
+		l.until("it is taken over", func() bool { return c.Current().Version == 1 })
+		if got := c.FilesDir("r1", c.FilesOf(c.Set(), c.Set().Playbooks[0])); got != filepath.Join(dir, "playbooks") {
+			t.Errorf("files of the playbook in %q", got)
+		}
+		write("playbooks/patch.yaml", "playbook: patch\n")
+		l.until("it is refused", func() bool { return c.Status().Folder != "" })
+		if c.Current().Version != 1 {
+			t.Error("an invalid folder was taken over")
+		}
+		write("playbooks/patch.yaml", string(docs("cron: 0 3 * * *")[1].Data))
+		l.until("it is taken over again", func() bool { return c.Current().Version == 2 && c.Status().Folder == "" })
+		// What is applied by hand holds over a restart, until the folder changes.
+		l.apply(c, docs("cron: 0 4 * * *"), 2)
+		stop()
+		c, stop = l.server("s1", func(cfg *catalog.Config) { cfg.Folder = dir })
+		<-time.After(10 * time.Second)
+		if c.Current().Version != 3 {
+			t.Errorf("%+v", c.Status())
+		}
+	})
+}
+
+var patch = schedule.ID{Tenant: "acme", Name: "patch"}
+
+func TestSchedulesFollowTheDefinitions(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		_, stopOther := l.server("s2", nil)
+		defer stopOther()
+		defer l.node()()
+		l.apply(c, docs("cron: \"*/3 * * * *\""), 0)
+		mine := catalog.NewSchedule{Playbook: "patch", Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "5,17,29 * * * *"}}
+		made, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0)
+		if err != nil || made.Version != 1 || made.Away || made.Next.IsZero() {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		<-time.After(10*time.Minute + 30*time.Second)
+		runs := l.runs()
+		if len(runs) != 4 || !slices.Contains(runs, "acme:mine-20000101T0005Z") || !slices.Contains(runs, "acme:patch-20000101T0009Z") {
+			t.Errorf("runs of ten minutes: %v", runs)
+		}
+		run, err := l.ledger.Run(l.Context(), ledger.AllTenants(), "acme:mine-20000101T0005Z")
+		if err != nil || run.Total != 1 || run.LaunchedBy != "schedule:acme:mine" || !run.Complete() { // acme's host only
+			t.Errorf("%+v, %v", run, err)
+		}
+		if run, err = l.ledger.Run(l.Context(), ledger.AllTenants(), "acme:patch-20000101T0009Z"); err != nil || run.Total != 2 {
+			t.Errorf("%+v, %v", run, err)
+		}
+		// The playbook's schedule goes, the one that was made stays.
+		l.apply(c, docs(""), catalog.AnyVersion)
+		<-time.After(10 * time.Minute)
+		if now := l.runs(); len(now) != len(runs)+1 {
+			t.Errorf("after it was removed: %v", now[len(runs):])
+		}
+		all, _, err := c.Schedules(l.Context(), ledger.Tenants("acme"), "", 10)
+		if err != nil || len(all) != 1 || all[0].Managed || all[0].State.Fired != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if all, _, err := c.Schedules(l.Context(), ledger.Tenants("birch"), "", 10); err != nil || len(all) != 0 {
+			t.Errorf("another tenant sees %+v, %v", all, err)
+		}
+		if err := c.DeleteSchedule(l.Context(), ledger.Tenants("birch"), "eve", mine.Definition.ID, 1); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("another tenant's: %v", err)
+		}
+		if err := c.DeleteSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine.Definition.ID, 1); err != nil {
+			t.Error(err)
+		}
+		before := len(l.runs())
+		<-time.After(15 * time.Minute)
+		if n := len(l.runs()); n != before {
+			t.Error("a deleted schedule fired")
+		}
+	})
+}
+
+// No schedule is forgotten: the store loses everything, again and again, at any moment; every fire happens once, what was paused
+// stays paused, what was resumed goes on.
+func TestNoScheduleIsForgotten(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		defer l.node()()
+		l.apply(c, docs("cron: \"*/7 * * * *\", catch_up: all", "playbooks/still.yaml",
+			"playbook: still\ntenant: acme\ntargets: true\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
+		still := schedule.ID{Tenant: "acme", Name: "still"}
+		l.until("they are there", func() bool {
+			s, err := c.Schedule(l.Context(), ledger.AllTenants(), still)
+			return err == nil && !s.Away
+		})
+		if err := c.PauseSchedule(l.Context(), ledger.AllTenants(), "bob", still, "quiet"); err != nil {
+			t.Fatal(err)
+		}
+		quiet := len(l.runs())
+		l.store.lose() // at once: what a person said is in the ledger when it is answered
+		for i := range 20 {
+			<-time.After(time.Duration(61+i*13%40) * time.Second)
+			l.store.lose()
+			if i%8 == 4 { // it is away for a while, and comes back empty
+				l.store.set(true)
+				<-time.After(16 * time.Minute)
+				l.store.set(false)
+			}
+		}
+		<-time.After(2 * time.Minute)
+		var got []string
+		for _, id := range l.runs() {
+			if strings.Contains(id, ":patch-") {
+				got = append(got, id)
+			}
+		}
+		var want []string
+		for at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); at.Before(time.Now().Add(-time.Minute)); at = at.Add(time.Minute) {
+			if at.Minute()%7 == 0 && at.After(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) {
+				want = append(want, schedule.RunID(patch, at))
+			}
+		}
+		slices.Sort(got)
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("fired %d times, expected %d\n%v\n%v", len(got), len(want), got, want)
+		}
+		if n := len(l.runs()) - len(got); n != quiet {
+			t.Errorf("a paused schedule fired %d times", n-quiet)
+		}
+		s, err := c.Schedule(l.Context(), ledger.AllTenants(), still)
+		if err != nil || !s.State.Paused || s.State.Reason != "quiet" {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := c.ResumeSchedule(l.Context(), ledger.AllTenants(), "bob", still); err != nil {
+			t.Fatal(err)
+		}
+		l.store.lose()
+		<-time.After(3 * time.Minute)
+		if n := len(l.runs()) - len(got); n < quiet+2 || n > quiet+5 {
+			t.Errorf("a resumed schedule fired %d times in three minutes", n-quiet)
+		}
+		if len(l.said(catalog.SchedulesLost)) < 18 {
+			t.Error("that the store was lost was not said")
+		}
+	})
+}
+
+// A trigger is in the ledger when it is answered, also while the store is away; a backfill survives the loss of the store.
+func TestTriggerAndBackfill(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		defer l.node()()
+		l.apply(c, docs("cron: \"*/5 * * * *\""), 0)
+		<-time.After(11 * time.Minute)
+		fired := len(l.runs())
+		if _, err := c.TriggerSchedule(l.Context(), ledger.Tenants("birch"), "eve", patch, "k"); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("another tenant's: %v", err)
+		}
+		l.store.set(true)
+		run, err := c.TriggerSchedule(l.Context(), ledger.Tenants("acme"), "bob", patch, "k")
+		if err != nil || run.Total != 2 {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		l.store.set(false)
+		if again, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k"); err != nil || again.ID != run.ID {
+			t.Errorf("%+v, %v", again, err)
+		}
+		<-time.After(time.Minute)
+		if n := len(l.runs()); n != fired+1 { // 00:12 by now
+			t.Errorf("triggered once, %d runs", n-fired)
+		}
+		day := time.Date(1999, 12, 31, 0, 1, 0, 0, time.UTC)
+		n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", patch, day, day.Add(50*time.Minute))
+		if err != nil || n != 10 {
+			t.Fatal(n, err)
+		}
+		l.store.lose()
+		l.until("all ten are launched", func() bool { return len(l.runs()) >= fired+11 })
+		entries, _, err := l.ledger.AuditLog(l.Context(), ledger.AllTenants(), ledger.AuditFilter{Kind: "schedule"}, ledger.Page{})
+		if err != nil || len(entries) != 3 {
+			t.Errorf("%+v, %v", entries, err)
+		}
+	})
+}
+
+// A fire whose playbook has gone, or that selects no host, is skipped with the reason.
+func TestSkippedFires(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		l.apply(c, docs("cron: \"*/10 * * * *\"", "playbooks/none.yaml",
+			"playbook: none\ntargets: host.name == \"nobody\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
+		<-time.After(3 * time.Minute)
+		skipped := l.said(catalog.FireSkipped)
+		if len(skipped) < 2 || !strings.Contains(skipped[0].Reason, "selects none") || skipped[0].Schedule.Name != "none" {
+			t.Errorf("%+v", skipped)
+		}
+	})
+}

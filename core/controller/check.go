@@ -1,0 +1,258 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Part is where a Finding is.
+type Part string
+
+// The parts.
+const (
+	InLedger Part = "ledger"
+	InQueue  Part = "queue"
+	Between  Part = "between" // ledger and queue do not agree
+)
+
+// Finding is one broken promise.
+type Finding struct {
+	Part     Part   `json:"part"`
+	Run      string `json:"run,omitempty"`
+	What     string `json:"what"`
+	Repaired bool   `json:"repaired"`
+	Note     bool   `json:"note,omitempty"` // worth knowing, and no fault
+}
+
+// lag is how long servers at work may take to bring ledger and queue together before it is a fault.
+const lag = 5 * time.Second
+
+// Check looks for broken promises of ledger and queue, each by itself and between them, and with repair mends what can be mended
+// without losing anything. It may run beside servers: what they are about to do is no fault. A sound service has no findings
+// but notes. While the queue is away the ledger is checked, and the error wraps core.ErrUnavailable.
+func (c *Controller) Check(ctx context.Context, repair bool) ([]Finding, error) {
+	var all []Finding
+	found, err := c.cfg.Ledger.Check(ctx, repair)
+	for _, f := range found {
+		all = append(all, Finding{Part: InLedger, Run: f.Run, What: f.What, Repaired: f.Repaired})
+	}
+	if err != nil {
+		return all, fmt.Errorf("check the ledger: %w", err)
+	}
+	broken, err := c.cfg.Queue.Check(ctx, repair)
+	for _, f := range broken {
+		all = append(all, Finding{Part: InQueue, Run: f.Run, What: f.What, Repaired: f.Repaired})
+	}
+	if err != nil {
+		return all, fmt.Errorf("check the queue: %w", err)
+	}
+	between, err := c.checkBetween(ctx, repair)
+	if err != nil {
+		err = fmt.Errorf("compare ledger and queue: %w", err)
+	}
+	return append(all, between...), err
+}
+
+// checkBetween compares the runs that are not complete.
+func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, error) {
+	life, known, err := c.lifeOf(ctx, repair)
+	if err != nil {
+		return nil, err
+	}
+	var all []Finding
+	if !known {
+		all = append(all, Finding{Part: Between, What: "the queue is empty or was emptied, and no server has taken notice", Repaired: repair})
+	}
+	var suspects []ledger.Run
+	here := 0
+	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
+		if r.Incarnation == life {
+			here++
+		}
+		what, _, err := c.disagree(ctx, r, life)
+		if what != "" {
+			suspects = append(suspects, r)
+		}
+		return err
+	})
+	if err != nil {
+		return all, err
+	}
+	if len(suspects) > 0 {
+		if err := sleep(ctx, lag); err != nil {
+			return all, err
+		}
+	}
+	for _, r := range suspects { // again: a server may have been at it
+		r, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), r.ID)
+		if err != nil {
+			return all, err
+		}
+		what, mend, err := c.disagree(ctx, r, life)
+		if err != nil {
+			return all, err
+		}
+		if what == "" {
+			continue
+		}
+		f := Finding{Part: Between, Run: r.ID, What: what}
+		if repair && mend != nil {
+			if err := mend(ctx); err != nil {
+				f.What += "; it could not be repaired: " + err.Error()
+			} else {
+				f.Repaired = true
+			}
+		}
+		all = append(all, f)
+	}
+	if len(suspects) > 0 {
+		return all, nil
+	}
+	stats, err := c.cfg.Queue.Stats(ctx)
+	if err != nil {
+		return all, err
+	}
+	if stats.Runs > here {
+		all = append(all, Finding{Part: Between, Note: true, What: fmt.Sprintf(
+			"the queue has %d runs at work, the ledger knows %d of them: the others were started beside the service, as by turnus run --redis", stats.Runs, here)})
+	}
+	return all, nil
+}
+
+// lifeOf is the queue's incarnation; known is false where it had none.
+func (c *Controller) lifeOf(ctx context.Context, repair bool) (life string, known bool, err error) {
+	name, _, err := c.cfg.Queue.Posted(ctx, incarnationName, 0)
+	switch {
+	case err == nil:
+		return string(name), true, nil
+	case !errors.Is(err, core.ErrNotFound):
+		return "", false, err
+	case !repair:
+		return "none", false, nil
+	}
+	life, err = incarnation(ctx, c.cfg.Queue)
+	return life, false, err
+}
+
+func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) error) error {
+	for page := (ledger.Page{Limit: followPage}); ; {
+		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if err := do(r); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		page.After = next
+	}
+}
+
+// disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when all is well.
+func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (what string, mend func(context.Context) error, err error) {
+	if r.Complete() || r.Phase == ledger.PhaseAwaiting {
+		return "", nil, nil
+	}
+	if r.Incarnation != life {
+		return "it is accepted, and no server has put it into the queue", func(ctx context.Context) error { return c.enqueueOne(ctx, r.ID) }, nil
+	}
+	s, err := c.cfg.Queue.Status(ctx, r.ID)
+	if errors.Is(err, core.ErrNotFound) {
+		return "the queue should have it, and has not", func(ctx context.Context) error {
+			if err := c.cfg.Ledger.Unqueue(ctx, r.ID, life); err != nil {
+				return err
+			}
+			return c.enqueueOne(ctx, r.ID)
+		}, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	ended := 0
+	for _, n := range s.Outcomes {
+		ended += n
+	}
+	settle := &follower{c: c, id: r.ID, life: life}
+	switch {
+	case s.Total != r.Total:
+		return fmt.Sprintf("it has %d jobs in the queue, %d in the ledger", s.Total, r.Total), nil, nil
+	case ended > r.Recorded:
+		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.recordRest(ctx, r.ID, life) }, nil
+	case ended < r.Recorded:
+		return fmt.Sprintf("%d outcomes are recorded that the queue has forgotten: their jobs run again", r.Recorded-ended), nil, nil
+	case r.Phase == ledger.PhaseCancelled && s.Phase != queue.Cancelled, s.Phase == queue.Stopped && r.Phase != ledger.PhaseStopped && r.Phase != ledger.PhaseCancelled,
+		r.Phase == ledger.PhasePaused && s.Phase == queue.Active, (r.Phase == ledger.PhaseActive || r.Phase == ledger.PhaseQueued) && s.Phase == queue.Paused:
+		return fmt.Sprintf("it is %s in the ledger, %s in the queue", r.Phase, s.Phase), func(ctx context.Context) error {
+			if err := settle.settlePhase(ctx, r, s); err != nil {
+				return err
+			}
+			return c.recordRest(ctx, r.ID, life)
+		}, nil
+	}
+	return "", nil, nil
+}
+
+// enqueueOne puts one run into the queue.
+func (c *Controller) enqueueOne(ctx context.Context, id string) error {
+	life, err := incarnation(ctx, c.cfg.Queue)
+	if err != nil {
+		return err
+	}
+	claim, err := c.cfg.Ledger.Claim(ctx, c.cfg.Name, id, life, claimFor)
+	if err != nil {
+		return err
+	}
+	return c.enqueue(ctx, claim, life)
+}
+
+// recordRest records what the queue has of a run and the ledger has not.
+func (c *Controller) recordRest(ctx context.Context, id, life string) error {
+	l, err := c.restore(ctx, id)
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+		if err != nil || r.Complete() {
+			return err
+		}
+		records, next, err := c.cfg.Queue.Records(ctx, id, r.Position, recordPage, 0)
+		if err != nil || len(records) == 0 {
+			return err
+		}
+		list, err := outcomes(l, records)
+		if err != nil {
+			return err
+		}
+		recorded, err := c.cfg.Ledger.Record(ctx, ledger.Batch{Run: id, Cursor: &ledger.Cursor{Incarnation: life, From: r.Position, To: next}, Outcomes: list})
+		if err != nil {
+			return err
+		}
+		if err := recorded[0].Err; err != nil && !errors.Is(err, core.ErrConflict) { // a server recorded them
+			return err
+		}
+	}
+}
+
+const recordPage = 1000
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,108 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// TestUnsettledLeavesOutWhatIsSettled compares with a walk over each target.
+func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r queue.Run
+		var due []int // of each target
+		if rapid.Bool().Draw(t, "segments") {
+			for i, n := range rapid.SliceOfN(rapid.IntRange(1, 5), 1, 6).Draw(t, "counts") {
+				r.Segments = append(r.Segments, queue.Segment{Due: time.Unix(int64(i), 0), Count: n})
+				for range n {
+					due = append(due, i)
+				}
+			}
+		} else {
+			due = make([]int, rapid.IntRange(1, 20).Draw(t, "targets"))
+		}
+		for range due {
+			r.Targets = append(r.Targets, queue.Target{Host: "h"})
+		}
+		open := make([]bool, len(due))
+		for i := 0; i < len(due); {
+			n := min(rapid.IntRange(1, 6).Draw(t, "run of targets"), len(due)-i)
+			if rapid.Bool().Draw(t, "settled") {
+				r.Settled = append(r.Settled, queue.Settled{Index: i, Count: n, Outcome: core.Changed})
+			} else {
+				for k := range n {
+					open[i+k] = true
+				}
+			}
+			i += n
+		}
+		r.ID = "r"
+		if err := r.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		last, visits := 0, 0
+		r.Unsettled(func(at time.Time, from, to int) {
+			visits++
+			if from < last || from >= to {
+				t.Fatalf("visits %d … %d after %d", from, to, last)
+			}
+			for i := from; i < to; i++ {
+				if !open[i] || (r.Segments != nil && at.Unix() != int64(due[i])) {
+					t.Fatalf("visits target %d, due at %v", i, at)
+				}
+				open[i] = false
+			}
+			last = to
+		})
+		for i := range open {
+			if open[i] {
+				t.Fatalf("target %d is not visited", i)
+			}
+		}
+		if most := len(r.Segments) + len(r.Settled) + 1; visits > most {
+			t.Fatalf("%d visits, expected at most %d", visits, most)
+		}
+	})
+}
+
+func TestFeedLost(t *testing.T) {
+	for _, tc := range []struct {
+		cursor, next string
+		n, want      int
+	}{
+		{"", "", 0, 0},
+		{"", "9-3", 3, 0},
+		{"", "9-103", 3, 100}, // came late
+		{"9-3", "9-3", 0, 0},
+		{"9-3", "9-5", 2, 0},
+		{"9-3", "9-50", 2, 45}, // was slow
+		{"9-300", "10-2", 2, 0},
+		{"9-300", "10-7", 2, 5},
+		{"bad", "9-7", 2, 0},
+	} {
+		if got := queue.FeedLost(tc.cursor, tc.next, tc.n); got != tc.want {
+			t.Errorf("FeedLost(%q, %q, %d) is %d, expected %d", tc.cursor, tc.next, tc.n, got, tc.want)
+		}
+	}
+}
+
+// FuzzFeedCursor: what is read is written the same.
+func FuzzFeedCursor(f *testing.F) {
+	for _, seed := range []string{"", "1-1", "1795215306718189-20000", "0-0", "-", "1-", "01-1", "1-1 ", "(1-1", "999999999999999999-999999999999999999"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := queue.ParseFeedCursor(s)
+		if err == nil && c.String() != s {
+			t.Errorf("cursor %q is written as %q", s, c)
+		}
+		if err != nil && fmt.Sprint(c) != "" {
+			t.Errorf("refused cursor %q gives %q", s, c)
+		}
+	})
+}
