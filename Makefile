@@ -13,6 +13,9 @@ help: ## list the targets
 build: ## build bin/turnus
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
 
+up: build ## the whole service in one process, with the definitions of DEFINITIONS=DIR, or what turnus apply gives it
+	bin/turnus up $(if $(DEFINITIONS),--definitions $(DEFINITIONS))
+
 demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
 	bin/turnus demo
 
@@ -34,12 +37,12 @@ lint: ## format, vet and lint, for Linux and macOS
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
 	$(LINT) run ./...
 
-generate: ## regenerate the wire code and docs/job-types.md
+generate: ## regenerate the wire code, core/server/openapi.json and docs/job-types.md
 	$(GO) generate ./...
 	@{ printf '# Job types\n\n'; $(GO) run ./cmd/turnus plugins docs; } >docs/job-types.md.part && mv docs/job-types.md.part docs/job-types.md
 
 verify: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code -- '*.pb.go' docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
+	@git diff --exit-code -- '*.pb.go' core/server/openapi.json docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
 
 vuln: ## known vulnerabilities in what is used
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
@@ -48,6 +51,7 @@ bench: build ## every figure of docs/benchmarks.md
 	bin/turnus bench fair
 	bin/turnus bench fanout
 	bin/turnus bench queue
+	bin/turnus bench api
 	bin/turnus bench schedules
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/... ./plugins/... ./playbooks/...
 
@@ -65,4 +69,4 @@ release: ## static binaries for Linux and macOS in dist/
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build demo deps test race fuzz lint generate verify vuln bench readme check release clean
+.PHONY: help build up demo deps test race fuzz lint generate verify vuln bench readme check release clean

@@ -174,8 +174,8 @@ type Token struct {
 
 // NewToken asks for a token.
 type NewToken struct {
-	Name    string `json:"name" minLength:"1" maxLength:"100"`
-	Tenant  string `json:"tenant" doc:"* is all tenants" maxLength:"128"`
+	Name    string `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
+	Tenant  string `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
 	Role    string `json:"role" enum:"viewer,operator,approver,admin"`
 	Expires string `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
 }

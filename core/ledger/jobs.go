@@ -95,6 +95,29 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 	return j, translate("read job "+id.String(), err)
 }
 
+// JobDetail is Job and Detail in one query, for those who look at one job.
+func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []byte, error) {
+	j := Job{JobID: id}
+	var tenant string
+	var packed []byte
+	err := scanJob(l.db.row(ctx, `SELECT r.tenant, r.playbook, r.seq, a.detail, `+jobReads+` FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
+		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
+		clean(id.Run, maxText), id.Index), &j, &tenant, &j.Playbook, &j.seq, &packed)
+	switch {
+	case none(err):
+		j, err := l.jobWithoutRow(ctx, s, id)
+		return j, nil, err
+	case err == nil && !s.Allows(tenant) && !s.Allows(j.Tenant):
+		return Job{}, nil, noJob(id)
+	case err == nil:
+		packed, err = unpack(packed)
+	}
+	if err != nil {
+		return Job{}, nil, translate("read job "+id.String(), err)
+	}
+	return j, packed, nil
+}
+
 // Detail reads what was recorded with a job's present outcome; nil where nothing was.
 func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, error) {
 	var tenant, hostTenant string

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -51,6 +52,15 @@ func testAcceptRecordRead(t *testing.T, b *backend) {
 		}
 		if i != 1 && j.Reason != "enough\uFFFD\uFFFD" {
 			t.Errorf("reason %q", j.Reason)
+		}
+	}
+	for index := range 3 {
+		id := core.JobID{Run: "r1", Index: index}
+		job, err1 := l.Job(ctx, ledger.AllTenants(), id)
+		detail, err2 := l.Detail(ctx, ledger.AllTenants(), id)
+		both, same, err3 := l.JobDetail(ctx, ledger.AllTenants(), id)
+		if err1 != nil || err2 != nil || err3 != nil || both != job || !bytes.Equal(detail, same) {
+			t.Fatalf("JobDetail of %s is not Job and Detail: %+v %q, %+v %q, %v %v %v", id, both, same, job, detail, err1, err2, err3)
 		}
 	}
 	detail, err := l.Detail(ctx, ledger.AllTenants(), core.JobID{Run: "r1", Index: 1})
@@ -336,6 +346,7 @@ func testScope(t *testing.T, b *backend) {
 		{"Job 0", func(s ledger.Scope) error { _, err := l.Job(ctx, s, j0); return err }, true},
 		{"Job 1", func(s ledger.Scope) error { _, err := l.Job(ctx, s, j1); return err }, false},
 		{"Detail", func(s ledger.Scope) error { _, err := l.Detail(ctx, s, j1); return err }, false},
+		{"JobDetail", func(s ledger.Scope) error { _, _, err := l.JobDetail(ctx, s, j1); return err }, false},
 		{"Attempts", func(s ledger.Scope) error { _, err := l.Attempts(ctx, s, j1); return err }, false},
 		{"Outputs", func(s ledger.Scope) error { _, err := l.Outputs(ctx, s, j0); return err }, true},
 		{"Outputs 1", func(s ledger.Scope) error { _, err := l.Outputs(ctx, s, j1); return err }, false},

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
@@ -38,9 +40,20 @@ var allowed = map[Role][]Role{
 
 // caller is who asks.
 type caller struct {
-	name  string
-	scope ledger.Scope
-	token ledger.Token
+	name   string // as it stands in the audit log, and counts for four eyes
+	scope  ledger.Scope
+	token  ledger.Token
+	secret string // to ask again during a stream
+}
+
+// named is how the audit log names the bearer of a token: NAME of those of all tenants, TENANT/NAME
+// of others, so that no tenant's admin can make a token that reads like somebody else. Several
+// tokens of one name are one person.
+func named(t ledger.Token) string {
+	if t.AllTenants {
+		return t.Name
+	}
+	return t.Tenant + "/" + t.Name
 }
 
 type callerKey struct{}
@@ -51,30 +64,57 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// authenticate lets requests pass whose token has a role that satisfies the given one.
-func (s *Server) authenticate(role Role) func(huma.Context, func(huma.Context)) {
+// authenticate lets requests pass whose token may use the route.
+func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		secret, ok := strings.CutPrefix(ctx.Header("Authorization"), "Bearer ")
-		if !ok {
-			ctx.SetHeader("WWW-Authenticate", `Bearer realm="turnus"`)
-			_ = huma.WriteErr(s.api, ctx, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		by, status, why := s.admit(ctx.Context(), ctx.Header("Authorization"), r)
+		if status != 0 {
+			if status == http.StatusUnauthorized {
+				ctx.SetHeader("WWW-Authenticate", `Bearer realm="turnus"`)
+			}
+			_ = huma.WriteErr(s.api, ctx, status, why)
 			return
 		}
-		token, err := s.cfg.Ledger.Authenticate(ctx.Context(), secret)
-		switch {
-		case errors.Is(err, core.ErrNotFound):
-			ctx.SetHeader("WWW-Authenticate", `Bearer realm="turnus", error="invalid_token"`)
-			_ = huma.WriteErr(s.api, ctx, http.StatusUnauthorized, "the token is unknown, expired or revoked")
-			return
-		case err != nil:
-			s.cfg.Log.Error("a token could not be looked up", "error", err)
-			_ = huma.WriteErr(s.api, ctx, http.StatusServiceUnavailable, "the token could not be looked up: try again")
-			return
+		if r.maxBody > smallBody {
+			select {
+			case s.heavy <- struct{}{}:
+				defer func() { <-s.heavy }()
+			default:
+				ctx.SetHeader("Retry-After", "1")
+				_ = huma.WriteErr(s.api, ctx, http.StatusServiceUnavailable, "other large requests are being read: try again")
+				return
+			}
 		}
-		if !slices.ContainsFunc(token.Roles, func(r string) bool { return slices.Contains(allowed[role], Role(r)) }) {
-			_ = huma.WriteErr(s.api, ctx, http.StatusForbidden, "the token "+token.Name+" has the role "+strings.Join(token.Roles, ", ")+"; this needs "+string(role))
-			return
+		if r.bodyTime > 0 {
+			_, w := humago.Unwrap(ctx)
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(r.bodyTime + writeTime))
 		}
-		next(huma.WithValue(ctx, callerKey{}, caller{name: token.Name, scope: token.Scope(), token: token}))
+		next(huma.WithValue(ctx, callerKey{}, by))
 	}
+}
+
+// admit tells who asks, or the status and the reason of a refusal.
+func (s *Server) admit(ctx context.Context, authorization string, r route) (by caller, status int, why string) {
+	secret, ok := strings.CutPrefix(authorization, "Bearer ")
+	if !ok {
+		return caller{}, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"
+	}
+	token, err := s.tokens.authenticate(ctx, secret)
+	switch {
+	case errors.Is(err, core.ErrNotFound):
+		return caller{}, http.StatusUnauthorized, "the token is unknown, expired or revoked"
+	case err != nil:
+		s.cfg.Log.Error("a token could not be looked up", "error", err)
+		return caller{}, http.StatusServiceUnavailable, "the token could not be looked up: try again"
+	case !may(token, r.role):
+		return caller{}, http.StatusForbidden, "the token " + token.Name + " has the role " + strings.Join(token.Roles, ", ") + "; this needs " + string(r.role)
+	case r.everyone && !token.AllTenants:
+		return caller{}, http.StatusForbidden, "this concerns all tenants, and the token " + token.Name + " is one of tenant " + token.Tenant
+	}
+	return caller{name: named(token), scope: token.Scope(), token: token, secret: secret}, 0, ""
+}
+
+// may tells whether a token's roles satisfy one.
+func may(t ledger.Token, role Role) bool {
+	return slices.ContainsFunc(t.Roles, func(r string) bool { return slices.Contains(allowed[role], Role(r)) })
 }

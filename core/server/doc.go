@@ -5,3 +5,5 @@
 // every reading of the ledger takes the caller's scope. It must not know how runs are driven or recorded: that is the
 // controller's, nor how a host is reached.
 package server
+
+//go:generate go test -count=1 -run ^TestDocumentIsTheOneThatWasPublished$ . -update

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -10,11 +11,12 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
+const faultText = "a fault of the server, which its log tells of"
+
 // problem turns an error into what the caller is told (RFC 9457). What is not the caller's to
 // know is logged only.
-func (s *Server) problem(ctx context.Context, r route, err error) error {
-	var told huma.StatusError
-	if errors.As(err, &told) {
+func (s *Server) problem(r route, err error) error {
+	if told := huma.StatusError(nil); errors.As(err, &told) {
 		return err
 	}
 	for _, known := range []struct {
@@ -26,13 +28,23 @@ func (s *Server) problem(ctx context.Context, r route, err error) error {
 		{core.ErrInvalid, http.StatusUnprocessableEntity},
 		{core.ErrUnavailable, http.StatusServiceUnavailable},
 		{core.ErrUnknown, http.StatusServiceUnavailable},
+		{context.DeadlineExceeded, http.StatusServiceUnavailable},
+		{context.Canceled, 499}, // nobody reads it
 	} {
 		if errors.Is(err, known.is) {
 			return huma.NewErrorWithContext(nil, known.status, err.Error())
 		}
 	}
-	if ctx.Err() == nil {
-		s.cfg.Log.Error("a request failed", "operation", r.id, "error", err)
-	}
-	return huma.NewError(http.StatusInternalServerError, "a fault of the server, which its log tells of")
+	s.cfg.Log.Error("a request failed", "operation", r.id, "error", err)
+	return huma.NewError(http.StatusInternalServerError, faultText)
+}
+
+// forbidden is what a token's rights do not cover.
+func forbidden(why string) error { return huma.NewError(http.StatusForbidden, why) }
+
+// plainProblem tells a problem where no operation runs.
+func plainProblem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail})
 }

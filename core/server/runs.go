@@ -3,57 +3,53 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
+	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 )
 
-// page asks for a part of a list.
-type page struct {
-	Cursor string `query:"cursor" doc:"of the page before" maxLength:"1000"`
-	Limit  int    `query:"limit" doc:"at most so many" minimum:"1" maximum:"1000" default:"100"`
-}
-
-func (p page) ledger() ledger.Page { return ledger.Page{After: p.Cursor, Limit: p.Limit} }
-
-// list is the answer to a list.
-type list[T any] struct {
-	Body struct {
-		Items []T    `json:"items"`
-		Next  string `json:"next,omitempty" doc:"cursor of the next page"`
-	}
-}
-
-func listOf[T any](items []T, next string) *list[T] {
-	out := &list[T]{}
-	out.Body.Items, out.Body.Next = items, next
-	if items == nil {
-		out.Body.Items = []T{}
-	}
-	return out
-}
-
-// body is the answer of one resource.
-type body[T any] struct{ Body T }
-
 func (s *Server) runs() {
-	handle(s, route{id: "create-run", method: http.MethodPost, path: "/v1/runs", summary: "Run a playbook", role: Operator, status: http.StatusCreated}, s.createRun)
+	handle(s, route{
+		id: "create-run", method: http.MethodPost, path: "/v1/runs", summary: "Run a playbook", role: Operator, status: http.StatusCreated,
+		detail: "The run is durable when this answers; it is put into the queue then, or as soon as the queue is there.",
+	}, s.createRun)
 	handle(s, route{id: "list-runs", method: http.MethodGet, path: "/v1/runs", summary: "List runs, newest first", role: Viewer}, s.listRuns)
 	handle(s, route{id: "get-run", method: http.MethodGet, path: "/v1/runs/{run}", summary: "Show a run", role: Viewer}, s.getRun)
-	handle(s, route{id: "cancel-run", method: http.MethodPost, path: "/v1/runs/{run}/cancel", summary: "End a run: no job of it starts any more", role: Operator}, s.cancelRun)
+	handle(s, route{
+		id: "replace-run", method: http.MethodPut, path: "/v1/runs/{run}", summary: "Ask for something else before the run starts", role: Operator,
+		detail: "Only of a run that was never queued: one that waits for approval, or whose queue is away. Approvals that it had are void, and it needs as many as before.",
+	}, s.replaceRun)
+	handle(s, route{id: "retry-run", method: http.MethodPost, path: "/v1/runs/{run}/retry", summary: "Run it again on the hosts that it did not do well", role: Operator, status: http.StatusCreated}, s.retryRun)
 }
 
-type runPath struct {
+// RunPath names a run.
+type RunPath struct {
 	Run string `path:"run" maxLength:"128"`
 }
 
 func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
-	page
-	Playbook string `query:"playbook" maxLength:"200"`
-	Host     string `query:"host" maxLength:"253" doc:"with an outcome on this host"`
+	Page
+	Playbook string       `query:"playbook" maxLength:"200"`
+	Host     string       `query:"host" maxLength:"253" doc:"with an outcome on this host"`
+	Phase    api.Phase    `query:"phase" enum:"approval,queued,active,paused,stopped,cancelled,finished"`
+	Outcome  core.Outcome `query:"outcome" enum:"unchanged,changed,failed,unreachable,skipped,rolled_back,lost,cancelled" doc:"with at least one job that ended so"`
+	By       string       `query:"launched_by" maxLength:"300"`
+	Since    time.Time    `query:"since" doc:"created then or later"`
+	Until    time.Time    `query:"until" doc:"created before"`
 },
 ) (*list[api.Run], error) {
-	runs, next, err := s.cfg.Ledger.Runs(ctx, by.scope, ledger.RunFilter{Playbook: in.Playbook, Host: in.Host}, in.ledger())
+	phase := ledger.Phase(in.Phase)
+	if in.Phase == api.Approval {
+		phase = ledger.PhaseAwaiting
+	}
+	runs, next, err := s.cfg.Ledger.Runs(ctx, by.scope, ledger.RunFilter{
+		Playbook: in.Playbook, Host: in.Host, Phase: phase, Outcome: in.Outcome, By: in.By, Since: in.Since, Until: in.Until,
+	}, in.ledger())
 	if err != nil {
 		return nil, err
 	}
@@ -64,24 +60,70 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 	return listOf(items, next), nil
 }
 
-func (s *Server) getRun(ctx context.Context, by caller, in *runPath) (*body[api.Run], error) {
+func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned[api.Run], error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Run]{runOf(run)}, nil
+	shown := runOf(run)
+	s.live(ctx, run, &shown)
+	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }
 
-func (s *Server) cancelRun(ctx context.Context, by caller, in *struct {
-	runPath
-	Body api.Why
-},
-) (*body[api.Run], error) {
-	run, err := s.cfg.Controller.Cancel(ctx, by.scope, by.name, in.Run, in.Body.Reason)
+// liveTime is how long a view of a run waits for a slow queue.
+const liveTime = 2 * time.Second
+
+// live adds what the queue says of a run that is not over. While it is away, nothing is added.
+func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
+	if run.Complete() || run.Incarnation == "" || s.cfg.Controller.Away() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	defer cancel()
+	st, err := s.cfg.Queue.Status(ctx, run.ID)
+	if err != nil {
+		return
+	}
+	shown.Live = &api.Live{
+		Pending: st.Pending, Blocked: st.Blocked, InFlight: st.InFlight, Waiting: st.Waiting, Suspended: st.Suspended,
+		Deferred: st.Deferred, Released: st.Limit, Wave: 1, Waves: 1,
+	}
+	if l, err := s.restore(ctx, run.ID); err == nil {
+		shown.Check = l.Snapshot.Check
+		s.waves(ctx, l, st, shown)
+	}
+}
+
+// waves says which wave a run is in, and whether the next one waits for a person.
+func (s *Server) waves(ctx context.Context, l *launch.Launch, st queue.Status, shown *api.Run) {
+	at := 0
+	for at < len(l.Limits)-1 && l.Limits[at] < st.Limit {
+		at++
+	}
+	shown.Live.Wave, shown.Live.Waves = at+1, max(len(l.Limits), 1)
+	rest := st.Blocked + st.InFlight + st.Waiting + st.Suspended + max(0, st.Pending-(st.Total-st.Limit))
+	if !l.Playbook.Strategy.PauseBetween.Approve || at+1 >= len(l.Limits) || rest-st.Deferred > 0 || st.Phase != queue.Active {
+		return
+	}
+	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), shown.ID)
+	if err != nil {
+		return
+	}
+	for _, d := range decisions {
+		if d.Wave == at+1 && !d.Void {
+			return
+		}
+	}
+	shown.Waits = &api.WaveWait{Wave: at + 2, Hosts: l.Limits[at+1] - l.Limits[at]}
+}
+
+// restore reads back what a run was made of.
+func (s *Server) restore(ctx context.Context, id string) (*launch.Launch, error) {
+	m, err := s.cfg.Ledger.Material(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Run]{runOf(run)}, nil
+	return launch.Restore(m.Snapshot, m.Queue, s.cfg.Types)
 }
 
 // runOf shows a run of the ledger.
@@ -90,8 +132,15 @@ func runOf(r ledger.Run) api.Run {
 	if r.Phase == ledger.PhaseAwaiting {
 		phase = api.Approval
 	}
+	schedule, _ := strings.CutPrefix(r.LaunchedBy, scheduledBy)
+	if schedule == r.LaunchedBy {
+		schedule = ""
+	}
 	return api.Run{
 		ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason, LaunchedBy: r.LaunchedBy,
-		Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
+		Schedule: schedule, Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
 	}
 }
+
+// scheduledBy begins Run.LaunchedBy of runs that a schedule launched.
+const scheduledBy = "schedule:"

@@ -5,83 +5,194 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a server answers from. Ledger, Controller and Queue must be set.
+// Config says what a server answers from. Ledger, Controller, Queue and Catalog must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
 	Queue      queue.Queue
-	// Definitions are the newest valid ones; nil before the first.
-	Definitions func() *definitions.Set
-	// Windows are those of the definitions, with the name under which workers find them.
-	Windows func() (book *gate.Book, board string)
+	// Backend names the kind of queue: memory or redis.
+	Backend string
+	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
+	// have what is recorded only, as soon as it is.
+	Feed queue.Feed
+	// Catalog has the definitions, their windows and the schedules.
+	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
+	// Hook takes push events of the definitions' repository; nil refuses them.
+	Hook    http.Handler
 	Version string
 	Log     *slog.Logger // discarded when nil
 }
 
+// Bounds of what one server does at once.
+const (
+	maxHeavy        = 3                // requests with large bodies: they are read into memory
+	maxStreams      = 2000             // in all
+	maxTokenStreams = 64               // of one token
+	requestTime     = 30 * time.Second // of what is not a stream
+	writeTime       = 60 * time.Second // of an answer that is not a stream, however slowly it is read
+	smallBody       = 1 << 20
+	readBody        = 10 * time.Second
+)
+
 // Server answers the API. It is an http.Handler, safe for concurrent use, and starts no goroutine.
 type Server struct {
-	cfg Config
-	mux *http.ServeMux
-	api huma.API
+	cfg     Config
+	mux     *http.ServeMux
+	api     huma.API
+	tokens  *tokenCache
+	heavy   chan struct{} // taken by requests with large bodies
+	streams *streams
 }
 
 // New registers all routes.
 func New(cfg Config) (*Server, error) {
-	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil {
-		return nil, fmt.Errorf("server: a ledger, a controller and a queue are needed: %w", core.ErrInvalid)
+	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil || cfg.Catalog == nil {
+		return nil, fmt.Errorf("server: a ledger, a controller, a queue and a catalog are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, mux: http.NewServeMux()}
+	s := &Server{
+		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
+		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}},
+	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
 	config.DocsPath = ""     // its page would load a script from elsewhere
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}
 	s.api = humago.New(s.mux, config)
+	s.health()
 	s.runs()
+	s.control()
+	s.jobs()
+	s.outputs()
+	s.events()
+	s.audit()
+	s.people()
+	s.inventory()
+	s.windowSets()
+	s.nodes()
+	s.schedules()
+	s.definitions()
+	s.plainRoutes()
 	return s, nil
 }
 
+// plainRoutes are those that are no part of the document: what no route matches, and the webhook,
+// whose sender decides what it looks like.
+func (s *Server) plainRoutes() {
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		plainProblem(w, http.StatusNotFound, "there is no "+r.Method+" "+clip(r.URL.Path, 200)+": see /openapi.json")
+	})
+	if s.cfg.Hook != nil {
+		s.mux.Handle("/hooks/definitions", s.cfg.Hook)
+	}
+}
+
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		fault := recover()
+		if fault == nil {
+			return
+		}
+		if fault == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
+			panic(fault)
+		}
+		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(r.URL.Path, 200), "panic", fault, "stack", string(debug.Stack()))
+		plainProblem(w, http.StatusInternalServerError, faultText)
+	}()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	s.mux.ServeHTTP(w, r)
+}
+
+// HTTP is a server of the handler with bounds on what a peer may cost: time to send its header, the
+// header's size, and idle connections. The caller serves and shuts it down.
+func HTTP(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
 
 // OpenAPI is the document that describes the API.
 func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 
-// route is one operation. Role is the least that its caller must have.
+// route is one operation.
 type route struct {
 	id, method, path, summary string
-	role                      Role
-	status                    int // of success; huma's choice when zero
+	detail                    string
+	role                      Role          // the least that its caller must have
+	everyone                  bool          // it is the provider's: tokens of a single tenant are refused
+	status                    int           // of success; huma's choice when zero
+	maxBody                   int64         // bytes; smallBody when zero
+	bodyTime                  time.Duration // readBody when zero
+	stream                    bool          // ends when the caller goes away, or with what it follows
+	content                   string        // type of an answer that is no JSON
 }
+
+// extension is where the document says that a route is for tokens of all tenants only.
+const extension = "x-all-tenants"
 
 // handle registers a route.
 func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller, in *I) (*O, error)) {
 	op := huma.Operation{
-		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, DefaultStatus: r.status,
+		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
+		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
-		Middlewares: huma.Middlewares{s.authenticate(r.role)},
+		Middlewares: huma.Middlewares{s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+	}
+	if op.MaxBodyBytes == 0 {
+		op.MaxBodyBytes = smallBody
+	}
+	if op.BodyReadTimeout == 0 {
+		op.BodyReadTimeout = readBody
+	}
+	if r.everyone {
+		op.Extensions = map[string]any{extension: true}
+	}
+	if r.content != "" {
+		op.Responses = map[string]*huma.Response{"200": {
+			Description: "OK", Content: map[string]*huma.MediaType{r.content: {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		if !r.stream {
+			limited, cancel := context.WithTimeout(ctx, requestTime)
+			defer cancel()
+			ctx = limited
+		}
 		out, err := fn(ctx, callerOf(ctx), in)
 		if err != nil {
-			return nil, s.problem(ctx, r, err)
+			return nil, s.problem(r, err)
 		}
 		return out, nil
 	})
+}
+
+// clip cuts a text that a stranger sent.
+func clip(s string, n int) string {
+	if len(s) > n {
+		s = s[:n] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,15 +12,16 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/playbooks"
 )
 
 func (s *Server) createRun(ctx context.Context, by caller, in *struct {
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"the same key and body make one run, however often they are sent"`
+	Idempotent
 	Body api.NewRun
 },
-) (*body[api.Run], error) {
-	l, err := s.prepare(by, in.Body)
+) (*versioned[api.Run], error) {
+	l, err := s.prepare(by, in.Body, "")
 	if err != nil {
 		return nil, err
 	}
@@ -34,18 +36,103 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	if in.Body.FourEyes {
 		a.Approvals = 1
 	}
+	return s.accept(ctx, a)
+}
+
+func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versioned[api.Run], error) {
 	run, _, err := s.cfg.Controller.Accept(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Run]{runOf(run)}, nil
+	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
-// prepare makes a launch of what is asked for, from the definitions, on hosts of the caller's tenants.
-func (s *Server) prepare(by caller, n api.NewRun) (*launch.Launch, error) {
-	set := s.cfg.Definitions()
-	if set == nil {
-		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
+	RunPath
+	IfMatch
+	Body api.NewRun
+},
+) (*versioned[api.Run], error) {
+	before, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.matches(etagOf(before.Version)); err != nil {
+		return nil, err
+	}
+	l, err := s.prepare(by, in.Body, before.ID)
+	if err != nil {
+		return nil, err
+	}
+	if l.Run.Tenant != before.Tenant {
+		return nil, fmt.Errorf("the run is of tenant %q and stays so, but playbook %q is of %q: %w", before.Tenant, in.Body.Playbook, l.Run.Tenant, core.ErrConflict)
+	}
+	a := controller.Acceptance{Launch: l, By: by.name, Criticality: &before.Criticality, Approvals: before.Approvals} // what was asked for is not dropped
+	if in.Body.Criticality != nil {
+		a.Criticality = in.Body.Criticality
+	}
+	if in.Body.FourEyes {
+		a.Approvals = max(a.Approvals, 1)
+	}
+	return s.amend(ctx, by, before, a)
+}
+
+// amend puts something else in the place of what a run was accepted with.
+func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a controller.Acceptance) (*versioned[api.Run], error) {
+	run, err := s.cfg.Controller.Amend(ctx, by.scope, by.name, before.ID, before.Version, a)
+	if err != nil {
+		return nil, err
+	}
+	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+}
+
+func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
+	RunPath
+	Idempotent
+	Body api.Retry
+},
+) (*versioned[api.Run], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if !run.Complete() {
+		return nil, fmt.Errorf("run %s is %s: wait for its end, or cancel it, before it is tried again: %w", run.ID, run.Phase, core.ErrConflict)
+	}
+	if err := s.ownHosts(ctx, by, run.ID); err != nil {
+		return nil, err
+	}
+	windows, board := s.cfg.Catalog.Windows()
+	run, _, err = s.cfg.Controller.Retry(ctx, by.scope, controller.Again{
+		Run: run.ID, Outcomes: in.Body.Outcomes, By: by.name, Key: in.Key, Windows: windows, Board: board,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+}
+
+// ownHosts refuses what would touch hosts of others: the provider may have launched a tenant's playbook on them.
+func (s *Server) ownHosts(ctx context.Context, by caller, run string) error {
+	if by.scope.All() {
+		return nil
+	}
+	m, err := s.cfg.Ledger.Material(ctx, run)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(m.Jobs, func(j ledger.JobHost) bool { return !by.scope.Allows(j.Tenant) }) {
+		return forbidden("run " + run + " has hosts of other tenants")
+	}
+	return nil
+}
+
+// prepare makes a launch of what is asked for, from the definitions, on hosts of the caller's tenants. id is that of
+// a run that is there; "" makes one.
+func (s *Server) prepare(by caller, n api.NewRun, id string) (*launch.Launch, error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
 	}
 	book, known := set.Playbook(n.Playbook)
 	if !known || !by.scope.Allows(book.Tenant) {
@@ -60,15 +147,35 @@ func (s *Server) prepare(by caller, n api.NewRun) (*launch.Launch, error) {
 	}
 	hosts := set.Inventory.Hosts
 	if len(n.Limit) > 0 {
-		var err error
-		if hosts, err = set.Inventory.Limit(strings.Join(n.Limit, ",")); err != nil {
+		if hosts, err = limited(set.Inventory.Limit, by, n.Limit); err != nil {
 			return nil, err
 		}
 	}
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
-	windows, board := s.cfg.Windows()
+	windows, board := s.cfg.Catalog.Windows()
 	return launch.Prepare(book, hosts, launch.Options{
-		Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
+		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
 		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
 	})
+}
+
+// limited selects hosts as --limit does, of what the caller may see. @FILE would be read here, and
+// is refused; a pattern that only meets others' hosts is told as one that meets none.
+func limited(limit func(string) ([]core.Host, error), by caller, patterns []string) ([]core.Host, error) {
+	pattern := strings.Join(patterns, ",")
+	if strings.Contains(pattern, "@") {
+		return nil, fmt.Errorf("limit %q: @FILE is not read by a server: send the names themselves: %w", clip(pattern, 200), core.ErrInvalid)
+	}
+	hosts, err := limit(pattern)
+	if by.scope.All() {
+		return hosts, err
+	}
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
+	if err != nil && !errors.Is(err, core.ErrInvalid) && !errors.Is(err, core.ErrNotFound) {
+		return nil, err
+	}
+	if err != nil || len(hosts) == 0 { // what err suggests may be another tenant's
+		return nil, fmt.Errorf("limit %q: it selects no host of yours: %w", clip(pattern, 200), core.ErrNotFound)
+	}
+	return hosts, nil
 }

@@ -338,18 +338,14 @@ func (p *poller) dropSession() {
 	p.zombies = p.count()
 }
 
-func (p *poller) count() int {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return len(p.w.running)
-}
+func (p *poller) count() int { return p.w.count() }
 
 func (p *poller) free() int { return max(p.w.cfg.Slots-p.count(), 0) }
 
 // want is how many jobs to ask for.
 func (p *poller) want() int {
 	free := min(p.free(), queue.MaxLeasesTurn)
-	if free == 0 || p.draining || !p.session.trusted() || !p.adoptAt.IsZero() && p.adoptAt.Before(time.Now()) {
+	if free == 0 || p.draining || p.w.cordoned.Load() || !p.session.trusted() || !p.adoptAt.IsZero() && p.adoptAt.Before(time.Now()) {
 		return 0
 	}
 	over, changed, text := p.load.check(time.Now())

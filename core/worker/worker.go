@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -124,6 +125,8 @@ type Worker struct {
 	pace     pace
 	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
 
+	cordoned atomic.Bool // nothing new is taken
+
 	mu      sync.Mutex
 	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended
 	away    bool            // the queue does not answer
@@ -162,6 +165,19 @@ func (w *Worker) Running() []Running {
 	}
 	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
 	return out
+}
+
+// Name is the node's.
+func (w *Worker) Name() string { return w.cfg.Name }
+
+// Cordon makes the node take nothing new, or lets it again. What runs goes on.
+func (w *Worker) Cordon(on bool) { w.cordoned.Store(on) }
+
+// count is how many jobs run now.
+func (w *Worker) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
 }
 
 // stopJobs cancels the running jobs that match.

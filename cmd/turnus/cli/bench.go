@@ -23,10 +23,10 @@ import (
 func (a *app) benchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness",
+		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness, the API",
 		Long:  "Measure this machine. docs/benchmarks.md holds figures, with the command beside each.",
 	}
-	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchSchedulesCmd(), a.benchFairCmd())
+	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchSchedulesCmd(), a.benchFairCmd(), a.benchAPICmd())
 	return c
 }
 
@@ -152,7 +152,7 @@ func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (
 	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
 	quiet := &app{in: a.in, out: a.out, err: newScreen(io.Discard, false, func() {}), output: a.output}
 	b.c = newConductor(quiet, b.queue)
-	if err := n.work(&f, b.queue, nil, nil, a.logger(false)); err != nil {
+	if err := n.work(&f, workerOf{queue: b.queue}, a.logger(false)); err != nil {
 		return nil, errors.Join(err, n.stop())
 	}
 	b.stop = sync.OnceValue(func() error {

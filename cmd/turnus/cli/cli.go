@@ -149,7 +149,9 @@ in waves, with a failure budget, one job at a time on a host.
 Start with:
   turnus demo                          a simulated fleet, nothing to install
   turnus run PLAYBOOK -i INVENTORY     run a playbook now
-  turnus validate PATH...              every mistake, with file:line:col`,
+  turnus validate PATH...              every mistake, with file:line:col
+  turnus up --definitions DIR          a service that accepts, remembers and schedules runs
+  turnus submit PLAYBOOK --follow      run a playbook there`,
 		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -170,16 +172,22 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.upCmd(), a.doctorCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(),
+		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.approveCmd(), a.retryCmd(),
+		a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(),
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
-		if c.HasSubCommands() {
+		if c.HasSubCommands() && c.Annotations[alone] == "" {
 			onlyCommands(c)
 		}
 	}
 	onlyCommands(root)
 	return root
 }
+
+// alone marks a command that does something also without one of its subcommands.
+const alone = "alone"
 
 // flagError says which flag a misspelt one most likely meant.
 func flagError(cmd *cobra.Command, err error) error {
@@ -209,6 +217,21 @@ func onlyCommands(c *cobra.Command) {
 		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
 	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// needs makes a command refuse to be run without these flags, as wrong usage.
+func needs(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = c.MarkFlagRequired(name) // completion offers it first
+	}
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range names {
+			if !cmd.Flags().Changed(name) {
+				return invalid("%s: --%s is not given\nusage: %s", cmd.CommandPath(), name, cmd.UseLine())
+			}
+		}
+		return nil
+	}
 }
 
 // argumentProblem names the argument that is missing or too much, by the words of the command's usage.

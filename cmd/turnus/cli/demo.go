@@ -93,7 +93,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	a.message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", plural(hosts+urgentHosts, "simulated SSH host"), plural(hosts, "host")))
 	stopView := a.showProgress(bigPart.tally, urgentPart.tally)
 	defer stopView()
-	if err := n.work(&f, q, nil, c.workerEvent, a.logger(false)); err != nil {
+	if err := n.work(&f, workerOf{queue: q, events: c.workerEvent}, a.logger(false)); err != nil {
 		return err
 	}
 	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)

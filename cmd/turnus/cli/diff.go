@@ -19,24 +19,32 @@ type diffFlags struct {
 	exitCode bool
 	plugins  pluginFlags
 	vars     varFlags
+	remote   remoteFlags
 }
 
 func (a *app) diffCmd() *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{
-		Use:   "diff OLD NEW",
-		Short: "Check definitions, and say what would change: two folders, or two revisions of a repository",
+		Use:   "diff [OLD] NEW",
+		Short: "Check definitions, and say what would change: against a server, another folder, or a revision of a repository",
 		Long: `Check the definitions in NEW (playbooks, inventory, windows, and what they say of each
 other) and say what would change: hosts that playbooks gain and lose, next fires of
 schedules, windows that come and go, approvals that an edit voids.
 
-OLD and NEW are folders. With --repo there is one argument, OLD..NEW: branches, tags or
+OLD and NEW are folders. With NEW alone it is compared with what the server holds. With --repo there is one argument, OLD..NEW: branches, tags or
 commits of that repository; what is not committed plays no part.`,
-		Example: `  turnus diff ../main .
+		Example: `  turnus diff ./ops                  # what turnus apply ./ops would change
+  turnus diff ../main .
   turnus diff --repo . origin/main..HEAD
   turnus diff --repo . origin/main..HEAD --exit-code -o json`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && f.repo == "" {
+				if f.at != "" || len(f.vars.args) > 0 {
+					return invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
+				}
+				return a.diffServer(cmd.Context(), &f, args[0])
+			}
 			return a.diff(cmd.Context(), &f, args)
 		},
 	}
@@ -45,6 +53,7 @@ commits of that repository; what is not committed plays no part.`,
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
 	f.plugins.add(c)
 	f.vars.add(c)
+	f.remote.add(c)
 	return c
 }
 
@@ -103,9 +112,6 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 // sides are what is compared.
 func (f *diffFlags) sides(args []string) (from, to string, err error) {
 	if f.repo == "" {
-		if len(args) != 2 {
-			return "", "", invalid("turnus diff: no NEW is given\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
-		}
 		return args[0], args[1], nil
 	}
 	from, to, ok := strings.Cut(args[0], "..")

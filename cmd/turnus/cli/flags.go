@@ -171,8 +171,8 @@ func (f *sshFlags) add(c *cobra.Command) {
 	fl.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
 
-// pool makes the SSH pool. inv gives jump hosts and passwords; it may be nil.
-func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transport.Pool, error) {
+// pool makes the SSH pool. inv gives jump hosts and passwords; its inventory may be nil.
+func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory) (*transport.Pool, error) {
 	cfg := transport.Config{
 		User: f.user, IdentityFiles: f.keys, Agent: f.agent, KnownHosts: f.knownHosts, SSHConfig: f.sshConfig,
 		ConnectTimeout: f.connectTimeout,
@@ -183,10 +183,13 @@ func (f *sshFlags) pool(ctx context.Context, inv *inventory.Inventory) (*transpo
 			}
 			return []byte(text), err
 		},
-		Password: func(h core.Host) (string, error) { return f.passwordOf(ctx, inv, h) },
+		Password: func(h core.Host) (string, error) { return f.passwordOf(ctx, inv(), h) },
 	}
-	if inv != nil {
-		cfg.Lookup = inv.Host
+	cfg.Lookup = func(name string) (core.Host, bool) {
+		if now := inv(); now != nil {
+			return now.Host(name)
+		}
+		return core.Host{}, false
 	}
 	for _, file := range f.hostCAs {
 		text, err := os.ReadFile(file)

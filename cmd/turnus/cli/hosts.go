@@ -19,7 +19,8 @@ func (a *app) hostsCmd() *cobra.Command {
 		Example: `  turnus hosts -i hosts.yaml
   turnus hosts -i hosts.ini --limit 'web*:!web3' -o json
   turnus hosts -i hosts.yaml --select 'host.labels.role == "firewall"' --vars`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, hosts, err := inv.load(cmd.Context())
 			if err != nil {
@@ -50,6 +51,7 @@ func (a *app) hostsCmd() *cobra.Command {
 		},
 	}
 	inv.add(c)
+	c.AddCommand(a.historyCmd())
 	c.Flags().BoolVar(&vars, "vars", false, "show labels and vars too")
 	return c
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -65,10 +66,30 @@ type node struct {
 	worker  *worker.Worker
 	stopRun context.CancelFunc
 	done    chan error
+
+	reporter     *worker.Reporter // nil: nobody is told
+	reported     chan struct{}    // closed when it has ended
+	stopReporter context.CancelFunc
+}
+
+// workerOf says what a node works for.
+type workerOf struct {
+	queue  queue.Queue
+	name   string                         // of the node; HOST-PID when empty
+	pool   string                         // for its report
+	files  func(run, files string) string // resolves where a run's artifacts are
+	events func(worker.Event)             // nil: nobody wants them
+	report bool                           // to the service: how it is, and what happens to jobs
+	drain  func()                         // see worker.ReportConfig
 }
 
 // reach makes the parts that a node has before it works: connections and plugins.
 func (f *nodeFlags) reach(ctx context.Context, inv *inventory.Inventory, log *slog.Logger) (*node, error) {
+	return f.reachBy(ctx, func() *inventory.Inventory { return inv }, log)
+}
+
+// reachBy is reach with an inventory that may change, and may be nil for a while.
+func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory, log *slog.Logger) (*node, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -83,27 +104,53 @@ func (f *nodeFlags) reach(ctx context.Context, inv *inventory.Inventory, log *sl
 	return &node{pool: pool, plugins: sup}, nil
 }
 
-// work starts the worker on q. files resolves where a run's artifacts are.
-func (n *node) work(f *nodeFlags, q queue.Queue, files func(run, files string) string, events func(worker.Event), log *slog.Logger) error {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "worker"
-	}
+// work starts the worker.
+func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
+	q := o.queue
 	cfg := worker.Config{
-		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Slots: f.slots,
-		FilesDir: files, FetchDir: f.fetchDir, Events: events, Log: log,
+		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
+		FilesDir: o.files, FetchDir: f.fetchDir, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
 	}
+	load := worker.NodeLoad()
 	if f.cpu > 0 || f.mem > 0 {
-		cfg.Load = worker.NodeLoad()
+		cfg.Load = load
 		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
 	}
+	var err error
 	if n.worker, err = worker.New(cfg); err != nil {
 		return err
+	}
+	if o.report {
+		n.reporter = worker.NewReporter(worker.ReportConfig{
+			Worker: n.worker, Board: q, Feed: q, Version: version, Pool: cmp.Or(o.pool, defaultPool), Load: load, Drain: o.drain, Log: log,
+		})
+		reporting, stop := context.WithCancel(context.Background())
+		n.stopReporter, n.reported = stop, make(chan struct{})
+		go func() { defer close(n.reported); n.reporter.Run(reporting) }()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stopRun, n.done = cancel, make(chan error, 1)
 	go func() { n.done <- n.worker.Run(ctx) }()
 	return nil
+}
+
+// event hands on what the worker tells. The reporter is there before the worker runs.
+func (n *node) event(also func(worker.Event), e worker.Event) {
+	if n.reporter != nil {
+		n.reporter.Event(e)
+	}
+	if also != nil {
+		also(e)
+	}
+}
+
+// nodeName is another one for each process of a machine.
+func nodeName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "worker"
+	}
+	return fmt.Sprintf("%s-%d", name, os.Getpid())
 }
 
 // shareOrAll makes 0, a limit switched off, one that is never reached.
@@ -122,6 +169,10 @@ func (n *node) stop() error {
 		n.stopRun()
 		errs = append(errs, <-n.done)
 	}
+	if n.reporter != nil { // it tells the last events, and that the node is gone
+		n.stopReporter()
+		<-n.reported
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	errs = append(errs, n.plugins.Stop(ctx), n.pool.Close())
@@ -131,6 +182,7 @@ func (n *node) stop() error {
 // queueFlags choose where runs wait.
 type queueFlags struct {
 	url, pool string
+	patient   bool // a queue that is away at the start is waited for
 }
 
 func (f *queueFlags) add(c *cobra.Command) {
@@ -179,6 +231,10 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	warnings, err := r.Preflight(ctx)
+	if f.patient && errors.Is(err, core.ErrUnavailable) {
+		a.message(a.paint(yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
+		err = nil
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}

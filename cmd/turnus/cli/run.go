@@ -135,7 +135,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 			}
 			return files
 		}
-		if err := n.work(&f.node, q, files, c.workerEvent, log); err != nil {
+		if err := n.work(&f.node, workerOf{queue: q, files: files, events: c.workerEvent}, log); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) {
 //	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml; HOST counts from 0; set:NAME is no fault, but the window set
 //	code N COMMAND...          runs a command that must exit with N
 //	when REGEXP FILE NEW N COMMAND...  the same; when its stderr matches, FILE gets the content of NEW
+//	until COMMAND...           runs a command again and again until it exits with 0
+//	envfile NAME=FILE          sets a variable to what a file says
+//	perm MODE FILE             checks who may read a file
 //	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,7 +44,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm},
 	})
 }
 
@@ -91,5 +95,29 @@ func wantCode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("%v: exit code %d, want %d", args[1:], got, want)
+	}
+}
+
+func untilOK(ts *testscript.TestScript, _ bool, args []string) {
+	var err error
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+		if err = ts.Exec(args[0], args[1:]...); err == nil {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	ts.Fatalf("%v does not succeed: %v", args, err)
+}
+
+func envFile(ts *testscript.TestScript, _ bool, args []string) {
+	name, file, _ := strings.Cut(args[0], "=")
+	ts.Setenv(name, strings.TrimSpace(ts.ReadFile(file)))
+}
+
+func perm(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%o", info.Mode().Perm()); got != args[0] {
+		ts.Fatalf("%s: mode %s, expected %s", args[1], got, args[0])
 	}
 }

@@ -88,6 +88,23 @@ func (t *tally) recorded(r core.Result) {
 	slot.jobs++
 }
 
+// agree takes the counts from somebody who knows them all.
+func (t *tally) agree(outcomes map[core.Outcome]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done := 0
+	for _, n := range outcomes {
+		done += n
+	}
+	now := time.Now().Unix()
+	slot := &t.recent[now%rateSpan]
+	if slot.second != now {
+		*slot = finished{second: now}
+	}
+	slot.jobs += max(done-t.done, 0)
+	t.outcomes, t.done = maps.Clone(outcomes), done
+}
+
 func (t *tally) say(note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

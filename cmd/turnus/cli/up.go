@@ -3,118 +3,76 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/server"
-	"github.com/turnus/turnus/core/worker"
 )
 
 // upFlags say how the service runs in one process.
 type upFlags struct {
-	node        nodeFlags
-	data        string
-	definitions string
-	listen      string
+	service serviceFlags
+	node    nodeFlags
+	name    string
+	context string
 }
 
 func (a *app) upCmd() *cobra.Command {
 	var f upFlags
 	c := &cobra.Command{
-		Use:     "up",
-		Short:   "Run the whole service in one process",
-		Example: "  turnus up --definitions ./ops",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), &f) },
+		Use:   "up",
+		Short: "Run the whole service in one process: API, ledger, queue, schedules and a worker",
+		Long: `Run the whole service in one process: API, ledger, queue, schedules and a worker. What
+was accepted is in the ledger, in --data: a restart goes on where it was.
+
+The first start makes an admin token and keeps it in the data folder; each writes the
+context "local", so that turnus submit and the others just work. SIGTERM or Ctrl-C
+drains: steps that run finish, and the rest goes on after the next start; a second
+signal cancels what runs.`,
+		Example: `  turnus up --definitions ./ops
+  turnus up --repo https://git.example.net/ops.git --branch main
+  turnus submit ntp --follow              # from another terminal`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), &f) },
 	}
+	f.service.add(c)
 	f.node.add(c)
-	c.Flags().StringVar(&f.data, "data", "turnus-data", "folder of everything that the service keeps")
-	c.Flags().StringVar(&f.definitions, "definitions", ".", "folder with playbooks, inventory and windows")
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API")
+	fl := c.Flags()
+	fl.StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
+	fl.StringVar(&f.name, "name", "", "name of the worker (default: HOST-PID)")
+	fl.StringVar(&f.context, "context", "local", "context to write for the commands on this machine; empty writes none")
 	return c
 }
 
-// up runs until it is told to stop. Shutdown order: the API accepts nothing new; the controller hands over what
-// it read; the worker drains; then what they all need is closed.
+// up runs until it is told to stop.
 func (a *app) up(ctx context.Context, f *upFlags) (err error) {
+	if err := errors.Join(f.service.check(), f.node.check()); err != nil {
+		return err
+	}
 	log := a.logger(f.node.verbose)
-	if err := os.MkdirAll(f.data, 0o700); err != nil {
-		return err
-	}
-	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(f.data, "ledger.db"), ledger.Options{})
+	s := &service{a: a, f: &f.service, log: log}
+	n, err := f.node.reachBy(ctx, s.inventory, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	n, err := f.node.reach(ctx, nil, log)
-	if err != nil {
-		return err
-	}
-	q := memory.New(memory.Options{})
-	defer q.Shutdown()
 	stop := sync.OnceValue(n.stop)
-	defer func() { err = errors.Join(err, stop()) }()
-	opts := playbookOptions(n.plugins, nil)
-	set, err := definitions.Load(ctx, f.definitions, definitions.Options{Playbooks: opts})
-	if err != nil {
+	defer func() { err = errors.Join(err, stop(), s.close()) }()
+	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}
-	ctl, err := controller.New(controller.Config{Name: "up", Ledger: l, Queue: q, Types: opts.Types, Log: log})
-	if err != nil {
-		return err
-	}
-	api, err := server.New(server.Config{
-		Ledger: l, Controller: ctl, Queue: q, Definitions: func() *definitions.Set { return set },
-		Windows: func() (*gate.Book, string) { return nil, "" }, Types: opts.Types, Version: version, Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	if err := firstToken(ctx, l, f.data); err != nil {
-		return err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
-	if err != nil {
-		return err
-	}
-	if err := n.work(&f.node, q, func(_, files string) string { return files }, func(worker.Event) {}, log); err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	ctx, _, release := a.signals(ctx, finishingJobs, a.message, n.kill)
+	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
 	defer release()
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = ctl.Run(ctx) })
-	defer wg.Wait()
-	web := &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = web.Shutdown(context.WithoutCancel(ctx)) })()
-	a.message("listening on http://" + listener.Addr().String())
-	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true}
+	if err := n.work(&f.node, w, log); err != nil {
 		return err
 	}
-	return nil
+	if f.context != "" {
+		if err := a.writeContext(ctx, f.context, s.url(), s.data.tokenFile(), f.service.tlsCert); err != nil {
+			a.message(a.paint(yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())
+		}
+	}
+	a.message("listening on " + s.url())
+	return s.run(ctx, stop)
 }
 
-// firstToken makes the first admin token of a new ledger, and keeps it in the data folder.
-func firstToken(ctx context.Context, l *ledger.Ledger, data string) error {
-	secret, _, err := l.NewToken(ctx, "turnus up", ledger.Token{ID: "first", Name: "admin", AllTenants: true, Roles: []string{string(server.Admin)}})
-	if errors.Is(err, core.ErrConflict) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("make the first token: %w", err)
-	}
-	return os.WriteFile(filepath.Join(data, "admin.token"), []byte(secret+"\n"), 0o600)
-}
+// finishingSteps is what the first signal means to a service.
+const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

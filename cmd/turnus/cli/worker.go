@@ -19,6 +19,7 @@ func (a *app) workerCmd() *cobra.Command {
 	var q queueFlags
 	var files string
 	var sources []string
+	var name string
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
@@ -35,17 +36,18 @@ other workers go on with the rest; a second signal cancels what runs.`,
 			if err := f.check(); err != nil { // before Redis is asked: wrong usage contacts nothing
 				return err
 			}
-			return a.work(cmd.Context(), &f, &q, files, sources)
+			return a.work(cmd.Context(), &f, &q, name, files, sources)
 		},
 	}
 	f.add(c)
 	q.add(c)
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
+	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 	return c
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files string, sources []string) (err error) {
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, name, files string, sources []string) (err error) {
 	log := a.logger(f.verbose)
 	var inv *inventory.Inventory
 	if len(sources) > 0 {
@@ -53,6 +55,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files stri
 			return err
 		}
 	}
+	qf.patient = true
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
 		return err
@@ -74,12 +77,18 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, files stri
 			a.message(string(e.Kind) + ": " + e.Text)
 		}
 	}
-	if err := n.work(f, q, func(string, string) string { return files }, events, log); err != nil {
-		return err
-	}
-	a.message(fmt.Sprintf("working with %d slots on pool %s", f.slots, cmp.Or(qf.pool, defaultPool)))
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
+	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, drain: func() {
+		a.message("an order came to drain: " + drainingSteps)
+		drain()
+	}}
+	if err := n.work(f, o, log); err != nil {
+		return err
+	}
+	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.slots, cmp.Or(qf.pool, defaultPool)))
 	select {
 	case <-ctx.Done():
 		return stop()

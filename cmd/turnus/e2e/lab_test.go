@@ -95,7 +95,7 @@ func (l *lab) worker(args ...string) *process {
 	p := l.start(append([]string{
 		"worker", "--redis", l.redis.url(), "--plugins", plugins(l.t), "--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0",
 	}, args...)...)
-	until(l.t, "a worker to begin", func() bool { return p.err.has("working with") || !p.running() })
+	until(l.t, "a worker to begin", func() bool { return p.err.has("working as") || !p.running() })
 	if !p.running() {
 		l.t.Fatalf("worker: %s", p.err)
 	}

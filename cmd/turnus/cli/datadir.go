@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/server"
+)
+
+// dataDir is the folder of what a service keeps, while this process holds it.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+// openData makes the folder and holds it. Another process that holds it already is named.
+func openData(path string) (*dataDir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	d := &dataDir{path: path, lock: lock}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
+		return nil, errors.Join(invalid("data folder %s: another process holds it: %s\nhint: stop that one, or give --data another folder", path, strings.TrimSpace(string(who))), lock.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("data folder %s: lock: %w", path, err), lock.Close())
+	}
+	return d, d.sign("starting")
+}
+
+// sign writes who holds the folder, for whoever comes in vain.
+func (d *dataDir) sign(what string) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this machine"
+	}
+	text := fmt.Sprintf("process %d on %s, %s\n", os.Getpid(), host, what)
+	if err := d.lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = d.lock.WriteAt([]byte(text), 0)
+	return err
+}
+
+// close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
+func (d *dataDir) close() error { return d.lock.Close() }
+
+// openLedger opens what url names, or the data folder's own; large outputs are files of the folder either way.
+func (d *dataDir) openLedger(ctx context.Context, url string) (*ledger.Ledger, error) {
+	if url == "" {
+		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
+	}
+	outputs := filepath.Join(d.path, "outputs")
+	if err := os.MkdirAll(outputs, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	bucket, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
+	if err != nil {
+		return nil, errors.Join(err, closeBucket(bucket))
+	}
+	return l, nil
+}
+
+func closeBucket(b *blob.Bucket) error { return b.Close() }
+
+// tokenFile holds the first admin token.
+func (d *dataDir) tokenFile() string { return filepath.Join(d.path, "admin.token") }
+
+// firstToken makes the first admin token of a new ledger, and keeps it in the data folder. The file comes first: a
+// token that cannot be kept is not made.
+func (d *dataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
+	file, err := os.OpenFile(d.tokenFile()+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("keep the first token: %w", err)
+	}
+	defer func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name()) // gone after the rename
+	}()
+	secret, _, err := l.NewToken(ctx, by, ledger.Token{ID: "first", Name: "admin", AllTenants: true, Roles: []string{string(server.Admin)}})
+	if errors.Is(err, core.ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("make the first token: %w", err)
+	}
+	if _, err := file.WriteString(secret + "\n"); err != nil {
+		return false, fmt.Errorf("keep the first token: %w", err)
+	}
+	if err := file.Sync(); err != nil {
+		return false, fmt.Errorf("keep the first token: %w", err)
+	}
+	return true, os.Rename(file.Name(), d.tokenFile())
+}

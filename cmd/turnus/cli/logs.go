@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) logsCmd() *cobra.Command {
+	var r remoteFlags
+	var host string
+	var follow bool
+	c := &cobra.Command{
+		Use: "logs RUN", Short: "Show the outputs of a run's hosts", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Long: `Show the outputs of a run's hosts, each line with its host and step. With --follow they
+come as they are written, until the run is over; what is shown then may lack lines of a
+flood, which is said, while logs without it shows all that was kept.`,
+		Example: `  turnus logs 20261120-021500-ab12cd --follow
+  turnus logs 20261120-021500-ab12cd --host fw-1.acme
+  turnus logs 20261120-021500-ab12cd -o json | jq -r '.[].steps[]?.stdout'`,
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			if follow {
+				return a.followLogs(ctx, c, args[0], host)
+			}
+			return a.logs(ctx, c, args[0], host)
+		}),
+	}
+	r.add(c)
+	c.Flags().StringVar(&host, "host", "", "only of this host")
+	c.Flags().BoolVarP(&follow, "follow", "F", false, "show outputs as they are written, until the run is over; with -o json a line each event")
+	return c
+}
+
+// logs shows what is recorded, a page of jobs at a time.
+func (a *app) logs(ctx context.Context, c *client.Client, run, host string) error {
+	all, found := []api.Job{}, false
+	for p := (client.Page{Limit: 100}); ; {
+		page, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, p)
+		if err != nil {
+			return err
+		}
+		found = found || len(page.Items) > 0
+		jobs, err := withSteps(ctx, c, page.Items)
+		if err != nil {
+			return err
+		}
+		if a.output == "json" {
+			all = append(all, jobs...)
+		} else {
+			for _, j := range jobs {
+				writeJobLogs(a.out, j)
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		p.Cursor = page.Next
+	}
+	if host != "" && !found {
+		return &exit{exitInvalid, fmt.Errorf("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)}
+	}
+	if a.output == "json" {
+		return printJSON(a.out, all)
+	}
+	return nil
+}
+
+// writeJobLogs writes what the steps of a job showed, then how it ended.
+func writeJobLogs(w io.Writer, j api.Job) {
+	for _, s := range j.Steps {
+		for line := range strings.Lines(stepText(s)) {
+			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(strings.TrimRight(line, "\r\n")))
+		}
+		if s.Reason != "" && !s.Outcome.Good() {
+			fmt.Fprintf(w, "%s %s | %s: %s\n", j.Host, s.Name, s.Outcome, printable(firstLine(s.Reason)))
+		}
+	}
+	if len(j.Steps) == 0 && j.Outcome != "" && !j.Outcome.Good() {
+		fmt.Fprintf(w, "%s | %s: %s\n", j.Host, j.Outcome, printable(firstLine(j.Reason)))
+	}
+}
+
+// followLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
+// shows what is recorded.
+func (a *app) followLogs(ctx context.Context, c *client.Client, id, host string) error {
+	p := &logPrinter{a: a, host: host, open: map[streamKey]string{}}
+	if a.output == "json" {
+		p.enc = json.NewEncoder(raw{a.out})
+		p.enc.SetEscapeHTML(false)
+	}
+	err := c.Events(id).Follow(ctx, p.event, func(err error) {
+		if err != nil {
+			a.message(a.paint(yellow, "waiting: ") + err.Error())
+		} else {
+			a.message("the server answers again")
+		}
+	})
+	for key := range p.open {
+		p.flush(key)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &exit{code: exitCancelled}
+	case err == nil && !p.live && p.enc == nil:
+		return a.logs(ctx, c, id, host)
+	}
+	return err
+}
+
+// streamKey is one stream of one step on one host.
+type streamKey struct {
+	host, step string
+	errs       bool
+}
+
+// logPrinter writes events as lines.
+type logPrinter struct {
+	a    *app
+	host string
+	enc  *json.Encoder        // nil: text
+	live bool                 // more came than what is recorded
+	open map[streamKey]string // lines that have no end yet
+}
+
+// maxOpenLine is how much of a line without an end is held back.
+const maxOpenLine = 64 << 10
+
+func (p *logPrinter) event(e api.Event) {
+	p.live = p.live || e.Event != api.JobDone && e.Event != api.RunDone
+	if p.host != "" && e.Host != "" && e.Host != p.host {
+		return
+	}
+	if p.enc != nil {
+		_ = p.enc.Encode(e) // the screen remembers an error
+		return
+	}
+	switch e.Event {
+	case "output":
+		p.text(streamKey{e.Host, e.Step, false}, e.Stdout)
+		p.text(streamKey{e.Host, e.Step, true}, e.Stderr)
+	case "diff", "message":
+		for line := range strings.Lines(e.Text) {
+			p.line(e.Host, e.Step, line)
+		}
+	case "step_retry":
+		p.line(e.Host, e.Step, "again: "+e.Text)
+	case "step_done":
+		p.flush(streamKey{e.Host, e.Step, false})
+		p.flush(streamKey{e.Host, e.Step, true})
+		if d := e.Detail; d != nil && !d.Outcome.Good() {
+			p.line(e.Host, e.Step, string(d.Outcome)+": "+firstLine(d.Reason))
+		}
+	case api.JobDone:
+		if r := e.Result; r != nil && !r.Outcome.Good() && len(r.Steps) == 0 {
+			p.line(e.Host, r.Step, string(r.Outcome)+": "+firstLine(r.Reason))
+		}
+	case "dropped":
+		p.a.message(e.Text + "; turnus logs without --follow has what was kept")
+	}
+}
+
+// text writes whole lines, and keeps the rest for what follows.
+func (p *logPrinter) text(key streamKey, s string) {
+	if s == "" {
+		return
+	}
+	s = p.open[key] + s
+	delete(p.open, key)
+	for {
+		line, rest, whole := strings.Cut(s, "\n")
+		if !whole && len(line) < maxOpenLine {
+			break
+		}
+		p.line(key.host, key.step, line)
+		s = rest
+	}
+	if s != "" {
+		p.open[key] = s
+	}
+}
+
+func (p *logPrinter) flush(key streamKey) {
+	if rest := p.open[key]; rest != "" {
+		p.line(key.host, key.step, rest)
+	}
+	delete(p.open, key)
+}
+
+func (p *logPrinter) line(host, step, line string) {
+	fmt.Fprintf(p.a.out, "%s %s | %s\n", host, step, printable(strings.TrimRight(line, "\r\n")))
+}

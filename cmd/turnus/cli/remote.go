@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/client"
+)
+
+// remoteFlags say which server is asked, and as whom.
+type remoteFlags struct {
+	server, tokenFile, context, caFile string
+}
+
+func (f *remoteFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.server, "server", "", "URL of the server, instead of a context's (TURNUS_SERVER)")
+	fl.StringVar(&f.tokenFile, "token-file", "", "file that holds the token (TURNUS_TOKEN holds the token itself)")
+	fl.StringVar(&f.context, "context", "", "context to ask, see turnus context; the chosen one when empty")
+	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
+}
+
+// target is what flags, environment and contexts say of the server. Flags win over the environment, and that over
+// the chosen context.
+func (f *remoteFlags) target() (serverContext, error) {
+	var s serverContext
+	env := os.Getenv("TURNUS_SERVER")
+	switch {
+	case f.server != "" && f.context != "":
+		return s, invalid("--server and --context both name a server: give one")
+	case f.server != "":
+		s.Server = f.server
+	case f.context == "" && env != "":
+		s.Server = env
+	default:
+		file, err := loadContexts()
+		if err != nil {
+			return s, err
+		}
+		name := f.context
+		if name == "" {
+			name = file.Current
+		}
+		if name == "" {
+			return s, invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
+		}
+		if s, err = file.find(name); err != nil {
+			return s, err
+		}
+	}
+	if f.caFile != "" {
+		s.CAFile = f.caFile
+	}
+	if token := os.Getenv("TURNUS_TOKEN"); token != "" {
+		s.Token, s.TokenFile = strings.TrimSpace(token), ""
+	}
+	if f.tokenFile != "" {
+		s.TokenFile = f.tokenFile
+	}
+	return s, nil
+}
+
+// client makes the client of the server that is asked.
+func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
+	s, err := f.target()
+	if err != nil {
+		return nil, err
+	}
+	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + version, Patience: patience}
+	if cfg.Token, err = s.token(); err != nil {
+		return nil, err
+	}
+	if s.CAFile != "" {
+		if cfg.CAs, err = readBounded(s.CAFile, 1<<20); err != nil {
+			return nil, invalid("--ca-file: %w", err)
+		}
+	}
+	return client.New(cfg)
+}
+
+// remote makes what a verb does with a server the RunE of its command.
+func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := f.client(0)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		ctx, stop := a.interruptible(cmd.Context())
+		defer stop()
+		return told(do(ctx, c, args))
+	}
+}
+
+// told adds what to do next to the error of a server, and chooses the exit code: what the server refuses is wrong
+// input or usage, as if it had been found here.
+func told(err error) error {
+	var e *client.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case errors.Is(err, client.ErrNoToken):
+		return &exit{exitInvalid, fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. The first one of turnus up is in its data folder, admin.token", err)}
+	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
+		return &exit{exitInvalid, err}
+	case e.Status == 0:
+		return fmt.Errorf("%w\nhint: is it running? turnus up runs one here; turnus context ls shows which server is asked", err)
+	}
+	return err
+}
+
+// completeWithin bounds how long a shell waits for what a server could complete.
+const completeWithin = 1500 * time.Millisecond
+
+// completion asks a server what an argument may be. No answer is no completion.
+func completion(f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
+		c, err := f.client(time.Millisecond)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer c.Close()
+		names, err := list(ctx, c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completedRuns is how many of the newest runs are completed.
+const completedRuns = 50
+
+func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
+	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(runs.Items))
+	for i, r := range runs.Items {
+		ids[i] = fmt.Sprintf("%s\t%s, %s", r.ID, r.Playbook, r.Phase)
+	}
+	return ids, nil
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// runVerb is a command that does something with one run and shows what the run is then.
+func (a *app) runVerb(use, short, example string, r *remoteFlags, do func(context.Context, *client.Client, string) (api.Run, error)) *cobra.Command {
+	c := &cobra.Command{
+		Use: use + " RUN", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(r, runIDs),
+		RunE: a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
+			run, err := do(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.showPhase(run)
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// showPhase says where a run stands after it was changed.
+func (a *app) showPhase(run api.Run) error {
+	if a.output == "json" {
+		return printJSON(a.out, run)
+	}
+	line := fmt.Sprintf("%s: %s: %s", run.ID, run.Playbook, run.Phase)
+	if text := outcomeText(run.Outcomes); text != "" {
+		line += ", " + text
+	}
+	if text := waitsText(run); text != "" {
+		line += "; waits " + text
+	}
+	fmt.Fprintln(a.out, line)
+	return nil
+}
+
+func (a *app) cancelCmd() *cobra.Command {
+	var r remoteFlags
+	var reason string
+	c := a.runVerb("cancel", "End a run: no job of it starts any more; steps that run finish",
+		`  turnus cancel 20261120-021500-ab12cd --reason "wrong image"`, &r,
+		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
+			return c.CancelRun(ctx, id, reason)
+		})
+	reasonFlag(c, &reason)
+	return c
+}
+
+func (a *app) pauseCmd() *cobra.Command {
+	var r remoteFlags
+	var reason string
+	c := a.runVerb("pause", "Let a run start no more jobs until it is resumed; those that run go on",
+		`  turnus pause 20261120-021500-ab12cd --reason "line card looks odd"`, &r,
+		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
+			return c.PauseRun(ctx, id, reason)
+		})
+	reasonFlag(c, &reason)
+	return c
+}
+
+func (a *app) resumeCmd() *cobra.Command {
+	var r remoteFlags
+	var reason string
+	c := a.runVerb("resume", "Let a paused run go on",
+		"  turnus resume 20261120-021500-ab12cd", &r,
+		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
+			return c.ResumeRun(ctx, id, reason)
+		})
+	reasonFlag(c, &reason)
+	return c
+}
+
+func reasonFlag(c *cobra.Command, reason *string) {
+	c.Flags().StringVar(reason, "reason", "", "why: shown with the run, and kept in the audit log")
+}
+
+func (a *app) approveCmd() *cobra.Command {
+	var r remoteFlags
+	var reason string
+	var wave int
+	var refuse bool
+	c := a.runVerb("approve", "Approve a run, or its next wave, that waits for somebody's word",
+		`  turnus approve 20261120-021500-ab12cd
+  turnus approve 20261120-021500-ab12cd --wave 2 --reason "first hosts look well"
+  turnus approve 20261120-021500-ab12cd --refuse --reason "not in December"`, &r,
+		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
+			if wave < 0 {
+				return api.Run{}, invalid("--wave %d: waves count from 1", wave)
+			}
+			return c.ApproveRun(ctx, id, api.Approve{Wave: wave, Approve: !refuse, Reason: reason})
+		})
+	reasonFlag(c, &reason)
+	c.Flags().IntVar(&wave, "wave", 0, "approve this wave, from 1; without it the run as a whole")
+	c.Flags().BoolVar(&refuse, "refuse", false, "refuse: the run is cancelled")
+	return c
+}
+
+func (a *app) retryCmd() *cobra.Command {
+	var r remoteFlags
+	var outcomes []string
+	var follow bool
+	c := &cobra.Command{
+		Use: "retry RUN", Short: "Run again on the hosts that a run did not do well", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Long: `Launch a new run of the same playbook on the hosts that a run did not do well. Its id goes to stdout.`,
+		Example: `  turnus retry 20261120-021500-ab12cd --follow
+  turnus retry 20261120-021500-ab12cd --outcome unreachable`,
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			q := api.Retry{}
+			for _, text := range outcomes {
+				o := core.Outcome(text)
+				if !slices.Contains(core.Outcomes(), o) {
+					return invalid("--outcome %s: expected some of %v", text, core.Outcomes())
+				}
+				q.Outcomes = append(q.Outcomes, o)
+			}
+			run, err := c.RetryRun(ctx, args[0], onceKey(), q)
+			if err != nil {
+				return err
+			}
+			switch {
+			case follow:
+				a.message(run.ID + " is accepted")
+				return a.watch(ctx, c, run.ID)
+			case a.output == "json":
+				return printJSON(a.out, run)
+			}
+			fmt.Fprintln(a.out, run.ID)
+			a.message(fmt.Sprintf("%s: %s; turnus watch %s", run.Playbook, plural(run.Total, "host"), run.ID))
+			return nil
+		}),
+	}
+	r.add(c)
+	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
+	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")
+	return c
+}

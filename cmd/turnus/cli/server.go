@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serverCmd() *cobra.Command {
+	var f serviceFlags
+	var plugins pluginFlags
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "server --redis URL",
+		Short: "Run the service without a worker: API, ledger and schedules, over a shared queue",
+		Long: `Run the service without a worker: API, ledger and schedules, over a queue in Redis that
+turnus worker processes share. Any number of servers may run over one Redis and one
+PostgreSQL; none of them leads, and any may be stopped.`,
+		Example: `  turnus server --redis redis://queue:6379/0 --ledger postgres://turnus@db/turnus --repo https://git.example.net/ops.git
+  turnus server --redis redis://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.queue.url == "" {
+				return invalid("server needs a queue that workers share\nhint: --redis redis://HOST:6379/0; turnus up has a queue and a worker of its own")
+			}
+			return a.server(cmd.Context(), &f, &plugins, verbose)
+		},
+	}
+	f.add(c)
+	plugins.add(c)
+	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the server does")
+	return c
+}
+
+// server runs until it is told to stop.
+func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, verbose bool) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	log := a.logger(verbose)
+	sup, err := plugins.supervisor(nil, log)
+	if err != nil {
+		return err
+	}
+	s := &service{a: a, f: f, log: log}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx, sup); err != nil {
+		return err
+	}
+	ctx, _, release := a.signals(ctx, "stopping: other servers go on", a.message, func() {})
+	defer release()
+	a.message("listening on " + s.url())
+	return s.run(ctx, func() error { return nil })
+}

@@ -1,0 +1,365 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/schedule"
+	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
+	redisschedule "github.com/turnus/turnus/core/schedule/redis"
+	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// serviceFlags say what a service keeps, follows and listens on.
+type serviceFlags struct {
+	queue           queueFlags
+	data, ledger    string
+	definitions     string
+	repo, branch    string
+	repoEvery       time.Duration
+	hookSecret      string
+	listen          string
+	insecure        bool
+	tlsCert, tlsKey string
+}
+
+func (f *serviceFlags) add(c *cobra.Command) {
+	f.queue.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
+	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
+	fl.Lookup("ledger").DefValue = "" // --help would print the password
+	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
+	fl.StringVar(&f.branch, "branch", "main", "branch of --repo")
+	fl.DurationVar(&f.repoEvery, "repo-every", time.Minute, "between looks at --repo; a webhook makes it look at once")
+	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
+	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM")
+	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+}
+
+// check refuses what contradicts itself, before anything is opened.
+func (f *serviceFlags) check() error {
+	if f.repo != "" && f.definitions != "" {
+		return invalid("--repo and --definitions both say where the definitions are: give one")
+	}
+	if f.hookSecret != "" && f.repo == "" {
+		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return invalid("--tls-cert and --tls-key go together")
+	}
+	address, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
+	}
+	if ip := net.ParseIP(address); f.tlsCert == "" && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	}
+	return nil
+}
+
+// service is a server with all its parts.
+type service struct {
+	a        *app
+	f        *serviceFlags
+	log      *slog.Logger
+	data     *dataDir
+	ledger   *ledger.Ledger
+	queue    queue.Queue
+	ctl      *controller.Controller
+	catalog  *catalog.Catalog
+	api      http.Handler
+	listener net.Listener
+	closers  []func() error // last opened first
+}
+
+// open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
+func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
+	var err error
+	if s.data, err = openData(s.f.data); err != nil {
+		return err
+	}
+	s.closes(s.data.close)
+	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger); err != nil {
+		return err
+	}
+	s.closes(s.ledger.Close)
+	s.f.queue.patient = true
+	q, closeQueue, err := s.f.queue.open(ctx, s.a)
+	if err != nil {
+		return err
+	}
+	s.queue = q
+	s.closes(closeQueue)
+	if err := s.parts(sup); err != nil {
+		return err
+	}
+	made, err := s.data.firstToken(ctx, s.ledger, "turnus")
+	if err != nil {
+		return err
+	}
+	if made {
+		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+	}
+	if s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.f.listen); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
+	return s.data.sign("listening on " + s.url())
+}
+
+// parts makes controller, catalog and API.
+func (s *service) parts(sup *host.Supervisor) error {
+	opts := playbookOptions(sup, nil)
+	var err error
+	events := func(e controller.Event) { s.event(e) }
+	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log})
+	if err != nil {
+		return err
+	}
+	store, err := s.schedules()
+	if err != nil {
+		return err
+	}
+	cfg := catalog.Config{
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, Playbooks: opts, Folder: s.f.definitions,
+		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log,
+	}
+	var hook http.Handler
+	if s.f.repo != "" {
+		cfg.Follow = &definitions.FollowOptions{URL: s.f.repo, Branch: s.f.branch, Dir: filepath.Join(s.data.path, "definitions"), Every: s.f.repoEvery}
+	}
+	if s.catalog, err = catalog.New(cfg); err != nil {
+		return err
+	}
+	if s.f.hookSecret != "" {
+		secret, err := readToken(s.f.hookSecret)
+		if err != nil {
+			return fmt.Errorf("--webhook-secret-file: %w", err)
+		}
+		hook = definitions.Hook{Secret: []byte(secret), Poke: s.catalog.Poke}
+	}
+	backend := "memory"
+	if s.f.queue.url != "" {
+		backend = "redis"
+	}
+	s.api, err = server.New(server.Config{
+		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
+		Types: opts.Types, Hook: hook, Version: version, Log: s.log,
+	})
+	return err
+}
+
+// schedules is their store: beside the queue.
+func (s *service) schedules() (schedule.Store, error) {
+	if s.f.queue.url == "" {
+		return memoryschedule.New(), nil
+	}
+	client, err := redisconn.Dial(s.f.queue.url)
+	if err != nil {
+		return nil, err
+	}
+	s.closes(client.Close)
+	return redisschedule.New(client, redisschedule.Options{})
+}
+
+// serverName is another one in each process that runs.
+func serverName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "server"
+	}
+	var random [3]byte
+	rand.Read(random[:]) // never fails, see crypto/rand
+	return fmt.Sprintf("%s-%d-%s", name, os.Getpid(), hex.EncodeToString(random[:]))
+}
+
+func (s *service) closes(f func() error) { s.closers = append(s.closers, f) }
+
+// close closes what was opened, in turn.
+func (s *service) close() error {
+	var errs []error
+	for _, closer := range slices.Backward(s.closers) {
+		errs = append(errs, closer())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// url is how the API is reached from this machine.
+func (s *service) url() string {
+	scheme := "http"
+	if s.f.tlsCert != "" {
+		scheme = "https"
+	}
+	address, port, err := net.SplitHostPort(s.listener.Addr().String())
+	if ip := net.ParseIP(address); err == nil && ip != nil && ip.IsUnspecified() {
+		address = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(address, port)
+}
+
+// webStop is how long requests that are under way may take when the service stops.
+const webStop = 5 * time.Second
+
+// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
+// worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
+// next start.
+func (s *service) run(ctx context.Context, drain func() error) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.ctl.Run(life) })
+	wg.Go(func() {
+		if err := s.catalog.Run(life); err != nil {
+			failed(err)
+		}
+	})
+	web := &http.Server{Handler: s.api, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return stop }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	wg.Go(func() {
+		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
+			failed(fmt.Errorf("API: %w", err))
+		}
+	})
+	<-stop.Done()
+	cause := context.Cause(stop)
+	down, cancel := context.WithTimeout(life, webStop)
+	if err := web.Shutdown(down); err != nil {
+		_ = web.Close()
+	}
+	cancel()
+	err := drain()
+	s.settle(life)
+	end()
+	wg.Wait()
+	if cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+func (s *service) serve(web *http.Server) error {
+	if s.f.tlsCert != "" {
+		return web.ServeTLS(s.listener, s.f.tlsCert, s.f.tlsKey)
+	}
+	return web.Serve(s.listener)
+}
+
+// settleFor is how long a service that stops waits for what its own queue, which ends with it, has to be recorded.
+const settleFor = 10 * time.Second
+
+// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue in Redis stay there.
+func (s *service) settle(ctx context.Context) {
+	if s.f.queue.url != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleFor)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !s.settled(ctx) {
+		select {
+		case <-ctx.Done():
+			s.a.message(s.a.paint(yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *service) settled(ctx context.Context) bool {
+	for page := (ledger.Page{Limit: 1000}); ; {
+		runs, next, err := s.ledger.Unfinished(ctx, page)
+		if err != nil {
+			return false
+		}
+		for i := range runs {
+			status, err := s.queue.Status(ctx, runs[i].ID)
+			if err == nil && ended(status.Outcomes) > ended(runs[i].Outcomes) {
+				return false
+			}
+		}
+		if next == "" {
+			return true
+		}
+		page.After = next
+	}
+}
+
+func ended[K comparable](outcomes map[K]int) int {
+	n := 0
+	for _, c := range outcomes {
+		n += c
+	}
+	return n
+}
+
+// event tells the operator what a controller does, in few words.
+func (s *service) event(e controller.Event) {
+	switch e.Kind {
+	case controller.QueueAway:
+		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
+	case controller.QueueBack:
+		s.a.message("the queue answers again")
+	case controller.QueueLost:
+		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
+	case controller.RunEnded:
+		s.catalog.Ended(e.Run)
+		if e.Status != nil {
+			s.a.message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
+		}
+	}
+}
+
+func (s *service) catalogEvent(e catalog.Event) {
+	switch e.Kind {
+	case catalog.DefinitionsChanged:
+		set := s.catalog.Set()
+		if set != nil {
+			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+		}
+	case catalog.DefinitionsRejected:
+		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err))
+	case catalog.FireLaunched:
+		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
+	case catalog.FireSkipped:
+		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
+	case catalog.FireFailed, catalog.Trouble:
+		s.a.message(s.a.paint(yellow, "trouble: ") + strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)))
+	}
+}
+
+// inventory is that of the current definitions: jump hosts and passwords do not travel with a job.
+func (s *service) inventory() *inventory.Inventory {
+	if s.catalog == nil || s.catalog.Set() == nil {
+		return nil
+	}
+	return s.catalog.Set().Inventory
+}

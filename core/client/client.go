@@ -1,0 +1,211 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Config says which server is asked, and as whom.
+type Config struct {
+	Server string // its URL: https://HOST[:PORT], http://127.0.0.1:PORT
+	Token  string // "" asks without one
+	// CAs are certificates, in PEM, that may sign the server's; the system's when empty.
+	CAs []byte
+	// Insecure lets a token go over http to another machine, where everybody on the way can read it.
+	Insecure bool
+	Agent    string        // of the User-Agent header
+	Patience time.Duration // how long to go on asking a server that does not answer; 3 s when zero
+}
+
+// Client asks one server. It is safe for concurrent use.
+type Client struct {
+	server   string
+	token    string
+	agent    string
+	patience time.Duration
+	http     *http.Client
+}
+
+// Bounds of one request.
+const (
+	answerWithin = 60 * time.Second // what is not a stream
+	maxAnswer    = 256 << 20        // bytes of one answer
+)
+
+// New checks the configuration; nothing is contacted. Errors wrap core.ErrInvalid.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.Server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w", c.Server, core.ErrInvalid)
+	}
+	if u.Scheme == "http" && c.Token != "" && !c.Insecure && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("server %s: the token would go over the network in the clear: use https: %w", c.Server, core.ErrInvalid)
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+		ResponseHeaderTimeout: answerWithin,
+	}
+	if len(c.CAs) > 0 {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(c.CAs) {
+			return nil, fmt.Errorf("server %s: no certificate in the file of its authority: expected PEM: %w", c.Server, core.ErrInvalid)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	if c.Patience == 0 {
+		c.Patience = 3 * time.Second
+	}
+	return &Client{
+		server: strings.TrimRight(u.String(), "/"), token: c.Token, agent: c.Agent, patience: c.Patience,
+		http: &http.Client{Transport: transport, CheckRedirect: sameServer},
+	}, nil
+}
+
+// sameServer follows no redirect to another server, which would get the token.
+func sameServer(next *http.Request, via []*http.Request) error {
+	if first := via[0].URL; next.URL.Scheme != first.Scheme || next.URL.Host != first.Host || len(via) > 5 {
+		return fmt.Errorf("it sends on to %s, which is not asked: name that server", next.URL.Host)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Server is the address that is asked.
+func (c *Client) Server() string { return c.server }
+
+// Close lets idle connections go.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// call is one request.
+type call struct {
+	what   string // for errors: "show run R"
+	method string
+	path   string // escaped
+	query  url.Values
+	body   any // JSON; nil is none
+	header http.Header
+	again  bool // asking twice is as once
+}
+
+// Backoff between tries of what may be asked again.
+var again = core.Backoff{Interval: 100 * time.Millisecond, Max: time.Second}
+
+// do asks and reads the answer into out, which may be nil.
+func (c *Client) do(ctx context.Context, q call, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*answerWithin)
+	defer cancel()
+	until := time.Now().Add(c.patience)
+	for n := 0; ; n++ {
+		err := c.once(ctx, q, out)
+		var e *Error
+		if err == nil || !errors.As(err, &e) || !e.passing(q.again) || ctx.Err() != nil {
+			return err
+		}
+		pause := again.Delay(n, 0)
+		if time.Now().Add(pause).After(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// passing tells whether asking again soon may do: the server did not take the request, or asking twice is as once.
+func (e *Error) passing(again bool) bool {
+	return errors.Is(e, core.ErrUnavailable) && (e.Status == 0 || again) || again && errors.Is(e, core.ErrUnknown)
+}
+
+func (c *Client) once(ctx context.Context, q call, out any) error {
+	resp, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if out == nil || resp.StatusCode == http.StatusNoContent {
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // so that the connection serves again
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &Error{Server: c.server, What: q.what, Status: resp.StatusCode, Detail: "the answer cannot be read: " + err.Error(), Err: core.ErrUnknown}
+	}
+	return nil
+}
+
+// send asks, and returns an answer that is no error.
+func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
+	target := c.server + q.path
+	if len(q.query) > 0 {
+		target += "?" + q.query.Encode()
+	}
+	var body io.Reader
+	if q.body != nil {
+		text, err := json.Marshal(q.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.what, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", q.what, core.ErrInvalid, err)
+	}
+	maps.Copy(req.Header, q.header)
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.agent != "" {
+		req.Header.Set("User-Agent", c.agent)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, context.Cause(ctx)
+		}
+		return nil, away(c.server, q.what, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer func() { _ = resp.Body.Close() }()
+		return nil, problemOf(c.server, q.what, resp)
+	}
+	return resp, nil
+}
+
+// path joins escaped parts.
+func path(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// CreateRun asks for a run. With a key it is asked again when no answer comes, and the same key and request make
+// one run, however often they are sent.
+func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.Run, error) {
+	var run api.Run
+	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, header: keyed(key), again: key != ""}
+	err := c.do(ctx, q, &run)
+	return run, err
+}
+
+// Run shows a run.
+func (c *Client) Run(ctx context.Context, id string) (api.Run, error) {
+	return get[api.Run](ctx, c, "show run "+id, path("v1", "runs", id), nil)
+}
+
+// RunFilter chooses runs. Empty fields match all.
+type RunFilter struct {
+	Playbook string
+	Phase    api.Phase
+	Host     string       // with an outcome on this host
+	Outcome  core.Outcome // with a job that ended so
+	By       string       // who launched it: a token's name, or schedule:NAME
+}
+
+// Runs lists runs, newest first.
+func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], error) {
+	q := p.into(nil)
+	set(q, "playbook", f.Playbook)
+	set(q, "phase", string(f.Phase))
+	set(q, "host", f.Host)
+	set(q, "outcome", string(f.Outcome))
+	set(q, "launched_by", f.By)
+	return get[List[api.Run]](ctx, c, "list runs", "/v1/runs", q)
+}
+
+// ChangeRun changes a run that is not over.
+func (c *Client) ChangeRun(ctx context.Context, id string, change api.ChangeRun) (api.Run, error) {
+	var run api.Run
+	err := c.do(ctx, call{what: "change run " + id, method: http.MethodPatch, path: path("v1", "runs", id), body: change, again: true}, &run)
+	return run, err
+}
+
+// CancelRun ends a run: when it returns, no job of it starts any more.
+func (c *Client) CancelRun(ctx context.Context, id, reason string) (api.Run, error) {
+	return c.change(ctx, id, "cancel", api.Why{Reason: reason})
+}
+
+// PauseRun keeps a run from starting jobs.
+func (c *Client) PauseRun(ctx context.Context, id, reason string) (api.Run, error) {
+	return c.change(ctx, id, "pause", api.Why{Reason: reason})
+}
+
+// ResumeRun lets a run go on.
+func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, error) {
+	return c.change(ctx, id, "resume", api.Why{Reason: reason})
+}
+
+// ApproveRun decides on a run, or a wave, that waits for somebody.
+func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.Run, error) {
+	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)
+}
+
+// RetryRun launches a new run on hosts of another. A key does what it does for CreateRun.
+func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api.Run, error) {
+	var run api.Run
+	err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
+	return run, err
+}
+
+// change is what may be asked twice: the second time it is so already.
+func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.Run, error) {
+	var run api.Run
+	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
+	return run, err
+}
+
+// JobFilter chooses jobs of a run. Empty fields match all.
+type JobFilter struct {
+	Outcome core.Outcome
+	Host    string
+}
+
+// Jobs lists the jobs of a run that have an outcome, by index.
+func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
+	q := p.into(nil)
+	set(q, "outcome", string(f.Outcome))
+	set(q, "host", f.Host)
+	return get[List[api.Job]](ctx, c, "list the jobs of run "+run, path("v1", "runs", run, "jobs"), q)
+}
+
+// Job shows a job with its steps.
+func (c *Client) Job(ctx context.Context, id core.JobID) (api.Job, error) {
+	return get[api.Job](ctx, c, "show job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index)), nil)
+}
+
+// Explain says why a job is where it is.
+func (c *Client) Explain(ctx context.Context, id core.JobID) (api.Explanation, error) {
+	return get[api.Explanation](ctx, c, "explain job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "explain"), nil)
+}
+
+// HostHistory lists what was done on a host, newest first.
+func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api.Job], error) {
+	return get[List[api.Job]](ctx, c, "show the history of host "+host, path("v1", "hosts", host, "history"), p.into(url.Values{}))
+}
+
+// Playbooks lists the playbooks of the server's definitions, by name.
+func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], error) {
+	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))
+}
+
+// Attempts lists the tries of a job.
+func (c *Client) Attempts(ctx context.Context, id core.JobID) (List[api.Attempt], error) {
+	return get[List[api.Attempt]](ctx, c, "list the attempts of job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "attempts"), nil)
+}

@@ -1,0 +1,146 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// maxEvent bounds one line of a stream.
+const maxEvent = 1 << 20
+
+// Stream is how far events of a run were read. It is for one goroutine.
+type Stream struct {
+	c    *Client
+	run  string
+	last string // id of the last event
+}
+
+// Events reads the events of a run, as far as they are kept, and then as they happen.
+func (c *Client) Events(run string) *Stream { return &Stream{c: c, run: run} }
+
+// Read hands events to each until the run is over, which is nil, or the stream breaks. It goes on from there when it
+// is called again; an event may then come twice.
+func (s *Stream) Read(ctx context.Context, each func(api.Event)) error {
+	q := call{
+		what: "follow run " + s.run, method: http.MethodGet, path: path("v1", "runs", s.run, "events"),
+		header: http.Header{"Accept": {"text/event-stream"}},
+	}
+	if s.last != "" {
+		q.header.Set("Last-Event-ID", s.last)
+	}
+	resp, err := s.c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	err = s.events(resp.Body, each)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// events reads a stream (HTML, Server-sent events).
+func (s *Stream) events(r io.Reader, each func(api.Event)) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxEvent)
+	var name, id string
+	var data strings.Builder
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			name = value
+		case "id":
+			id = value
+		case "data":
+			data.WriteString(value)
+		case "":
+			if lines.Text() != "" { // a comment, as which servers say that they live
+				continue
+			}
+			over, err := s.event(name, data.String(), each)
+			if id != "" {
+				s.last = id
+			}
+			if over || err != nil {
+				return err
+			}
+			name, id = "", ""
+			data.Reset()
+		}
+	}
+	err := lines.Err()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return &Error{Server: s.c.server, What: "follow run " + s.run, Detail: "the stream broke: " + err.Error(), Err: core.ErrUnavailable}
+}
+
+// event hands one event on; over says that it was the last.
+func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err error) {
+	if data == "" {
+		return false, nil
+	}
+	if name == "problem" {
+		var told struct {
+			Status int
+			Detail string
+		}
+		if json.Unmarshal([]byte(data), &told) != nil {
+			told.Detail = "the server ended the stream"
+		}
+		return false, &Error{Server: s.c.server, What: "follow run " + s.run, Status: told.Status, Detail: told.Detail, Err: kindOf(told.Status)}
+	}
+	var e api.Event
+	if json.Unmarshal([]byte(data), &e) == nil { // another version's event may look otherwise
+		each(e)
+	}
+	return e.Event == api.RunDone, nil
+}
+
+// Follow reads until the run is over or ctx ends. It goes on by itself when the server was away; onAway, which may be
+// nil, is told when it goes, and with nil when it is back.
+func (s *Stream) Follow(ctx context.Context, each func(api.Event), onAway func(error)) error {
+	if onAway == nil {
+		onAway = func(error) {}
+	}
+	gone := false
+	for n := 0; ; n++ {
+		err := s.Read(ctx, func(e api.Event) {
+			if gone {
+				gone = false
+				onAway(nil)
+			}
+			n = 0
+			each(e)
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown):
+			return err
+		}
+		if n > 0 && !gone { // that a stream ends, as at a proxy's time limit, is not worth a word
+			gone = true
+			onAway(err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(again.Delay(n, 0)):
+		}
+	}
+}

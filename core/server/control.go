@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+func (s *Server) control() {
+	post := func(id, path, summary, detail string, role Role) route {
+		return route{id: id, method: http.MethodPost, path: path, summary: summary, detail: detail, role: role, status: http.StatusOK}
+	}
+	handle(s, post("cancel-run", "/v1/runs/{run}/cancel", "End a run",
+		"When this answers, no job of it starts any more. Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Cancel))
+	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Pause))
+	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", "", Operator), s.word(s.cfg.Controller.Resume))
+	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
+		"Of a run that asks for four eyes, whoever launched or changed it cannot approve it, nor its waves, whatever their role. Refusing cancels the run.", Approver), s.approveRun)
+	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)
+	handle(s, route{
+		id: "change-run", method: http.MethodPatch, path: "/v1/runs/{run}", summary: "Change a run's weight or criticality", role: Operator,
+		detail: "The weight can be changed until the run is over, the criticality until it is in the queue.",
+	}, s.changeRun)
+}
+
+// word is a change of a run for which a reason is all that is given.
+func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string) (ledger.Run, error)) func(context.Context, caller, *struct {
+	RunPath
+	Body api.Why
+}) (*versioned[api.Run], error) {
+	return func(ctx context.Context, by caller, in *struct {
+		RunPath
+		Body api.Why
+	},
+	) (*versioned[api.Run], error) {
+		run, err := change(ctx, by.scope, by.name, in.Run, in.Body.Reason)
+		if err != nil {
+			return nil, err
+		}
+		return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+	}
+}
+
+func (s *Server) approveRun(ctx context.Context, by caller, in *struct {
+	RunPath
+	Body api.Approve
+},
+) (*versioned[api.Run], error) {
+	d := ledger.Decision{Wave: in.Body.Wave - 1, By: by.name, Approved: in.Body.Approve, Comment: in.Body.Reason}
+	if in.Body.Wave == 0 {
+		d.Wave = ledger.WholeRun
+	} else if err := s.isWave(ctx, by, in.Run, in.Body.Wave); err != nil {
+		return nil, err
+	}
+	run, err := s.cfg.Controller.Decide(ctx, by.scope, in.Run, d)
+	if err != nil {
+		return nil, err
+	}
+	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+}
+
+// isWave tells whether a run has a wave, from 1, that a person is asked about.
+func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) error {
+	if _, err := s.cfg.Ledger.Run(ctx, by.scope, id); err != nil {
+		return err
+	}
+	l, err := s.restore(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !l.Playbook.Strategy.PauseBetween.Approve:
+		return fmt.Errorf("run %s asks nobody between its waves: its playbook has no pause_between: approve: %w", id, core.ErrConflict)
+	case wave < 2 || wave > len(l.Limits):
+		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, len(l.Limits), core.ErrInvalid)
+	}
+	return nil
+}
+
+func (s *Server) decisions(ctx context.Context, by caller, in *RunPath) (*list[api.Decision], error) {
+	all, err := s.cfg.Ledger.Decisions(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]api.Decision, len(all))
+	for i, d := range all {
+		items[i] = api.Decision{Wave: d.Wave + 1, By: d.By, Approve: d.Approved, Reason: d.Comment, Time: d.At, Void: d.Void}
+	}
+	return listOf(items, ""), nil
+}
+
+func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
+	RunPath
+	IfMatch
+	Body api.ChangeRun
+},
+) (*versioned[api.Run], error) {
+	before, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.matches(etagOf(before.Version)); err != nil {
+		return nil, err
+	}
+	if before.Complete() {
+		return nil, fmt.Errorf("run %s is over: %w", before.ID, core.ErrConflict)
+	}
+	if before.Incarnation == "" {
+		return s.changeWaiting(ctx, by, before, in.Body)
+	}
+	if in.Body.Criticality != nil && *in.Body.Criticality != before.Criticality {
+		return nil, fmt.Errorf("run %s is in the queue, and its criticality is fixed: %w", before.ID, core.ErrConflict)
+	}
+	if in.Body.Weight != nil {
+		if err := s.cfg.Queue.Adjust(ctx, before.ID, queue.Adjust{Weight: in.Body.Weight}); err != nil {
+			return nil, err
+		}
+		if err := s.note(ctx, by, ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, After: asJSON(in.Body)}); err != nil {
+			return nil, err
+		}
+	}
+	return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
+}
+
+// changeWaiting changes a run that no queue has had.
+func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run, c api.ChangeRun) (*versioned[api.Run], error) {
+	if c.Weight == nil && (c.Criticality == nil || *c.Criticality == before.Criticality) {
+		return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
+	}
+	l, err := s.restore(ctx, before.ID)
+	if err != nil {
+		return nil, err
+	}
+	a := controller.Acceptance{Launch: l, By: by.name, Criticality: &before.Criticality, Approvals: before.Approvals}
+	if c.Criticality != nil {
+		a.Criticality = c.Criticality
+	}
+	if c.Weight != nil {
+		l.Run.Weight = *c.Weight
+	}
+	return s.amend(ctx, by, before, a)
+}
+
+// note writes to the audit log what the ledger does not see by itself.
+func (s *Server) note(ctx context.Context, by caller, e ledger.Entry) error {
+	e.Who = by.name
+	if _, err := s.cfg.Ledger.AppendAudit(ctx, e); err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// asJSON writes a value of ours, which always can be.
+func asJSON(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return text
+}

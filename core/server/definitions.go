@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
+)
+
+const (
+	applyBody = 96 << 20 // definitions.MaxSize in base64
+	applyTime = time.Minute
+)
+
+// definitions registers what the service runs by, as a whole. It is the provider's.
+func (s *Server) definitions() {
+	handle(s, route{id: "get-definitions", method: http.MethodGet, path: "/v1/definitions", summary: "Show which definitions hold", role: Viewer, everyone: true}, s.getDefinitions)
+	handle(s, route{
+		id: "get-documents", method: http.MethodGet, path: "/v1/definitions/documents", summary: "Read the files of the definitions", role: Admin, everyone: true,
+		detail: "All of them, in the form in which apply takes them.",
+	}, s.getDocuments)
+	handle(s, route{
+		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Put definitions in the place of those that hold", role: Admin, everyone: true,
+		detail: "All or nothing; every mistake is told with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
+	}, s.applyDefinitions)
+	handle(s, route{
+		id: "diff-definitions", method: http.MethodPost, path: "/v1/definitions/diff", summary: "Check definitions, and say what they would change", role: Operator, everyone: true, status: http.StatusOK,
+		maxBody: applyBody, bodyTime: applyTime,
+	}, s.diffDefinitions)
+}
+
+func (s *Server) getDefinitions(context.Context, caller, *struct{}) (*versioned[api.Definitions], error) {
+	now := s.cfg.Catalog.Current()
+	return &versioned[api.Definitions]{now.ETag(), s.definitionsOf(now)}, nil
+}
+
+func (s *Server) getDocuments(context.Context, caller, *struct{}) (*list[api.Document], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	docs := set.Documents()
+	items := make([]api.Document, len(docs))
+	for i, d := range docs {
+		items[i] = api.Document(d)
+	}
+	return listOf(items, ""), nil
+}
+
+func (s *Server) applyDefinitions(ctx context.Context, by caller, in *struct {
+	IfMatch
+	Body api.Apply
+},
+) (*versioned[api.Definitions], error) {
+	version := int64(catalog.AnyVersion)
+	if now := s.cfg.Catalog.Current(); in.Match == "" && now.Version > 0 {
+		return nil, huma.NewError(http.StatusPreconditionRequired, "there are definitions: to replace them, send their ETag as If-Match, or * for any")
+	}
+	switch {
+	case in.Match == "":
+		version = 0
+	case in.Match != "*":
+		var err error
+		if version, err = catalog.VersionOf(in.Match); err != nil {
+			return nil, huma.Error412PreconditionFailed(err.Error())
+		}
+	}
+	done, err := s.cfg.Catalog.Apply(ctx, by.name, documentsOf(in.Body), revisionOf(in.Body), version)
+	if errors.Is(err, core.ErrConflict) {
+		return nil, huma.Error412PreconditionFailed(err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &versioned[api.Definitions]{done.ETag(), s.definitionsOf(done.Current)}, nil
+}
+
+func (s *Server) diffDefinitions(ctx context.Context, _ caller, in *struct{ Body api.Apply }) (*list[api.Change], error) {
+	changes, err := s.cfg.Catalog.Check(ctx, documentsOf(in.Body), revisionOf(in.Body))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]api.Change, len(changes.Changes))
+	for i, c := range changes.Changes {
+		items[i] = api.Change{
+			Kind: string(c.Kind), Name: c.Name, Action: string(c.Action), Details: c.Details, HostsCome: c.HostsCome, HostsGo: c.HostsGo,
+			WindowsCome: c.WindowsCome, WindowsGo: c.WindowsGo, Voids: c.Voids, OldNext: c.OldNext, NewNext: c.NewNext,
+		}
+		if c.Details == nil {
+			items[i].Details = []string{}
+		}
+	}
+	return listOf(items, ""), nil
+}
+
+func documentsOf(a api.Apply) []definitions.Document {
+	docs := make([]definitions.Document, len(a.Documents))
+	for i, d := range a.Documents {
+		docs[i] = definitions.Document(d)
+	}
+	return docs
+}
+
+func revisionOf(a api.Apply) definitions.Revision {
+	return definitions.Revision{Commit: a.Revision, Author: a.Author, Subject: a.Subject}
+}
+
+func (s *Server) definitionsOf(now catalog.Current) api.Definitions {
+	d := api.Definitions{ETag: now.ETag(), Source: string(now.Source), Applied: now.Applied}
+	if now.Set != nil {
+		rev := now.Set.Revision
+		d.Revision, d.Author, d.Subject = rev.Commit, rev.Author, rev.Subject
+		d.Playbooks, d.Hosts, d.Windows, d.Schedules = len(now.Set.Playbooks), len(now.Set.Inventory.Hosts), len(now.Set.Windows.Sets), len(now.Set.Schedules)
+	}
+	st := s.cfg.Catalog.Status()
+	switch git := st.Git; {
+	case git != nil && (git.State == definitions.BadCommit || git.State == definitions.Refused):
+		d.Rejected = &api.Rejected{Revision: git.Tried.Commit, Author: git.Tried.Author, Since: git.Since, Error: git.Error}
+	case st.Rejected != nil:
+		d.Rejected = &api.Rejected{Revision: st.Rejected.Revision, Author: st.Rejected.By, Since: st.Rejected.Since, Error: st.Rejected.Error}
+	case st.Folder != "":
+		d.Rejected = &api.Rejected{Error: st.Folder}
+	}
+	return d
+}

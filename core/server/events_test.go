@@ -1,0 +1,262 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// reader reads a stream of a real connection.
+type reader struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	last  string // id
+}
+
+// follow opens a stream.
+func (b *bed) follow(t *testing.T, secret, path string, headers ...string) *reader {
+	t.Helper()
+	web := httptest.NewServer(b.server)
+	t.Cleanup(web.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, web.URL+path, nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+secret)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := web.Client().Do(req)
+	must(t, err)
+	t.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != sse {
+		text, _ := io.ReadAll(res.Body)
+		t.Fatalf("%d %v %s", res.StatusCode, res.Header, text)
+	}
+	r := &reader{t: t, lines: bufio.NewScanner(res.Body)}
+	r.lines.Buffer(nil, 1<<20)
+	return r
+}
+
+// next is the next event; ok is false at the end.
+func (r *reader) next() (e api.Event, ok bool) {
+	r.t.Helper()
+	for r.lines.Scan() {
+		line := r.lines.Text()
+		if id, is := strings.CutPrefix(line, "id: "); is {
+			r.last = id
+		}
+		if text, is := strings.CutPrefix(line, "data: "); is {
+			must(r.t, json.Unmarshal([]byte(text), &e))
+			return e, true
+		}
+	}
+	must(r.t, r.lines.Err())
+	return e, false
+}
+
+// rest are the words of all events up to the end.
+func (r *reader) rest() (all []string) {
+	for {
+		e, ok := r.next()
+		if !ok {
+			return all
+		}
+		all = append(all, strings.TrimSpace(e.Event+" "+e.Stdout))
+	}
+}
+
+func (b *bed) publish(run string, events ...api.Event) {
+	b.t.Helper()
+	for _, e := range events {
+		e.Run = run
+		must(b.t, b.queue.Publish(b.t.Context(), run, asJSON(e)))
+	}
+}
+
+func output(run api.Run, job int, text string) api.Event {
+	return api.Event{Event: "step_output", Job: core.JobID{Run: run.ID, Index: job}.String(), Stdout: text}
+}
+
+func done(run api.Run, job int) api.Event {
+	return api.Event{Event: api.JobDone, Job: core.JobID{Run: run.ID, Index: job}.String()}
+}
+
+func TestFollowAJobFromItsBeginningToItsRecordedEnd(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.publish(run.ID, output(run, 1, "one"), output(run, 0, "another's"))
+	r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events")
+	if e, ok := r.next(); !ok || e.Stdout != "one" {
+		t.Fatalf("%+v", e)
+	}
+	// What its worker published last comes, though the outcome is recorded before.
+	b.finish(run)
+	b.publish(run.ID, output(run, 1, "two"), output(run, 1, "three"), done(run, 1))
+	got := fmt.Sprint(r.rest())
+	if got != "[step_output two step_output three job_done]" {
+		t.Fatal(got)
+	}
+	// A reader that comes later gets the same, and who was there goes on behind what it had.
+	again := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events")
+	if got := fmt.Sprint(again.rest()); got != "[step_output one step_output two step_output three job_done]" {
+		t.Fatal(got)
+	}
+	on := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events", "Last-Event-ID", r.last)
+	if got := fmt.Sprint(on.rest()); got != "[job_done]" {
+		t.Fatal(got)
+	}
+}
+
+func TestFollowARunThatEndedLongAgo(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"forgotten": func(*Config) {}, "no feed": func(c *Config) { c.Feed = nil }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, change)
+			run := b.launch("acme", api.NewRun{})
+			b.finish(run)
+			if got := fmt.Sprint(b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/events").rest()); got != "[job_done job_done job_done run_done]" {
+				t.Fatal(got)
+			}
+			r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/2/events")
+			if e, ok := r.next(); !ok || e.Result == nil || e.Result.Outcome != core.Changed || e.Result.Steps[0].Stdout != "first line\nsecond line\n" {
+				t.Fatalf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestFollowARunTellsEachJobOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.publish(run.ID, output(run, 0, "x"), done(run, 0))
+	r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/events")
+	if e, ok := r.next(); !ok || e.Stdout != "x" {
+		t.Fatalf("%+v", e)
+	}
+	b.publish(run.ID, done(run, 2))
+	b.finish(run) // of job 1 no live event ever comes
+	if got := fmt.Sprint(r.rest()); got != "[job_done job_done job_done run_done]" {
+		t.Fatal(got)
+	}
+}
+
+func TestStreamsEndWithTheToken(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.publish(run.ID, output(run, 0, "x"))
+	secret, token, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: "short", Tenant: "acme", Roles: []string{"viewer"}})
+	must(t, err)
+	r := b.follow(t, secret, "/v1/runs/"+run.ID+"/events")
+	if e, ok := r.next(); !ok || e.Stdout != "x" {
+		t.Fatalf("%+v", e)
+	}
+	_, err = b.ledger.RevokeToken(t.Context(), ledger.AllTenants(), "test", token.ID) // as another server does
+	must(t, err)
+	if all := r.rest(); len(all) != 1 { // the problem
+		t.Fatal(all)
+	}
+	want[any](t, b.ask(secret, "GET", "/v1/whoami", nil), http.StatusUnauthorized)
+}
+
+func TestStreamsOfATokenAreBounded(t *testing.T) {
+	t.Parallel()
+	s := &streams{all: 3, each: 2, open: map[string]int{}}
+	first, err := s.take("a")
+	must(t, err)
+	_, err = s.take("a")
+	must(t, err)
+	if _, err := s.take("a"); err == nil || !strings.Contains(err.Error(), "2 streams") {
+		t.Fatal(err)
+	}
+	_, err = s.take("b")
+	must(t, err)
+	if _, err := s.take("c"); err == nil {
+		t.Fatal("the server holds more streams than it may")
+	}
+	first()
+	_, err = s.take("c")
+	must(t, err)
+}
+
+func TestRevocationHoldsWithinASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked, revoked := 0, false
+		c := newTokenCache(func(context.Context, string) (ledger.Token, error) {
+			asked++
+			if revoked {
+				return ledger.Token{}, core.ErrNotFound
+			}
+			return ledger.Token{ID: "id", Expires: time.Now().Add(time.Hour)}, nil
+		})
+		for range 100 {
+			_, err := c.authenticate(t.Context(), "s")
+			must(t, err)
+		}
+		if asked != 1 {
+			t.Fatalf("the ledger was asked %d times", asked) // negative control: it is a cache
+		}
+		revoked = true
+		<-time.After(time.Second)
+		if _, err := c.authenticate(t.Context(), "s"); !errors.Is(err, core.ErrNotFound) {
+			t.Fatal("a revoked token is believed after a second")
+		}
+		revoked = false
+		_, err := c.authenticate(t.Context(), "s")
+		must(t, err)
+		revoked = true
+		c.revoked("id") // on the server that revokes it, at once
+		if _, err := c.authenticate(t.Context(), "s"); !errors.Is(err, core.ErrNotFound) {
+			t.Fatal("a token is believed that this server revoked")
+		}
+	})
+}
+
+func TestOutputsByRange(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.finish(run)
+	viewer, job := b.token("acme", Viewer), core.JobID{Run: run.ID, Index: 1}
+	large := strings.Repeat("0123456789", 20_000)
+	_, err := b.ledger.PutOutput(t.Context(), job, "0/stderr", strings.NewReader(large))
+	must(t, err)
+	base := "/v1/runs/" + run.ID + "/jobs/1/outputs"
+	items := want[struct{ Items []api.Output }](t, b.ask(viewer, "GET", base, nil), http.StatusOK).Items
+	if len(items) != 2 || items[0].Name != "0/stderr" || items[0].Size != 200_000 || items[0].Step != "look" || items[1].Name != "0/stdout" {
+		t.Fatalf("%+v", items)
+	}
+	for _, c := range []struct{ stream, ask, want string }{
+		{"stderr", "bytes=199990-", "0123456789"}, {"stderr", "bytes=-3", "789"}, {"stderr", "bytes=5-7", "567"}, {"stdout", "bytes=0-4", "first"}, {"stdout", "bytes=-5", "line\n"},
+	} {
+		if a := b.ask(viewer, "GET", base+"/0/"+c.stream, nil, "Range", c.ask); a.status != http.StatusPartialContent || a.body != c.want {
+			t.Errorf("%s %s: %d %.50q", c.stream, c.ask, a.status, a.body)
+		}
+	}
+	whole := b.ask(viewer, "GET", base+"/0/stderr", nil)
+	if whole.body != large || whole.header.Get("Content-Type") != "text/plain; charset=utf-8" || whole.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Fatalf("%d bytes, %v", len(whole.body), whole.header)
+	}
+	if a := b.ask(viewer, "GET", base+"/0/stderr", nil, "If-None-Match", whole.header.Get("ETag")); a.status != http.StatusNotModified {
+		t.Fatal(a.status)
+	}
+	want[any](t, b.ask(viewer, "GET", base+"/0/nothing", nil), http.StatusNotFound)
+}

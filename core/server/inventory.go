@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// inventory registers what the definitions hold: hosts and playbooks.
+func (s *Server) inventory() {
+	handle(s, route{id: "list-hosts", method: http.MethodGet, path: "/v1/hosts", summary: "List hosts, by name", role: Viewer}, s.listHosts)
+	handle(s, route{id: "get-host", method: http.MethodGet, path: "/v1/hosts/{host}", summary: "Show a host", role: Viewer}, s.getHost)
+	handle(s, route{
+		id: "host-history", method: http.MethodGet, path: "/v1/hosts/{host}/history", summary: "List what ran on a host, newest first", role: Viewer,
+		detail: "Also of a host that is in no inventory any more. Jobs that ended before they were started are not in it.",
+	}, s.hostHistory)
+	handle(s, route{id: "list-playbooks", method: http.MethodGet, path: "/v1/playbooks", summary: "List playbooks, by name", role: Viewer}, s.listPlaybooks)
+	handle(s, route{id: "get-playbook", method: http.MethodGet, path: "/v1/playbooks/{playbook}", summary: "Show a playbook, with its source", role: Viewer}, s.getPlaybook)
+}
+
+// HostPath names a host.
+type HostPath struct {
+	Host string `path:"host" maxLength:"253"`
+}
+
+// set is the definitions that hold.
+func (s *Server) set() (*definitions.Set, error) {
+	set := s.cfg.Catalog.Set()
+	if set == nil {
+		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+	}
+	return set, nil
+}
+
+// hosts are those of the caller's tenants.
+func (s *Server) hosts(by caller, set *definitions.Set) []core.Host {
+	if by.scope.All() {
+		return set.Inventory.Hosts
+	}
+	return slices.DeleteFunc(slices.Clone(set.Inventory.Hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
+}
+
+func (s *Server) listHosts(_ context.Context, by caller, in *struct {
+	Page
+	Playbook  string `query:"playbook" maxLength:"200" doc:"that the targets of this playbook select"`
+	WindowSet string `query:"window_set" maxLength:"200"`
+	Group     string `query:"group" maxLength:"200"`
+},
+) (*list[api.Host], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	var selected map[string]bool
+	if in.Playbook != "" {
+		book, ok := set.Playbook(in.Playbook)
+		if !ok || !by.scope.Allows(book.Tenant) {
+			return nil, noPlaybook(in.Playbook)
+		}
+		selected = map[string]bool{}
+		for _, name := range set.Selected(in.Playbook) {
+			selected[name] = true
+		}
+	}
+	hosts := slices.DeleteFunc(slices.Clone(s.hosts(by, set)), func(h core.Host) bool {
+		return selected != nil && !selected[h.Name] || in.WindowSet != "" && h.WindowSet != in.WindowSet || in.Group != "" && !slices.Contains(h.Groups, in.Group)
+	})
+	slices.SortFunc(hosts, func(a, b core.Host) int { return strings.Compare(a.Name, b.Name) })
+	hosts, next := pageOf(hosts, func(h core.Host) string { return h.Name }, in.Page)
+	items := make([]api.Host, len(hosts))
+	for i, h := range hosts {
+		items[i] = hostOf(h)
+	}
+	return listOf(items, next), nil
+}
+
+func (s *Server) getHost(_ context.Context, by caller, in *HostPath) (*body[api.Host], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	h, ok := set.Inventory.Host(in.Host)
+	if !ok || !by.scope.Allows(h.Customer) {
+		return nil, noHost(in.Host)
+	}
+	return &body[api.Host]{hostOf(h)}, nil
+}
+
+func (s *Server) hostHistory(ctx context.Context, by caller, in *struct {
+	HostPath
+	Page
+},
+) (*list[api.Job], error) {
+	jobs, next, err := s.cfg.Ledger.HostHistory(ctx, by.scope, in.Host, in.ledger())
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 && in.Cursor == "" {
+		known := false
+		if set := s.cfg.Catalog.Set(); set != nil {
+			h, ok := set.Inventory.Host(in.Host)
+			known = ok && by.scope.Allows(h.Customer)
+		}
+		if !known {
+			return nil, noHost(in.Host)
+		}
+	}
+	items := make([]api.Job, len(jobs))
+	for i := range jobs {
+		items[i] = jobOf(jobs[i])
+	}
+	return listOf(items, next), nil
+}
+
+func (s *Server) listPlaybooks(_ context.Context, by caller, in *struct{ Page }) (*list[api.Playbook], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	books := slices.DeleteFunc(slices.Clone(set.Playbooks), func(b *playbooks.Playbook) bool { return !by.scope.Allows(b.Tenant) })
+	slices.SortFunc(books, func(a, b *playbooks.Playbook) int { return strings.Compare(a.Name, b.Name) })
+	books, next := pageOf(books, func(b *playbooks.Playbook) string { return b.Name }, in.Page)
+	items := make([]api.Playbook, len(books))
+	for i, b := range books {
+		items[i] = playbookOf(set, b)
+	}
+	return listOf(items, next), nil
+}
+
+func (s *Server) getPlaybook(_ context.Context, by caller, in *struct {
+	Playbook string `path:"playbook" maxLength:"200"`
+},
+) (*body[api.Playbook], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	book, ok := set.Playbook(in.Playbook)
+	if !ok || !by.scope.Allows(book.Tenant) {
+		return nil, noPlaybook(in.Playbook)
+	}
+	shown := playbookOf(set, book)
+	shown.Source = string(book.Source)
+	return &body[api.Playbook]{shown}, nil
+}
+
+func noPlaybook(name string) error {
+	return fmt.Errorf("playbook %q is not in the definitions: %w", clip(name, 200), core.ErrNotFound)
+}
+
+func noHost(name string) error {
+	return fmt.Errorf("host %q is not in the inventory: %w", clip(name, 253), core.ErrNotFound)
+}
+
+func hostOf(h core.Host) api.Host {
+	return api.Host{
+		Name: h.Name, Address: h.Address, Customer: h.Customer, Site: h.Site, Pool: h.Pool, HAGroup: h.HAGroup,
+		WindowSet: h.WindowSet, Groups: h.Groups, Labels: h.Labels,
+	}
+}
+
+func playbookOf(set *definitions.Set, b *playbooks.Playbook) api.Playbook {
+	p := api.Playbook{
+		Name: b.Name, Description: b.Description, Tenant: b.Tenant, File: b.File, Revision: set.Revision.Commit, Window: b.Window,
+		Steps: make([]string, len(b.Steps)), Changed: set.Revision.CommittedAt,
+	}
+	if b.Schedule != nil {
+		p.Schedule = b.Schedule.Cron
+	}
+	for i, step := range b.Steps {
+		p.Steps[i] = step.Uses
+	}
+	return p
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// nodes registers workers and the queue. They serve all tenants, and what they say tells of all: a tenant's token is refused.
+func (s *Server) nodes() {
+	handle(s, route{
+		id: "list-workers", method: http.MethodGet, path: "/v1/workers", summary: "List workers, by name", role: Viewer, everyone: true,
+		detail: "Those that said that they live within 10 s, and those that were told something and are away.",
+	}, s.listWorkers)
+	order := func(id, verb, summary, detail string, change func(*api.Order)) {
+		handle(s, route{
+			id: id, method: http.MethodPost, path: "/v1/workers/{worker}/" + verb, summary: summary, detail: detail, role: Operator, everyone: true, status: http.StatusOK,
+		}, func(ctx context.Context, by caller, in *struct {
+			Worker string `path:"worker" maxLength:"100"`
+			Body   api.Why
+		},
+		) (*body[api.Worker], error) {
+			return s.order(ctx, by, "worker."+verb, in.Worker, in.Body.Reason, change)
+		})
+	}
+	order("cordon-worker", "cordon", "Give a worker no further jobs", "What it has goes on.", func(o *api.Order) { o.Cordoned = true })
+	order("uncordon-worker", "uncordon", "Give a worker jobs again", "It takes back a drain, too, if the worker has not ended yet.", func(o *api.Order) { o.Cordoned, o.Draining = false, false })
+	order("drain-worker", "drain", "End a worker", "It parks what it has after the step that runs, for others to go on with, and ends.", func(o *api.Order) { o.Cordoned, o.Draining = true, true })
+	handle(s, route{id: "get-queue", method: http.MethodGet, path: "/v1/queue", summary: "Show the state of the queue", role: Viewer, everyone: true}, s.getQueue)
+}
+
+// worker reads what a worker says of itself, and what it was told.
+func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.Order, found bool, err error) {
+	data, _, err := s.cfg.Queue.Posted(ctx, api.WorkerDocument(name), 0)
+	alive := err == nil
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return w, o, false, err
+	}
+	if alive && json.Unmarshal(data, &w) != nil {
+		return w, o, false, fmt.Errorf("worker %s says something that is not understood: is it of another version? %w", name, core.ErrConflict)
+	}
+	data, _, err = s.cfg.Queue.Posted(ctx, api.OrderDocument(name), 0)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return w, o, false, err
+	}
+	told := err == nil && json.Unmarshal(data, &o) == nil
+	w.Name = name
+	switch {
+	case !alive:
+		w.State = api.WorkerAway
+	case o.Draining:
+		w.State = api.WorkerDraining
+	case o.Cordoned:
+		w.State = api.WorkerCordoned
+	}
+	return w, o, alive || told && (o.Cordoned || o.Draining), nil
+}
+
+func (s *Server) listWorkers(ctx context.Context, _ caller, in *struct{ Page }) (*list[api.Worker], error) {
+	names := map[string]bool{}
+	for _, prefix := range []string{api.WorkerPrefix, api.OrderPrefix} {
+		documents, err := s.cfg.Queue.Names(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range documents {
+			names[strings.TrimPrefix(d, prefix)] = true
+		}
+	}
+	sorted, next := pageOf(sortedKeys(names), strings.Clone, in.Page)
+	items := make([]api.Worker, 0, len(sorted))
+	for _, name := range sorted {
+		w, _, found, err := s.worker(ctx, name)
+		if err != nil && !errors.Is(err, core.ErrConflict) {
+			return nil, err
+		}
+		if found {
+			items = append(items, w)
+		}
+	}
+	return listOf(items, next), nil
+}
+
+// order tells a worker something. It stays told when the worker is started again under its name.
+func (s *Server) order(ctx context.Context, by caller, action, name, reason string, change func(*api.Order)) (*body[api.Worker], error) {
+	_, before, found, err := s.worker(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("worker %q is not there: %w", clip(name, 100), core.ErrNotFound)
+	}
+	after := before
+	change(&after)
+	after.By, after.At, after.Reason = by.name, time.Now().UTC(), reason
+	// What is in the log and did not happen is seen; what happened and is not in the log would not be.
+	if err := s.note(ctx, by, ledger.Entry{Action: action, Kind: "worker", Subject: name, Before: asJSON(before), After: asJSON(after)}); err != nil {
+		return nil, err
+	}
+	if _, err := s.cfg.Queue.Post(ctx, api.OrderDocument(name), asJSON(after), api.OrderKeep); err != nil {
+		return nil, fmt.Errorf("tell worker %s: %w", name, err)
+	}
+	w, _, _, err := s.worker(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Worker]{w}, nil
+}
+
+func (s *Server) getQueue(ctx context.Context, _ caller, _ *struct{}) (*body[api.Queue], error) {
+	q := api.Queue{Backend: s.cfg.Backend}
+	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	defer cancel()
+	st, err := s.cfg.Queue.Stats(ctx)
+	if err != nil {
+		q.Away = err.Error()
+		return &body[api.Queue]{q}, nil
+	}
+	q.Runs, q.Tenants, q.Ready, q.InFlight, q.Timed, q.Sessions, q.Oldest = st.Runs, st.Tenants, st.Ready, st.InFlight, st.Timed, st.Sessions, st.Oldest.String()
+	return &body[api.Queue]{q}, nil
+}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// everyTenant is how the API writes the tenant of tokens of all tenants.
+const everyTenant = "*"
+
+func (s *Server) people() {
+	handle(s, route{id: "whoami", method: http.MethodGet, path: "/v1/whoami", summary: "Show who the token makes its bearer", role: Viewer}, s.whoami)
+	handle(s, route{
+		id: "create-token", method: http.MethodPost, path: "/v1/tokens", summary: "Make a token", role: Admin, status: http.StatusCreated,
+		detail: "The secret is in this answer only. Tokens of one name and tenant are one person: neither can approve what the other launched. " +
+			"A tenant's admin makes tokens of that tenant.",
+	}, s.createToken)
+	handle(s, route{id: "list-tokens", method: http.MethodGet, path: "/v1/tokens", summary: "List tokens, without their secrets", role: Admin}, s.listTokens)
+	handle(s, route{
+		id: "revoke-token", method: http.MethodDelete, path: "/v1/tokens/{token}", summary: "Revoke a token", role: Admin, status: http.StatusOK,
+		detail: "It is refused at once by this server, and within a second by all others; streams that it opened end.",
+	}, s.revokeToken)
+}
+
+func (s *Server) whoami(_ context.Context, by caller, _ *struct{}) (*body[api.Whoami], error) {
+	t := by.token
+	return &body[api.Whoami]{api.Whoami{Name: by.name, Token: t.ID, Tenant: tenantOf(t), Roles: t.Roles, Expires: t.Expires}}, nil
+}
+
+func (s *Server) createToken(ctx context.Context, by caller, in *struct {
+	Idempotent
+	Body api.NewToken
+},
+) (*body[api.Token], error) {
+	n := in.Body
+	t := ledger.Token{Name: n.Name, Tenant: n.Tenant, Roles: []string{n.Role}}
+	if n.Tenant == everyTenant {
+		t.Tenant, t.AllTenants = "", true
+	}
+	if !by.scope.All() && (t.AllTenants || !by.scope.Allows(t.Tenant)) {
+		return nil, forbidden("a token of tenant " + by.token.Tenant + " makes tokens of that tenant only")
+	}
+	if n.Expires != "" {
+		d, err := life(n.Expires)
+		if err != nil {
+			return nil, err
+		}
+		t.Expires = time.Now().Add(d)
+	}
+	if in.Key != "" {
+		sum := sha256.Sum256([]byte(by.token.ID + "\x00" + in.Key))
+		t.ID = hex.EncodeToString(sum[:8])
+	}
+	secret, made, err := s.cfg.Ledger.NewToken(ctx, by.name, t)
+	if errors.Is(err, core.ErrConflict) && in.Key != "" {
+		return nil, fmt.Errorf("token %s was made with this key before, and its secret was told then: revoke it, and make another with another key: %w", t.ID, core.ErrConflict)
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown := tokenOf(made)
+	shown.Secret = secret
+	return &body[api.Token]{shown}, nil
+}
+
+// maxLife bounds how long a token lasts that expires.
+const maxLife = 10 * 366 * 24 * time.Hour
+
+// life reads a duration that may be in days: 90d, 12h30m.
+func life(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		var n int
+		n, err = strconv.Atoi(days)
+		d = time.Duration(min(max(n, -1), 100_000)) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 || d > maxLife {
+		return 0, fmt.Errorf("expires %q: expected a duration up to ten years, as 90d or 12h: %w", s, core.ErrInvalid)
+	}
+	return d, nil
+}
+
+func (s *Server) listTokens(ctx context.Context, by caller, in *struct{ Page }) (*list[api.Token], error) {
+	tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, in.ledger())
+	if err != nil {
+		return nil, err
+	}
+	items := make([]api.Token, len(tokens))
+	for i, t := range tokens {
+		items[i] = tokenOf(t)
+	}
+	return listOf(items, next), nil
+}
+
+func (s *Server) revokeToken(ctx context.Context, by caller, in *struct {
+	Token string `path:"token" maxLength:"128" doc:"id"`
+},
+) (*body[api.Token], error) {
+	t, err := s.cfg.Ledger.RevokeToken(ctx, by.scope, by.name, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	s.tokens.revoked(t.ID)
+	return &body[api.Token]{tokenOf(t)}, nil
+}
+
+func tenantOf(t ledger.Token) string {
+	if t.AllTenants {
+		return everyTenant
+	}
+	return t.Tenant
+}
+
+func tokenOf(t ledger.Token) api.Token {
+	shown := api.Token{ID: t.ID, Name: t.Name, Tenant: tenantOf(t), Created: t.Created, Expires: t.Expires, Revoked: t.Revoked, LastUsed: t.LastUsed}
+	if len(t.Roles) > 0 {
+		shown.Role = t.Roles[0]
+	}
+	return shown
+}

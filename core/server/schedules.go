@@ -1,0 +1,298 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/windows/civil"
+)
+
+func (s *Server) schedules() {
+	r := func(id, method, path, summary, detail string, role Role) route {
+		return route{id: id, method: method, path: "/v1/schedules" + path, summary: summary, detail: detail, role: role, status: http.StatusOK}
+	}
+	const managed = "One that stands in the definitions is changed there."
+	handle(s, r("list-schedules", http.MethodGet, "", "List schedules, by tenant and name", "", Viewer), s.listSchedules)
+	handle(s, r("get-schedule", http.MethodGet, "/{schedule}", "Show a schedule", "", Viewer), s.getSchedule)
+	handle(s, r("put-schedule", http.MethodPut, "/{schedule}", "Make or replace a schedule",
+		"Replacing needs If-Match. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
+	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "What it launched goes on. "+managed, Operator), s.deleteSchedule)
+	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Let a schedule fire no more until it is resumed", "", Operator), s.pauseSchedule)
+	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Let a schedule fire again", "It goes on with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
+	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)
+	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch the fires of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
+}
+
+// SchedulePath names a schedule.
+type SchedulePath struct {
+	Schedule string `path:"schedule" maxLength:"128" doc:"NAME, or TENANT:NAME where the token is of all tenants and the name is not one tenant's only"`
+}
+
+// scheduleID finds out which schedule is meant. A bare name is one of the token's tenant; of tokens of all tenants
+// it is the only one that has it.
+func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedule.ID, error) {
+	if tenant, rest, ok := strings.Cut(name, ":"); ok {
+		return schedule.ID{Tenant: tenant, Name: rest}, nil
+	}
+	if !by.scope.All() {
+		return schedule.ID{Tenant: by.token.Tenant, Name: name}, nil
+	}
+	var found []schedule.ID
+	for cursor := ""; ; {
+		all, next, err := s.cfg.Catalog.Schedules(ctx, by.scope, cursor, ledger.MaxPage)
+		if err != nil {
+			return schedule.ID{}, err
+		}
+		for _, one := range all {
+			if id := one.Definition.ID; id.Name == name {
+				found = append(found, id)
+			}
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return schedule.ID{Name: name}, fmt.Errorf("schedule %q: %w", clip(name, 128), core.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return schedule.ID{}, fmt.Errorf("%d tenants have a schedule %q: name it as %s: %w", len(found), name, found[0], core.ErrConflict)
+}
+
+// schedule finds one that the caller may see.
+func (s *Server) schedule(ctx context.Context, by caller, name string) (catalog.Schedule, error) {
+	id, err := s.scheduleID(ctx, by, name)
+	if err != nil {
+		return catalog.Schedule{}, err
+	}
+	return s.cfg.Catalog.Schedule(ctx, by.scope, id)
+}
+
+func (s *Server) listSchedules(ctx context.Context, by caller, in *struct{ Page }) (*list[api.Schedule], error) {
+	all, next, err := s.cfg.Catalog.Schedules(ctx, by.scope, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]api.Schedule, len(all))
+	for i := range all {
+		items[i] = scheduleOf(&all[i])
+	}
+	return listOf(items, next), nil
+}
+
+func (s *Server) getSchedule(ctx context.Context, by caller, in *SchedulePath) (*versioned[api.Schedule], error) {
+	found, err := s.schedule(ctx, by, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	return shownSchedule(found), nil
+}
+
+func shownSchedule(s catalog.Schedule) *versioned[api.Schedule] {
+	shown := scheduleOf(&s)
+	return &versioned[api.Schedule]{shown.ETag, shown}
+}
+
+func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	IfMatch
+	Body api.NewSchedule
+},
+) (*versioned[api.Schedule], error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	book, ok := set.Playbook(in.Body.Playbook)
+	if !ok || !by.scope.Allows(book.Tenant) {
+		return nil, noPlaybook(in.Body.Playbook)
+	}
+	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
+	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
+		id = schedule.ID{Tenant: tenant, Name: rest}
+	}
+	n := catalog.NewSchedule{Playbook: in.Body.Playbook, Definition: schedule.Definition{
+		ID: id, Cron: in.Body.Cron, Timezone: in.Body.Timezone, CatchUp: schedule.CatchUp(in.Body.CatchUp), Overlap: schedule.Overlap(in.Body.Overlap), Paused: in.Body.Paused,
+	}}
+	for _, d := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"jitter", in.Body.Jitter, &n.Definition.Jitter}, {"start_within", in.Body.StartWithin, &n.Definition.StartWithin}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 {
+			return nil, fmt.Errorf("%s %q: expected a duration as 30m: %w", d.name, d.text, core.ErrInvalid)
+		}
+	}
+	version := int64(0)
+	before, err := s.cfg.Catalog.Schedule(ctx, by.scope, id)
+	switch {
+	case errors.Is(err, core.ErrNotFound):
+		if in.Match != "" && in.Match != "*" {
+			return nil, huma.Error412PreconditionFailed("schedule " + id.String() + " is not there any more")
+		}
+	case err != nil:
+		return nil, err
+	case in.Match == "" && !before.Managed:
+		return nil, huma.NewError(http.StatusPreconditionRequired, "schedule "+id.String()+" is there: to replace it, send its ETag as If-Match")
+	default:
+		if version = before.Version; !before.Managed {
+			err = in.matches(etagOf(version))
+		} else {
+			err = nil // PutSchedule says where it is changed
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	put, err := s.cfg.Catalog.PutSchedule(ctx, by.scope, by.name, n, version)
+	if err != nil {
+		return nil, err
+	}
+	return shownSchedule(put), nil
+}
+
+func (s *Server) deleteSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	IfMatch
+},
+) (*versioned[api.Schedule], error) {
+	found, err := s.schedule(ctx, by, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	if !found.Managed {
+		if err := in.matches(etagOf(found.Version)); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.cfg.Catalog.DeleteSchedule(ctx, by.scope, by.name, found.Definition.ID, found.Version); err != nil {
+		return nil, err
+	}
+	return shownSchedule(found), nil
+}
+
+func (s *Server) pauseSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	Body api.Why
+},
+) (*versioned[api.Schedule], error) {
+	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
+		return s.cfg.Catalog.PauseSchedule(ctx, by.scope, by.name, id, in.Body.Reason)
+	})
+}
+
+func (s *Server) resumeSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	Body api.Why
+},
+) (*versioned[api.Schedule], error) {
+	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
+		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id)
+	})
+}
+
+func (s *Server) changeSchedule(ctx context.Context, by caller, name string, change func(schedule.ID) error) (*versioned[api.Schedule], error) {
+	found, err := s.schedule(ctx, by, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := change(found.Definition.ID); err != nil {
+		return nil, err
+	}
+	if found, err = s.cfg.Catalog.Schedule(ctx, by.scope, found.Definition.ID); err != nil {
+		return nil, err
+	}
+	return shownSchedule(found), nil
+}
+
+func (s *Server) triggerSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	Idempotent
+	Body api.Why
+},
+) (*body[api.Launched], error) {
+	found, err := s.schedule(ctx, by, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	key := in.Key
+	if key == "" {
+		key = rand.Text()
+	}
+	run, err := s.cfg.Catalog.TriggerSchedule(ctx, by.scope, by.name, found.Definition.ID, key)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Launched]{api.Launched{Run: run.ID}}, nil
+}
+
+func (s *Server) backfillSchedule(ctx context.Context, by caller, in *struct {
+	SchedulePath
+	Body api.Backfill
+},
+) (*body[api.Backfilled], error) {
+	found, err := s.schedule(ctx, by, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Catalog.Backfill(ctx, by.scope, by.name, found.Definition.ID, in.Body.From, in.Body.To)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Backfilled]{api.Backfilled{Fires: n}}, nil
+}
+
+// scheduleOf shows a schedule.
+func scheduleOf(s *catalog.Schedule) api.Schedule {
+	d, st := s.Definition, s.State
+	shown := api.Schedule{
+		Name: d.ID.Name, Tenant: d.ID.Tenant, Playbook: s.Playbook, Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
+		Managed: s.Managed, Paused: d.Paused, ETag: etagOf(s.Version),
+	}
+	if shown.Timezone == "" {
+		shown.Timezone = "UTC"
+	}
+	if d.Jitter > 0 {
+		shown.Jitter = d.Jitter.String()
+	}
+	if d.StartWithin > 0 {
+		shown.StartWithin = d.StartWithin.String()
+	}
+	if cron, err := civil.ParseCron(d.Cron); err == nil {
+		shown.Sentence = cron.Describe()
+	}
+	if s.Away {
+		return shown
+	}
+	shown.Paused, shown.PauseReason, shown.Fires = st.Paused, st.Reason, st.Fired
+	if !s.Next.IsZero() {
+		shown.Next = s.Next.UTC()
+		if zone, err := time.LoadLocation(shown.Timezone); err == nil {
+			shown.NextLocal = s.Next.In(zone).Format(localTime)
+		}
+	}
+	for _, r := range st.Last { // newest last
+		if r.Fired {
+			shown.LastRun, shown.LastFire = r.RunID, r.Nominal
+		} else {
+			shown.LastSkip = r.Reason
+		}
+	}
+	return shown
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// streams counts what is open, so that one caller cannot hold all of it.
+type streams struct {
+	all, each int
+
+	mu    sync.Mutex
+	total int
+	open  map[string]int // by token id
+}
+
+// take opens a stream of a token, or refuses; release must be called once.
+func (s *streams) take(token string) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[token] >= s.each {
+		return nil, huma.Error429TooManyRequests(fmt.Sprintf("the token has %d streams open, as many as it may", s.each))
+	}
+	if s.total >= s.all {
+		return nil, huma.Error503ServiceUnavailable(fmt.Sprintf("the server has %d streams open, as many as it may", s.all))
+	}
+	s.total++
+	s.open[token]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.total--
+		if s.open[token]--; s.open[token] == 0 {
+			delete(s.open, token)
+		}
+	}, nil
+}
+
+const (
+	streamWrite  = 20 * time.Second // a reader that takes nothing for so long is gone
+	streamBeat   = 15 * time.Second // so that proxies do not think that it is over
+	streamRights = 500 * time.Millisecond
+)
+
+// eventStream is an open stream of server-sent events.
+type eventStream struct {
+	s     *Server
+	by    caller
+	r     route
+	w     http.ResponseWriter
+	ctl   *http.ResponseController
+	wrote time.Time
+}
+
+// stream answers with events that follow sends until it returns; id of an event is where a reader may
+// go on (Last-Event-ID).
+func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out *eventStream) error) (*huma.StreamResponse, error) {
+	release, err := s.streams.take(by.token.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer release()
+		req, w := humago.Unwrap(hc)
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no") // nginx would keep it back
+		out := &eventStream{s: s, by: by, r: r, w: w, ctl: http.NewResponseController(w)}
+		err := out.flush()
+		if err == nil {
+			err = follow(req.Context(), out)
+		}
+		if err != nil && req.Context().Err() == nil {
+			s.cfg.Log.Info("a stream ended early", "operation", r.id, "error", err)
+			_ = out.problem(s.problem(r, err))
+		}
+		_ = out.ctl.SetWriteDeadline(time.Time{})
+	}}, nil
+}
+
+// send writes one event that no reader can go on behind.
+func (e *eventStream) send(event api.Event) error {
+	text, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	return e.raw("", text)
+}
+
+// raw writes one event that is JSON already, on one line.
+func (e *eventStream) raw(id string, text []byte) error {
+	_ = e.ctl.SetWriteDeadline(time.Now().Add(streamWrite))
+	if id != "" {
+		if _, err := fmt.Fprintf(e.w, "id: %s\n", id); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(e.w, "data: %s\n\n", text)
+	return err
+}
+
+// problem tells why the stream cannot go on.
+func (e *eventStream) problem(p error) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.w, "event: problem\ndata: %s\n\n", text)
+	return err
+}
+
+func (e *eventStream) flush() error {
+	_ = e.ctl.SetWriteDeadline(time.Now().Add(streamWrite))
+	e.wrote = time.Now()
+	return e.ctl.Flush()
+}
+
+// idle keeps a stream alive that has nothing to tell.
+func (e *eventStream) idle() error {
+	if time.Since(e.wrote) < streamBeat {
+		return nil
+	}
+	if _, err := fmt.Fprint(e.w, ": still here\n\n"); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// allowed tells whether the caller still may see it: a token may have been revoked meanwhile.
+func (e *eventStream) allowed(ctx context.Context) error {
+	_, status, why := e.s.admit(ctx, "Bearer "+e.by.secret, e.r)
+	if status == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return huma.NewError(status, why)
+}

@@ -1,0 +1,302 @@
+package server
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// aim is how a test calls one operation with acme's things.
+type aim struct {
+	run  string // {run}: "done" is complete, "waiting" waits for an approval, "queued" is neither
+	path map[string]string
+	body any
+	sse  bool
+	// list: who may not see acme's things gets an answer without them; others are refused.
+	list bool
+	// own: the answer is about who asks, and holds nothing of a tenant.
+	own bool
+	// makes: it makes a thing in whatever tenant the body names.
+	status int // of acme's own token; 2xx when zero
+}
+
+// aims has one entry an operation of the document. A route that is not here fails TestEveryRouteRefusesOtherTenants:
+// say how it reaches a tenant's things.
+var aims = map[string]aim{
+	"create-run":       {body: api.NewRun{Playbook: "acme-patch"}},
+	"list-runs":        {list: true},
+	"get-run":          {run: "done"},
+	"replace-run":      {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
+	"change-run":       {run: "waiting", body: api.ChangeRun{Weight: new(7)}},
+	"cancel-run":       {run: "queued", body: api.Why{}},
+	"pause-run":        {run: "queued", body: api.Why{}, status: http.StatusConflict}, // cancelled by then
+	"resume-run":       {run: "queued", body: api.Why{}, status: http.StatusConflict},
+	"approve-run":      {run: "waiting", body: api.Approve{Approve: true}},
+	"retry-run":        {run: "done", body: api.Retry{}},
+	"list-decisions":   {run: "done"},
+	"list-jobs":        {run: "done"},
+	"get-job":          {run: "done", path: map[string]string{"job": "0"}},
+	"explain-job":      {run: "done", path: map[string]string{"job": "0"}},
+	"list-attempts":    {run: "done", path: map[string]string{"job": "0"}},
+	"list-outputs":     {run: "done", path: map[string]string{"job": "0"}},
+	"get-output":       {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},
+	"follow-run":       {run: "done", sse: true},
+	"follow-job":       {run: "done", path: map[string]string{"job": "0"}, sse: true},
+	"list-audit":       {list: true},
+	"whoami":           {own: true},
+	"create-token":     {body: api.NewToken{Name: "x", Tenant: "acme", Role: "viewer"}},
+	"list-tokens":      {list: true},
+	"revoke-token":     {path: map[string]string{"token": "TOKEN"}},
+	"list-hosts":       {list: true},
+	"get-host":         {path: map[string]string{"host": "acme-1"}},
+	"host-history":     {path: map[string]string{"host": "acme-1"}},
+	"list-playbooks":   {list: true},
+	"get-playbook":     {path: map[string]string{"playbook": "acme-patch"}},
+	"list-windows":     {list: true},
+	"get-window":       {path: map[string]string{"set": "acme-night"}},
+	"explain-window":   {path: map[string]string{"set": "acme-night"}},
+	"list-schedules":   {list: true},
+	"get-schedule":     {path: map[string]string{"schedule": "acme:acme-patch"}},
+	"put-schedule":     {path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
+	"pause-schedule":   {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"resume-schedule":  {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"trigger-schedule": {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"backfill-schedule": {
+		path: map[string]string{"schedule": "acme:made"},
+		body: map[string]string{"from": "2026-01-05T00:00:00Z", "to": "2026-01-06T00:00:00Z"},
+	},
+	"delete-schedule": {path: map[string]string{"schedule": "acme:made"}},
+	// Of all tenants: refused to any single one.
+	"list-workers":      {},
+	"cordon-worker":     {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"uncordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"drain-worker":      {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"get-queue":         {},
+	"get-definitions":   {},
+	"get-documents":     {},
+	"apply-definitions": {body: api.Apply{Documents: []api.Document{{Path: "README.md", Data: []byte("x")}}}, status: http.StatusPreconditionRequired},
+	"diff-definitions":  {body: applied(tree())},
+}
+
+// operation is one of the document, aimed.
+type operation struct {
+	*huma.Operation
+	aim
+	role     Role
+	everyone bool
+	url      string
+}
+
+// walk lists every operation of the document, aimed at things that acme has.
+func (b *bed) walk() []operation {
+	b.t.Helper()
+	runs := map[string]string{}
+	for _, name := range []string{"done", "queued"} {
+		runs[name] = b.launch("acme", api.NewRun{}).ID
+	}
+	runs["waiting"] = b.launch("acme", api.NewRun{FourEyes: true}).ID
+	b.finish(want[api.Run](b.t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+runs["done"], nil), http.StatusOK))
+	want[any](b.t, b.ask(b.token("acme", Operator), "PUT", "/v1/schedules/made", api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 * * *"}), http.StatusOK)
+	_, token, err := b.ledger.NewToken(b.t.Context(), "test", ledger.Token{Name: "spare", Tenant: "acme", Roles: []string{"viewer"}})
+	must(b.t, err)
+	_, err = b.queue.Post(b.t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.OrderKeep)
+	must(b.t, err)
+
+	var all []operation
+	paths := b.server.OpenAPI().Paths
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		item := paths[path]
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete, item.Head, item.Options, item.Trace} {
+			if op == nil {
+				continue
+			}
+			a, known := aims[op.OperationID]
+			if !known {
+				b.t.Fatalf("%s (%s %s) is in the document, and aims does not know how to reach another tenant's things with it", op.OperationID, op.Method, path)
+			}
+			o := operation{Operation: op, aim: a, url: strings.ReplaceAll(path, "{run}", runs[a.run])}
+			for name, value := range a.path {
+				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.ReplaceAll(value, "TOKEN", token.ID))
+			}
+			if strings.Contains(o.url, "{") || strings.HasSuffix(o.url, "//") {
+				b.t.Fatalf("%s: the aim leaves %s open", op.OperationID, o.url)
+			}
+			if len(op.Security) != 1 || len(op.Security[0][bearer]) != 1 {
+				b.t.Fatalf("%s names no role", op.OperationID)
+			}
+			o.role = Role(op.Security[0][bearer][0])
+			o.everyone, _ = op.Extensions[extension].(bool)
+			all = append(all, o)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b operation) int { return rank(a) - rank(b) })
+	return all
+}
+
+// rank puts what destroys an aim's target last.
+func rank(o operation) int {
+	switch {
+	case o.OperationID == "pause-run" || o.OperationID == "resume-run":
+		return 3
+	case o.OperationID == "cancel-run" || o.Method == http.MethodDelete:
+		return 2
+	case o.Method != http.MethodGet:
+		return 1
+	}
+	return 0
+}
+
+// TestEveryRouteRefusesOtherTenants tries every operation of the document on acme's things, with a token of
+// globex that may do anything there. Its negative control is acme's own token, which must get through.
+func TestEveryRouteRefusesOtherTenants(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	all := b.walk()
+	foreign, own, provider := b.token("globex", Admin), b.token("acme", Admin), b.token(everyTenant, Admin)
+	for _, o := range all {
+		a := b.ask(foreign, o.Method, o.url, o.body)
+		refused := a.status == http.StatusForbidden || a.status == http.StatusNotFound
+		switch {
+		case o.own:
+		case o.everyone:
+			refused = a.status == http.StatusForbidden
+		case o.list:
+			refused = a.status == http.StatusOK && !strings.Contains(a.body, "acme")
+		}
+		if !refused && !o.own || o.own && strings.Contains(a.body, "acme") {
+			t.Errorf("%s %s with another tenant's token: %d %s", o.Method, o.url, a.status, a.body)
+		}
+	}
+	for _, o := range all {
+		secret := own
+		if o.everyone {
+			secret = provider
+		}
+		if o.OperationID == "approve-run" { // the admin changed it before
+			secret = b.token("acme", Approver)
+		}
+		a := b.ask(secret, o.Method, o.url, o.body)
+		good := a.status/100 == 2
+		if o.status != 0 {
+			good = a.status == o.status
+		}
+		if o.list && !strings.Contains(a.body, "acme") {
+			good = false
+		}
+		if !good {
+			t.Errorf("%s %s with the tenant's own token: %d %s", o.Method, o.url, a.status, a.body)
+		}
+	}
+}
+
+func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	all := b.walk()
+	_, revoked, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: "gone", Tenant: "acme", Roles: []string{"admin"}})
+	must(t, err)
+	_, err = b.ledger.RevokeToken(t.Context(), ledger.AllTenants(), "test", revoked.ID)
+	must(t, err)
+	for _, o := range all {
+		for _, secret := range []string{"", "turnus_nonsense", revoked.ID} {
+			if a := b.ask(secret, o.Method, o.url, o.body); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s with the token %q: %d %s", o.Method, o.url, secret, a.status, a.body)
+			}
+		}
+		tenant := "acme"
+		if o.everyone {
+			tenant = everyTenant
+		}
+		for _, role := range []Role{Viewer, Operator, Approver, Admin} {
+			if slices.Contains(allowed[o.role], role) {
+				continue
+			}
+			if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body); a.status != http.StatusForbidden {
+				t.Errorf("%s %s with the role %s: %d %s", o.Method, o.url, role, a.status, a.body)
+			}
+		}
+	}
+}
+
+// The roles are what docs/api.md says: a table of their own, so that a change of allowed is noticed.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	for have, may := range map[Role][]Role{
+		Viewer: {Viewer}, Operator: {Viewer, Operator}, Approver: {Viewer, Approver}, Admin: {Viewer, Operator, Approver, Admin}, "": nil, "root": nil,
+	} {
+		for _, role := range []Role{Viewer, Operator, Approver, Admin} {
+			if got := mayDo(have, role); got != slices.Contains(may, role) {
+				t.Errorf("%s may do what %s may: %v", have, role, got)
+			}
+		}
+	}
+}
+
+func mayDo(have, role Role) bool { return may(ledger.Token{Roles: []string{string(have)}}, role) }
+
+// Every change stands in the audit log with who did it.
+func TestEveryChangeIsAudited(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	quiet := []string{"diff-definitions", "apply-definitions", "pause-run", "resume-run"} // no change: the last three are refused
+	for _, o := range b.walk() {
+		if o.Method == http.MethodGet || slices.Contains(quiet, o.OperationID) {
+			continue
+		}
+		secret, who := b.token("acme", Admin), "acme/the admin"
+		switch {
+		case o.OperationID == "approve-run":
+			secret, who = b.token("acme", Approver), "acme/the approver"
+		case o.everyone:
+			secret, who = b.token(everyTenant, Admin), "the admin"
+		}
+		before := b.newest()
+		if a := b.ask(secret, o.Method, o.url, o.body); a.status/100 != 2 {
+			t.Errorf("%s: %d %s", o.OperationID, a.status, a.body)
+			continue
+		}
+		if after := b.newest(); after.Seq == before.Seq || after.Who != who || after.What == "" || after.Object == "" || after.After == nil && after.Before == nil {
+			t.Errorf("%s left in the audit log: %s", o.OperationID, asJSON(after))
+		}
+	}
+	if _, err := b.ledger.VerifyAudit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// newest is the last entry of the audit log.
+func (b *bed) newest() api.Entry {
+	b.t.Helper()
+	items := want[struct{ Items []api.Entry }](b.t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/audit?limit=1", nil), http.StatusOK).Items
+	if len(items) == 0 {
+		return api.Entry{}
+	}
+	return items[0]
+}
+
+func TestUnknownRoutesAndHealth(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, path := range []string{"/", "/v1/", "/v1/nothing", "/hooks/definitions", "/docs"} {
+		a := b.ask("", "GET", path, nil)
+		if a.status != http.StatusNotFound || a.header.Get("Content-Type") != "application/problem+json" || !json.Valid([]byte(a.body)) {
+			t.Errorf("%s: %d %v %s", path, a.status, a.header, a.body)
+		}
+	}
+	want[any](t, answer{b.ask("", "GET", "/healthz", nil).status, nil, ""}, http.StatusOK)
+	if h := want[api.Health](t, b.ask("", "GET", "/readyz", nil), http.StatusOK); !h.Ready {
+		t.Fatalf("%+v", h)
+	}
+	must(t, b.ledger.Close())
+	if h := want[api.Health](t, b.ask("", "GET", "/readyz", nil), http.StatusServiceUnavailable); h.Ready || h.Ledger == "ok" {
+		t.Fatalf("without its ledger it is ready: %+v", h)
+	}
+}
