@@ -55,7 +55,6 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, name, file
 			return err
 		}
 	}
-	qf.patient = true
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
 		return err
