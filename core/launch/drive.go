@@ -116,7 +116,7 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
 	if o.Resume != nil {
 		d.cursor = o.Resume.Cursor
 		d.settle(o.Resume.Settled)
@@ -155,7 +155,7 @@ type drive struct {
 
 	cursor   string
 	settled  int    // records seen
-	outcomes []int  // of them, by wave
+	proven   []int  // hosts whose outcome proves something, by wave
 	has      []bool // an outcome, by index
 	waits    opening
 	lookedAt time.Time // when waits was worked out
@@ -371,7 +371,9 @@ func (d *drive) settle(known []queue.Settled) {
 		d.settled += s.Count
 		for i := s.Index; i < min(s.Index+s.Count, len(d.has)); i++ {
 			d.has[i] = true
-			d.outcomes[rollout.Wave(d.l.Limits, i)]++
+			if s.Outcome.Proves() {
+				d.proven[rollout.Wave(d.l.Limits, i)]++
+			}
 		}
 	}
 }
@@ -413,7 +415,7 @@ func (d *drive) advance(ctx context.Context) error {
 	}
 	strategy := d.l.Playbook.Strategy
 	p := rollout.Progress{
-		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven(), Complete: d.status.Complete,
+		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven[rollout.Wave(d.l.Limits, d.status.Limit-1)], Complete: d.status.Complete,
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
 		Approved: d.approved, Now: time.Now(),
 	}
@@ -437,12 +439,6 @@ func (d *drive) advance(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// proven counts the hosts of the last released wave that have an outcome.
-func (d *drive) proven() int {
-	wave := rollout.Wave(d.l.Limits, d.status.Limit-1)
-	return d.outcomes[wave]
 }
 
 func (d *drive) release(ctx context.Context, next rollout.Decision) error {
