@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -30,6 +31,7 @@ type nodeFlags struct {
 	slots    int
 	cpu, mem float64
 	fetchDir string
+	configs  string
 	verbose  bool
 }
 
@@ -40,6 +42,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
 	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
+	c.Flags().StringVar(&f.configs, "config-dir", defaultConfigs, "git repository for versions of hosts' configurations; turnus config shows them")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
 }
 
@@ -63,6 +66,7 @@ type node struct {
 	pool    *transport.Pool
 	plugins *host.Supervisor
 	worker  *worker.Worker
+	configs *configs.Repo
 	stopRun context.CancelFunc
 	done    chan error
 }
@@ -97,6 +101,12 @@ func (n *node) work(f *nodeFlags, q queue.Queue, files func(run, files string) s
 		cfg.Load = worker.NodeLoad()
 		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
 	}
+	if f.configs != "" {
+		if n.configs, err = configs.New(f.configs); err != nil {
+			return err
+		}
+		cfg.Configs = n.configs
+	}
 	if n.worker, err = worker.New(cfg); err != nil {
 		return err
 	}
@@ -121,6 +131,9 @@ func (n *node) stop() error {
 	if n.worker != nil {
 		n.stopRun()
 		errs = append(errs, <-n.done)
+	}
+	if n.configs != nil {
+		errs = append(errs, n.configs.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
