@@ -16,9 +16,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/configs"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/command"
+	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/host"
@@ -31,7 +34,7 @@ import (
 
 func builtins() []sdk.Def {
 	return []sdk.Def{
-		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(),
+		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(),
 	}
 }
 
@@ -50,6 +53,7 @@ type place struct {
 	dir        string // of the host
 	fetched    string
 	files      string
+	configs    *configs.Repo // nil: none
 }
 
 func start(t *testing.T) *place {
@@ -111,14 +115,28 @@ func (p *place) run(t *testing.T, name string, with sdk.With, check bool) (host.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var seen events
-	outcome, err := p.supervisor.Run(ctx, host.Call{
+	call := host.Call{
 		Job: core.JobID{Run: "run", Index: 0}, Step: "step", Attempt: 1, Type: name, Params: raw, Host: p.host,
 		Check: check, Diff: true, Key: "key", Fence: 7, Files: p.files, Fetch: p.fetched,
 		Sink: func(e host.Event) {
 			seen.stdout += string(e.Stdout)
 			seen.diff += e.Diff
 		},
-	})
+	}
+	if p.configs != nil {
+		call.Kept = func(ctx context.Context, name string) ([]byte, bool, error) {
+			return p.configs.File(ctx, p.host.Name, name)
+		}
+		call.Keep = func(ctx context.Context, files []host.KeptFile) (string, []string, error) {
+			c := configs.Change{Host: p.host.Name, At: time.Now(), Run: "run"}
+			for _, f := range files {
+				c.Files = append(c.Files, configs.File(f))
+			}
+			kept, err := p.configs.Keep(ctx, c)
+			return kept.Version, kept.Changed, err
+		}
+	}
+	outcome, err := p.supervisor.Run(ctx, call)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -187,6 +205,73 @@ func TestBuiltinsOnARealHost(t *testing.T) {
 	left, err := os.ReadDir(p.dir)
 	if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(odd)+".old" {
 		t.Errorf("expected the backup alone, found %v, %v", left, err)
+	}
+}
+
+// A real host's configuration, kept in a real git repository.
+func TestConfigurationOfARealHost(t *testing.T) {
+	testparts.Need(t, "git", "git")
+	p := start(t)
+	repo, err := configs.New(filepath.Join(t.TempDir(), "configs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := repo.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	conf := filepath.Join(p.dir, "it's a.conf")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := sdk.With{
+		"what": []sdk.With{
+			{"name": "a.conf", "path": conf},
+			{"name": "running", "command": "date +'! %s %N'; cat " + sdk.Quote(conf) + "; printf 'caf\\351  \\r\\n'"},
+		},
+		"drop": []string{"^!"}, "replace": []sdk.With{{"match": `psk \S+`, "with": "psk <secret>"}}, "max_size": "1MiB",
+	}
+	const endless = "yes 0123456789"
+	write("mtu 1500\npsk hunter2\n")
+	if got, _ := p.run(t, "config.backup", with, false); word(got) != "failed" || !strings.Contains(got.Reason, "--config-dir") {
+		t.Errorf("a worker without a repository: %s (%s)", word(got), got.Reason)
+	}
+	p.configs = repo
+	for i, s := range []struct {
+		text    string
+		check   bool
+		outcome string
+		diff    string
+	}{
+		{"mtu 1500\npsk hunter2\n", true, "changed", "+mtu 1500"},
+		{"mtu 1500\npsk hunter2\n", false, "changed", "+psk <secret>"},
+		{"mtu 1500\r\npsk hunter3\r\n", false, "unchanged", ""}, // another secret, other line ends, another time
+		{"mtu 9000\npsk hunter2\n", true, "changed", "-mtu 1500\n+mtu 9000"},
+		{"mtu 9000\npsk hunter2\n", false, "changed", "-mtu 1500\n+mtu 9000"},
+		{"mtu 9000\npsk hunter2\x00\n", false, "failed", ""},
+		{strings.Repeat("line\n", 1<<18), false, "failed", ""},
+		{"mtu 9000\npsk hunter2\n", false, "unchanged", ""},
+	} {
+		write(s.text)
+		got, seen := p.run(t, "config.backup", with, s.check)
+		if word(got) != s.outcome || !strings.Contains(seen.diff, s.diff) || strings.Contains(seen.diff+got.Reason+fmt.Sprint(got.Outputs), "hunter") {
+			t.Errorf("%d: %s (%s), want %s; diff %s, outputs %v", i, word(got), got.Reason, s.outcome, seen.diff, got.Outputs)
+		}
+	}
+	got, _ := p.run(t, "config.backup", sdk.With{"what": []sdk.With{{"name": "x", "command": endless}}, "max_size": "1MiB"}, false)
+	if word(got) != "failed" || !strings.Contains(got.Reason, "max_size") || got.Unreachable {
+		t.Errorf("endless output: %s (%s)", word(got), got.Reason)
+	}
+	list, err := repo.History(t.Context(), configs.Query{Host: "r1"})
+	if err != nil || len(list) != 2 {
+		t.Errorf("history: %+v, %v; want 2 versions", list, err)
+	}
+	if kept, _, err := repo.File(t.Context(), "r1", "running"); err != nil || string(kept) != "mtu 9000\npsk <secret>\ncaf\xe9\n" {
+		t.Errorf("kept %q, %v", kept, err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Repo) History(ctx context.Context, q Query) ([]Version, error) {
 	_ = read.CloseWithError(io.ErrClosedPipe)
 	if errors.Is(failed, errEnough) {
 		cancel()
-		<-called
+		_ = <-called // it was ended
 		return list, nil
 	}
 	if err := <-called; err != nil {
@@ -191,7 +191,7 @@ func (r *Repo) Hosts(ctx context.Context, version string) ([]string, error) {
 		return nil, err
 	}
 	var hosts []string
-	for _, dir := range strings.Split(strings.TrimSuffix(out, "\x00"), "\x00") {
+	for dir := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
 		if dir != "" {
 			hosts = append(hosts, hostOf(dir))
 		}
@@ -291,4 +291,10 @@ func (r *Repo) Differences(ctx context.Context, host, file, from, to string) ([]
 		}
 	}
 	return list, nil
+}
+
+// Before is the commit before a version; empty for the first.
+func (r *Repo) Before(ctx context.Context, version string) (string, error) {
+	out, err := r.git.text(ctx, nil, 1<<10, "log", "-1", "--format=%P", version, "--")
+	return strings.TrimSpace(out), err
 }

@@ -3,6 +3,7 @@ package config_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -20,9 +21,7 @@ type object = map[string]any
 // running is the parameters of one command, with what else a row says.
 func running(more object) object {
 	with := object{"what": []object{{"name": "running.conf", "command": "show run"}}}
-	for k, v := range more {
-		with[k] = v
-	}
+	maps.Copy(with, more)
 	return with
 }
 
@@ -168,9 +167,7 @@ func TestUnreachableStaysUnreachable(t *testing.T) {
 func TestParameters(t *testing.T) {
 	part := func(more object) object {
 		p := object{"name": "a", "command": "c"}
-		for k, v := range more {
-			p[k] = v
-		}
+		maps.Copy(p, more)
 		return object{"what": []object{p}}
 	}
 	for name, tc := range map[string]struct {

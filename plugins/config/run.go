@@ -162,9 +162,17 @@ func compare(ctx context.Context, r *job, parts []*part) ([]*part, error) {
 			continue
 		}
 		changed = append(changed, p)
-		r.ShowDiff(r.Host().Name+": "+p.name, p.before, p.content)
+		r.ShowDiff(r.Host().Name+": "+p.name, readable(p.before), readable(p.content))
 	}
 	return changed, nil
+}
+
+// readable lets a text of another encoding be compared line by line.
+func readable(content []byte) []byte {
+	if bytes.IndexByte(content, 0) >= 0 {
+		return content
+	}
+	return bytes.ToValidUTF8(content, []byte("\ufffd"))
 }
 
 func keep(ctx context.Context, r *job, changed []*part) error {

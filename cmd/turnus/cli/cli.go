@@ -166,7 +166,7 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configCmd(), a.pluginsCmd(), a.workerCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
 		if c.HasSubCommands() {
