@@ -68,17 +68,25 @@ func (r *Repo) writeBatch(ctx context.Context, batch []*request) error {
 	r.closing.Lock()
 	r.wrote = true
 	r.closing.Unlock()
-	marks := limited{most: 1 << 20}
-	// --done: a stream that breaks off, because this process was killed, changes nothing.
-	if err := r.git.call(ctx, lock, stream, &marks, "fast-import", "--quiet", "--done", "--date-format=raw"); err != nil {
+	commits, err := r.git.load(ctx, lock, stream)
+	if err != nil {
 		return err
 	}
-	return answer(batch, marks.String())
+	return answer(batch, commits)
 }
 
-// answer takes fast-import's answers, the commits in their order.
-func answer(batch []*request, out string) error {
-	commits := strings.Fields(out)
+// load makes commits of a stream, and gives their names. --done: a stream that breaks off, because this
+// process was killed, changes nothing.
+func (g git) load(ctx context.Context, lock *os.File, stream io.Reader) ([]string, error) {
+	marks := limited{most: 1 << 20}
+	if err := g.call(ctx, lock, stream, &marks, "fast-import", "--quiet", "--done", "--date-format=raw"); err != nil {
+		return nil, err
+	}
+	return strings.Fields(marks.String()), nil
+}
+
+// answer gives the commits, in their order, to those who asked for them.
+func answer(batch []*request, commits []string) error {
 	for _, req := range batch {
 		if len(req.kept.Changed) == 0 {
 			continue
