@@ -96,7 +96,7 @@ func builtins(t testing.TB) []playbooks.Type {
 			s.Properties["port"].Minimum, s.Properties["port"].Maximum = new(1.0), new(65535.0)
 		})},
 		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) { s.Properties["from"].Enum = []any{"worker", "host"} })},
-		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"},
+		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"}, {Name: "config.backup"},
 	}
 }
 

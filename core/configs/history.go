@@ -65,12 +65,14 @@ func (r *Repo) History(ctx context.Context, q Query) ([]Version, error) {
 	}()
 	list, failed := q.parse(bufio.NewReader(read))
 	_ = read.CloseWithError(io.ErrClosedPipe)
-	if errors.Is(failed, errEnough) {
+	enough := errors.Is(failed, errEnough)
+	if enough {
 		cancel()
-		_ = <-called // it was ended
-		return list, nil
 	}
-	if err := <-called; err != nil {
+	switch err := <-called; {
+	case enough: // git was ended
+		return list, nil
+	case err != nil:
 		return nil, err
 	}
 	return list, failed
