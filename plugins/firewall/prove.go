@@ -23,25 +23,22 @@ func (p *push) prove(ctx context.Context) error {
 	defer cancel()
 	p.r.Progress(0.6, "prove")
 	connect := time.Duration(p.params.ConnectTimeout)
-	var last error
-	err := sdk.Poll(proving, 200*time.Millisecond, 2*time.Second, func(ctx context.Context) (bool, error) {
+	err := patiently(proving, func(ctx context.Context) error {
 		took, err := p.r.Host().Probe(ctx, connect)
-		if err != nil {
-			if ctx.Err() == nil || last == nil {
-				last = err
-			}
-			return false, hopeless(err)
-		}
 		p.r.Output("proven_ms", took.Milliseconds())
-		return true, nil
+		return err
 	})
 	if err != nil {
-		return p.takeBack(ctx, fmt.Errorf("no fresh connection works: %w", first(last, err)))
+		return p.takeBack(ctx, fmt.Errorf("no fresh connection works: %w", err))
 	}
 	if err := p.probe(proving); err != nil {
 		return p.takeBack(ctx, err)
 	}
-	status, err := p.ask(proving, sdk.Command{Run: p.script(statusScript), ReadOnly: true, Fresh: true, Timeout: connect})
+	var status answer
+	err = patiently(proving, func(ctx context.Context) (err error) {
+		status, err = p.ask(ctx, sdk.Command{Run: p.script(statusScript), ReadOnly: true, Fresh: true, Timeout: connect})
+		return err
+	})
 	if err != nil {
 		return p.takeBack(ctx, fmt.Errorf("reading the live table: %w", err))
 	}
@@ -55,6 +52,25 @@ func (p *push) prove(ctx context.Context) error {
 	return p.confirm(ctx, proving)
 }
 
+// patiently tries until it works, as long as the fault is one of the connection. The error is the last of these, if there was any.
+func patiently(ctx context.Context, try func(ctx context.Context) error) error {
+	var last error
+	err := sdk.Poll(ctx, 200*time.Millisecond, 2*time.Second, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if err == nil {
+			return true, nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		return false, hopeless(err)
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
 // hopeless is the error itself where another try is no help.
 func hopeless(err error) error {
 	if errors.Is(err, sdk.ErrUnreachable) || errors.Is(err, sdk.ErrTimeout) {
@@ -63,26 +79,13 @@ func hopeless(err error) error {
 	return err
 }
 
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // confirm disarms the timer. Asking twice is the same as once, so a connection that broke is tried again.
 func (p *push) confirm(ctx, proving context.Context) error {
 	p.r.Progress(0.9, "confirm")
 	var a answer
-	err := sdk.Poll(proving, 200*time.Millisecond, 2*time.Second, func(ctx context.Context) (bool, error) {
-		var err error
+	err := patiently(proving, func(ctx context.Context) (err error) {
 		a, err = p.ask(ctx, sdk.Command{Run: p.script(confirmScript), Fresh: true, Timeout: time.Duration(p.params.ConnectTimeout)})
-		if err != nil {
-			return false, hopeless(err)
-		}
-		return true, nil
+		return err
 	})
 	p.r.Output("seconds", time.Since(p.armed).Round(time.Millisecond).Seconds())
 	if a.values["state"] == "confirmed" {
@@ -141,7 +144,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return sdk.Failf("%w; and it is not proven that the host went back to its old table: %v", cause, first(last, err)).Lost()
+		return sdk.Failf("%w; and it is not proven that the host went back to its old table: %v", cause, errors.Join(err, last)).Lost()
 	case state == "confirmed": // the answer to the confirmation was lost, not the confirmation
 		return sdk.Failf("the table is live and confirmed, but its confirmation was not heard (%w): run it again", cause).Retryable().Effects(sdk.EffectsPartial)
 	case !p.seen:

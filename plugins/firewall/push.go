@@ -3,6 +3,7 @@ package firewall
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,7 +32,7 @@ type push struct {
 func run(ctx context.Context, r *runOf) error {
 	p := &push{r: r, params: &r.Params, job: r.Job}
 	p.key = short(r.Key + "\n" + r.Step)
-	p.id = fmt.Sprintf("push-%s-%d-%d", p.key, r.Fence, r.Attempt)
+	p.id = "push-" + p.key + "-" + strings.ToLower(rand.Text()[:8])
 	if err := p.load(ctx); err != nil {
 		return err
 	}

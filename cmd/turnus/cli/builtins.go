@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -24,7 +25,8 @@ const serveVerb = "__plugin"
 func builtinDefs() map[string]sdk.Def {
 	return map[string]sdk.Def{
 		"command": command.Def(), "script": script.Def(), "file": file.Def(), "fetch": fetch.Def(),
-		"reboot": reboot.Def(), "wait": wait.Def(), "http": http.Def(),
+		"firewall": firewall.Def(),
+		"reboot":   reboot.Def(), "wait": wait.Def(), "http": http.Def(),
 	}
 }
 

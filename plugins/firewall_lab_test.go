@@ -1,0 +1,346 @@
+//go:build linux
+
+package plugins_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// The lab is a device in namespaces of its own: a real kernel's nftables, a real OpenSSH on the far side of a link, a boot
+// id that a reboot changes. The worker side is a real supervisor with the job type in a process.
+
+const labWait = 6 * time.Second // confirm_timeout
+
+type labDevice struct {
+	t       *testing.T
+	net     *netlab.Host
+	dir     string
+	hostKey ed25519.PrivateKey
+	sshd    *sshdtest.Server
+	private string // the worker's key
+	allow   sshdtest.Option
+	boots   int
+}
+
+func newLabDevice(t *testing.T) *labDevice {
+	t.Helper()
+	testparts.Need(t, "nft", "nftables")
+	testparts.Need(t, "unshare", "util-linux")
+	d := &labDevice{t: t, net: netlab.New(t), dir: t.TempDir()}
+	var err error
+	if _, d.hostKey, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	private, public := sshdtest.NewKey(t)
+	d.private, d.allow = private, sshdtest.Authorize(public)
+	d.boot()
+	return d
+}
+
+// boot starts sshd in the device's namespaces: systemd of this machine is not the device's, and the boot id is its own.
+func (d *labDevice) boot() {
+	d.t.Helper()
+	d.boots++
+	id := filepath.Join(d.dir, "boot_id")
+	if err := os.WriteFile(id, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", d.boots), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	wrap := `[ ! -d /run/systemd ] || mount -t tmpfs none /run/systemd || exit 1
+mount --bind "$0" /proc/sys/kernel/random/boot_id || exit 1
+exec "$@"`
+	d.sshd = sshdtest.Start(d.t, sshdtest.Address(d.net.Address), d.allow, sshdtest.HostKey(d.hostKey),
+		sshdtest.Inside(22, append(d.net.Prefix(), "/bin/sh", "-c", wrap, id)...))
+}
+
+// reboot ends every process, forgets the rules as a kernel does, and loads what is kept for the boot.
+func (d *labDevice) reboot() {
+	d.t.Helper()
+	d.sshd.Stop()
+	d.net.Kill("")
+	d.shell("nft flush ruleset")
+	if _, err := os.Stat(d.persist()); err == nil {
+		d.shell("nft -f " + d.persist())
+	}
+	d.boot()
+}
+
+func (d *labDevice) persist() string { return filepath.Join(d.dir, "nftables.d", "turnus.nft") }
+
+func (d *labDevice) shell(line string) string {
+	d.t.Helper()
+	out, err := d.net.Shell(line)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return out
+}
+
+func (d *labDevice) live() string { d.t.Helper(); return d.shell("nft -s list ruleset") }
+
+// table is a ruleset with these rules in the input chain.
+func (d *labDevice) table(rules string) sdk.With {
+	return d.with("table inet turnus {\n chain input { type filter hook input priority 0; policy accept;\n" + rules + "\n }\n}\n")
+}
+
+func (d *labDevice) with(ruleset string) sdk.With {
+	return sdk.With{
+		"ruleset": ruleset, "state_dir": filepath.Join(d.dir, "state"), "persist": d.persist(),
+		"confirm_timeout": labWait.String(), "connect_timeout": "2s",
+	}
+}
+
+func (d *labDevice) place() *place {
+	d.t.Helper()
+	supervisor, stop, err := supervise(d.private)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		if err := stop(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return &place{supervisor: supervisor, host: d.sshd.Host("r1"), files: d.t.TempDir(), fetched: d.t.TempDir()}
+}
+
+// first pushes a harmless table, patiently.
+func (d *labDevice) first(p *place) string {
+	d.t.Helper()
+	with := d.table("tcp dport 22 accept")
+	with["confirm_timeout"], with["connect_timeout"] = "60s", "15s"
+	if got, _ := p.run(d.t, "firewall.push", with, false); got.Failed || !got.Changed {
+		d.t.Fatalf("the first push: %+v", got)
+	}
+	return d.live()
+}
+
+// watch reports when the table was first seen to be another than old, and how long until it was old again.
+// It looks from this machine, past SSH and the job type; within bounds it.
+func (d *labDevice) watch(ctx context.Context, old string, within time.Duration) (dark time.Duration, healed bool) {
+	var since time.Time
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now, err := d.net.Shell("nft -s list ruleset")
+		switch {
+		case err != nil:
+		case since.IsZero() && now != old:
+			since = time.Now()
+		case !since.IsZero() && now == old:
+			return time.Since(since), true
+		case !since.IsZero() && time.Since(since) > within:
+			return time.Since(since), false
+		}
+		select {
+		case <-ctx.Done():
+			return 0, false
+		case <-tick.C:
+		}
+	}
+}
+
+var lockouts = map[string]string{
+	"soft: what stands, stays": "ct state established accept\n tcp dport 22 drop",
+	"hard: nothing comes in":   "drop",
+	"output: nothing goes out": "}\n chain output { type filter hook output priority 0; policy drop;",
+}
+
+func TestLabLockOutEndsAsRolledBack(t *testing.T) {
+	t.Parallel()
+	for name, rules := range lockouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newLabDevice(t)
+			p := d.place()
+			old := d.first(p)
+			got, _ := p.run(t, "firewall.push", d.table(rules), false)
+			if !got.RolledBack || !strings.Contains(got.Reason, "no fresh connection works") {
+				t.Fatalf("got %+v", got)
+			}
+			if now := d.live(); now != old {
+				t.Errorf("the device is not as before:\n%s", now)
+			}
+			again := d.table("tcp dport { 22, 80 } accept")
+			again["confirm_timeout"], again["connect_timeout"] = "60s", "15s"
+			if got, _ := p.run(t, "firewall.push", again, false); !got.Changed { // the lock is free
+				t.Errorf("afterwards: %+v", got)
+			}
+			d.reboot()
+			if now := d.live(); !strings.Contains(now, "80") {
+				t.Errorf("the boot did not load what was confirmed:\n%s", now)
+			}
+		})
+	}
+}
+
+// The worker and its plugin are killed when the lock-out is live: the device heals by itself, at most 2 s after
+// confirm_timeout. Without its timer (the control) it does not.
+func TestLabDeadMansSwitch(t *testing.T) {
+	t.Parallel()
+	for name, armed := range map[string]bool{"armed": true, "without it (control)": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newLabDevice(t)
+			old := d.first(d.place())
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			worker := d.worker(d.table("drop"))
+			killed := make(chan struct{})
+			go func() {
+				defer close(killed)
+				d.until(ctx, func() bool { now, err := d.net.Shell("nft -s list ruleset"); return err == nil && now != old })
+				worker.kill()
+				if !armed {
+					d.net.Kill("guard")
+				}
+			}()
+			dark, healed := d.watch(ctx, old, labWait+2*time.Second)
+			<-killed
+			if healed != armed {
+				t.Fatalf("healed by itself: %v after %v, want %v; worker: %s", healed, dark, armed, worker.out.String())
+			}
+			t.Logf("dark for %v, healed %v, with a confirm_timeout of %v", dark.Round(time.Millisecond), healed, labWait)
+		})
+	}
+}
+
+// until looks again and again; it gives up with ctx.
+func (d *labDevice) until(ctx context.Context, ok func() bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// A reboot while the timer runs is a way back, too: the file for the boot is still the old one.
+func TestLabRebootInTheWindow(t *testing.T) {
+	t.Parallel()
+	d := newLabDevice(t)
+	p := d.place()
+	old := d.first(p)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	with := d.table("drop")
+	with["confirm_timeout"] = "5m" // the timer will not be what heals it
+	worker := d.worker(with)
+	d.until(ctx, func() bool { return d.live() != old })
+	worker.kill()
+	d.reboot()
+	if now := d.live(); now != old {
+		t.Fatalf("after the reboot:\n%s", now)
+	}
+	again := d.table("tcp dport { 22, 80 } accept")
+	again["confirm_timeout"], again["connect_timeout"] = "60s", "15s"
+	if got, _ := p.run(t, "firewall.push", again, false); !got.Changed {
+		t.Errorf("the lock of before the reboot is in the way: %+v", got)
+	}
+}
+
+// labWorker is a worker in a process of its own, to be killed.
+type labWorker struct {
+	cmd *exec.Cmd
+	out strings.Builder
+}
+
+type labOrder struct {
+	Key    string
+	Host   core.Host
+	Params json.RawMessage
+}
+
+func (d *labDevice) worker(with sdk.With) *labWorker {
+	d.t.Helper()
+	params, err := json.Marshal(with)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	order, err := json.Marshal(labOrder{Key: d.private, Host: d.sshd.Host("r1"), Params: params})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	file := filepath.Join(d.t.TempDir(), "order.json")
+	if err := os.WriteFile(file, order, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	w := &labWorker{cmd: exec.Command(self, "worker", file)} //nolint:noctx,gosec // this very binary; it is killed by the test
+	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
+	w.cmd.WaitDelay = 10 * time.Second
+	if err := w.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(w.kill)
+	return w
+}
+
+// kill ends the worker and its plugin at once, as a power cut does. Safe to call twice.
+func (w *labWorker) kill() {
+	if w.cmd.ProcessState != nil {
+		return
+	}
+	pid := w.cmd.Process.Pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	_ = w.cmd.Process.Kill()
+	for word := range strings.FieldsSeq(string(children)) {
+		var child int
+		if _, err := fmt.Sscan(word, &child); err == nil {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
+	_ = w.cmd.Wait()
+}
+
+func workerMain(file string) {
+	raw, err := os.ReadFile(file) //nolint:gosec // of the test that started us
+	var order labOrder
+	if err == nil {
+		err = json.Unmarshal(raw, &order)
+	}
+	if err == nil {
+		err = work(order)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func work(order labOrder) error {
+	supervisor, stop, err := supervise(order.Key)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	got, err := supervisor.Run(ctx, host.Call{
+		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: "firewall.push", Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
+	})
+	fmt.Printf("%+v %v\n", got, err)
+	return stop()
+}
