@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -343,4 +344,35 @@ func work(order labOrder) error {
 	})
 	fmt.Printf("%+v %v\n", got, err)
 	return stop()
+}
+
+// The device of `make lab-firewall`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+func TestLabToPlayWith(t *testing.T) {
+	d := newLabDevice(t)
+	files := map[string]string{
+		"hosts.yaml": fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    labels: {role: branch}\n    ssh: {user: %s, host_keys: [%q], identity_file: %s}\n",
+			d.net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
+		"push.yaml": "playbook: push\ntargets: true\nsteps:\n  - uses: firewall.push\n    with:\n      artifact: rules.nft\n      mgmt_sources: [" + d.net.Peer + "]\n" +
+			"      state_dir: " + d.dir + "/state\n      persist: " + d.persist() + "\n      confirm_timeout: 15s\n      connect_timeout: 5s\n",
+		"rules.nft": "table inet turnus {\n  chain input {\n    type filter hook input priority 0; policy drop;\n    ct state established,related accept\n" +
+			"    ip saddr " + d.net.Peer + " tcp dport 22 accept\n  }\n}\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Getenv("TURNUS_LAB") == "" {
+		with := d.with(files["rules.nft"])
+		with["confirm_timeout"], with["connect_timeout"], with["mgmt_sources"] = "60s", "15s", []string{d.net.Peer}
+		if got, _ := d.place().run(t, "firewall.push", with, false); !got.Changed {
+			t.Errorf("got %+v", got)
+		}
+		return
+	}
+	t.Logf("\n\nA device is there. Push to it, lock yourself out (remove the SSH rule and mgmt_sources), and see it come back:\n\n"+
+		"  bin/turnus run %[1]s/push.yaml -i %[1]s/hosts.yaml --diff\n  $EDITOR %[1]s/rules.nft\n  ip netns exec %[2]s nft list ruleset\n\nCtrl-C removes it.\n", d.dir, d.net.Name)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	<-ctx.Done()
 }

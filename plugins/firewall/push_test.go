@@ -519,3 +519,23 @@ func TestParams(t *testing.T) {
 		}
 	}
 }
+
+// The rules of the example playbook, widened and narrowed, with its own probes and sources.
+func TestExampleWidensAndNarrows(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	for _, phase := range []string{"widen", "narrow"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "playbooks", "examples", "rules", "branch-"+phase+".nft"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.kit.Artifact("rules/branch-"+phase+".nft", string(text))
+		with := d.with("", sdk.With{"artifact": "rules/branch-" + phase + ".nft", "mgmt_sources": []string{"192.0.2.10", "198.51.100.0/28"}})
+		delete(with, "ruleset")
+		want(t, d.kit.Run(with), "changed", "")
+		want(t, d.kit.Run(with), "unchanged", "")
+	}
+	with := d.with("", sdk.With{"artifact": "rules/branch-narrow.nft", "mgmt_sources": []string{"192.0.2.77"}}) // the control: no longer let in
+	delete(with, "ruleset")
+	want(t, d.kit.Run(with), "failed", "surely drops SSH (port 22) from 192.0.2.77")
+}
