@@ -108,12 +108,12 @@ func builtins(t testing.TB) []playbooks.Type {
 		{Name: "file", Params: schemaOf[fileParams](t, func(s *jsonschema.Schema) { s.Properties["mode"].Pattern = "^0?[0-7]{3,4}$" })},
 		{Name: "fetch", Params: schemaOf[fetchParams](t)},
 		{Name: "reboot", Params: schemaOf[rebootParams](t), Disruptive: true},
-		{Name: "firewall.push", Params: schemaOf[firewallParams](t), Disruptive: true},
 		{Name: "wait", Params: schemaOf[waitParams](t, func(s *jsonschema.Schema) {
 			s.Properties["port"].Minimum, s.Properties["port"].Maximum = new(1.0), new(65535.0)
 		})},
 		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) { s.Properties["from"].Enum = []any{"worker", "host"} })},
 		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"},
+		{Name: "firewall.push", Params: schemaOf[firewallParams](t), Disruptive: true},
 	}
 }
 

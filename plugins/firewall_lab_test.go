@@ -290,7 +290,7 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	if err := os.WriteFile(file, order, 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	w := &labWorker{cmd: exec.Command(self, "worker", file)} //nolint:noctx,gosec // this very binary; it is killed by the test
+	w := &labWorker{cmd: exec.Command(self, "worker", file)} //nolint:gosec // this very binary; it is killed by the test
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 	w.cmd.WaitDelay = 10 * time.Second
 	if err := w.cmd.Start(); err != nil {
@@ -318,7 +318,7 @@ func (w *labWorker) kill() {
 }
 
 func workerMain(file string) {
-	raw, err := os.ReadFile(file) //nolint:gosec // of the test that started us
+	raw, err := os.ReadFile(file)
 	var order labOrder
 	if err == nil {
 		err = json.Unmarshal(raw, &order)
@@ -350,7 +350,7 @@ func work(order labOrder) error {
 func TestLabToPlayWith(t *testing.T) {
 	d := newLabDevice(t)
 	files := map[string]string{
-		"hosts.yaml": fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    labels: {role: branch}\n    ssh: {user: %s, host_keys: [%q], identity_file: %s}\n",
+		"hosts.yaml": fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    labels: {role: branch}\n    user: %s\n    host_key: %q\n    identity_file: %s\n",
 			d.net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
 		"push.yaml": "playbook: push\ntargets: true\nsteps:\n  - uses: firewall.push\n    with:\n      artifact: rules.nft\n      mgmt_sources: [" + d.net.Peer + "]\n" +
 			"      state_dir: " + d.dir + "/state\n      persist: " + d.persist() + "\n      confirm_timeout: 15s\n      connect_timeout: 5s\n",

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -72,12 +73,11 @@ func (d *device) handle(ctx context.Context, c plugintest.Call) plugintest.Reply
 
 func (d *device) exec(ctx context.Context, c plugintest.Call) plugintest.Reply {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", d.lab.Name, "/bin/sh", "-c", c.Command) //nolint:gosec // the job type's own script
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", d.lab.Name, "/bin/sh", "-c", c.Command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.Stdin), &stdout, &stderr
 	err := cmd.Run()
 	reply := plugintest.Reply{Stdout: stdout.String(), Stderr: stderr.String()}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		reply.Code = exit.ExitCode()
 	} else if err != nil {
 		reply.Err = err
@@ -89,9 +89,7 @@ func (d *device) exec(ctx context.Context, c plugintest.Call) plugintest.Reply {
 func (d *device) with(rules string, more ...sdk.With) sdk.With {
 	w := sdk.With{"ruleset": ruleset(rules), "state_dir": d.state, "confirm_timeout": "20s", "connect_timeout": "5s"}
 	for _, m := range more {
-		for k, v := range m {
-			w[k] = v
-		}
+		maps.Copy(w, m)
 	}
 	return w
 }

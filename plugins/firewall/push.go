@@ -70,8 +70,7 @@ func (p *push) load(ctx context.Context) error {
 	// On one line, so that nft's line numbers are those of the ruleset. nft 1.0.6 has no destroy: declare, then delete.
 	p.file = fmt.Appendf(nil, "add table %s; delete table %s; %s\n", p.params.Table, p.params.Table, strings.TrimRight(text, "\n"))
 	for _, s := range statements(text) {
-		words := strings.Fields(s.text)
-		for _, w := range words {
+		for w := range strings.FieldsSeq(s.text) {
 			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
 				p.links = "yes"
 			}

@@ -211,7 +211,7 @@ func read(out string) answer {
 		if a.texts[word] == nil {
 			a.texts[word] = &strings.Builder{}
 		}
-		a.texts[word].WriteString(rest + "\n")
+		_, _ = a.texts[word].WriteString(rest + "\n")
 	}
 	return a
 }

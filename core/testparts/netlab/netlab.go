@@ -75,8 +75,7 @@ func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.Name
 func (h *Host) Shell(line string) (string, error) {
 	cmd := exec.Command("ip", "netns", "exec", h.Name, "/bin/sh", "-c", line) //nolint:noctx,gosec // a test's own words
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	return string(out), err
