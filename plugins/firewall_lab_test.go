@@ -17,11 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/transport/sshdtest"
-	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
@@ -56,7 +54,7 @@ func newLabDevice(t *testing.T) *labDevice {
 	return d
 }
 
-// boot starts sshd in the device's namespaces: systemd of this machine is not the device's, and the boot id is its own.
+// boot starts sshd in the device's namespaces, with a boot id of its own.
 func (d *labDevice) boot() {
 	d.t.Helper()
 	d.boots++
@@ -64,9 +62,7 @@ func (d *labDevice) boot() {
 	if err := os.WriteFile(id, fmt.Appendf(nil, "00000000-0000-4000-8000-%012d\n", d.boots), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	wrap := `[ ! -d /run/systemd ] || mount -t tmpfs none /run/systemd || exit 1
-mount --bind "$0" /proc/sys/kernel/random/boot_id || exit 1
-exec "$@"`
+	wrap := `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`
 	d.sshd = sshdtest.Start(d.t, sshdtest.Address(d.net.Address), d.allow, sshdtest.HostKey(d.hostKey),
 		sshdtest.Inside(22, append(d.net.Prefix(), "/bin/sh", "-c", wrap, id)...))
 }
@@ -266,12 +262,6 @@ type labWorker struct {
 	out strings.Builder
 }
 
-type labOrder struct {
-	Key    string
-	Host   core.Host
-	Params json.RawMessage
-}
-
 func (d *labDevice) worker(with sdk.With) *labWorker {
 	d.t.Helper()
 	params, err := json.Marshal(with)
@@ -290,7 +280,7 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	if err := os.WriteFile(file, order, 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	w := &labWorker{cmd: exec.Command(self, "worker", file)} //nolint:gosec // this very binary; it is killed by the test
+	w := &labWorker{cmd: exec.Command(self, "worker", file)}
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 	w.cmd.WaitDelay = 10 * time.Second
 	if err := w.cmd.Start(); err != nil {
@@ -315,35 +305,6 @@ func (w *labWorker) kill() {
 		}
 	}
 	_ = w.cmd.Wait()
-}
-
-func workerMain(file string) {
-	raw, err := os.ReadFile(file)
-	var order labOrder
-	if err == nil {
-		err = json.Unmarshal(raw, &order)
-	}
-	if err == nil {
-		err = work(order)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func work(order labOrder) error {
-	supervisor, stop, err := supervise(order.Key)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	got, err := supervisor.Run(ctx, host.Call{
-		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: "firewall.push", Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
-	})
-	fmt.Printf("%+v %v\n", got, err)
-	return stop()
 }
 
 // The device of `make lab-firewall`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.

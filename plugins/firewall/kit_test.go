@@ -73,7 +73,8 @@ func (d *device) handle(ctx context.Context, c plugintest.Call) plugintest.Reply
 
 func (d *device) exec(ctx context.Context, c plugintest.Call) plugintest.Reply {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", d.lab.Name, "/bin/sh", "-c", c.Command)
+	prefix := d.lab.Prefix()
+	cmd := exec.CommandContext(ctx, prefix[0], append(prefix[1:], "/bin/sh", "-c", c.Command)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.Stdin), &stdout, &stderr
 	err := cmd.Run()
 	reply := plugintest.Reply{Stdout: stdout.String(), Stderr: stderr.String()}

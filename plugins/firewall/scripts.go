@@ -136,7 +136,7 @@ mv reverting reverted
 
 // applyScript applies while the timer surely runs and has most of its time left.
 const applyScript = `cd "$D/$ID" || exit 65
-[ -e armed ] && kill -0 "$(cat ticking)" || { echo "refused the timer is not running"; exit 0; }
+[ -e armed ] && grep -q guard "/proc/$(cat ticking)/cmdline" 2>/dev/null || { echo "refused the timer is not running"; exit 0; }
 now; read -r deadline <deadline
 [ $((deadline - up)) -gt $((WAIT / 2)) ] || { echo "refused too little of confirm_timeout is left"; exit 0; }
 e=$(nft -f new.nft 2>&1) || { echo "refused nft: $e" | tr '\n' ' '; exit 0; }

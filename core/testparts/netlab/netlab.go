@@ -68,12 +68,16 @@ func run(program string, args ...string) error {
 	return nil
 }
 
-// Prefix is what a command line begins with to run in the host. The program keeps its process id.
-func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.Name} }
+// Prefix is what a command line begins with to run in the host, in a mount namespace of its own. The program keeps its process
+// id. This machine's systemd is out of sight: what it starts would run in this machine.
+func (h *Host) Prefix() []string {
+	return []string{"ip", "netns", "exec", h.Name, "/bin/sh", "-c", `[ ! -d /run/systemd ] || mount -t tmpfs none /run/systemd || exit 1; exec "$@"`, "sh"}
+}
 
 // Shell runs a line in the host, as root, and returns what it printed.
 func (h *Host) Shell(line string) (string, error) {
-	cmd := exec.Command("ip", "netns", "exec", h.Name, "/bin/sh", "-c", line) //nolint:noctx,gosec // a test's own words
+	prefix := h.Prefix()
+	cmd := exec.Command(prefix[0], append(prefix[1:], "/bin/sh", "-c", line)...) //nolint:noctx,gosec // a test's own words
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(exit.Stderr)))
