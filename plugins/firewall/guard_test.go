@@ -73,7 +73,7 @@ func TestTimerIsSystemdsWhereItRuns(t *testing.T) {
 				end = `while [ "$1" != /bin/sh ]; do shift; done; setsid "$@" </dev/null >/dev/null 2>&1 &`
 			}
 			fake := "#!/bin/sh\necho \"$@\" >>" + dir + "/asked\n" + end + "\n"
-			if err := os.WriteFile(filepath.Join(dir, "systemd-run"), []byte(fake), 0o700); err != nil { //nolint:gosec // it is a program
+			if err := os.WriteFile(filepath.Join(dir, "systemd-run"), []byte(fake), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			d.meet(func(c plugintest.Call) *plugintest.Reply {
