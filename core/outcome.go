@@ -32,6 +32,15 @@ func (o Outcome) Valid() bool {
 // Good tells whether the host is as the playbook wants it.
 func (o Outcome) Good() bool { return o == Unchanged || o == Changed || o == Skipped }
 
+// Proves tells whether it shows what comes of the playbook: its steps were tried on the host.
+func (o Outcome) Proves() bool {
+	switch o {
+	case Unchanged, Changed, Failed, RolledBack, Lost:
+		return true
+	}
+	return false
+}
+
 // SpendsBudget tells whether the outcome counts against a run's stop_after.
 // Unreachable hosts have a budget of their own; cancelled jobs have none.
 func (o Outcome) SpendsBudget() bool { return o == Failed || o == RolledBack || o == Lost }

@@ -51,6 +51,9 @@ func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, 
 		return own, dropped, true, err
 	}
 	stated = s.Allow != nil
+	if !stated && s.Approval != nil { // it approves what the set inherits
+		defer func() { own, err = c.approve(own, s, err) }()
+	}
 	for _, parent := range c.defs.nearest(s) {
 		theirs, more, said, err := c.allows(parent)
 		switch {
@@ -68,6 +71,31 @@ func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, 
 		}
 	}
 	return own, dropped, stated, nil
+}
+
+// approve keeps inherited pieces to the approval of the set that has no rule of its own.
+func (c *compiler) approve(pieces []piece, s *Set, err error) ([]piece, error) {
+	if err != nil {
+		return nil, err
+	}
+	zone, err := c.zone(s.Timezone)
+	if err != nil {
+		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
+	}
+	ok, err := c.consent(s.Approval, s, zone)
+	if err != nil {
+		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
+	}
+	out := make([]piece, 0, len(pieces))
+	for _, p := range pieces {
+		if p.why != "" {
+			out = append(out, p)
+			continue
+		}
+		p.lifts = slices.Concat(p.lifts, ok.lifts)
+		out = ok.split(out, p)
+	}
+	return out, nil
 }
 
 // intersect keeps what both allow. It is approved where both are.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/windows/civil"
@@ -31,6 +30,23 @@ func (s *Set) Hash() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// HashOf is what an approval of the set is bound to: Set.Hash, and where the set may be open by rules of
+// wider scopes, theirs. What only narrows it is not a part.
+func (d *Definitions) HashOf(s *Set) string {
+	if s.Inherit == Replace || s.Allow != nil && s.Inherit != Extend {
+		return s.Hash()
+	}
+	wider := d.wider(s)
+	if len(wider) == 0 {
+		return s.Hash()
+	}
+	sum := sha256.New()
+	for _, level := range append([]*Set{s}, wider...) {
+		fmt.Fprintln(sum, level.Hash())
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
+
 // consent is an approval, worked out: when it holds, and why not otherwise.
 type consent struct {
 	span          // when it holds
@@ -52,7 +68,7 @@ func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, e
 		out.why = "unapproved: " + a.name() + " is only proposed"
 	case a.State == Revoked && a.RevokedAt.IsZero():
 		out.why = "unapproved: " + a.name() + " was revoked"
-	case a.Window != "" && a.Window != s.Hash():
+	case a.Window != "" && a.Window != c.defs.HashOf(s):
 		out.why = "unapproved: the window was edited after " + a.name()
 	}
 	if c.work != nil && out.why == "" {
@@ -113,6 +129,21 @@ func (c *compiler) lastCovered(a *Approval, s *Set, zone *time.Location) (time.T
 			list = append(list, spanOf(o.open, o.close))
 		}
 	}
+	if s.Allow == nil && s.Approval == a {
+		wide := *c
+		wide.lo = from
+		for _, parent := range c.defs.nearest(s) {
+			theirs, _, _, err := wide.allows(parent)
+			if err != nil {
+				return time.Time{}, err
+			}
+			for _, p := range theirs {
+				if p.why == "" && p.close > from.UnixNano() {
+					list = append(list, p.span)
+				}
+			}
+		}
+	}
 	if all := unite(list); len(all) >= a.MaxOccurrences {
 		return at(all[a.MaxOccurrences-1].close), nil
 	}
@@ -125,6 +156,9 @@ func (c *compiler) countFrom(a *Approval, s *Set, zone *time.Location) time.Time
 		return a.At
 	}
 	first := time.Time{}
+	if s.Allow == nil {
+		return c.h.From // of what it inherits
+	}
 	for i := range s.Allow {
 		r := &s.Allow[i]
 		switch begins := r.Valid; {
@@ -194,11 +228,11 @@ func (a *Approval) bound() bool { return a != nil && (a.Change != "" || a.Target
 // WithoutFreezes are the definitions with no freeze in force: when work could start if every
 // freeze were lifted.
 func (d *Definitions) WithoutFreezes() *Definitions {
-	out := &Definitions{Sets: make(map[string]*Set, len(d.Sets)), Freezes: d.Freezes, Holidays: d.Holidays}
-	for name, s := range d.Sets {
-		bare := *s
-		bare.Deny = slices.DeleteFunc(slices.Clone(s.Deny), func(deny Deny) bool { return strings.HasPrefix(deny.Use, "freeze/") })
-		out.Sets[name] = &bare
+	out := &Definitions{Sets: d.Sets, Freezes: make(map[string]*Freeze, len(d.Freezes)), Holidays: d.Holidays}
+	for name, f := range d.Freezes { // the sets stay as they are: approvals are bound to them
+		none := *f
+		none.To = none.From
+		out.Freezes[name] = &none
 	}
 	return out
 }

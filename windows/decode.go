@@ -36,7 +36,7 @@ func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
 func (d *decoder) follow(n *yaml.Node) *yaml.Node {
 	d.nodes++
 	if d.nodes > maxNodes && !d.full {
-		d.fail(n, "", "the file grows too large here once its aliases are expanded")
+		d.fail(n, "split it; several files are read together", "the file has more than %d values up to here, aliases expanded", maxNodes)
 		d.full = true
 	}
 	for n.Kind == yaml.AliasNode && n.Alias != nil {

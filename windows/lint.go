@@ -136,7 +136,7 @@ func (d *Definitions) lintRules(c *Compiled, s *Set, need time.Duration, add fun
 	for i := range s.Allow {
 		r := &s.Allow[i]
 		if recur, err := r.prepare(); err == nil && recur.cron != nil {
-			for _, w := range recur.cron.Warnings() {
+			for _, w := range recur.cron.WarningsIn(c.Zone, c.Horizon.From, c.Horizon.To) {
 				add(Warning, "%s: cron %q: %s", r.ID, r.Cron, w)
 			}
 		}
@@ -176,8 +176,8 @@ func (d *Definitions) lintApprovals(c *Compiled, s *Set, add func(Severity, stri
 		if a.MaxOccurrences > 0 && a.At.IsZero() {
 			add(Warning, "%s counts its occurrences from the first valid date or from now on: say since when it holds (at:)", a.name())
 		}
-		if a.Window != "" && a.Window != s.Hash() {
-			add(Warning, "%s is void: the window was edited; it is now %s", a.name(), s.Hash())
+		if a.Window != "" && a.Window != d.HashOf(s) {
+			add(Warning, "%s is void: the window was edited; it is now %s", a.name(), d.HashOf(s))
 		}
 		if !a.Until.IsZero() && !a.Until.After(c.Horizon.From) {
 			add(Warning, "%s has expired", a.name())

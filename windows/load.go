@@ -2,7 +2,9 @@ package windows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,12 +35,7 @@ func Read(paths ...string) ([]Document, error) {
 	}
 	docs := make([]Document, 0, len(files))
 	for _, file := range files {
-		info, err := os.Stat(file)
-		if err == nil && info.Size() > MaxFileSize {
-			docs = append(docs, Document{file, make([]byte, MaxFileSize+1)})
-			continue
-		}
-		data, err := os.ReadFile(file)
+		data, err := readFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("read window definitions: %w", err)
 		}
@@ -47,7 +44,19 @@ func Read(paths ...string) ([]Document, error) {
 	return docs, nil
 }
 
-// Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders.
+// readFile reads what a file has, but no more than a byte over MaxFileSize: Parse refuses that.
+func readFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	return data, errors.Join(err, f.Close())
+}
+
+// Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders, but
+// for names that begin with a dot: editors, git and mounted volumes keep theirs there. A folder without
+// any is an error: it is most likely another one that was meant.
 func Files(paths ...string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -59,7 +68,14 @@ func Files(paths ...string) ([]string, error) {
 			files = append(files, path)
 			continue
 		}
-		err = filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+		had, root := len(files), strings.TrimRight(path, "/")+"/" // with the slash a link is followed
+		err = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+			if err == nil && p != root && strings.HasPrefix(e.Name(), ".") {
+				if e.IsDir() {
+					return fs.SkipDir
+				}
+				return nil
+			}
 			if ext := filepath.Ext(p); err == nil && !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
 				files = append(files, p)
 			}
@@ -67,6 +83,9 @@ func Files(paths ...string) ([]string, error) {
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read window definitions: %w", err)
+		}
+		if len(files) == had {
+			return nil, fmt.Errorf("%w: folder %s has no .yaml or .yml file, expected window definitions", ErrInvalid, path)
 		}
 	}
 	if len(files) > maxFiles {

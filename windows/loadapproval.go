@@ -11,11 +11,11 @@ var hashText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 	a := &Approval{State: Approved}
-	hash := func(what string, into *string) func(*yaml.Node) {
+	hash := func(what, from string, into *string) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			with(d, n, what, func(text string) (string, error) {
 				if !hashText.MatchString(text) {
-					return "", fmt.Errorf("expected sha256: and 64 hexadecimal digits, as `turnus windows lint -o json` prints them")
+					return "", fmt.Errorf("expected sha256: and 64 hexadecimal digits, as `%s -o json` prints them", from)
 				}
 				return text, nil
 			}, into)
@@ -35,9 +35,9 @@ func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 			a.Freezes = d.names(n, "freezes")
 			d.later = append(d.later, func() { d.checkLifts(n, a) })
 		},
-		"window":  hash("window", &a.Window),
-		"change":  hash("change", &a.Change),
-		"targets": hash("targets", &a.Targets),
+		"window":  hash("window", "turnus windows lint", &a.Window),
+		"change":  hash("change", "turnus plan", &a.Change),
+		"targets": hash("targets", "turnus plan", &a.Targets),
 	}, "by")
 	return a
 }

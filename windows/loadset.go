@@ -17,7 +17,11 @@ const (
 	maxScope = 8
 )
 
-func (d *decoder) set(name string, _, v *yaml.Node) *Set {
+func (d *decoder) set(name string, k, v *yaml.Node) *Set {
+	switch strings.ToLower(name) {
+	case "service", "none": // somebody who writes "window: none" must not think that it is this set
+		d.fail(k, "in playbooks window: service is the host's own set, and none is any time", "no window set may have the name %s", quote(name))
+	}
 	s := &Set{Name: name, Inherit: Intersect}
 	// The zone is read first: times in other keys mean what they say in it.
 	if target := d.follow(v); target.Kind == yaml.MappingNode {

@@ -211,6 +211,85 @@ func TestInherit(t *testing.T) {
 	}
 }
 
+// An approval of a set that has no rule of its own is for what it inherits: revoked, or used up, it closes.
+func TestApprovalOfWhatASetInherits(t *testing.T) {
+	for _, c := range []struct{ why, approval, want string }{
+		{"approved", "at: 2026-05-01", "05-01 22:00+00 to 05-02 02:00+00 05-02 22:00+00 to 05-03 02:00+00 05-03 22:00+00 to 05-04 02:00+00"},
+		{"proposed", "state: proposed", ""},
+		{"revoked", `revoked: "2026-05-02T12:00"`, "05-01 22:00+00 to 05-02 02:00+00"},
+		{"used up", `at: "2026-05-01T12:00", max_occurrences: 2`, "05-01 22:00+00 to 05-02 02:00+00 05-02 22:00+00 to 05-03 02:00+00"},
+		{"used up before", "at: 2026-04-20, max_occurrences: 2", ""},
+	} {
+		d := load(t, `
+window_sets:
+  wide: {scope: {}, timezone: UTC, allow: [{id: n, rrule: FREQ=DAILY, from: "22:00", to: "+1d 02:00"}]}
+  acme: {scope: {customer: acme}, timezone: UTC, approval: {id: C1, by: cab, `+c.approval+`}}
+`)
+		s := d.Compile("acme", Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3))
+		var open []Window
+		for _, w := range s.Occurrences(s.Horizon.From, s.Horizon.To) {
+			if w.Notes = nil; w.Unapproved == "" {
+				open = append(open, w)
+			}
+		}
+		if got := strings.ReplaceAll(show(s, open), "\n", " "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.why, got, c.want)
+		}
+	}
+}
+
+// What is bound to a window is void when the rules change by which it opens, wherever they stand.
+func TestApprovalIsBoundToInheritedRules(t *testing.T) {
+	const text = `
+window_sets:
+  wide: {scope: {}, timezone: UTC, allow: [{id: n, rrule: FREQ=DAILY, from: "22:00", to: "+1d %s:00"}]}
+  acme: {scope: {customer: acme}, timezone: UTC%s}
+`
+	hash := func(to, more string) string {
+		d := load(t, fmt.Sprintf(text, to, more))
+		return d.HashOf(d.Sets["acme"])
+	}
+	const own = `, allow: [{id: o, rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]`
+	for _, c := range []struct {
+		why, more string
+		differ    bool
+	}{
+		{"without rules of its own", "", true},
+		{"with more than the wider set's", ", inherit: extend" + own, true},
+		{"with less than the wider set's", own, false},
+		{"instead of the wider set's", ", inherit: replace" + own, false},
+	} {
+		if (hash("02", c.more) != hash("03", c.more)) != c.differ {
+			t.Errorf("%s: an edit of the wider set changes the hash: %v", c.why, !c.differ)
+		}
+	}
+	d := load(t, fmt.Sprintf(text, "03", `, approval: {id: C1, by: cab, window: "`+hash("02", "")+`"}`))
+	if c := d.Compile("acme", Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3)); c.Longest() != 0 {
+		t.Error("open by rules that nobody approved")
+	}
+}
+
+// Freezes are lifted in thought, and approvals that are bound to the window still hold.
+func TestWithoutFreezesKeepsWhatIsBound(t *testing.T) {
+	const body = `timezone: UTC
+allow: [{id: n, rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]
+deny: [{use: freeze/f}]
+`
+	const frozen = "freezes:\n  f: {timezone: UTC, from: 2026-01-01, to: 2027-01-01}\n"
+	text := func(more string) string {
+		return frozen + "window_sets:\n  s:\n    " + strings.ReplaceAll(strings.TrimSpace(body+more), "\n", "\n    ") + "\n"
+	}
+	d := load(t, text(""))
+	d = load(t, text(`approval: {by: cab, window: "`+d.HashOf(d.Sets["s"])+`"}`))
+	h := Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3)
+	if c := d.Compile("s", h); c.Longest() != 0 {
+		t.Fatal("the freeze does not hold: this test shows nothing")
+	}
+	if c := d.WithoutFreezes().Compile("s", h); c.Longest() != time.Hour {
+		t.Errorf("the longest window lasts %s", c.Longest())
+	}
+}
+
 func TestFit(t *testing.T) {
 	c := one(t, saturday+"\ncutoff: 30m").Compile("s", Ahead(instantOf(t, "2026-05-01T00:00:00Z"), 400))
 	open, end := instantOf(t, "2026-05-02T20:00:00Z"), instantOf(t, "2026-05-03T03:00:00Z")

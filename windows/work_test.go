@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,5 +106,38 @@ func TestReadAndFiles(t *testing.T) {
 	}
 	if _, err := Files(filepath.Join(dir, "absent")); err == nil {
 		t.Error("an absent file is no error")
+	}
+	link := filepath.Join(t.TempDir(), "current")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := Files(link); err != nil || len(files) != 2 || files[0] != filepath.Join(link, "a.yaml") {
+		t.Errorf("%v, %v: a folder may be a link", files, err)
+	}
+	hidden := filepath.Join(dir, "sub", ".git")
+	if err := os.Mkdir(hidden, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{filepath.Join(hidden, "a.yaml"), filepath.Join(dir, ".#a.yaml")} {
+		if err := os.WriteFile(file, []byte("no"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := Files(dir); err != nil || len(files) != 2 {
+		t.Errorf("%v, %v: what is hidden is not read", files, err)
+	}
+	if _, err := Files(hidden, t.TempDir()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "has no .yaml or .yml file") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// What never ends is read to the bound of a file, and refused as one that is too large.
+func TestReadIsBounded(t *testing.T) {
+	docs, err := Read("/dev/zero")
+	if err != nil || len(docs) != 1 || len(docs[0].Data) != MaxFileSize+1 {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	if _, err := Parse(docs...); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+		t.Error(err)
 	}
 }

@@ -4,15 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -79,7 +77,7 @@ type Changes struct {
 // Empty tells whether nothing differs. Another revision with the same content is no difference.
 func (c Changes) Empty() bool { return len(c.Changes) == 0 }
 
-// Diff says what differs. next fires and windows are looked at from the given time on. A nil
+// Diff says what differs. Next fires and windows are looked at from the given time on. A nil
 // set is one that holds nothing.
 func Diff(before, after *Set, from time.Time) Changes {
 	if before == nil {
@@ -104,8 +102,9 @@ func Diff(before, after *Set, from time.Time) Changes {
 	return out
 }
 
+// nothing is a set that holds nothing.
 func nothing() *Set {
-	return &Set{Inventory: noHosts(), Windows: &windows.Definitions{}}
+	return &Set{Inventory: &inventory.Inventory{}, Windows: &windows.Definitions{}}
 }
 
 // diffNamed compares things by name, through their JSON. describe says what a new one is;
@@ -239,38 +238,6 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-func diffHosts(before, after *Set) []Change {
-	hosts := func(s *Set) map[string]*core.Host {
-		out := make(map[string]*core.Host, len(s.Inventory.Hosts))
-		for i := range s.Inventory.Hosts {
-			out[s.Inventory.Hosts[i].Name] = &s.Inventory.Hosts[i]
-		}
-		return out
-	}
-	describe := func(h *core.Host) string {
-		parts := []string{h.Target()}
-		for _, p := range [][2]string{{"customer", h.Customer}, {"site", h.Site}, {"window set", h.WindowSet}} {
-			if p[1] != "" {
-				parts = append(parts, p[0]+" "+p[1])
-			}
-		}
-		return strings.Join(parts, ", ")
-	}
-	return diffNamed(KindHost, hosts(before), hosts(after), describe, func(c *Change, old, now *core.Host) {
-		was, is := fieldsOf(old), fieldsOf(now)
-		join, leave := comeAndGo(old.Groups, now.Groups)
-		if len(join) > 0 {
-			c.say("joins group %s", some(join))
-		}
-		if len(leave) > 0 {
-			c.say("leaves group %s", some(leave))
-		}
-		delete(was, "groups")
-		delete(is, "groups")
-		sayFields(c, "", was, is, []string{"vars", "ssh"}) // values of vars may be what should not be shown
-	})
-}
-
 // comeAndGo is what is only in after, and only in before, each in its order.
 func comeAndGo(before, after []string) (come, gone []string) {
 	only := func(a, b []string) (out []string) {
@@ -286,73 +253,4 @@ func comeAndGo(before, after []string) (come, gone []string) {
 		return out
 	}
 	return only(after, before), only(before, after)
-}
-
-func describeFreeze(f *windows.Freeze) string {
-	const layout = "2006-01-02 15:04"
-	text := fmt.Sprintf("from %s to %s %s", f.From.Format(layout), f.To.Format(layout), f.Timezone)
-	if f.Reason != "" {
-		text += ": " + f.Reason
-	}
-	return text
-}
-
-func describeHolidays(c *windows.Calendar) string {
-	text := plural(len(c.Dates), "date")
-	if len(c.Include) > 0 {
-		text += ", includes " + some(c.Include)
-	}
-	return text
-}
-
-func changedHolidays(c *Change, old, now *windows.Calendar) {
-	dates := func(c *windows.Calendar) (out []string) {
-		for _, d := range c.Dates {
-			out = append(out, d.Format(time.DateOnly))
-		}
-		return out
-	}
-	for _, pair := range [][2][]string{{dates(old), dates(now)}, {old.Include, now.Include}} {
-		come, gone := comeAndGo(pair[0], pair[1])
-		if len(come) > 0 {
-			c.say("adds %s", some(come))
-		}
-		if len(gone) > 0 {
-			c.say("removes %s", some(gone))
-		}
-	}
-	if len(c.Details) == 0 {
-		c.say("the order of its dates")
-	}
-}
-
-// WriteText writes the changes for people: a line each, and what matters of it below.
-func (c Changes) WriteText(w io.Writer) error {
-	var b strings.Builder
-	if c.Empty() {
-		b.WriteString("no changes\n")
-	}
-	marks := map[Action]string{Added: "+", Removed: "-", Changed: "~"}
-	counts := map[Action]int{}
-	for _, one := range c.Changes {
-		counts[one.Action]++
-		fmt.Fprintf(&b, "%s %s %s\n", marks[one.Action], strings.ReplaceAll(string(one.Kind), "_", " "), clean(one.Name))
-		for _, d := range one.Details {
-			fmt.Fprintf(&b, "    %s\n", d)
-		}
-	}
-	if !c.Empty() {
-		fmt.Fprintf(&b, "%d added, %d removed, %d changed\n", counts[Added], counts[Removed], counts[Changed])
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// byName are playbooks by their names.
-func byName(s *Set) map[string]*playbooks.Playbook {
-	out := make(map[string]*playbooks.Playbook, len(s.Playbooks))
-	for _, p := range s.Playbooks {
-		out[p.Name] = p
-	}
-	return out
 }

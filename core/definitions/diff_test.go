@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,25 @@ func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	again := approve(late, mustSet(t, edited(good(), sets, `from: "22:00"`, `from: "23:00"`)).Windows.Sets["sat"].Hash())
 	if c := Diff(mustSet(t, before), mustSet(t, again), noon); len(c.Changes) != 1 || len(c.Changes[0].Voids) != 0 {
 		t.Errorf("approved anew: %+v", c)
+	}
+}
+
+// A set that inherits what it opens is void of its approval when the wider one is edited.
+func TestDiffSaysThatAnInheritedEditVoids(t *testing.T) {
+	tree := func(to, hash string) map[string]string {
+		out := good()
+		out["windows/wide.yaml"] = `window_sets:
+  wide: {scope: {}, timezone: UTC, allow: [{id: n, rrule: FREQ=DAILY, from: "22:00", to: "` + to + `"}]}
+  acme: {scope: {customer: acme}, timezone: UTC, approval: {id: C9, by: cab, window: "` + hash + `"}}
+`
+		return out
+	}
+	bare := mustSet(t, tree("23:00", "sha256:"+strings.Repeat("0", 64))).Windows
+	hash := bare.HashOf(bare.Sets["acme"])
+	c := Diff(mustSet(t, tree("23:00", hash)), mustSet(t, tree("24:00", hash)), noon)
+	i := slices.IndexFunc(c.Changes, func(c Change) bool { return c.Name == "acme" })
+	if i < 0 || !slices.Equal(c.Changes[i].Voids, []string{"C9"}) {
+		t.Errorf("%+v", c.Changes)
 	}
 }
 

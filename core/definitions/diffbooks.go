@@ -8,12 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows/civil"
 )
-
-func noHosts() *inventory.Inventory { return &inventory.Inventory{} }
 
 func diffPlaybooks(before, after *Set) []Change {
 	old, now := byName(before), byName(after)
@@ -182,4 +179,13 @@ func nextFire(s *playbooks.Schedule, from time.Time) (time.Time, string) {
 		return time.Time{}, "never"
 	}
 	return next.UTC(), next.In(zone).Format("Mon 2006-01-02 15:04 MST")
+}
+
+// byName are playbooks by their names.
+func byName(s *Set) map[string]*playbooks.Playbook {
+	out := make(map[string]*playbooks.Playbook, len(s.Playbooks))
+	for _, p := range s.Playbooks {
+		out[p.Name] = p
+	}
+	return out
 }

@@ -29,8 +29,8 @@ func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change
 			c.Action = Removed
 			c.say("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
 		default:
-			changedSet(&c, old, now)
-			if len(c.Details)+len(come)+len(gone) == 0 {
+			changedSet(&c, approved{old, before.HashOf(old)}, approved{now, after.HashOf(now)})
+			if len(c.Details)+len(come)+len(gone)+len(c.Voids) == 0 {
 				continue
 			}
 			sayWindows(&c)
@@ -81,9 +81,13 @@ func sayWindows(c *Change) {
 	}
 }
 
-func changedSet(c *Change, old, now *windows.Set) {
+func changedSet(c *Change, from, to approved) {
+	old, now := from.set, to.set
 	was, is := fieldsOf(old), fieldsOf(now)
 	if reflect.DeepEqual(was, is) {
+		if from.hash != to.hash { // a set that it inherits from was edited
+			changedApprovals(c, from, to)
+		}
 		return
 	}
 	rules := func(s *windows.Set) (ids []string, byID map[string]any) {
@@ -111,7 +115,7 @@ func changedSet(c *Change, old, now *windows.Set) {
 			sayFields(c, "rule "+id+": ", a, b, nil)
 		}
 	}
-	changedApprovals(c, old, now)
+	changedApprovals(c, from, to)
 	for _, key := range []string{"Allow", "Approval"} {
 		delete(was, key)
 		delete(is, key)
@@ -142,10 +146,16 @@ func approvals(s *windows.Set) map[string]*windows.Approval {
 	return out
 }
 
+// approved is a window set, and what an approval of it is bound to.
+type approved struct {
+	set  *windows.Set
+	hash string
+}
+
 // changedApprovals says which approvals come, go and change, and which an edit voids: those
 // that are bound to what the set said before.
-func changedApprovals(c *Change, old, now *windows.Set) {
-	was, is := approvals(old), approvals(now)
+func changedApprovals(c *Change, old, now approved) {
+	was, is := approvals(old.set), approvals(now.set)
 	for _, id := range unionKeys(was, is) {
 		a, b := was[id], is[id]
 		switch {
@@ -156,8 +166,8 @@ func changedApprovals(c *Change, old, now *windows.Set) {
 		case !reflect.DeepEqual(fieldsOf(a), fieldsOf(b)):
 			sayFields(c, "approval "+id+": ", fieldsOf(a), fieldsOf(b), nil)
 		}
-		held := a != nil && (a.Window == "" || a.Window == old.Hash())
-		if held && b != nil && b.Window != "" && b.Window != now.Hash() {
+		held := a != nil && (a.Window == "" || a.Window == old.hash)
+		if held && b != nil && b.Window != "" && b.Window != now.hash {
 			c.Voids = append(c.Voids, id)
 		}
 	}
@@ -169,4 +179,42 @@ func state(a *windows.Approval) string {
 		return string(windows.Approved)
 	}
 	return string(a.State)
+}
+
+func describeFreeze(f *windows.Freeze) string {
+	const layout = "2006-01-02 15:04"
+	text := fmt.Sprintf("from %s to %s %s", f.From.Format(layout), f.To.Format(layout), f.Timezone)
+	if f.Reason != "" {
+		text += ": " + f.Reason
+	}
+	return text
+}
+
+func describeHolidays(c *windows.Calendar) string {
+	text := plural(len(c.Dates), "date")
+	if len(c.Include) > 0 {
+		text += ", includes " + some(c.Include)
+	}
+	return text
+}
+
+func changedHolidays(c *Change, old, now *windows.Calendar) {
+	dates := func(c *windows.Calendar) (out []string) {
+		for _, d := range c.Dates {
+			out = append(out, d.Format(time.DateOnly))
+		}
+		return out
+	}
+	for _, pair := range [][2][]string{{dates(old), dates(now)}, {old.Include, now.Include}} {
+		come, gone := comeAndGo(pair[0], pair[1])
+		if len(come) > 0 {
+			c.say("adds %s", some(come))
+		}
+		if len(gone) > 0 {
+			c.say("removes %s", some(gone))
+		}
+	}
+	if len(c.Details) == 0 {
+		c.say("the order of its dates")
+	}
 }

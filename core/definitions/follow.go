@@ -91,11 +91,12 @@ type Follower struct {
 	trees  *checkouts
 	poke   chan struct{}
 	failed core.Backoff
-	bad    string // a tip that is not valid; of the goroutine of Run
-	badErr error  // why
-	tip    string // the tip that was fetched last; of the goroutine of Run
 
-	broken int // fetches in a row that failed; of the goroutine of Run
+	// Of the goroutine of Run.
+	bad    string // a tip that is not valid
+	badErr error  // why
+	tip    string // the tip that was fetched last
+	broken int    // fetches in a row that failed
 
 	mu     sync.Mutex
 	status Status

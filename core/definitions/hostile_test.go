@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -301,16 +302,16 @@ func TestHangingRemoteIsGivenUp(t *testing.T) {
 	r := newRepo(t, good())
 	s := gitServer(t, r.dir, "bot", "x")
 	var hang atomic.Bool
-	inner := s.Config.Handler
-	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if hang.Load() && q.Method == http.MethodPost {
 			_, _ = io.Copy(io.Discard, q.Body) // only then does the server see that the client went
 			<-q.Context().Done()
 			return
 		}
-		inner.ServeHTTP(w, q)
-	})
-	w := follow(t, strings.Replace(s.URL, "http://", "http://bot:x@", 1)+"/"+filepath.Base(r.dir)+"/.git", func(o *FollowOptions) {
+		s.Config.Handler.ServeHTTP(w, q)
+	}))
+	t.Cleanup(front.Close)
+	w := follow(t, strings.Replace(front.URL, "http://", "http://bot:x@", 1)+"/"+filepath.Base(r.dir)+"/.git", func(o *FollowOptions) {
 		o.Timeout, o.Every, o.MaxBackoff = 2*time.Second, 10*time.Millisecond, 10*time.Millisecond
 	})
 	w.update()

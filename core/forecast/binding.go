@@ -11,17 +11,21 @@ import (
 // the run the earliest binds. The alternative, following the chain of events that ended
 // last, names the last cause even where another would have taken its place at once.
 const (
-	liftSamples = 12 // of each limit that is lifted
-	maxNamed    = 4  // sets and groups tried by name
-	lastHosts   = 8  // of each wave, whose waits say which are worth trying
-	minGain     = time.Second
+	liftSamples     = 12 // of each limit that is lifted
+	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the budget's events
+	manyEvents      = 400
+	maxNamed        = 4 // sets and groups tried by name
+	lastHosts       = 8 // of each wave, whose waits say which are worth trying
+	minGain         = time.Second
+	minGainShare    = 200 // what gains less than 1/minGainShare of the run does not bind
+	nearlyAllTenths = 9   // a narrower limit that gains so much of the widest's is named instead
 )
 
 // binding tries the limits that held up the hosts that were last in s, which has a trace.
 func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constraint) {
 	samples := min(liftSamples, m.samples)
-	if o.steps > m.budget/400 {
-		samples = min(samples, 5)
+	if o.steps > m.budget/manyEvents {
+		samples = min(samples, fewLiftSamples)
 	}
 	base := m.finish(limitsOf(in), samples)
 	var tried []Constraint
@@ -31,7 +35,7 @@ func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constr
 	}
 	slices.SortStableFunc(tried, func(a, b Constraint) int { return cmp.Compare(b.Gain, a.Gain) })
 	best := Constraint{Cause: ByWork}
-	if len(tried) > 0 && tried[0].Gain >= max(minGain, span(base-m.at)/200) {
+	if len(tried) > 0 && tried[0].Gain >= max(minGain, span(base-m.at)/minGainShare) {
 		best = preferNamed(tried)
 	}
 	return best, tried
@@ -43,7 +47,7 @@ func preferNamed(tried []Constraint) Constraint {
 	best := tried[0]
 	for _, c := range tried[1:] {
 		narrower := c.Cause == best.Cause && best.Name == "" && c.Name != "" || c.Cause == ByPause && best.Cause == ByWaves
-		if narrower && c.Gain*10 >= best.Gain*9 {
+		if narrower && c.Gain*10 >= best.Gain*nearlyAllTenths {
 			return c
 		}
 	}

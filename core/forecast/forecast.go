@@ -6,8 +6,6 @@
 package forecast
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -84,16 +82,16 @@ type Result struct {
 // HostResult is one host's part.
 type HostResult struct {
 	// Earliest is when its windows let it start, were it alone; of the first gated stage, if it has one.
-	Earliest time.Time
-	Begin    time.Time // first step, P50
-	Start    time.Time // of the first gated stage, P50; Begin if it has none
-	Finish   time.Time // P50
-	Late     time.Time // finish, P90
-	Holds    []Hold    // what it waits for until it begins or goes on, in the median sample; the longest first
-	Runs     []Span    // when it works, in the median sample
-	Misses   float64   // windows it misses, in the mean
-	Gives    float64   // share of samples in which it finds no window any more or needs a new approval
-	Never    string    // why it cannot start at all; all else but Holds is zero
+	Earliest   time.Time
+	Begin      time.Time // first step, P50
+	Start      time.Time // of the first gated stage, P50; Begin if it has none
+	Finish     time.Time // P50
+	Late       time.Time // finish, P90
+	Holds      []Hold    // what it waits for until it begins or goes on, in the median sample; the longest first
+	Runs       []Span    // when it works, in the median sample
+	Misses     float64   // windows it misses, in the mean
+	Unfinished float64   // share of samples in which it finds no window any more or needs a new approval
+	Never      string    // why it cannot start at all; all else but Holds is zero
 }
 
 // Span is [From, To).
@@ -150,95 +148,3 @@ func Make(in Input) (*Result, error) {
 	r.Binding, r.Tried = m.binding(in, s, obs)
 	return r, nil
 }
-
-func newModel(in Input) (*model, error) {
-	m := &model{at: in.At.UnixNano(), samples: in.Samples, budget: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
-	if m.samples == 0 {
-		m.samples = DefaultSamples
-	}
-	switch {
-	case m.samples < 1 || m.samples > MaxSamples:
-		return nil, fmt.Errorf("forecast: %d samples: expected 1 to %d: %w", in.Samples, MaxSamples, core.ErrInvalid)
-	case in.Slots < 0 || in.MaxInFlight < 0 || in.PerGroup < 0 || in.Pause < 0:
-		return nil, fmt.Errorf("forecast: a limit is below 0: %w", core.ErrInvalid)
-	}
-	m.groups = map[groupKey]int32{}
-	m.hosts = make([]host, len(in.Hosts))
-	wave := 0
-	for i, h := range in.Hosts {
-		if h.Wave < wave {
-			return nil, fmt.Errorf("forecast: host %s of wave %d stands behind wave %d: %w", h.Name, h.Wave, wave, core.ErrInvalid)
-		}
-		for wave = max(wave, h.Wave); len(m.waves) <= wave; {
-			m.waves = append(m.waves, int32(i))
-		}
-		var err error
-		if m.hosts[i], err = m.host(h, in); err != nil {
-			return nil, fmt.Errorf("forecast: host %s: %w", h.Name, err)
-		}
-		m.stages = max(m.stages, len(h.Work.Stages))
-	}
-	m.waves = append(m.waves, int32(len(in.Hosts)))
-	return m, nil
-}
-
-// host makes the model's host of h. A stage that fits no window leaves its reason in never.
-func (m *model) host(h Host, in Input) (host, error) {
-	out := host{name: h.Name, ha: none, group: none, never: h.Never != "", why: h.Never, wave: int32(h.Wave)}
-	if h.Work == nil || len(h.Work.Stages) == 0 {
-		return out, fmt.Errorf("it has nothing to do: %w", core.ErrInvalid)
-	}
-	if in.HAGroups && h.HAGroup != "" {
-		out.ha = m.groupOf(ByHAGroup, h.HAGroup)
-	}
-	if in.PerGroup > 0 && h.Group != "" {
-		out.group = m.groupOf(ByGroup, h.Group)
-	}
-	out.work = h.Work
-	out.stages = make([]*fit, len(h.Work.Stages))
-	out.gated = -1
-	for k, s := range h.Work.Stages {
-		if !s.Gated {
-			continue
-		}
-		set := s.Windows
-		if set == nil {
-			set = h.Windows
-		}
-		if set == nil {
-			return out, fmt.Errorf("a gated stage without windows: %w", core.ErrInvalid)
-		}
-		f, err := m.fitOf(set, s.Need)
-		if err != nil {
-			return out, err
-		}
-		out.stages[k] = f
-		if out.gated < 0 {
-			out.gated = int32(k)
-		}
-		if why := f.never(in.At); why != "" && !out.never {
-			out.never, out.why = true, why
-		}
-	}
-	return out, nil
-}
-
-// impossible says which hosts cannot start, and when the others may by their windows alone.
-func (m *model) impossible(out []HostResult) {
-	for i := range m.hosts {
-		h := &m.hosts[i]
-		if h.never {
-			out[i].Never = h.why
-			continue
-		}
-		start := m.at
-		if h.gated >= 0 {
-			start, _, _ = h.stages[h.gated].next(m.at)
-		}
-		out[i].Earliest = instant(start)
-	}
-}
-
-var errNeed = errors.New("how long the work needs is not known")
-
-func instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }

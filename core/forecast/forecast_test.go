@@ -39,7 +39,8 @@ func fixed(took, need time.Duration) *Work {
 	return &Work{Stages: []Stage{{Gated: need > 0, Need: need, Steps: []Step{{Took: Fixed(took)}}}}}
 }
 
-// fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x", "- group=g wave=1". "-" has no windows.
+// fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x",
+// "- group=g wave=1". "-" has no windows.
 func fleet(tb testing.TB, took, need time.Duration, words ...string) []Host {
 	tb.Helper()
 	var out []Host
@@ -68,8 +69,8 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// TestSchedules compares with schedules worked out by hand. Times are hours and minutes since the launch.
-func TestSchedules(t *testing.T) {
+// TestStartsAndFinish compares with what was worked out by hand. Times are hours and minutes since the launch.
+func TestStartsAndFinish(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	cases := []struct {
 		why    string
@@ -208,7 +209,7 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Missed != 3 || r.Unfinished != 1 || r.Hosts[4].Gives != 1 || r.Hosts[4].Misses != 2 || r.Hosts[2].Misses != 1 {
+	if r.Missed != 3 || r.Unfinished != 1 || r.Hosts[4].Unfinished != 1 || r.Hosts[4].Misses != 2 || r.Hosts[2].Misses != 1 {
 		t.Errorf("missed %v, unfinished %v: %+v", r.Missed, r.Unfinished, r.Hosts)
 	}
 }
@@ -291,39 +292,5 @@ func TestWrongInputIsRefused(t *testing.T) {
 	}
 	if r, err := Make(Input{At: monday}); err != nil || !r.FinishP50.IsZero() {
 		t.Errorf("no hosts: %v, %v", r, err)
-	}
-}
-
-func TestDist(t *testing.T) {
-	d, err := Assumed(10*time.Minute, 30*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for p, want := range map[float64]time.Duration{0.5: 10 * time.Minute, 0.95: 30 * time.Minute} {
-		if got := d.Quantile(p); got < want-want/20 || got > want+want/20 {
-			t.Errorf("quantile %v is %s, expected about %s", p, got, want)
-		}
-	}
-	var many []time.Duration
-	for i := range 1000 {
-		many = append(many, time.Duration(999-i)*time.Second)
-	}
-	for _, d := range []Dist{Observed(many), Observed(many[:100])} {
-		for p := 0.0; p < 1; p += 0.1 {
-			if d.Quantile(p) > d.Quantile(p+0.1) {
-				t.Errorf("quantile %v is over the next", p)
-			}
-		}
-	}
-	if got := Observed(many).Quantile(0.95); got < 945*time.Second || got > 955*time.Second {
-		t.Errorf("p95 of 0 to 999 s is %s", got)
-	}
-	if (Dist{}).Quantile(0.5) != 0 || Fixed(time.Hour).Quantile(0) != time.Hour || Observed(nil).Quantile(1) != 0 {
-		t.Error("the small ones")
-	}
-	for _, c := range [][2]time.Duration{{0, 1}, {2, 1}, {-1, 5}} {
-		if _, err := Assumed(c[0], c[1]); !errors.Is(err, core.ErrInvalid) {
-			t.Errorf("%v: %v", c, err)
-		}
 	}
 }

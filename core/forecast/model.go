@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +60,95 @@ func (m *model) groupOf(cause Cause, name string) int32 {
 	return n
 }
 
+// newModel checks the input. Errors wrap core.ErrInvalid.
+func newModel(in Input) (*model, error) {
+	m := &model{at: in.At.UnixNano(), samples: in.Samples, budget: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
+	if m.samples == 0 {
+		m.samples = DefaultSamples
+	}
+	switch {
+	case m.samples < 1 || m.samples > MaxSamples:
+		return nil, fmt.Errorf("forecast: %d samples: expected 1 to %d: %w", in.Samples, MaxSamples, core.ErrInvalid)
+	case in.Slots < 0 || in.MaxInFlight < 0 || in.PerGroup < 0 || in.Pause < 0:
+		return nil, fmt.Errorf("forecast: a limit is below 0: %w", core.ErrInvalid)
+	}
+	m.groups = map[groupKey]int32{}
+	m.hosts = make([]host, len(in.Hosts))
+	wave := 0
+	for i, h := range in.Hosts {
+		if h.Wave < wave {
+			return nil, fmt.Errorf("forecast: host %s of wave %d stands behind wave %d: %w", h.Name, h.Wave, wave, core.ErrInvalid)
+		}
+		for wave = max(wave, h.Wave); len(m.waves) <= wave; {
+			m.waves = append(m.waves, int32(i))
+		}
+		var err error
+		if m.hosts[i], err = m.host(h, in); err != nil {
+			return nil, fmt.Errorf("forecast: host %s: %w", h.Name, err)
+		}
+		m.stages = max(m.stages, len(h.Work.Stages))
+	}
+	m.waves = append(m.waves, int32(len(in.Hosts)))
+	return m, nil
+}
+
+// host makes the model's host of h. A stage that fits no window leaves its reason in never.
+func (m *model) host(h Host, in Input) (host, error) {
+	out := host{name: h.Name, ha: none, group: none, never: h.Never != "", why: h.Never, wave: int32(h.Wave)}
+	if h.Work == nil || len(h.Work.Stages) == 0 {
+		return out, fmt.Errorf("it has nothing to do: %w", core.ErrInvalid)
+	}
+	if in.HAGroups && h.HAGroup != "" {
+		out.ha = m.groupOf(ByHAGroup, h.HAGroup)
+	}
+	if in.PerGroup > 0 && h.Group != "" {
+		out.group = m.groupOf(ByGroup, h.Group)
+	}
+	out.work = h.Work
+	out.stages = make([]*fit, len(h.Work.Stages))
+	out.gated = -1
+	for k, s := range h.Work.Stages {
+		if !s.Gated {
+			continue
+		}
+		set := s.Windows
+		if set == nil {
+			set = h.Windows
+		}
+		if set == nil {
+			return out, fmt.Errorf("a gated stage without windows: %w", core.ErrInvalid)
+		}
+		f, err := m.fitOf(set, s.Need)
+		if err != nil {
+			return out, err
+		}
+		out.stages[k] = f
+		if out.gated < 0 {
+			out.gated = int32(k)
+		}
+		if why := f.never(in.At); why != "" && !out.never {
+			out.never, out.why = true, why
+		}
+	}
+	return out, nil
+}
+
+// impossible says which hosts cannot start, and when the others may by their windows alone.
+func (m *model) impossible(out []HostResult) {
+	for i := range m.hosts {
+		h := &m.hosts[i]
+		if h.never {
+			out[i].Never = h.why
+			continue
+		}
+		start := m.at
+		if h.gated >= 0 {
+			start, _, _ = h.stages[h.gated].next(m.at)
+		}
+		out[i].Earliest = instant(start)
+	}
+}
+
 type fitKey struct {
 	set  *windows.Compiled
 	need time.Duration
@@ -80,7 +169,7 @@ type startSpan struct{ first, last int64 }
 
 func (m *model) fitOf(set *windows.Compiled, need time.Duration) (*fit, error) {
 	if need <= 0 {
-		return nil, fmt.Errorf("%w: %w", errNeed, core.ErrInvalid)
+		return nil, fmt.Errorf("how long the work needs is not known: %w", core.ErrInvalid)
 	}
 	k := fitKey{set, need}
 	if f := m.fits[k]; f != nil {
@@ -110,7 +199,7 @@ func (m *model) fitOf(set *windows.Compiled, need time.Duration) (*fit, error) {
 	}
 	if len(f.more) > 0 {
 		f.more = append(f.more, f.starts...)
-		sort.Slice(f.more, func(i, j int) bool { return f.more[i].first < f.more[j].first })
+		slices.SortFunc(f.more, func(a, b startSpan) int { return cmp.Compare(a.first, b.first) })
 	}
 	m.fits[k] = f
 	return f, nil
@@ -119,6 +208,7 @@ func (m *model) fitOf(set *windows.Compiled, need time.Duration) (*fit, error) {
 // next is the first start at or after t, and the last start in the same window.
 func (f *fit) next(t int64) (start, last int64, ok bool) { return nextIn(f.starts, t) }
 
+// nextIn bisects by hand: a closure would cost a call for each of millions.
 func nextIn(list []startSpan, t int64) (start, last int64, ok bool) {
 	lo, hi := 0, len(list)
 	for lo < hi {
@@ -204,6 +294,7 @@ func (l *limits) full() Cause {
 	return BySlots
 }
 
-func compareHolds(a, b Hold) int {
-	return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Name, b.Name))
-}
+// span and instant are the public forms of times and lengths, which the model keeps in nanoseconds.
+func span(ns int64) time.Duration { return time.Duration(ns) }
+
+func instant(ns int64) time.Time { return time.Unix(0, ns).UTC() }

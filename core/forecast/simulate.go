@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -45,7 +44,7 @@ type sim struct {
 	released int   // waves
 	open     int   // released hosts that are not done
 	busy     int   // those of them that wait for no window
-	proven   bool  // a host of the last wave is done
+	proven   bool  // a host of the last wave was done, and did not give up
 	pausing  bool  // between waves
 	pause    int32 // number of the pause; the end of an older one means nothing
 	steps    int   // events so far, of all samples
@@ -169,7 +168,7 @@ func (s *sim) to(h int32, st state) {
 	}
 	if st == done {
 		s.open--
-		if s.m.hosts[h].wave == int32(s.released-1) {
+		if s.m.hosts[h].wave == int32(s.released-1) && !s.gave[h] {
 			s.proven = true
 		}
 	}
@@ -370,70 +369,13 @@ func (s *sim) opens(f *fit) bool {
 	return ok && start == s.now && start < f.deadline
 }
 
-// waited notes what a host waited for in the state that it leaves.
-func (s *sim) waited(h int32, old state) {
-	from := s.since[h]
-	s.since[h] = s.now
-	if old == running || s.now == from {
-		return
-	}
-	host := &s.m.hosts[h]
-	add := Hold{For: span(s.now - from)}
-	switch old {
-	case unreleased:
-		if pause := min(s.lim.pause, s.now-from); pause > 0 {
-			s.hold(h, Hold{Cause: ByPause, For: span(pause)})
-			add.For -= span(pause)
-		}
-		add.Cause = ByWaves
-	case deferred:
-		add.Cause, add.Name = ByWindows, host.stages[s.stage[h]].set.Name
-	case ready:
-		add.Cause = s.lim.full()
-	case parkedHA:
-		add.Cause, add.Name = ByHAGroup, s.m.names[host.ha].name
-	case parkedGroup:
-		add.Cause, add.Name = ByGroup, s.m.names[host.group].name
-	}
-	if add.For > 0 {
-		s.hold(h, add)
-	}
-}
-
-func (s *sim) hold(h int32, add Hold) {
-	for i := range s.holds[h] {
-		if have := &s.holds[h][i]; have.Cause == add.Cause && have.Name == add.Name {
-			have.For += add.For
-			return
-		}
-	}
-	s.holds[h] = append(s.holds[h], add)
-}
-
-func (s *sim) worked(h int32, end int64) {
-	list := s.runs[h]
-	if n := len(list); n > 0 && list[n-1].To.Equal(instant(s.now)) {
-		list[n-1].To = instant(end)
-		return
-	}
-	s.runs[h] = append(list, Span{instant(s.now), instant(end)})
-}
-
-// describe writes what the traced sample showed.
-func (s *sim) describe(out []HostResult) {
-	for i := range out {
-		slices.SortFunc(s.holds[i], compareHolds)
-		out[i].Holds, out[i].Runs = s.holds[i], s.runs[i]
-	}
-}
-
 // finished is when the last host was done; false if none was.
 func (s *sim) finished() (int64, bool) {
-	last, any := int64(0), false
+	last, found := int64(0), false
 	for _, end := range s.end {
 		if end != never {
-			last, any = max(last, end), true
+			last, found = max(last, end), true
 		}
 	}
-	return last, any
+	return last, found
 }

@@ -1,11 +1,10 @@
 package forecast
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
-
-func span(ns int64) time.Duration { return time.Duration(ns) }
 
 // maxSteps bounds the events of one forecast. Past it fewer samples are taken, but never
 // fewer than leastSamples: thousands of hosts on one slot miss a window each day.
@@ -83,8 +82,8 @@ func (o *observations) summarise(r *Result) {
 	n := float64(o.samples)
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
-		h.Misses, h.Gives = float64(o.misses[i])/n, float64(o.gave[i])/n
-		r.Unfinished += h.Gives
+		h.Misses, h.Unfinished = float64(o.misses[i])/n, float64(o.gave[i])/n
+		r.Unfinished += h.Unfinished
 		if len(o.end[i]) == 0 {
 			continue
 		}
@@ -105,15 +104,7 @@ func (o *observations) median() int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case o.finish[a] < o.finish[b]:
-			return -1
-		case o.finish[a] > o.finish[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(o.finish[a], o.finish[b]) })
 	return order[rank(len(order), 0.5)]
 }
 
@@ -125,5 +116,6 @@ func quantile(list []int64, p float64) time.Time {
 
 // rank is the nearest rank of a quantile: the smallest index that a share p of all does not exceed.
 func rank(n int, p float64) int {
-	return min(max(int(p*float64(n)+0.999999)-1, 0), n-1)
+	const almostOne = 0.999999 // rounds up, but for what a product of floats is over a whole number
+	return min(max(int(p*float64(n)+almostOne)-1, 0), n-1)
 }

@@ -44,7 +44,7 @@ type key struct {
 func NewBook(docs []windows.Document) (*Book, error) {
 	defs, err := windows.Parse(docs...)
 	if err != nil {
-		return nil, fmt.Errorf("%w", err)
+		return nil, err
 	}
 	b := FromDefinitions(defs)
 	b.docs = slices.Clone(docs)

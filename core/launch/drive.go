@@ -84,7 +84,7 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), outcomes: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), proven: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
 	if err := d.submit(ctx); err != nil {
 		return queue.Status{}, err
 	}
@@ -111,7 +111,7 @@ type drive struct {
 
 	cursor   string
 	settled  int    // records seen
-	outcomes []int  // of them, by wave
+	proven   []int  // hosts whose outcome proves something, by wave
 	has      []bool // an outcome, by index
 	waits    opening
 	lookedAt time.Time // when waits was worked out
@@ -274,7 +274,9 @@ func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 	}
 	for _, r := range records {
 		d.settled += max(r.Count, 1)
-		d.outcomes[rollout.Wave(d.l.Limits, r.Index)] += max(r.Count, 1)
+		if r.Outcome.Proves() {
+			d.proven[rollout.Wave(d.l.Limits, r.Index)] += max(r.Count, 1)
+		}
 		for i := r.Index; i < min(r.Index+max(r.Count, 1), len(d.has)); i++ {
 			d.has[i] = true
 		}
@@ -322,7 +324,7 @@ func (d *drive) advance(ctx context.Context) error {
 	}
 	strategy := d.l.Playbook.Strategy
 	p := rollout.Progress{
-		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven(), Complete: d.status.Complete,
+		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven[rollout.Wave(d.l.Limits, d.status.Limit-1)], Complete: d.status.Complete,
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
 		Approved: d.approved, Now: time.Now(),
 	}
@@ -345,12 +347,6 @@ func (d *drive) advance(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// proven counts the hosts of the last released wave that have an outcome.
-func (d *drive) proven() int {
-	wave := rollout.Wave(d.l.Limits, d.status.Limit-1)
-	return d.outcomes[wave]
 }
 
 func (d *drive) release(ctx context.Context, next rollout.Decision) error {

@@ -61,7 +61,8 @@ type Keeper struct {
 	mu   sync.Mutex
 	book *gate.Book
 
-	stamp, seen string // of the files: what book is of, and what was last seen
+	stamp, seen string             // of the files: what book is of, and what was last seen
+	draft       []windows.Document // what they last said while their stamp changed
 	posts       map[string]*posting
 }
 
@@ -125,15 +126,11 @@ func (k *Keeper) Run(ctx context.Context) {
 // lack the freeze that stands at its end.
 func (k *Keeper) look() {
 	stamp := stampOf(k.o.Paths)
-	if stamp == k.stamp {
+	if stamp == k.stamp || stamp != k.seen && !k.saysTheSame() {
 		k.seen = stamp
 		return
 	}
-	if stamp != k.seen {
-		k.seen = stamp
-		return
-	}
-	k.stamp = stamp
+	k.stamp, k.seen = stamp, stamp
 	book, err := k.read()
 	switch {
 	case err != nil:
@@ -145,14 +142,27 @@ func (k *Keeper) look() {
 	}
 }
 
+// saysTheSame tells whether the files say what they said when they last changed: somebody who writes them again
+// and again must not keep a freeze from being taken over.
+func (k *Keeper) saysTheSame() bool {
+	docs, err := windows.Read(k.o.Paths...)
+	if err != nil {
+		docs = nil
+	}
+	same := docs != nil && slices.EqualFunc(docs, k.draft, sameDocument)
+	k.draft = docs
+	return same
+}
+
+func sameDocument(a, b windows.Document) bool { return a.File == b.File && bytes.Equal(a.Data, b.Data) }
+
 // read is the book of the files; nil if it says what the present one says.
 func (k *Keeper) read() (*gate.Book, error) {
 	docs, err := windows.Read(k.o.Paths...)
 	if err != nil {
 		return nil, err
 	}
-	same := func(a, b windows.Document) bool { return a.File == b.File && bytes.Equal(a.Data, b.Data) }
-	if slices.EqualFunc(docs, k.Book().Documents(), same) {
+	if slices.EqualFunc(docs, k.Book().Documents(), sameDocument) {
 		return nil, nil
 	}
 	book, err := gate.NewBook(docs)

@@ -193,6 +193,22 @@ func TestTrapHalfWrittenWindowsAreNotTakenOver(t *testing.T) {
 	}
 }
 
+// A tool that writes the files each second does not keep an edit away, as long as it writes the same.
+func TestFilesThatAreWrittenAgainAndAgain(t *testing.T) {
+	d := newDesk(t)
+	d.tick(2)
+	for i := range 5 {
+		d.write(nowFrozen)
+		if err := os.Chtimes(d.file, friday, friday.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		d.tick(1)
+	}
+	if a, _ := d.posted(); a.Open {
+		t.Errorf("the freeze is not posted: %+v", a)
+	}
+}
+
 func TestKeeperPostsWhenTheQueueAnswersAgain(t *testing.T) {
 	d := newDesk(t)
 	d.away = fmt.Errorf("redis: %w", core.ErrUnavailable)

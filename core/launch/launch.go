@@ -62,6 +62,9 @@ type Launch struct {
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
+	// Inert is set where the playbook asks for a window, and none of its steps, whatever its tags,
+	// is one that waits: as it stands, what its author asked for is never kept.
+	Inert bool
 }
 
 // Prepare selects the playbook's hosts among hosts, orders them, cuts them into

@@ -261,7 +261,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// A worker of a version that knew no windows reads version 1 only, and must refuse what it would run outside of them.
+// A worker of a version that knew no windows reads version 1 only, and must refuse what it would
+// run outside of them.
 func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
 	for _, tt := range []struct {
 		windows *Gating

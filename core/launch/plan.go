@@ -123,6 +123,9 @@ func (l *Launch) planWindows(p *Plan) {
 	p.WaitForWindows, p.Change, p.Unfit = l.Playbook.Strategy.WaitForWindows, g.Change, l.Unfit
 	sets := map[string]*PlanWindow{}
 	for _, set := range slices.Sorted(maps.Keys(g.Targets)) {
+		if set == "" {
+			continue // hosts without one: they are unfit
+		}
 		sets[set] = &PlanWindow{Set: set, Targets: g.Targets[set]}
 	}
 	for _, s := range l.Starts {

@@ -13,8 +13,9 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// SnapshotVersion is the newest version that Encode writes; it writes the oldest that says everything. Decode reads all
-// up to it. A worker that knows no windows refuses a run of version 2, instead of running it outside of them.
+// SnapshotVersion is the newest version that Encode writes; it writes the oldest that says
+// everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
+// instead of running it outside of them.
 const SnapshotVersion = 2
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the

@@ -17,6 +17,18 @@ type opening struct {
 	reason string // why it is closed now
 }
 
+// news tells whether an opening is worth telling after the one that was told: another set or
+// time or, where no time is known, another reason.
+func (o opening) news(told opening) bool {
+	switch {
+	case o.set != told.set:
+		return true
+	case o.at.IsZero():
+		return o.reason != told.reason
+	}
+	return !o.at.Equal(told.at)
+}
+
 // tellWaiting says when hosts wait for windows, and when the next opens; again when that
 // changes. It looks at the newest windows, so that an edit shows.
 func (d *drive) tellWaiting(now time.Time) {
@@ -29,10 +41,7 @@ func (d *drive) tellWaiting(now time.Time) {
 		return
 	}
 	next, ok := d.opening(d.o.Windows(), now)
-	if !ok || next.set == d.waits.set && next.at.Equal(d.waits.at) && !next.at.IsZero() {
-		return
-	}
-	if next.at.IsZero() && next.set == d.waits.set && next.reason == d.waits.reason {
+	if !ok || !next.news(d.waits) {
 		return
 	}
 	d.waits = next

@@ -132,6 +132,36 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 	})
 }
 
+// A canary that was skipped, not reached, or ended for want of an approval shows nothing: while the
+// other one waits for its window, no wave follows.
+func TestOnlyAHostThatWasTriedProvesAWave(t *testing.T) {
+	for outcome, early := range map[core.Outcome]bool{
+		core.Changed: true, core.Unchanged: true, core.Failed: true, core.RolledBack: true,
+		core.Cancelled: false, core.Skipped: false, core.Unreachable: false,
+	} {
+		inBed(t, func(b *bed) {
+			start := time.Now()
+			b.outcome = func(l queue.Lease) core.Outcome {
+				if l.Job.Index == 0 {
+					return outcome
+				}
+				return core.Changed
+			}
+			l, o := b.mixed("")
+			var released time.Duration
+			o.OnEvent = func(e Event) {
+				if e.Kind == EventReleased {
+					released = time.Since(start)
+				}
+			}
+			s, err := b.drive(context.Background(), b.q, l, o)
+			if err != nil || !s.Complete || (released < opens) != early {
+				t.Errorf("%s: the second wave came after %v; %+v, %v", outcome, released, s, err)
+			}
+		})
+	}
+}
+
 // An operator may end a run whose hosts wait for days: nothing runs, so it ends at once.
 func TestRunThatWaitsIsCancelledAtOnce(t *testing.T) {
 	inBed(t, func(b *bed) {

@@ -23,6 +23,27 @@ type Gating struct {
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
 	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
+	Planned []Planned                `json:"planned,omitempty"`  // the windows that hosts were planned for
+	Ready   int                      `json:"ready,omitempty"`    // jobs below it could begin when their windows opened
+}
+
+// Planned is the window that hosts with one question were planned for at launch.
+type Planned struct {
+	Set  string        `json:"set"`
+	Need time.Duration `json:"need_ns"`
+	From time.Time     `json:"from"` // the earliest start
+	Last time.Time     `json:"last"` // the latest one
+}
+
+// Missed tells whether a job that comes to its first gated step at now, and is told to wait, has
+// missed the window that it was planned for. A job that had to wait for its wave, or for a step before, has
+// not where it came too late for it: only where it could have started, were it not for an edit.
+func (g *Gating) Missed(index int, q gate.Question, now time.Time) bool {
+	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
+	if i < 0 || now.Before(g.Planned[i].From) {
+		return false
+	}
+	return index < g.Ready || !now.After(g.Planned[i].Last)
 }
 
 // Steps says which steps of the run wait for windows; nil when none does. disruptive tells
@@ -54,6 +75,7 @@ func (g *Gating) Question(steps *gate.Steps, i int, h core.Host, missed int) (q 
 type Start struct {
 	At     time.Time      // zero: at once
 	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
+	Last   time.Time      // the latest start in that window; zero is not known, or nothing to hurry for
 	Set    string         // that the first gated step waits for; "" if none does
 	Need   time.Duration  // that has to fit
 	Reason string         // why it has to wait until At
@@ -80,6 +102,9 @@ type UnfitError struct {
 	Playbook string
 	Total    int // hosts selected
 	Hosts    []Unfit
+	// What approvals may be bound to, as in Gating: whoever approves first needs it.
+	Change  string
+	Targets map[string]string
 }
 
 func (e *UnfitError) Error() string {
@@ -115,6 +140,7 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
+		l.Inert = !gate.NewSteps(p, gate.Options{Disruptive: o.disruptive}).Any()
 		l.Snapshot.Windows = nil
 		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
 		l.Hosts = rollout.Order(hosts, l.Limits)
@@ -126,7 +152,8 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	}
 	if len(unfit) > 0 {
 		if !o.SkipUnfit || len(unfit) == len(hosts) {
-			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit}
+			g := l.Snapshot.Windows
+			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit, Change: g.Change, Targets: g.Targets}
 		}
 		l.Unfit = unfit
 		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { _, ok := starts[h.Name]; return !ok })
@@ -137,17 +164,30 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
 	l.Hosts = rollout.Order(hosts, l.Limits)
 	from := 0
-	for _, limit := range l.Limits { // hosts of one occurrence side by side are one segment
+	for _, limit := range l.Limits { // within a wave hosts of one occurrence side by side are one segment
 		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
-			return cmp.Or(starts[a.Name].Due.Compare(starts[b.Name].Due), start(a).Compare(start(b)))
+			x, y := starts[a.Name], starts[b.Name]
+			return cmp.Or(x.Due.Compare(y.Due), x.At.Compare(y.At), compareLast(x.Last, y.Last)) // who has the least time goes first
 		})
 		from = limit
+	}
+	if !steps.AtOnce() {
+		l.Snapshot.Windows.Ready = l.Limits[0]
 	}
 	l.Starts = make([]Start, len(l.Hosts))
 	for i, h := range l.Hosts {
 		l.Starts[i] = starts[h.Name]
 	}
 	return nil
+}
+
+// disruptive tells whether a job type is. One that is not known is.
+func (o Options) disruptive(uses string) bool {
+	if o.Types == nil {
+		return true
+	}
+	t, known := o.Types(uses)
+	return !known || t.Disruptive
 }
 
 // fix writes down what approvals are bound to and what was learned, and returns what is gated.
@@ -159,13 +199,6 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 	}
 	g := &Gating{Board: cmp.Or(o.Board, gate.BoardName(o.RunID)), Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
-	disruptive := func(uses string) bool {
-		if o.Types == nil {
-			return true
-		}
-		t, known := o.Types(uses)
-		return !known || t.Disruptive
-	}
 	if o.Need != nil {
 		for _, s := range p.Steps {
 			if need, ok := o.Need(p.Name, s.Name, s.Uses); ok && s.Needs == 0 {
@@ -173,7 +206,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 			}
 		}
 	}
-	steps := l.Snapshot.Steps(p, disruptive)
+	steps := l.Snapshot.Steps(p, o.disruptive)
 	if err := steps.Check(p); err != nil {
 		return nil, err
 	}
@@ -191,6 +224,7 @@ type starter struct {
 	now    time.Time
 	asked  map[gate.Question]gate.Answer
 	dues   map[gate.Question]time.Time
+	lasts  map[gate.Question]time.Time
 }
 
 // due is when a job that has to wait is given out.
@@ -203,9 +237,39 @@ func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
 	return at
 }
 
+// compareLast orders latest starts; one that is not known comes last.
+func compareLast(a, b time.Time) int {
+	switch {
+	case a.IsZero() == b.IsZero():
+		return a.Compare(b)
+	case a.IsZero():
+		return 1
+	}
+	return -1
+}
+
+// plan writes down the window that a question's hosts are planned for.
+func (s *starter) plan(q gate.Question, a gate.Answer) {
+	from := a.Next
+	if a.Open {
+		from = s.now
+	}
+	if from.IsZero() {
+		return
+	}
+	c := s.book.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	e, err := c.Explain(from, q.Need)
+	if err != nil || !e.Fits {
+		return // beyond what was worked out: nobody is held to it
+	}
+	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
+	s.lasts[q] = last
+	s.gating.Planned = append(s.gating.Planned, Planned{Set: q.Set, Need: q.Need, From: from.UTC(), Last: last.UTC()})
+}
+
 // starts finds each host's start, and the hosts that have none.
 func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
-	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}}
+	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}, map[gate.Question]time.Time{}}
 	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
 	starts := make(map[string]Start, len(hosts))
 	var unfit []Unfit
@@ -239,8 +303,9 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 				return Start{}, "", err
 			}
 			s.asked[q] = a
+			s.plan(q, a)
 		}
-		one := Start{Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
+		one := Start{Last: s.lasts[q], Set: q.Set, Need: q.Need, By: a.By, Zone: a.Zone}
 		if !a.Open {
 			one.At, one.Reason = a.Next, a.Reason
 			if one.Due = s.due(q, a); !one.Due.After(s.now) {
@@ -255,7 +320,7 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 		}
 	}
 	if s.steps.AtOnce() {
-		start.At, start.Due, start.Reason = time.Time{}, time.Time{}, ""
+		start.At, start.Due, start.Last, start.Reason = time.Time{}, time.Time{}, time.Time{}, ""
 	}
 	return start, "", nil
 }

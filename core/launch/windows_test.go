@@ -24,6 +24,7 @@ window_sets:
   now: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}]}
   sat: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]}
   sun: {timezone: Europe/Berlin, allow: [{id: sun, rrule: "FREQ=WEEKLY;BYDAY=SU", from: "22:00", to: "+1d 05:00"}]}
+  brief: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "14:00"}]}
   short: {timezone: UTC, allow: [{id: brief, rrule: "FREQ=DAILY", from: "08:00", to: "08:30"}]}
 `
 
@@ -83,6 +84,8 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 		segments  []queue.Segment
 	}{
 		{"earliest first", upgrade, []string{"sun", "sat", "now", "sat", "sun", "now"}, "now now sat sat sun sun", []queue.Segment{{Count: 2}, {Due: sat, Count: 2}, {Due: sun, Count: 2}}},
+		{"the window that closes first", upgrade, []string{"now", "brief", "now", "brief"}, "brief brief now now", nil},
+		{"the window that closes first, within each wave", "strategy: {waves: [2, 100%]}\n" + upgrade, []string{"now", "brief", "now", "brief"}, "brief now | brief now", nil},
 		{"all are open: no segments", upgrade, []string{"now", "now"}, "now now", nil},
 		{"waves", "strategy: {waves: [1, 3]}\n" + upgrade, []string{"sun", "sat", "sun", "now"}, "now | sat sun | sun", []queue.Segment{{Count: 1}, {Due: sat, Count: 1}, {Due: sun, Count: 2}}},
 		{"a step before that needs no window", "window: service\nsteps: [{uses: command, with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", "sat"}, "sun sat", nil},
@@ -151,8 +154,12 @@ func TestNoWindowsNoSegments(t *testing.T) {
 	if l, err = gated(t, upgrade, inSets("sat", "short"), Options{Check: true}); err != nil || l.Starts != nil || l.Asks != "" {
 		t.Errorf("check mode: %+v, %v", l, err)
 	}
-	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" {
+	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" || !l.Inert {
 		t.Errorf("no disruptive step: %+v, %v", l, err)
+	}
+	const tagged = "window: service\nsteps: [{uses: command, tags: [soon], with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n"
+	if l, err = gated(t, tagged, inSets("sat"), Options{Tags: []string{"soon"}}); err != nil || l.Starts != nil || l.Asks != "service" || l.Inert {
+		t.Errorf("the disruptive step is not selected: %+v, %v", l, err)
 	}
 }
 
@@ -245,6 +252,63 @@ window_sets:
 		if (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "approval CHG1 was given for") {
 			t.Errorf("%s: %v", c.why, err)
 		}
+	}
+}
+
+// Which hosts fit depends on the day; what was approved does not. An approval holds for the hosts
+// that were selected, and leaving out one that no window fits does not void it.
+func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
+	const two = "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: service, needs: 1h, with: {x: 1}}\n"
+	l, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true})
+	if err != nil || len(l.Unfit) != 1 || len(l.Hosts) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if got, want := l.Snapshot.Windows.Targets["now"], gate.TargetsHash([]string{"h0000", "h0001"}); got != want {
+		t.Errorf("%s, expected %s: of both hosts", got, want)
+	}
+	targets := fmt.Sprintf("    approval: {id: CHG1, by: cab, targets: %q}\n", l.Plan().Windows[0].Targets)
+	book := bookOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
+		"  now:\n    timezone: UTC\n    allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]\n"+targets, 1))
+	if again, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true, Windows: book}); err != nil || len(again.Hosts) != 1 {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// What hosts are planned for travels to the workers, which count the windows that were missed.
+func TestPlannedWindows(t *testing.T) {
+	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
+	l, err := gated(t, "strategy: {waves: [1, 100%]}\n"+upgrade, inSets("sat", "now", "sat"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := snapshot.Windows
+	q := gate.Question{Set: "sat", Need: time.Hour}
+	for _, c := range []struct {
+		why   string
+		index int
+		q     gate.Question
+		after time.Duration // the window's opening
+		want  bool
+	}{
+		{"at the opening", 0, q, 0, true},
+		{"before it", 0, q, -time.Second, false},
+		{"long after it, with nothing to wait for", 0, q, 24 * time.Hour, true},
+		{"in a later wave, at the opening", 2, q, 0, true},
+		{"in a later wave, at the last moment", 2, q, 6 * time.Hour, true},
+		{"in a later wave, too late", 2, q, 6*time.Hour + time.Second, false},
+		{"another need", 0, gate.Question{Set: "sat", Need: time.Minute}, 0, false},
+		{"another set", 0, gate.Question{Set: "sun", Need: time.Hour}, 0, false},
+	} {
+		if got := g.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v", c.why, got)
+		}
+	}
+	if len(g.Planned) != 2 || g.Ready != 1 {
+		t.Errorf("%+v: expected one window a question, and one host in the first wave", g)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// benchJobs is how many outcomes are recorded before reads are measured; TURNUS_BENCH_JOBS=1000000 for the real thing.
+// benchJobs is how many outcomes are recorded before reads are measured; TURNUS_BENCH_JOBS=1000000
+// for the real thing.
 func benchJobs() int {
 	if n, err := strconv.Atoi(os.Getenv("TURNUS_BENCH_JOBS")); err == nil && n > 0 {
 		return n

@@ -27,7 +27,10 @@ func (l *Ledger) Check(ctx context.Context, repair bool) ([]Finding, error) {
 			seq int64
 			id  string
 		}
-		runs, err := collect(rows, err, func(row scanner) (r run, err error) { return r, row.Scan(&r.seq, &r.id) })
+		runs, err := collect(rows, err, func(row scanner) (r run, err error) {
+			err = row.Scan(&r.seq, &r.id)
+			return r, err
+		})
 		if err != nil {
 			return nil, translate("check the ledger", err)
 		}
@@ -115,7 +118,10 @@ func countOutcomes(ctx context.Context, t *tx, seq int64) (counts map[core.Outco
 		o core.Outcome
 		n int
 	}
-	parts, err := collect(rows, err, func(row scanner) (p part, err error) { return p, row.Scan(&p.o, &p.n) })
+	parts, err := collect(rows, err, func(row scanner) (p part, err error) {
+		err = row.Scan(&p.o, &p.n)
+		return p, err
+	})
 	counts = map[core.Outcome]int{}
 	for _, p := range parts {
 		counts[p.o] += p.n

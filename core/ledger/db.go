@@ -144,6 +144,14 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) (a
 	return all, rows.Err()
 }
 
+// scanOne reads a row of one column. Callers name it, and do not return a value beside the call that
+// sets it: which of the two comes first, Go does not say.
+func scanOne[T any](row scanner) (T, error) {
+	var one T
+	err := row.Scan(&one)
+	return one, err
+}
+
 func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 func (d *db) scanner(ctx context.Context, query string, args ...any) scanner {

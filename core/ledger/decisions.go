@@ -35,8 +35,8 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Ru
 	}
 	d.Comment = clean(d.Comment, maxText)
 	return l.change(ctx, s, id, "decide on run", func(t *tx, run *Run) error {
-		new, err := l.decide(ctx, t, run, d)
-		if err != nil || !new {
+		fresh, err := l.decide(ctx, t, run, d)
+		if err != nil || !fresh {
 			return err
 		}
 		before := run.Phase
@@ -62,8 +62,8 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Ru
 	})
 }
 
-// decide stores the decision; new is false where it was there already.
-func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (new bool, err error) {
+// decide stores the decision; fresh is false where it was there already.
+func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh bool, err error) {
 	var amendedBy string
 	if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&amendedBy); err != nil {
 		return false, err
@@ -97,6 +97,7 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (new b
 	return true, nil
 }
 
+// apply does what a decision on the run as a whole brings about.
 func (l *Ledger) apply(ctx context.Context, t *tx, run *Run, d Decision) error {
 	if !d.Approved {
 		reason := "refused by " + d.By

@@ -137,7 +137,8 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 	return d, nil
 }
 
-// lockDocument reads the row of a document, and makes it where it is the first time, so that there is one to lock.
+// lockDocument reads the row of a document, and makes it where it is the first time, so that there
+// is one to lock.
 func lockDocument(ctx context.Context, t *tx, d Document) (_ Document, gone bool, _ error) {
 	if _, err := t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, deleted, revision, who, updated) VALUES ($1, $2, $3, 0, 1, '', '', 0) ON CONFLICT DO NOTHING`,
 		d.Kind, d.Tenant, d.Name); err != nil {

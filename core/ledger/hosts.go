@@ -8,7 +8,8 @@ import (
 // hostKey is a run and its content, which changes when it is amended.
 type hostKey struct{ run, content int64 }
 
-// hostCache keeps the hosts of runs whose outcomes come in: the hosts of one content never change. The zero value is ready.
+// hostCache keeps the hosts of runs whose outcomes come in: the hosts of one content never change.
+// The zero value is ready.
 type hostCache struct {
 	mu    sync.Mutex
 	runs  map[hostKey][]JobHost

@@ -1,29 +1,33 @@
 package ledger
 
-import (
-	"context"
-	"strings"
-)
+import "context"
 
 // bulk adds rows to jobs, and their details to attempts, and tells which were not there.
 type bulk func(ctx context.Context, t *tx, r *recording, all []*Outcome) (added []bool, err error)
 
+// Columns of the two tables. Those from outcome to recorded are recording.fields, in its order.
 const (
-	jobColumns     = `run, idx, life, host, tenant, outcome, reason, step, attempt, worker, started, took, recorded`
-	attemptColumns = `run, idx, life, attempt, outcome, reason, step, worker, started, took, recorded, detail`
+	outcomeColumns = `outcome, reason, step, attempt, worker, started, took, recorded`
+	jobColumns     = `run, idx, life, host, tenant, ` + outcomeColumns
+	attemptColumns = `run, idx, life, ` + outcomeColumns
 )
 
+const insertAttempt = `INSERT INTO attempts (` + attemptColumns + `, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`
+
+// attemptValues are the parameters of insertAttempt.
+func attemptValues(seq int64, index, life int, fields []any, detail []byte) []any {
+	return append(append([]any{seq, index, life}, fields...), detail)
+}
+
 func putAttempt(ctx context.Context, t *tx, seq int64, index, life int, fields []any, detail []byte) error {
-	_, err := t.exec(ctx, insertAttempt, seq, index, life, fields[3], fields[0], fields[1], fields[2], fields[4], fields[5], fields[6], fields[7], detail)
+	_, err := t.exec(ctx, insertAttempt, attemptValues(seq, index, life, fields, detail)...)
 	return err
 }
 
-const insertAttempt = `INSERT INTO attempts (` + attemptColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`
-
 // archive keeps a job's outcome among its attempts, before another takes its place.
 func archive(ctx context.Context, t *tx, seq int64, index int) error {
-	_, err := t.exec(ctx, `INSERT INTO attempts (`+strings.TrimSuffix(attemptColumns, ", detail")+`)
-		SELECT run, idx, life, attempt, outcome, reason, step, worker, started, took, recorded FROM jobs WHERE run = $1 AND idx = $2 ON CONFLICT DO NOTHING`, seq, index)
+	_, err := t.exec(ctx, `INSERT INTO attempts (`+attemptColumns+`)
+		SELECT `+attemptColumns+` FROM jobs WHERE run = $1 AND idx = $2 ON CONFLICT DO NOTHING`, seq, index)
 	return err
 }
 
@@ -52,10 +56,11 @@ func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*Outcome) ([
 		if err != nil {
 			return nil, err
 		}
-		if added[i] = n == 1; !added[i] || len(o.Detail) == 0 {
+		added[i] = n == 1
+		if !added[i] || len(o.Detail) == 0 {
 			continue
 		}
-		if _, err := attempt.ExecContext(ctx, r.run.seq, o.Index, life, f[3], f[0], f[1], f[2], f[4], f[5], f[6], f[7], pack(o.Detail)); err != nil {
+		if _, err := attempt.ExecContext(ctx, attemptValues(r.run.seq, o.Index, life, f, pack(o.Detail))...); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +79,7 @@ func insertUnnest(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]b
 		SELECT $1::bigint, u.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
 		$9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[]) AS u ON CONFLICT DO NOTHING RETURNING idx`,
 		r.run.seq, c.idx, c.life, c.host, c.tenant, c.outcome, c.reason, c.step, c.attempt, c.worker, c.started, c.took, c.recorded)
-	indexes, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+	indexes, err := collect(rows, err, scanOne[int])
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +95,10 @@ func insertUnnest(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]b
 	if len(c.idx) == 0 {
 		return added, nil
 	}
-	_, err = t.exec(ctx, `INSERT INTO attempts (`+attemptColumns+`)
-		SELECT $1::bigint, u.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
+	_, err = t.exec(ctx, `INSERT INTO attempts (`+attemptColumns+`, detail)
+		SELECT $1::bigint, u.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[],
 		$9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[]) AS u ON CONFLICT DO NOTHING`,
-		r.run.seq, c.idx, c.life, c.attempt, c.outcome, c.reason, c.step, c.worker, c.started, c.took, c.recorded, c.detail)
+		r.run.seq, c.idx, c.life, c.outcome, c.reason, c.step, c.attempt, c.worker, c.started, c.took, c.recorded, c.detail)
 	return added, err
 }
 

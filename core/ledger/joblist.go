@@ -74,7 +74,8 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+from, "j.idx", p), q.args...)
 	return collect(rows, err, func(row scanner) (Job, error) {
 		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
-		return j, scanJob(row, &j)
+		err := scanJob(row, &j)
+		return j, err
 	})
 }
 
@@ -88,7 +89,7 @@ func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []Job
 	}
 	// Rows inside a range say something else than it, whatever the filter lets through.
 	rows, err = l.db.rows(ctx, `SELECT j.idx FROM ranges r JOIN jobs j ON j.run = r.run AND j.idx >= r.first AND j.idx < r.first + r.count WHERE r.run = $1 AND j.idx > $2`, run.seq, after)
-	own, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+	own, err := collect(rows, err, scanOne[int])
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,8 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	}
 	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
 	jobs, err = collect(rows, err, func(row scanner) (j Job, err error) {
-		return j, scanJob(row, &j, &j.Run, &j.Playbook, &j.seq)
+		err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq)
+		return j, err
 	})
 	if err != nil {
 		return nil, "", translate("read the history of host "+clean(host, maxID), err)

@@ -97,16 +97,16 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 
 // Detail reads what was recorded with a job's present outcome; nil where nothing was.
 func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, error) {
-	var tenant, hosts string
+	var tenant, hostTenant string
 	var packed []byte
 	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
 		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
-		clean(id.Run, maxText), id.Index).Scan(&tenant, &hosts, &packed)
+		clean(id.Run, maxText), id.Index).Scan(&tenant, &hostTenant, &packed)
 	switch {
-	case none(err): // none, or in a range, or nobody's business
+	case none(err): // it has no outcome, ended in a range, or does not exist
 		_, err := l.jobWithoutRow(ctx, s, id)
 		return nil, err
-	case err == nil && !s.Allows(tenant) && !s.Allows(hosts):
+	case err == nil && !s.Allows(tenant) && !s.Allows(hostTenant):
 		return nil, noJob(id)
 	case err == nil:
 		packed, err = unpack(packed)

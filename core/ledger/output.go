@@ -164,8 +164,11 @@ func (l *Ledger) OpenOutput(ctx context.Context, s Scope, id core.JobID, name st
 	}
 	if o.object == "" {
 		data, err := unpack(data)
-		if err != nil || int64(len(data)) != o.Size {
-			return nil, Output{}, fmt.Errorf("%s: %d bytes are stored, expected %d: %w", what, len(data), o.Size, err)
+		if err != nil {
+			return nil, Output{}, fmt.Errorf("%s: %w", what, err)
+		}
+		if int64(len(data)) != o.Size {
+			return nil, Output{}, fmt.Errorf("%s: %d bytes are stored, expected %d", what, len(data), o.Size)
 		}
 		return io.NopCloser(bytes.NewReader(data[offset : offset+length])), o, nil
 	}

@@ -100,9 +100,8 @@ func (q *query) whereAny(column string, values []string) {
 func (q *query) text(head, order string, p Page) string {
 	var b strings.Builder
 	b.WriteString(head)
-	for i, c := range q.conds {
-		b.WriteString(map[bool]string{true: " WHERE ", false: " AND "}[i == 0])
-		b.WriteString(c)
+	if len(q.conds) > 0 {
+		b.WriteString(" WHERE " + strings.Join(q.conds, " AND "))
 	}
 	q.args = append(q.args, p.limit()+1)
 	b.WriteString(" ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(q.args)))

@@ -140,7 +140,7 @@ func (l *Ledger) Redrive(ctx context.Context, s Scope, who, id string, indexes .
 			return fmt.Errorf("it is cancelled: %w", core.ErrConflict)
 		}
 		rows, err := t.rows(ctx, `SELECT idx FROM jobs WHERE run = $1 AND outcome = 'lost' ORDER BY idx`, run.seq)
-		lost, err := collect(rows, err, func(row scanner) (index int, err error) { return index, row.Scan(&index) })
+		lost, err := collect(rows, err, scanOne[int])
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,9 @@ type Pruned struct {
 }
 
 // Prune removes complete runs that ended before a time, oldest first, with all that belongs to
-// them, in bounded work: at most batch rows (at least 1) in one short transaction for each table. Large output goes
-// first. The audit log stays. A run that is partly removed is still listed, but some or
-// all of its jobs are not found.
+// them, in bounded work: at most batch rows (at least 1) in one short transaction for each table.
+// Large output goes first. The audit log stays. A run that is partly removed is still listed, but
+// some or all of its jobs are not found.
 func (l *Ledger) Prune(ctx context.Context, before time.Time, batch int) (Pruned, error) {
 	var p Pruned
 	left := max(batch, 1)
@@ -83,13 +83,14 @@ func (l *Ledger) pruneRun(ctx context.Context, seq int64, id string, most int) (
 	})
 }
 
-// pruneObjects removes the objects of the rows that go next. Rows go afterwards, so that an object never loses its name.
+// pruneObjects removes the objects of the rows that go next. Rows go afterwards, so that an object
+// never loses its name.
 func (l *Ledger) pruneObjects(ctx context.Context, seq int64, most int) error {
 	if l.bucket == nil {
 		return nil
 	}
 	rows, err := l.db.rows(ctx, `SELECT object FROM outputs WHERE run = $1 ORDER BY idx, name LIMIT $2`, seq, most)
-	objects, err := collect(rows, err, func(row scanner) (object string, err error) { return object, row.Scan(&object) })
+	objects, err := collect(rows, err, scanOne[string])
 	if err != nil {
 		return translate("prune", err)
 	}

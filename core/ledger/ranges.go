@@ -51,7 +51,8 @@ func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 	rows, err := r.t.rows(ctx, `SELECT idx FROM jobs WHERE run = $1 AND idx >= $2 AND idx < $3 ORDER BY idx`, r.run.seq, o.Index, end)
 	taken, err := collect(rows, err, func(row scanner) (jobRange, error) {
 		one := jobRange{count: 1}
-		return one, row.Scan(&one.first)
+		err := row.Scan(&one.first)
+		return one, err
 	})
 	if err != nil {
 		return err

@@ -105,7 +105,8 @@ func scanToken(row scanner) (Token, error) {
 	}
 	t.AllTenants = all == 1
 	t.Created, t.Expires, t.Revoked, t.LastUsed = fromMicros(created), fromMicros(expires), fromMicros(revoked), fromMicros(used)
-	return t, json.Unmarshal([]byte(roles), &t.Roles)
+	err := json.Unmarshal([]byte(roles), &t.Roles)
+	return t, err
 }
 
 // Authenticate finds the token of a secret. One that is unknown, revoked or expired is

@@ -39,11 +39,12 @@
 //
 // # Where the rules leave room, this is meant
 //
-// Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is
-// gone for its node at once, reaped or not: Turn, Beat, Adopt and Close return ErrSessionGone
-// and change nothing. Wait does not look at the session. An id that was never opened is gone too.
-// A node name is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with
-// each call until the job is acknowledged. A node without a free slot does not Wait: Wait returns at once while jobs are ready.
+// Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is gone
+// for its node at once, reaped or not: Turn, Beat, Adopt and Close return ErrSessionGone and change
+// nothing. Wait does not look at the session. An id that was never opened is gone too. A node name
+// is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with each call
+// until the job is acknowledged. A node without a free slot does not Wait: Wait returns at once
+// while jobs are ready.
 //
 // Turn. It is validated as a whole before anything is changed: more than MaxAcksPerTurn acks,
 // Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail or
@@ -60,56 +61,70 @@
 //
 // Locks. They are taken in the order host, HA group, group; a job blocks on the first that is held,
 // and holds nothing while it is blocked. PerGroup is a lock with PerGroup places, within the run.
-// KeepLocks keeps all of them, the group's place too. When a place comes free, the job that blocked on it first, among
-// those whose run could lease now (active, below MaxInFlight), becomes pending and the place is kept
-// for it until it is leased, blocks on another lock, ends, or its run cannot lease any more; then the next has it. A job keeps
-// its place in that order until it is leased. Waiters whose run cannot lease now do not bar others.
+// KeepLocks keeps all of them, the group's place too. When a place comes free, the job that blocked
+// on it first, among those whose run could lease now (active, below MaxInFlight), becomes pending
+// and the place is kept for it until it is leased, blocks on another lock, ends, or its run cannot
+// lease any more; then the next has it. A job keeps its place in that order until it is leased.
+// Waiters whose run cannot lease now do not bar others.
 //
 // Phases. Cancel of a stopped run that is not complete makes it cancelled; of a complete or cancelled run it
 // has no effect. Stop never undoes cancel. A run whose last ack spends the budget is stopped, and complete.
 // Adjust on a run that is stopped, cancelled or complete has no effect; a Limit lower than the
 // present one has none either; a Weight outside 1 … MaxWeight or a negative Limit is core.ErrInvalid.
 //
-// Segments. Each is a timed entry of its own: what is not due never keeps later targets of its run from starting. A Limit
-// cuts through a segment: of that one, only the targets below it are released. Limit and due time both have to be met.
-// A large wave may be released in steps: after an error of Adjust a part of it may be released, and Adjust again releases the rest.
+// Segments. Each is a timed entry of its own: what is not due never keeps later targets of its run
+// from starting. A Limit cuts through a segment: of that one, only the targets below it are
+// released. Limit and due time both have to be met.
+// A large wave may be released in steps: after an error of Adjust a part of it may be released, and
+// Adjust again releases the rest.
 //
-// Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is not deferred, and is explained as ended.
-// What is settled counts in the budgets (rule 7) when the run is submitted: one whose budget that spends, or that has a settled lost one, is
-// stopped at once, and the rest of it cancelled as after any stop; one that is all settled is complete. A settled job is not dead, so
-// Redrive passes it over: to give a lost one another life, leave it out of Settled when the run is submitted.
-// A target may be settled beyond Limit. The same run submitted again is accepted without effect, whatever is settled by then and whether it is paused.
+// Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is
+// not deferred, and is explained as ended. What is settled counts in the budgets (rule 7) when the
+// run is submitted: one whose budget that spends, or that has a settled lost one, is stopped at
+// once, and the rest of it cancelled as after any stop; one that is all settled is complete. A
+// settled job is not dead, so Redrive passes it over: to give a lost one another life, leave it out
+// of Settled when the run is submitted.
+// A target may be settled beyond Limit. The same run submitted again is accepted without effect,
+// whatever is settled by then and whether it is paused.
 //
-// Deferred. What counts is the queue's clock, not whether a turn has looked: a segment that is due, and a suspended job whose
-// After has passed, are not deferred any more. In a paused run jobs are deferred as in an active one; in a run
-// that is stopped, cancelled or complete none is. Jobs beyond Limit, and those that wait for another event, for a time without
-// an event, a retry or a lock, are not deferred.
+// Deferred. What counts is the queue's clock, not whether a turn has looked: a segment that is due,
+// and a suspended job whose After has passed, are not deferred any more. In a paused run jobs are
+// deferred as in an active one; in a run that is stopped, cancelled or complete none is. Jobs
+// beyond Limit, and those that wait for another event, for a time without an event, a retry or a
+// lock, are not deferred.
 //
-// Wake wakes every job that waited for the event when it was called, each at most once however often it is suspended again
-// meanwhile. It works in steps of bounded size with turns of others in between, so the first may be leased before the last is
-// woken. After core.ErrUnknown or core.ErrUnavailable some may be woken: call it again.
+// Wake wakes every job that waited for the event when it was called, each at most once however
+// often it is suspended again meanwhile. It works in steps of bounded size with turns of others in
+// between, so the first may be leased before the last is woken. After core.ErrUnknown or
+// core.ErrUnavailable some may be woken: call it again.
 //
 // Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
 // A document that was posted without bytes is one: its data is empty and not nil.
 //
-// Feed. Messages of a topic are numbered from 1 in each life of it, and a cursor says life and number: so FeedLost can tell what a slow
-// follower missed. A follower is woken in milliseconds, or, where many follow, within a quarter of a second.
+// Feed. Messages of a topic are numbered from 1 in each life of it, and a cursor says life and
+// number: so FeedLost can tell what a slow follower missed. A follower is woken in milliseconds,
+// or, where many follow, within a quarter of a second.
 //
-// Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no longer counts, in
-// Outcomes and in the budget, but its Record stays. In a cancelled run it is core.ErrConflict; jobs that
-// are not dead are passed over; an index outside the run is core.ErrInvalid. Attempts, crashes and State start anew.
+// Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no
+// longer counts, in Outcomes and in the budget, but its Record stays. In a cancelled run it is
+// core.ErrConflict; jobs that are not dead are passed over; an index outside the run is
+// core.ErrInvalid. Attempts, crashes and State start anew.
 //
-// Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a cancelled
-// job is that of Cancel or of the stop. A cursor that Records did not give out, and max below 1, are core.ErrInvalid.
+// Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a
+// cancelled job is that of Cancel or of the stop. A cursor that Records did not give out, and max
+// below 1, are core.ErrInvalid.
 //
-// Order. Ranks take tags in units of TagUnit, but tags add up in finer steps, so that short jobs count.
-// A flow is ready while a job of it could be leased: paused, at MaxInFlight or with nothing but blocked jobs
-// it is not, and when it is again its tag is max(tag, V). Tenants have tags and V of their own, and no head start;
-// equal ranks go by when the tenant's first run was submitted. A tenant whose runs are all complete may be forgotten.
+// Order. Ranks take tags in units of TagUnit, but tags add up in finer steps, so that short jobs
+// count. A flow is ready while a job of it could be leased: paused, at MaxInFlight or with nothing
+// but blocked jobs it is not, and when it is again its tag is max(tag, V). Tenants have tags and V
+// of their own, and no head start; equal ranks go by when the tenant's first run was submitted. A
+// tenant whose runs are all complete may be forgotten.
 //
-// Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength; Segments that are
-// negative, empty or do not add up to the targets; negative numbers; weights over MaxWeight (0 is 1); a
-// Priority out of bounds; Settled that is unsorted, overlaps, leaves the targets or has more than MaxSettled ranges; an unknown OnLost; Backoff.Jitter outside 0 … 1. The caller must not change a run's slices afterwards.
+// Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength;
+// Segments that are negative, empty or do not add up to the targets; negative numbers; weights over
+// MaxWeight (0 is 1); a Priority out of bounds; Settled that is unsorted, overlaps, leaves the
+// targets or has more than MaxSettled ranges; an unknown OnLost; Backoff.Jitter outside 0 … 1. The
+// caller must not change a run's slices afterwards.
 //
 // A complete run is kept for a retention that the implementation's options say (a day or more),
 // then forgotten: its id is then unknown, and free.

@@ -15,9 +15,11 @@ const grace = 500 * time.Millisecond
 // BlockTime stands for the time to block in the arguments of Blocked.
 type BlockTime struct{}
 
-// Blocked runs one blocking command on the server that has the key, on a connection of its own, for d at most; ctx ends it early,
-// which is no error. It tells whether the command had an answer. The server is asked to unblock it: so
-// the answer of an ended wait is never lost, and the connection stays usable. A half-open connection is given up after grace.
+// Blocked runs one blocking command on the server that has the key, on a connection of its own, for
+// d at most; ctx ends it early, which is no error. It tells whether the command had an answer. The
+// server is asked to unblock it: so the answer of an ended wait is never lost, and the connection
+// stays usable. A half-open connection is given up after 500 ms more. Errors wrap
+// core.ErrUnavailable or core.ErrUnknown.
 func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ...any) (bool, error) {
 	client, err := c.Node(ctx, key)
 	if err != nil {
@@ -32,14 +34,7 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 		}
 		return false, c.Translate(ctx, err, "wait")
 	}
-	for i := range args {
-		if args[i] == any(BlockTime{}) { // the server's own timer is coarse: it only backs ours up
-			args[i] = strconv.FormatFloat((d + grace/2).Seconds(), 'f', 3, 64)
-			if i > 0 && args[i-1] == "block" {
-				args[i] = (d + grace/2).Milliseconds()
-			}
-		}
-	}
+	setBlockTime(args, d+grace/2) // the server's own timer is coarse: it only backs ours up
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	cmd := once{goredis.NewCmd(inner, args...)}
@@ -66,6 +61,21 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 	}
 }
 
+// setBlockTime puts the time where BlockTime stands: in milliseconds behind the word block, as XREAD
+// has it, else in seconds, as BLPOP has it.
+func setBlockTime(args []any, d time.Duration) {
+	for i := range args {
+		switch {
+		case args[i] != any(BlockTime{}):
+		case i > 0 && args[i-1] == "block":
+			args[i] = d.Milliseconds()
+		default:
+			args[i] = strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
+		}
+	}
+}
+
+// unblock ends the command of a connection, and waits for what it answers.
 func unblock(ctx context.Context, client *goredis.Client, id int64, done <-chan error) error {
 	if err := client.ClientUnblock(ctx, id).Err(); err != nil {
 		return fmt.Errorf("unblock: %w", firstOf(<-done, err))

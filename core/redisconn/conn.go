@@ -22,7 +22,7 @@ type Script struct {
 	sha  string
 }
 
-// NewScript names a text.
+// NewScript makes a script; name stands in the errors of Eval.
 func NewScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return &Script{Name: name, text: text, sha: hex.EncodeToString(sum[:])}
@@ -34,8 +34,8 @@ type Conn struct {
 	client goredis.UniversalClient
 }
 
-// New wraps a client, which stays the caller's: a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient,
-// else core.ErrInvalid. It sends nothing.
+// New wraps a client, which stays the caller's: a *redis.Client (standalone or Sentinel) or a
+// *redis.ClusterClient, else core.ErrInvalid. It sends nothing.
 func New(room string, client goredis.UniversalClient) (*Conn, error) {
 	switch client.(type) {
 	case *goredis.Client, *goredis.ClusterClient:

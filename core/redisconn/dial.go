@@ -53,6 +53,7 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	return goredis.NewClient(o.Simple()), nil
 }
 
+// target is what a URL says.
 type target struct {
 	kind                           string // "", unix, sentinel, cluster
 	tls                            bool
@@ -62,29 +63,20 @@ type target struct {
 	db                             int
 }
 
+// badURL never quotes more of a URL than the part that is wrong, and no password.
 func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis url: "+format+": %w", append(args, core.ErrInvalid)...)
 }
 
 func parseURL(raw string) (target, error) {
-	var t target
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return t, badURL("no scheme, expected one such as redis://127.0.0.1:6379")
+		return target{}, badURL("no scheme, expected one such as redis://127.0.0.1:6379")
 	}
-	port := "6379"
-	switch scheme {
-	case "redis", "rediss":
-	case "unix":
-		t.kind = "unix"
-	case "redis-sentinel", "rediss-sentinel":
-		t.kind, port = "sentinel", "26379"
-	case "redis-cluster", "rediss-cluster":
-		t.kind = "cluster"
-	default:
-		return t, badURL("scheme %q, expected redis, rediss, unix, redis-sentinel or redis-cluster", scheme)
+	t, port, err := parseScheme(scheme)
+	if err != nil {
+		return t, err
 	}
-	t.tls = strings.HasPrefix(scheme, "rediss")
 	// Several hosts are no valid authority for net/url: they are taken out first.
 	userinfo, rest := cutUser(rest)
 	hosts, tail := rest, ""
@@ -111,7 +103,8 @@ func parseURL(raw string) (target, error) {
 			return t, badURL("expected unix:///path/to.sock")
 		}
 		t.addrs = []string{u.Path}
-		return t, t.setDB(q.Get("db"))
+		err := t.setDB(q.Get("db"))
+		return t, err
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
 		addr, err := withPort(h, port)
@@ -120,27 +113,52 @@ func parseURL(raw string) (target, error) {
 		}
 		t.addrs = append(t.addrs, addr)
 	}
+	err = t.setPath(path, q.Get("db"))
+	return t, err
+}
+
+// parseScheme is the kind of target that a scheme names, and the port where a host has none.
+func parseScheme(scheme string) (t target, port string, err error) {
+	port = "6379"
+	switch scheme {
+	case "redis", "rediss":
+	case "unix":
+		t.kind = "unix"
+	case "redis-sentinel", "rediss-sentinel":
+		t.kind, port = "sentinel", "26379"
+	case "redis-cluster", "rediss-cluster":
+		t.kind = "cluster"
+	default:
+		return t, "", badURL("scheme %q, expected redis, rediss, unix, redis-sentinel or redis-cluster", scheme)
+	}
+	t.tls = strings.HasPrefix(scheme, "rediss")
+	return t, port, nil
+}
+
+// setPath takes what stands behind the hosts: the name of a master, or a database; and ?db=.
+func (t *target) setPath(path, db string) error {
 	switch t.kind {
 	case "sentinel":
 		if path == "" {
-			return t, badURL("no name of a master, expected redis-sentinel://host:26379/mymaster")
+			return badURL("no name of a master, expected redis-sentinel://host:26379/mymaster")
 		}
 		t.master = path
 	case "cluster":
-		if path != "" || q.Get("db") != "" {
-			return t, badURL("a Cluster has one database, expected no /%s after the hosts", path)
+		if path != "" || db != "" {
+			return badURL("a Cluster has one database, expected no /%s after the hosts", path)
 		}
 	default:
 		if len(t.addrs) > 1 {
-			return t, badURL("%d hosts, expected one; several are for redis-sentinel:// and redis-cluster://", len(t.addrs))
+			return badURL("%d hosts, expected one; several are for redis-sentinel:// and redis-cluster://", len(t.addrs))
 		}
 		if path != "" {
-			return t, t.setDB(path)
+			return t.setDB(path)
 		}
 	}
-	return t, t.setDB(q.Get("db"))
+	return t.setDB(db)
 }
 
+// cutUser parts user:password@, with its @, from what follows.
 func cutUser(rest string) (userinfo, hosts string) {
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
@@ -158,7 +176,7 @@ func withPort(h, port string) (string, error) {
 	}
 	if _, p, err := net.SplitHostPort(h); err == nil {
 		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
-			return "", badURL("port %q of host, expected 1 to 65535", p)
+			return "", badURL("port %q, expected 1 to 65535", p)
 		}
 		return h, nil
 	}

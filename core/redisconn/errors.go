@@ -17,9 +17,10 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// Translate turns an error of the client into one of core; doing is the room and what it did. What was certainly not executed is
-// ErrUnavailable; what may have been is ErrUnknown; a context that ended before sending is itself.
-// The client's error goes along as text: nobody outside matches on it.
+// Translate turns an error of the client into one of core; doing is the room and what it did. What
+// was certainly not executed is core.ErrUnavailable; what may have been is core.ErrUnknown; a
+// context that ended before sending is itself. The client's error goes along as text: nobody
+// outside matches on it.
 func Translate(ctx context.Context, err error, doing string) error {
 	var early notSent
 	var op *net.OpError
@@ -42,7 +43,7 @@ func Translate(ctx context.Context, err error, doing string) error {
 }
 
 // translateReply is for answers of the server: it has refused, so nothing was done. A script that
-// broke off half-way is the exception, and a defect; Check finds what it left.
+// broke off half-way is the exception, and a defect of the room that wrote it.
 func translateReply(err goredis.Error, doing string) error {
 	for _, prefix := range []string{
 		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "OOM", "MISCONF",

@@ -19,7 +19,7 @@ type Progress struct {
 	Released int       // hosts released so far: the queue's limit
 	Settled  int       // jobs with an outcome
 	Deferred int       // released hosts without one that wait for a time when they may start
-	Proven   int       // hosts of the last released wave with an outcome
+	Proven   int       // hosts of the last released wave on which the steps were tried
 	Complete bool      // every job has its outcome
 	Held     bool      // paused, stopped or cancelled: nothing may be released
 	Approved int       // highest wave, from 0, that an operator approved

@@ -11,9 +11,10 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Control is what operators and the definitions in git do to the schedules of a store. It is safe for concurrent
-// use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound, ErrConflict, ErrUnavailable or
-// ErrUnknown, or the context's. After ErrUnknown or ErrUnavailable every call may be repeated: all are idempotent.
+// Control is what operators and the definitions in git do to the schedules of a store. It is safe
+// for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
+// ErrConflict, ErrUnavailable or ErrUnknown, or the context's. After ErrUnknown or ErrUnavailable
+// every call may be repeated: all are idempotent.
 type Control struct {
 	store   Store
 	planner *planner
@@ -31,10 +32,11 @@ type Status struct {
 	Now        time.Time // the store's clock
 }
 
-// Put creates schedules and replaces definitions; the result says for each whether anything changed. All are validated
-// before any is kept. A schedule that is the same is not touched, so that definitions may be put again and again. A new cron
-// expression or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed Paused pauses
-// or resumes.
+// Put creates schedules and replaces definitions; the result says for each whether anything changed.
+// All are validated before any is kept. A schedule that is the same is not touched, so that
+// definitions may be put again and again. A new cron expression or zone counts from now: what the
+// former one still had to launch is dropped. All else keeps the state; a changed Paused pauses or
+// resumes.
 func (c *Control) Put(ctx context.Context, all ...Definition) (changed []bool, err error) {
 	seen := map[ID]bool{}
 	ids := make([]ID, len(all))
@@ -131,8 +133,9 @@ func (c *Control) Resume(ctx context.Context, ids ...ID) error {
 	})
 }
 
-// Trigger launches a schedule once, now, paused or not, and returns the id of the run. The same key gives the same run, and
-// launches it once. While MaxTriggers are to be launched it is core.ErrConflict.
+// Trigger launches a schedule once, now, paused or not, and returns the id of the run. The same key
+// gives the same run, and launches it once. While MaxTriggers are to be launched it is
+// core.ErrConflict.
 func (c *Control) Trigger(ctx context.Context, id ID, key string) (run string, err error) {
 	if key == "" || len(key) > MaxKey {
 		return "", fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
@@ -157,7 +160,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 	if from.Before(minTime) || to.Before(from) {
 		return 0, fmt.Errorf("backfill of schedule %s from %s to %s: expected a range after %d: %w", id, stamp(from), stamp(to), minTime.Year(), core.ErrInvalid)
 	}
-	return n, c.change(ctx, []ID{id}, func(_ int, now time.Time, p *plan, s *State) error {
+	err = c.change(ctx, []ID{id}, func(_ int, now time.Time, p *plan, s *State) error {
 		span := Span{After: from.Add(-time.Millisecond), To: to}
 		n = p.count(span.After, to, MaxBackfill+1)
 		switch {
@@ -173,6 +176,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 		}
 		return nil
 	})
+	return n, err
 }
 
 func containsSpan(all []Span, span Span) bool {
@@ -184,8 +188,9 @@ func containsSpan(all []Span, span Span) bool {
 	return false
 }
 
-// Recheck has schedules looked at now that wait for a run to end: for who hears that a run is complete. Without it they
-// are looked at after an eighth of the time that the run has taken, at most 30 s.
+// Recheck has schedules that wait for a run to end looked at now: for who hears that a run is
+// complete. Without it they are looked at after an eighth of the time that the run has taken, at
+// most 30 s.
 func (c *Control) Recheck(ctx context.Context, ids ...ID) error {
 	return c.batches(ids, func(_ int, ids []ID) error {
 		read, err := c.store.Get(ctx, ids)
@@ -208,7 +213,7 @@ func (c *Control) Recheck(ctx context.Context, ids ...ID) error {
 // Delete removes schedules; what they launched goes on. Those that do not exist are no error.
 func (c *Control) Delete(ctx context.Context, ids ...ID) error {
 	return c.batches(ids, func(_ int, ids []ID) error {
-		for range attempts {
+		for range maxTries {
 			read, err := c.store.Get(ctx, ids)
 			if err != nil {
 				return err
@@ -275,13 +280,14 @@ func (c *Control) status(r Record, now time.Time) (Status, error) {
 func missing(id ID) error { return fmt.Errorf("schedule %s: %w", id, core.ErrNotFound) }
 
 func contended(id ID) error {
-	return fmt.Errorf("schedule %s was changed by others %d times meanwhile; try again: %w", id, attempts, core.ErrUnavailable)
+	return fmt.Errorf("schedule %s was changed by others %d times meanwhile; try again: %w", id, maxTries, core.ErrUnavailable)
 }
 
-// attempts bounds how often a compare-and-set is tried.
-const attempts = 20
+// maxTries bounds how often a compare-and-set is tried.
+const maxTries = 20
 
-// update is one schedule's change: its definition and whether anything is to be written. old is nil where it does not exist.
+// update is one schedule's change: its definition and whether anything is to be written. old is nil
+// where it does not exist.
 type update func(i int, now time.Time, old *Definition, s *State) (d Definition, changed bool, err error)
 
 // change applies f to schedules that exist.
@@ -304,7 +310,7 @@ func (c *Control) update(ctx context.Context, ids []ID, create bool, f update) e
 		for i := range ids {
 			todo[i] = i
 		}
-		for range attempts {
+		for range maxTries {
 			if len(todo) == 0 {
 				return nil
 			}
@@ -341,10 +347,7 @@ func (c *Control) prepare(ctx context.Context, first int, ids []ID, todo []int, 
 		return nil, nil, err
 	}
 	now := read.Now.UTC().Truncate(time.Millisecond)
-	present := map[ID]Record{}
-	for _, r := range read.Records {
-		present[r.ID] = r
-	}
+	present := byID(read.Records)
 	for _, i := range todo {
 		id := ids[i]
 		r, ok := present[id]

@@ -15,15 +15,30 @@ type Decision struct {
 	Changed bool      // State differs from the one given
 }
 
-// Decide is the whole of what a schedule does, as a function: which fires are launched, which are dropped and
-// why, which wait, at a time of the store's clock. running tells whether a run is not complete. It launches at most one fire
-// of the cron expression or of a backfill at a time, and does bounded work, however long nobody looked.
+// Decide is the whole of what a schedule does, as a function: which fires are launched, which are
+// dropped and why, which wait, at a time of the store's clock. running tells whether a run is not
+// complete. It launches at most one fire of the cron expression or of a backfill at a time, and
+// does bounded work, however long nobody looked.
 func Decide(d Definition, s State, now time.Time, running func(run string) bool) (Decision, error) {
 	p, err := newPlanner().plan(d)
 	if err != nil {
 		return Decision{}, err
 	}
 	return p.decide(s, now, running), nil
+}
+
+// asks lists the runs of which a decision has to know whether they are complete.
+func (p *plan) asks(s *State, now time.Time) []string {
+	var runs []string
+	for _, r := range s.Active {
+		runs = append(runs, r.ID)
+	}
+	for _, c := range s.Claimed {
+		if until := p.until(c); !until.IsZero() && now.After(until) {
+			runs = append(runs, c.RunID)
+		}
+	}
+	return runs
 }
 
 // decider is one decision being made.
@@ -126,13 +141,14 @@ func (d *decider) fire() {
 	}
 }
 
-// unsettled reports whether a launch is under way: until it is known what came of it, nobody can tell what overlaps.
+// unsettled reports whether a launch is under way: until it is known what came of it, nobody can
+// tell what overlaps.
 func (d *decider) unsettled() bool {
 	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Attempts == 0 })
 }
 
-// behind reports whether an earlier fire is still to be launched, or a missed one runs: with catch_up all, those that
-// come meanwhile follow it.
+// behind reports whether an earlier fire is still to be launched, or a missed one runs: with
+// catch_up all, those that come meanwhile follow it.
 func (d *decider) behind() bool {
 	return len(d.s.Claimed) > 0 || slices.ContainsFunc(d.s.Active, func(r Run) bool { return r.Cause == ByCatchUp })
 }

@@ -16,10 +16,10 @@
 //	catch_up      skip: missed fires are dropped; once: of those missed only the latest is launched;
 //	              all: each, oldest first, one after the other, of the newest MaxCatchUp; fires that come
 //	              while one of them runs follow behind
-//	overlap       of a fire that is on time, while a run of the schedule is not complete (asked once it is known
-//	              what came of the launch before). skip: dropped;
-//	              queue: one fire waits, the next ones are dropped; cancel_running: the running ones are
-//	              cancelled, then it is launched, without waiting for their end
+//	overlap       of a fire that is on time, while a run of the schedule is not complete (asked once it is
+//	              known what came of the launch before). skip: dropped; queue: one fire waits, the next
+//	              ones are dropped; cancel_running: the running ones are cancelled, then it is launched,
+//	              without waiting for their end
 //	late fires    missed ones that are caught up and those of a backfill cancel nothing and wait until no
 //	              run is left, whatever overlap says; start_within still ends the wait of those caught up
 //	pause         fires are passed over in silence; resume goes on with the next one, nothing is caught up
@@ -30,9 +30,10 @@
 //	failed        a launch that fails is tried again after 1 s, 2 s, … 30 s, until start_within (RetryFor
 //	              where there is none) has passed since its decision; then it is skipped
 //
-// Every fire that is not launched is reported once, with the reason, among the schedule's results and, where an
-// engine dropped it, as an event; many of one cause and schedule as one range. A fire that is launched is launched under RunID, and RunID is a
-// function of the schedule and the nominal time.
+// Every fire that is not launched is reported once, with the reason, among the schedule's results
+// and, where an engine dropped it, as an event; many of one cause and schedule as one range. A fire
+// that is launched is launched under RunID, and RunID is a function of the schedule and the nominal
+// time.
 //
 // # Exactly once
 //
@@ -55,8 +56,8 @@
 //  2. Versions grow over the whole store: a version is never given twice, not to another record, and not
 //     to one that was deleted and made again. Every write and every Take gives a record a new one.
 //  3. Take is atomic: of two concurrent calls, no record is in both. What it returns is due hold later.
-//  4. A Write of many changes is atomic for each change, not for all together; a change whose Version does not match changes
-//     nothing and says so. Changes of one call are applied in order.
+//  4. A Write of many changes is atomic for each change, not for all together; a change whose
+//     Version does not match changes nothing and says so. Changes of one call are applied in order.
 //  5. Data is opaque and comes back as it was given. Nothing else decides when a record is due but Due and Hold.
 //  6. Every call does bounded work; Take and Wait do the same whatever number of records is not due.
 //  7. A call is validated as a whole before anything is changed; what is wrong is core.ErrInvalid.

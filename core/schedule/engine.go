@@ -58,8 +58,9 @@ func NewEngine(store Store, launcher Launcher, o Options) *Engine {
 		launches: make(chan struct{}, o.Parallel), room: make(chan struct{}, o.Held)}
 }
 
-// Run fires what is due until ctx ends. Launches under way then have a moment to be settled, the rest is given back
-// for other servers. Errors of the store are told as events, and waited out. Every goroutine has ended when Run returns.
+// Run fires what is due until ctx ends. Launches under way then have a moment to be settled, the
+// rest is given back for other servers. Errors of the store are told as events, and waited out.
+// Every goroutine has ended when Run returns.
 func (e *Engine) Run(ctx context.Context) {
 	// What must not be cut off in the middle gets this context.
 	settle, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -99,7 +100,8 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// places takes as many places for schedules as are free, up to a batch, and waits for one; 0 when ctx has ended.
+// places takes as many places for schedules as are free, up to a batch, and waits for one; 0 when
+// ctx has ended.
 func (e *Engine) places(ctx context.Context) int {
 	select {
 	case <-ctx.Done():

@@ -111,7 +111,8 @@ func (l *lab) status(id schedule.ID) schedule.Status {
 	return s
 }
 
-// exactly fails unless what was launched, told and counted is the fires of the definitions in (from, to], each once.
+// exactly fails unless what was launched, told and counted is the fires of the definitions in
+// (from, to], each once.
 func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 	l.Helper()
 	want := map[string]bool{}

@@ -89,7 +89,7 @@ const (
 	OverlapCancel Overlap = "cancel_running" // cancel what runs, then launch
 )
 
-// Definition says what is launched when. It is what is kept in git; pausing is the operator's, and in State.
+// Definition says what is launched when: what is kept in git. Whether the schedule is paused now is in State.
 type Definition struct {
 	ID          ID
 	Cron        string // five fields, see civil.ParseCron
@@ -99,7 +99,7 @@ type Definition struct {
 	StartWithin time.Duration // whole seconds; 0: no limit
 	Jitter      time.Duration // whole seconds
 	Payload     []byte        // opaque: what to launch
-	Paused      bool          // starts paused when it is first put; later Pause and Resume decide
+	Paused      bool          // paused when it is first put; later a change of it pauses or resumes, as Pause and Resume do
 }
 
 // Validate names the field that is wrong; errors wrap core.ErrInvalid. Empty CatchUp and Overlap are skip.

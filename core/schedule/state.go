@@ -19,7 +19,7 @@ const (
 	MaxKey       = 128              // bytes of a trigger's key
 )
 
-// retryBackoff is the pause after a launch that failed.
+// Pauses after a launch that failed: the first, and the longest.
 const (
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
@@ -132,7 +132,8 @@ func (s *State) skip(k Skip, now time.Time) {
 	s.note(Result{RunID: k.RunID, Nominal: k.To, Count: k.Count, Cause: k.Cause, At: now, Reason: k.Reason})
 }
 
-// next is when the first claim that is not to be launched yet may be; ok is false if one is to be launched now.
+// claimsAfter is when the first claim that is not to be launched yet may be, zero where there is
+// none; ok is false if one is to be launched now.
 func (s *State) claimsAfter(now time.Time) (after time.Time, ok bool) {
 	for _, c := range s.Claimed {
 		if !c.After.After(now) {

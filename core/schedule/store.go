@@ -18,20 +18,23 @@ const (
 // Store keeps schedules for any number of servers. All methods are safe for concurrent use. Errors wrap
 // core.ErrInvalid, ErrUnavailable or ErrUnknown, or the context's. The rules are in the package comment.
 type Store interface {
-	// Take hands out at most max of the records that are due, those due longest first, and makes each
-	// due again hold from now, under a new version: for that long nobody else is given it. max is 1 to
-	// MaxBatch, hold a millisecond to MaxHold. After core.ErrUnknown nothing is lost: the records come back after hold.
-	Take(ctx context.Context, max int, hold time.Duration) (Taken, error)
-	// Write applies changes one by one, each if its version is right, and tells for each in order the new
-	// version, or 0 where it was refused. It accepts 0 to MaxBatch. Versions of deleted records are not 0 either.
+	// Take hands out up to n of the records that are due, those due longest first, and makes each
+	// due again hold from now, under a new version: for that long nobody else is given it. n is 1 to
+	// MaxBatch, hold a millisecond to MaxHold. After core.ErrUnknown nothing is lost: the records come
+	// back after hold.
+	Take(ctx context.Context, n int, hold time.Duration) (Taken, error)
+	// Write applies changes one by one, each if its version is right, and tells for each in order
+	// the new version, or 0 where it was refused. It accepts 0 to MaxBatch. Versions of deleted
+	// records are not 0 either.
 	Write(ctx context.Context, changes []Change) (versions []uint64, err error)
 	// Get reads up to MaxBatch records, in the order asked for; those that do not exist are left out.
 	Get(ctx context.Context, ids []ID) (Read, error)
-	// List reads one page. A record that exists while all pages are read is in exactly one of them; the order is the store's.
-	// An empty page may have a next one; Next "" is the end.
+	// List reads one page. A record that exists while all pages are read is in exactly one of them;
+	// the order is the store's. An empty page may have a next one; Next "" is the end.
 	List(ctx context.Context, p Page) (Listed, error)
-	// Wait blocks until the store's clock has reached until, or the earliest due time in the store is before until
-	// (at once if it is so already, within milliseconds if a Write makes it so), or ctx ends, which is an error. It may return early.
+	// Wait blocks until the store's clock has reached until, or the earliest due time in the store
+	// is before until (at once if it is so already, within milliseconds if a Write makes it so), or
+	// ctx ends, which is an error. It may return early.
 	Wait(ctx context.Context, until time.Time) error
 }
 
@@ -84,9 +87,9 @@ type Listed struct {
 }
 
 // ValidateTake tells what a store refuses of a Take.
-func ValidateTake(max int, hold time.Duration) error {
-	if max < 1 || max > MaxBatch {
-		return fmt.Errorf("take of %d records, expected 1 to %d: %w", max, MaxBatch, core.ErrInvalid)
+func ValidateTake(n int, hold time.Duration) error {
+	if n < 1 || n > MaxBatch {
+		return fmt.Errorf("take of %d records, expected 1 to %d: %w", n, MaxBatch, core.ErrInvalid)
 	}
 	if hold < time.Millisecond || hold > MaxHold {
 		return fmt.Errorf("take for %v, expected 1ms to %v: %w", hold, MaxHold, core.ErrInvalid)
@@ -158,4 +161,13 @@ func DueMilli(t time.Time) int64 {
 		ms++
 	}
 	return ms
+}
+
+// byID are records by their ids.
+func byID(records []Record) map[ID]Record {
+	out := make(map[ID]Record, len(records))
+	for _, r := range records {
+		out[r.ID] = r
+	}
+	return out
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// world is one schedule without a store: it is looked at at chosen times, and what becomes of its fires is logged in
-// short lines: "launch 03:00", "catch_up 03:00", "skip 03:00-05:00 x3", "cancel 03:00".
+// world is one schedule without a store: it is looked at at chosen times, and what becomes of its
+// fires is logged in short lines: "launch 03:00", "catch_up 03:00", "skip 03:00-05:00 x3",
+// "cancel 03:00".
 type world struct {
 	t       testing.TB
 	d       Definition

@@ -130,7 +130,11 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 	if m.state.Window != nil {
 		w = *m.state.Window
 	}
-	if !answer.Reapprove && !w.Promised.IsZero() && !r.early.Before(w.Promised) {
+	came := !w.Promised.IsZero() && !r.early.Before(w.Promised)
+	if m.state.Window == nil { // nothing was promised since launch
+		came = m.prog.snapshot.Windows.Missed(m.job.lease.Job.Index, r.question, r.early)
+	}
+	if !answer.Reapprove && came {
 		w.Missed++ // it came in time, or late, and the window was of no use; one that is woken early misses nothing
 		r.question.Missed = w.Missed
 		if again, err := m.job.w.admit(r); err == nil {

@@ -327,6 +327,59 @@ func TestCarryOver(t *testing.T) {
 	})
 }
 
+// A host that the queue gives out when its window opens, and that finds a freeze there, has missed it:
+// it does not matter that no worker has told it to wait before.
+func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
+	const once = night + "    carry_over: {max: 1}\n"
+	const freeze = "    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: %q, to: 2000-01-02T12:00}\n"
+	for name, tc := range map[string]struct {
+		frozen, comes float64 // hours; the window opens at 22 and closes at 26
+		strategy      string
+		want          core.Outcome
+	}{
+		"it comes in time":                   {12, 22, "", core.Cancelled},
+		"it comes too late":                  {30, 25.75, "", core.Cancelled},
+		"its wave comes in time":             {12, 23, "strategy: {waves: [1, 100%]}\n", core.Cancelled},
+		"its wave comes too late":            {30, 25.75, "strategy: {waves: [1, 100%]}\n", core.Changed},
+		"it comes before the planned window": {30, 20, "", core.Changed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) {
+				pass(5 * time.Hour)
+				l.starts(time.Minute)
+				la := l.gated("r", 2, once, tc.strategy+flash)
+				l.post("r", once+fmt.Sprintf(freeze, hour(tc.frozen).Format("2006-01-02T15:04")))
+				pass(time.Until(hour(tc.comes)))
+				n := l.start(l.gatedConfig())
+				if tc.strategy != "" {
+					all := 0
+					if err := l.q.Adjust(context.Background(), "r", queue.Adjust{Limit: &all}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rs := l.results(la)
+				n.drain()
+				last := rs[slices.IndexFunc(rs, func(r core.Result) bool { return r.Job.Index == 1 })]
+				if last.Outcome != tc.want || tc.want == core.Cancelled && !strings.Contains(last.Reason, "missed 1 of the 1 windows") {
+					t.Errorf("%s: %s", last.Outcome, last.Reason)
+				}
+			})
+		})
+	}
+}
+
+// A job type has no say in what its wave waits for: only the worker parks jobs for their windows.
+func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+			return host.Outcome{Suspended: true, WakeOn: queue.EventWindow, ResumeAfter: time.Minute}, nil
+		}
+		if r := l.one("steps: [{uses: command, with: {run: x}}]"); r.Outcome != core.Failed || !strings.Contains(r.Reason, `until event "window", which is the worker's own`) {
+			t.Errorf("%s: %s", r.Outcome, r.Reason)
+		}
+	})
+}
+
 // What cannot be read is closed, and asked again soon.
 func TestUnreadableBoardIsClosed(t *testing.T) {
 	for name, tc := range map[string]struct {

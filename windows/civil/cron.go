@@ -29,6 +29,8 @@ type Cron struct {
 
 var fieldNames = [5]string{"minute", "hour", "day-of-month", "month", "day-of-week"}
 
+var fieldValues = [5]string{"0 to 59", "0 to 23", "1 to 31", "1 to 12 or jan to dec", "0 to 7 or sun to sat"}
+
 const maxCron = 256 // bytes
 
 // ParseCron reads minute, hour, day of month, month and day of week. Names (jan, mon) are
@@ -106,8 +108,8 @@ func parseField(i int, field string) (mask uint64, err error) {
 		}
 	}()
 	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(strings.Join(five[:], " "))
-	if err != nil {
-		return 0, err
+	if err != nil { // the library's words are about its own parser
+		return 0, fmt.Errorf("expected %s, lists as 1,3, ranges as 1-5 that do not run backwards, and steps as */2", fieldValues[i])
 	}
 	s, ok := parsed.(*cron.SpecSchedule)
 	if !ok {

@@ -85,7 +85,7 @@ func TestParseCronNamesTheField(t *testing.T) {
 		"* * 0 * *":                  "day-of-month field",
 		"* * 32 * *":                 "day-of-month field",
 		"* * * 13 *":                 "month field",
-		"* * * * 8":                  "day-of-week field",
+		"* * * * 8":                  `day-of-week field "8": expected 0 to 7 or sun to sat`,
 		"* * * foo *":                "month field",
 		"* * L * *":                  "day-of-month field",
 		"* * * * 5L":                 "day-of-week field",
@@ -93,7 +93,7 @@ func TestParseCronNamesTheField(t *testing.T) {
 		"1,,2 * * * *":               "empty",
 		"*/0 * * * *":                "step",
 		"*/99999999999999 * * * *":   "step",
-		"* 22-2 * * *":               "hour field",
+		"* 22-2 * * *":               `hour field "22-2": expected 0 to 23, lists as 1,3, ranges as 1-5 that do not run backwards`,
 		"@daily":                     `write "0 0 * * *"`,
 		"@reboot":                    "words are not supported",
 		"TZ=0":                       "time zone cannot stand in it",
@@ -292,6 +292,15 @@ func TestWarnings(t *testing.T) {
 		got := strings.Join(mustCron(t, cron).Warnings(), "; ")
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", cron, got, want)
+		}
+	}
+}
+
+func TestWarningsInAZone(t *testing.T) {
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for zone, want := range map[string]int{"Europe/Berlin": 2, "UTC": 1, "Asia/Tokyo": 1} {
+		if got := mustCron(t, "30 2 13 * FRI").WarningsIn(mustZone(t, zone), from, from.AddDate(1, 0, 0)); len(got) != want || !strings.Contains(got[0], "both day fields") {
+			t.Errorf("%s: %q, expected %d warnings", zone, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package civil
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +78,15 @@ func (c *Cron) days() string {
 	return "on " + ordinal + " if it is a " + week("or")
 }
 
+// WarningsIn is Warnings without that of clock changes where a zone has none within [from, to).
+func (c *Cron) WarningsIn(zone *time.Location, from, to time.Time) []string {
+	all := c.Warnings()
+	if clocks := c.clockWarning(); clocks != "" && len(Changes(zone, from, to)) == 0 {
+		all = slices.DeleteFunc(all, func(w string) bool { return w == clocks })
+	}
+	return all
+}
+
 // Warnings are what people tend not to mean.
 func (c *Cron) Warnings() []string {
 	var out []string
@@ -96,14 +106,22 @@ func (c *Cron) Warnings() []string {
 			out = append(out, fmt.Sprintf("months without day %d are passed over", first))
 		}
 	}
+	if clocks := c.clockWarning(); clocks != "" {
+		out = append(out, clocks)
+	}
+	return out
+}
+
+// clockWarning is what clock changes do to the expression, or "".
+func (c *Cron) clockWarning() string {
 	const early = 1<<4 - 1 // hours 0 to 3, in which clocks change nearly everywhere
 	switch {
 	case c.real && bits.OnesCount64(c.hour) < 24 && c.hour&early != 0:
-		out = append(out, "it counts real time (a field begins with *): at a clock change an hour that is skipped is not made up for, and one that comes twice is served twice")
+		return "it counts real time (a field begins with *): at a clock change an hour that is skipped is not made up for, and one that comes twice is served twice"
 	case !c.real && c.hour&early != 0:
-		out = append(out, "clocks change at night: a time that is skipped fires at the first instant after it, one that comes twice fires the first time only")
+		return "clocks change at night: a time that is skipped fires at the first instant after it, one that comes twice fires the first time only"
 	}
-	return out
+	return ""
 }
 
 func (c *Cron) whyNever() string {

@@ -2,9 +2,10 @@ package civil
 
 import "time"
 
-// ShortestGap is the shortest time between two instants in [from, to) at which the expression fires one after
-// the other in zone, and the first of the two; 0 if it fires less than twice. Clock changes count: what fires at 02:30 each
-// night comes 23 h 30 min after the last in the night in which 02:30 does not exist. Use ten years or so.
+// ShortestGap is the shortest time between two instants in [from, to) at which the expression fires
+// one after the other in zone, and the first of the two; 0 if it fires less than twice. Clock
+// changes count: what fires at 02:30 each night comes 23 h 30 min after the last in the night in
+// which 02:30 does not exist. Use ten years or so.
 func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Duration, at time.Time) {
 	look := func(from, to time.Time) {
 		last, ok := c.Next(from.Add(-1), zone)
@@ -16,8 +17,9 @@ func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Du
 			last, ok = next, more
 		}
 	}
-	// An expression that fires often within a day shows its shortest gap on any such day, the one to the next day
-	// too, unless a clock change makes a shorter one near to it. Of the others every fire is looked at.
+	// An expression that fires often within a day shows its shortest gap on any such day, the one
+	// to the next day too, unless a clock change makes a shorter one near to it. Of the others
+	// every fire is looked at.
 	const often = 4
 	if c.PerDay() <= often {
 		look(from, to)

@@ -33,10 +33,13 @@ func (a *app) benchSchedulesCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedules",
 		Short: "Schedules on Redis: memory, and fires at one instant while servers are killed",
-		Long: `Schedules on Redis: what a million of them take, how fast they are put, and how late and how
-often those fire that are due at one instant on several servers, processes of their own, of which all but one are killed
-at that instant. Without --redis a private redis-server (append-only file, fsync each second, Unix socket) is started
-and removed. A Redis given by --redis must be empty, and is left full. The instant is a full minute: it is waited for.`,
+		Long: `Schedules on Redis: what a million of them take, how fast they are put, and how late and
+how often those fire that are due at one instant on several servers, processes of their
+own, of which all but one are killed at that instant. The instant is a full minute: it is
+waited for.
+
+Without --redis a private redis-server (append-only file, fsync each second, Unix socket)
+is started and removed. A Redis given by --redis must be empty, and is left full.`,
 		Example: "  turnus bench schedules\n  turnus bench schedules --schedules 100000 --due 1000 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,8 +68,8 @@ and removed. A Redis given by --redis must be empty, and is left full. The insta
 type schedulesReport struct {
 	Put      schedulebench.Fill   `json:"put"`
 	Bytes    float64              `json:"bytes_per_schedule"`  // as put; all of used_memory
-	AgedBy   float64              `json:"bytes_of_history"`    // what five results, counts and a run add
-	IdlePerS float64              `json:"idle_commands_per_s"` // of one idle server
+	History  float64              `json:"bytes_of_history"`    // what five results, counts and a run add
+	IdleRate float64              `json:"idle_commands_per_s"` // of one idle server
 	Volley   schedulebench.Volley `json:"due"`
 }
 
@@ -127,8 +130,8 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 	if err != nil {
 		return out, err
 	}
-	out.AgedBy = (after - fresh) / float64(aged)
-	if out.IdlePerS, err = idleServer(ctx, f.url); err != nil {
+	out.History = (after - fresh) / float64(aged)
+	if out.IdleRate, err = idleServer(ctx, f.url); err != nil {
 		return out, err
 	}
 	self, err := os.Executable()
@@ -201,8 +204,8 @@ func (a *app) writeSchedulesReport(r schedulesReport) {
 	table(a.out, [][]string{
 		{"WHAT", "FIGURE"},
 		{"put", fmt.Sprintf("%d schedules in %.1f s, %.0f/s", r.Put.Schedules, r.Put.Seconds, r.Put.PerSecond)},
-		{"Redis memory of a schedule", fmt.Sprintf("%.0f bytes; its history of five results adds %.0f", r.Bytes, r.AgedBy)},
-		{"idle server", fmt.Sprintf("%.1f commands a second", r.IdlePerS)},
+		{"Redis memory of a schedule", fmt.Sprintf("%.0f bytes; its history of five results adds %.0f", r.Bytes, r.History)},
+		{"idle server", fmt.Sprintf("%.1f commands a second", r.IdleRate)},
 		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, plural(v.Servers, "server"), v.Killed)},
 		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Round(time.Millisecond), v.P99.Round(time.Millisecond), v.Max.Round(time.Millisecond))},
 		{"launched", fmt.Sprintf("%d runs; settled as fired exactly once: %d; calls repeated under the same id: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},

@@ -156,7 +156,11 @@ Start with:
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if a.output != "text" && a.output != "json" && (a.output != "svg" || c.Annotations["svg"] == "") {
-				return invalid("-o %s: expected text or json", a.output)
+				formats := "text or json"
+				if c.Annotations["svg"] != "" {
+					formats = "text, json or svg"
+				}
+				return invalid("-o %s: expected %s", a.output, formats)
 			}
 			return nil
 		},

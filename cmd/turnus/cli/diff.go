@@ -89,7 +89,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	}
 	doc.Warnings = append(doc.Warnings, after.Warnings...)
 	before, err := f.load(ctx, from, o)
-	if found := (playbooks.Diagnostics{}); errors.As(err, &found) {
+	if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 		doc.OldValid = false // a change that mends it must not be refused
 		fmt.Fprintf(a.err, "%s%s is not valid (%s): all of %s is shown as added\n", a.paint(yellow, "note: "), from, plural(len(found), "problem"), to)
 	} else if err != nil {

@@ -39,6 +39,10 @@ type stepDuration struct {
 	Hosts     int             `json:"hosts"` // measured, before the list was thinned out
 }
 
+// stepKey names a step: one that uses another job type is another one.
+type stepKey struct{ step, uses string }
+
+// durationsDir is where the runs of a playbook are kept.
 func durationsDir(playbook string) (string, error) {
 	dir, err := stateDir()
 	if err != nil {
@@ -50,13 +54,13 @@ func durationsDir(playbook string) (string, error) {
 // durationsOf gathers the durations of a run that was not a check.
 func durationsOf(r report) runDurations {
 	out := runDurations{Run: r.Run, Playbook: r.Playbook}
-	at := map[[2]string]int{}
+	at := map[stepKey]int{}
 	for _, res := range r.Results {
 		for _, s := range res.Steps {
 			if s.Took <= 0 || s.Outcome != core.Changed && s.Outcome != core.Unchanged {
 				continue
 			}
-			k := [2]string{s.Name, s.Uses}
+			k := stepKey{s.Name, s.Uses}
 			i, ok := at[k]
 			if !ok {
 				i = len(out.Steps)
@@ -137,7 +141,7 @@ func durationFiles(dir string) ([]string, error) {
 
 // history is what earlier runs tell of a playbook's steps. It is read when it is first asked for.
 type history struct {
-	books map[string]map[[2]string]*learned
+	books map[string]map[stepKey]*learned
 }
 
 // learned is what is known of one step.
@@ -146,7 +150,7 @@ type learned struct {
 	runs, hosts  int
 }
 
-func newHistory() *history { return &history{map[string]map[[2]string]*learned{}} }
+func newHistory() *history { return &history{map[string]map[stepKey]*learned{}} }
 
 // step is what earlier runs tell of a step; nil if that is too little.
 func (h *history) step(playbook, step, uses string) *learned {
@@ -155,15 +159,15 @@ func (h *history) step(playbook, step, uses string) *learned {
 		book = readDurations(playbook)
 		h.books[playbook] = book
 	}
-	if l := book[[2]string{step, uses}]; l != nil && len(l.all) >= leastToLearn {
+	if l := book[stepKey{step, uses}]; l != nil && len(l.all) >= leastToLearn {
 		return l
 	}
 	return nil
 }
 
 // readDurations reads what is kept of a playbook. What cannot be read tells nothing: it is no more than a hint.
-func readDurations(playbook string) map[[2]string]*learned {
-	book := map[[2]string]*learned{}
+func readDurations(playbook string) map[stepKey]*learned {
+	book := map[stepKey]*learned{}
 	dir, err := durationsDir(playbook)
 	if err != nil {
 		return book
@@ -179,7 +183,7 @@ func readDurations(playbook string) map[[2]string]*learned {
 			continue
 		}
 		for _, s := range d.Steps {
-			k := [2]string{s.Step, s.Uses}
+			k := stepKey{s.Step, s.Uses}
 			l := book[k]
 			if l == nil {
 				l = &learned{}
@@ -194,8 +198,9 @@ func readDurations(playbook string) map[[2]string]*learned {
 	return book
 }
 
-// need is the time that must fit for a step whose playbook does not say: the p95 of where it changed something, and as
-// much again to take it back, in whole minutes. A step that was never seen to change enough hosts has none.
+// need is the time that must fit for a step whose playbook does not say: the p95 of where it
+// changed something, and as much again to take it back, in whole minutes. A step that was never
+// seen to change enough hosts has none.
 func (h *history) need(playbook, step, uses string) (time.Duration, bool) {
 	l := h.step(playbook, step, uses)
 	if l == nil || len(l.changed) < leastToLearn {

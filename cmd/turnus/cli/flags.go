@@ -144,7 +144,8 @@ func jsonValues(vars map[string]any) (map[string]any, error) {
 	}
 	var out map[string]any
 	dec := json.NewDecoder(bytes.NewReader(text))
-	return out, dec.Decode(&out)
+	err = dec.Decode(&out)
+	return out, err
 }
 
 // sshFlags say how hosts are reached.

@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows each by itself.
+// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows
+// each by itself.
 const maxPlanHosts = 200
 
 // planFlags are the flags of plan beyond what it shares with run.
@@ -61,16 +62,19 @@ refuses such a run with 5.`,
 }
 
 // bounds of --workers and --forks together: more slots than hosts change nothing.
-const maxSlots = 1 << 30
+const (
+	maxWorkers = 1 << 20
+	maxSlots   = 1 << 30
+)
 
 func (f *planFlags) check() error {
 	switch {
 	case f.by != "" && f.by != "host" && f.by != "customer":
 		return invalid("--by %s: expected host or customer", f.by)
-	case f.workers < 1 || f.workers > 1<<20:
-		return invalid("--workers %d: expected at least 1", f.workers)
+	case f.workers < 1 || f.workers > maxWorkers:
+		return invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
 	case f.slots < 1 || f.slots > maxSlots/f.workers:
-		return invalid("--forks %d: expected at least 1 job at once", f.slots)
+		return invalid("--forks %d: expected at least 1 job at once, at most %d", f.slots, maxSlots/f.workers)
 	}
 	return nil
 }
@@ -133,13 +137,14 @@ func (a *app) planOfNone(e *launch.UnfitError) error {
 	switch a.output {
 	case "json":
 		return printJSON(a.out, planDoc{
-			Plan:     launch.Plan{Playbook: e.Playbook, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
-			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: []approvalDoc{}},
+			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
+			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
 		})
 	case "svg":
 		return invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, plural(e.Total, "host"))
 	}
 	fmt.Fprintf(a.out, "%s: no host can start\n", a.paint(bold, e.Playbook))
 	a.writeNever(e.Hosts, e.Total)
+	a.writeApprovals(approvalsOf(e.Change, e.Targets))
 	return nil
 }

@@ -158,16 +158,18 @@ func (c *chart) place(t time.Time, columns int) float64 {
 }
 
 // covers tells for each column whether one of the spans touches it.
-func (c *chart) covers(columns int, each func(yield func(forecast.Span))) []bool {
+func (c *chart) covers(columns int, spans []forecast.Span) []bool {
 	out := make([]bool, columns)
-	each(func(s forecast.Span) {
+	for _, s := range spans {
 		lo, hi := c.place(s.From, columns), c.place(s.To, columns)
 		for i := max(int(lo), 0); i < columns && float64(i) < hi; i++ {
 			out[i] = true
 		}
-	})
+	}
 	return out
 }
+
+const day = 24 * time.Hour
 
 // tick is a mark on the axis.
 type tick struct {
@@ -177,18 +179,20 @@ type tick struct {
 
 // ticks are at most that many marks at round local times.
 func (c *chart) ticks(most int) []tick {
-	const day = 24 * time.Hour
-	for _, step := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 28 * day, 84 * day} {
-		if c.to.Sub(c.from)/step >= time.Duration(most) && step < 84*day {
-			continue
+	for _, step := range []time.Duration{
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+		day, 2 * day, 7 * day, 14 * day, 28 * day,
+	} {
+		if c.to.Sub(c.from)/step < time.Duration(most) {
+			return c.ticksEvery(step)
 		}
-		return c.ticksEvery(step)
 	}
-	return nil
+	return c.ticksEvery(84 * day)
 }
 
+// ticksEvery are the multiples of a step since local midnight; a day is one of the calendar.
 func (c *chart) ticksEvery(step time.Duration) []tick {
-	const day = 24 * time.Hour
 	local := c.from.In(c.zone)
 	t := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.zone)
 	layout := "01-02 15:04"
@@ -289,16 +293,12 @@ func (c *chart) axis(columns int, bar string) string {
 
 func (a *app) chartLine(c *chart, r chartRow, columns int, g glyphs) string {
 	load := c.load(r, columns)
-	open := c.covers(columns, func(yield func(forecast.Span)) {
-		for _, s := range r.open {
-			yield(s)
-		}
-	})
-	denied := c.covers(columns, func(yield func(forecast.Span)) {
-		for _, s := range r.denied {
-			yield(s.Span)
-		}
-	})
+	open := c.covers(columns, r.open)
+	forbidden := make([]forecast.Span, len(r.denied))
+	for i, s := range r.denied {
+		forbidden[i] = s.Span
+	}
+	denied := c.covers(columns, forbidden)
 	var b strings.Builder
 	for i := 0; i < columns; {
 		mark, paint := c.mark(r, load[i], open[i], denied[i], g)

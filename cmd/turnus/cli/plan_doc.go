@@ -151,7 +151,10 @@ func (d *planView) doc() planDoc {
 	}
 	for _, t := range d.steps {
 		if t.selected {
-			f.Steps = append(f.Steps, stepDoc{t.name, t.uses, t.took.Quantile(0.5), t.took.Quantile(0.95), t.source, t.from, t.need, t.needSource})
+			f.Steps = append(f.Steps, stepDoc{
+				Name: t.name, Uses: t.uses, P50: t.took.Quantile(0.5), P95: t.took.Quantile(0.95),
+				Source: t.source, From: t.from, Need: t.need, NeedSource: t.needSource,
+			})
 		}
 	}
 	for i := range r.Hosts {
@@ -165,7 +168,7 @@ func (d *planView) hostDoc(i int) hostDoc {
 	out := hostDoc{
 		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.zone().String(), Need: p.need,
 		Earliest: utc(at.Earliest), EarliestLocal: at.Earliest.In(p.zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
-		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Gives,
+		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
 	}
 	if p.set != nil {
 		out.Set = p.set.Name
@@ -220,15 +223,19 @@ func (c *customerDoc) add(r *forecast.HostResult, p plannedHost, wave int) {
 		c.start = r.Start
 	}
 	c.took = max(c.took, r.Finish.Sub(r.Start))
-	for _, later := range []struct{ to, from *time.Time }{{&c.p50, &r.Finish}, {&c.p90, &r.Late}} {
-		if later.from.After(*later.to) {
-			*later.to = *later.from
-		}
-	}
+	c.p50, c.p90 = later(c.p50, r.Finish), later(c.p90, r.Late)
 }
 
-// longest is what the customer's hosts wait for most.
-func (c *customerDoc) longest() (w waitDoc, any bool) {
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// longest is what the customer's hosts wait for most; ok is false where they wait for nothing.
+func (c *customerDoc) longest() (w waitDoc, ok bool) {
 	list := make([]waitDoc, 0, len(c.waits))
 	for k, d := range c.waits {
 		list = append(list, waitDoc{k.Cause, k.Name, d})
@@ -244,14 +251,17 @@ func (c *customerDoc) longest() (w waitDoc, any bool) {
 
 // approvals are the hashes that approvals may be bound to.
 func (d *planView) approvals() []approvalDoc {
-	out := []approvalDoc{}
-	g := d.launch.Snapshot.Windows
-	if g == nil {
-		return out
+	if g := d.launch.Snapshot.Windows; g != nil {
+		return approvalsOf(g.Change, g.Targets)
 	}
-	for _, set := range sortedKeys(g.Targets) {
+	return []approvalDoc{}
+}
+
+func approvalsOf(change string, targets map[string]string) []approvalDoc {
+	out := []approvalDoc{}
+	for _, set := range sortedKeys(targets) {
 		if set != "" {
-			out = append(out, approvalDoc{set, g.Change, g.Targets[set]})
+			out = append(out, approvalDoc{set, change, targets[set]})
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -205,7 +206,10 @@ func (d *planView) remark() {
 	if l.Asks != "" && l.Starts == nil {
 		why := "none are given: the forecast takes all times as open\nhint: --windows windows.yaml"
 		if d.windows {
-			why = "none of its steps is disruptive: nothing waits; give the step itself window:"
+			why = "none of the selected steps is disruptive: nothing waits"
+			if l.Inert {
+				why = "none of its steps is disruptive, so nothing would wait, and turnus run refuses it\nhint: a step with a window: of its own waits, whatever its job type"
+			}
 		}
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))
 	}
@@ -234,17 +238,10 @@ func (d *planView) remark() {
 // names lists a few, and how many more there are.
 func names(list []string) string {
 	const most = 5
-	out := ""
-	for i, n := range list {
-		if i == most {
-			return fmt.Sprintf("%s and %d more", out, len(list)-most)
-		}
-		if i > 0 {
-			out += ", "
-		}
-		out += n
+	if len(list) <= most {
+		return strings.Join(list, ", ")
 	}
-	return out
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
 // holdText says what a host waits for.

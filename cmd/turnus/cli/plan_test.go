@@ -18,7 +18,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// viewOf is a plan of hosts with these names and customers, two hours of work each, in a nightly window of a set.
+// viewOf is a plan of hosts with these names and customers, two hours of work each, in a nightly
+// window of a set.
 func viewOf(t *testing.T, hosts ...[2]string) *planView {
 	t.Helper()
 	defs, err := windows.Parse(windows.Document{File: "w.yaml", Data: []byte(`window_sets:

@@ -24,7 +24,16 @@ func (a *app) writePlan(d *planView) {
 	a.writeNever(d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
 	a.writeForecast(d)
 	a.writeChart(d)
-	for _, h := range d.approvals() {
+	a.writeApprovals(d.approvals())
+}
+
+func (a *app) writeApprovals(list []approvalDoc) {
+	const most = 20
+	for i, h := range list {
+		if i == most {
+			fmt.Fprintf(a.out, "approvals of %s more: -o json has all of them\n", plural(len(list)-most, "window set"))
+			break
+		}
 		fmt.Fprintf(a.out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
 	}
 }
@@ -86,7 +95,10 @@ func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
 			break
 		}
 		r, p := &d.result.Hosts[h.Index], d.hosts[h.Index]
-		rows = append(rows, []string{"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup, "from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds)})
+		rows = append(rows, []string{
+			"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup,
+			"from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds),
+		})
 	}
 	table(a.out, dropEmpty(rows))
 	if w.Count > maxPlanHosts {
@@ -118,15 +130,19 @@ func startText(r *forecast.HostResult) string {
 	if r.Start.IsZero() {
 		return "not started"
 	}
-	text := "takes " + rough(r.Finish.Sub(r.Start))
-	if later := r.Start.Sub(r.Earliest); later >= time.Second {
-		text = "+" + rough(later) + ", " + text
-	}
-	return text
+	return delayed(r.Start.Sub(r.Earliest)) + "takes " + rough(r.Finish.Sub(r.Start))
 }
 
-// until says what blocks a host until it starts: why its windows are closed for the time before the earliest start, and
-// the other waits of more than a moment.
+// delayed says how much later than at the earliest something starts; "" where that is no more than a moment.
+func delayed(by time.Duration) string {
+	if by < time.Second {
+		return ""
+	}
+	return "+" + rough(by) + ", "
+}
+
+// until says what blocks a host until it starts: why its windows are closed for the time before the
+// earliest start, and the other waits of more than a moment.
 func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 	text := reason
 	for _, h := range holds {
@@ -150,21 +166,26 @@ func (a *app) writePlanCustomers(d *planView) {
 		}
 		span := "not started"
 		if !c.start.IsZero() {
-			span = fmt.Sprintf("done in %s, each takes up to %s", rough(c.p50.Sub(c.start)), rough(c.took))
-			if later := c.start.Sub(c.earliest); later >= time.Second {
-				span = "+" + rough(later) + ", " + span
-			}
+			span = delayed(c.start.Sub(c.earliest)) + fmt.Sprintf("done in %s, each takes up to %s", rough(c.p50.Sub(c.start)), rough(c.took))
 		}
-		why := c.reason
-		if w, any := c.longest(); any && (w.Cause != forecast.ByWindows || why == "") {
-			if why != "" {
-				why += "; "
-			}
-			why += holdText(w.Cause, w.Name)
-		}
-		rows = append(rows, []string{cmp.Or(c.Customer, "(no customer)"), plural(c.Hosts, "host"), waves, "from " + localAndUTC(c.earliest, c.zone), span, why})
+		rows = append(rows, []string{
+			cmp.Or(c.Customer, "(no customer)"), plural(c.Hosts, "host"), waves,
+			"from " + localAndUTC(c.earliest, c.zone), span, c.why(),
+		})
 	}
 	table(a.out, rows)
+}
+
+// why says what the customer's hosts wait for: the reason of the first, and what they wait for most.
+func (c *customerDoc) why() string {
+	w, ok := c.longest()
+	switch {
+	case !ok || w.Cause == forecast.ByWindows && c.reason != "":
+		return c.reason
+	case c.reason == "":
+		return holdText(w.Cause, w.Name)
+	}
+	return c.reason + "; " + holdText(w.Cause, w.Name)
 }
 
 func (a *app) writeNever(list []launch.Unfit, total int) {

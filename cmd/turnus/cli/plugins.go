@@ -94,11 +94,11 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 				return err
 			}
 			rows := []jobTypeRow{}
-			cells := [][]string{{"TYPE", "PLUGIN", "VERSION", "CHECK", "SUMMARY"}}
+			cells := [][]string{{"TYPE", "PLUGIN", "VERSION", "CHECK", "DISRUPTIVE", "SUMMARY"}}
 			for _, p := range sup.Plugins() {
 				for _, t := range p.Manifest.Types {
 					rows = append(rows, jobTypeRow{t.Name, p.Name, p.Version, t.Summary, t.Check, t.Idempotent, t.Disruptive})
-					cells = append(cells, []string{t.Name, p.Name, p.Version, yesNo(t.Check), t.Summary})
+					cells = append(cells, []string{t.Name, p.Name, p.Version, yesNo(t.Check), yesNo(t.Disruptive), t.Summary})
 				}
 			}
 			if a.output == "json" {

@@ -83,6 +83,9 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 		f.play.windows.paths = nil
 	}
 	launches, err := f.play.prepare(paths, hosts, n.plugins)
+	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
+		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
+	}
 	if err != nil {
 		return err
 	}

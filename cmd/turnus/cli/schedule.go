@@ -51,7 +51,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			doc := scheduleNextDoc{Cron: cron.String(), Timezone: zoneName, Next: []string{}, NextLocal: []string{}, Warnings: append([]string{}, cron.Warnings()...)}
+			doc := scheduleNextDoc{Cron: cron.String(), Timezone: zoneName, Next: []string{}, NextLocal: []string{}, Warnings: append([]string{}, cron.WarningsIn(zone, at, at.AddDate(0, 0, 400))...)}
 			for range n {
 				next, ok := cron.Next(at, zone)
 				if !ok {
@@ -114,6 +114,7 @@ func (a *app) scheduleDescribeCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				doc.Warnings = append([]string{}, cron.WarningsIn(zone, at, at.AddDate(0, 0, 400))...)
 				doc.ClockChanges = cron.ClockChanges(zone, at, at.AddDate(0, 0, 400))
 			}
 			if a.output == "json" {

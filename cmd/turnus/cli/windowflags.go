@@ -75,8 +75,10 @@ func (a *app) keepWindows(launches []*launch.Launch, f *runFlags) error {
 		case l.Asks == "" || f.outside || l.Starts != nil:
 		case len(f.play.windows.paths) == 0:
 			return invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+		case l.Inert:
+			return invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with a window: of its own waits, whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		default:
-			a.message(a.paint(yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing waits; a step with a window: of its own does", l.Playbook.Name, l.Asks))
+			a.message(a.paint(yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
 		}
 	}
 	for _, l := range launches {

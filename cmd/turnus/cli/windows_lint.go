@@ -53,7 +53,7 @@ func (a *app) windowsLintCmd() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					doc.Sets = append(doc.Sets, lintSet{name, defs.Sets[name].Hash()})
+					doc.Sets = append(doc.Sets, lintSet{name, defs.HashOf(defs.Sets[name])})
 					doc.Findings = append(doc.Findings, defs.Lint(defs.Compile(name, windows.Ahead(from, windows.DefaultDays)), need)...)
 				}
 			}

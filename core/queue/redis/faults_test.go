@@ -76,22 +76,11 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 
 	// Negative control: a plain command of the same client is sent again, so the proxy does what it should.
 	p.Lose.Store("incr")
-	before := evals(t, direct, "incr")
+	before := redistest.Calls(t, direct, "incr")
 	_ = eager.Incr(t.Context(), "control").Err()
-	if n := evals(t, direct, "incr") - before; n < 2 {
+	if n := redistest.Calls(t, direct, "incr") - before; n < 2 {
 		t.Fatalf("the client sent a plain command %d times, expected retries", n)
 	}
-}
-
-func evals(t *testing.T, c *goredis.Client, command string) int {
-	t.Helper()
-	info, err := c.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
-	n, _ := strconv.Atoi(strings.SplitN(rest, ",", 2)[0])
-	return n
 }
 
 // TestUnreachable: what was certainly not sent is ErrUnavailable, so that a caller may try again.

@@ -74,7 +74,7 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 	count := func() int {
 		n := 0
 		for _, cmd := range []string{"evalsha", "blpop", "client|id", "client|unblock", "eval"} {
-			n += evals(t, watch, cmd)
+			n += redistest.Calls(t, watch, cmd)
 		}
 		return n
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/schedule/scheduletest"
 )
 
-// BenchmarkStorm measures 10,000 schedules that are due at one moment under three servers, two of which are killed then.
+// BenchmarkStorm measures 10,000 schedules that are due at one moment under three servers, two of
+// which are killed then.
 func BenchmarkStorm(b *testing.B) {
 	for b.Loop() {
 		s := memory.New()
@@ -22,7 +23,8 @@ func BenchmarkStorm(b *testing.B) {
 	}
 }
 
-// BenchmarkTakeOfAMillion measures an empty Take and one that takes 256 beside a million schedules that are not due.
+// BenchmarkTakeOfAMillion measures an empty Take and one that takes 256 beside a million schedules
+// that are not due.
 func BenchmarkTakeOfAMillion(b *testing.B) {
 	s := memory.New()
 	far := time.Now().Add(24 * time.Hour)

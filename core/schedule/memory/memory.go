@@ -36,7 +36,7 @@ var _ schedule.Store = (*Store)(nil)
 type record struct {
 	id      schedule.ID
 	version uint64
-	due     int64 // Unix milliseconds; never: not in the queue
+	due     int64 // Unix milliseconds, while it is in the queue
 	index   int   // in the queue; -1: not in it
 	data    []byte
 }

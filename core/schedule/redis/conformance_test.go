@@ -87,8 +87,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestServersKilledAtTheInstant: three processes, two of which are killed (SIGKILL) in the middle of firing what
-// is due at one instant. Every run is launched, and every schedule fired exactly once.
+// TestServersKilledAtTheInstant: three processes, two of which are killed (SIGKILL) in the middle
+// of firing what is due at one instant. Every run is launched, and every schedule fired exactly
+// once.
 func TestServersKilledAtTheInstant(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -47,8 +47,8 @@ func now(t *testing.T, s schedule.Store) time.Time {
 	return r.Now
 }
 
-// TestTrapScriptReplayedOnTimeout // go-redis#2339: a Take whose answer was lost is not sent again, even by a client that
-// is told to retry; what it took comes back after its hold, as a new version.
+// TestTrapScriptReplayedOnTimeout // go-redis#2339: a Take whose answer was lost is not sent again,
+// even by a client that is told to retry; what it took comes back after its hold, as a new version.
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
@@ -64,12 +64,12 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	if err := straight.Wait(t.Context(), now(t, straight).Add(2*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	before := calls(t, direct, "evalsha")
+	before := redistest.Calls(t, direct, "evalsha")
 	p.Lose.Store("evalsha")
 	if _, err := s.Take(t.Context(), 10, 700*time.Millisecond); !errors.Is(err, core.ErrUnknown) {
 		t.Fatalf("Take whose answer was lost: %v, expected core.ErrUnknown", err)
 	}
-	if n := calls(t, direct, "evalsha") - before; n != 1 {
+	if n := redistest.Calls(t, direct, "evalsha") - before; n != 1 {
 		t.Fatalf("sent %d times", n)
 	}
 	var again schedule.Taken
@@ -96,21 +96,9 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	// Negative control: a plain command of the same client is sent again.
 	p.Lose.Store("incr")
 	_ = eager.Incr(t.Context(), "control").Err()
-	if n := calls(t, direct, "incr"); n < 2 {
+	if n := redistest.Calls(t, direct, "incr"); n < 2 {
 		t.Fatalf("the client sent a plain command %d times, expected retries", n)
 	}
-}
-
-// calls is how often the server has run a command.
-func calls(t *testing.T, c *goredis.Client, command string) int {
-	t.Helper()
-	info, err := c.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
-	n, _ := strconv.Atoi(strings.SplitN(rest, ",", 2)[0])
-	return n
 }
 
 // TestUnreachable: what was certainly not sent is ErrUnavailable; a wait says so, too.
@@ -162,8 +150,8 @@ func field(info, key string) string {
 	return key + " is missing"
 }
 
-// TestFlushed: an emptied server has nothing and says so; a version from before is never right again, and who waits
-// is woken by what is written then.
+// TestFlushed: an emptied server has nothing and says so; a version from before is never right
+// again, and who waits is woken by what is written then.
 func TestFlushed(t *testing.T) {
 	t.Parallel()
 	c := startClient(t)
@@ -299,7 +287,7 @@ func TestIdleServerIsQuiet(t *testing.T) {
 	put(t, s, 1, now(t, s).Add(time.Hour))
 	count := func() (n int) {
 		for _, cmd := range []string{"evalsha", "eval", "xread", "client|id", "client|unblock"} {
-			n += calls(t, watch, cmd)
+			n += redistest.Calls(t, watch, cmd)
 		}
 		return n
 	}

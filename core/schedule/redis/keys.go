@@ -8,14 +8,16 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// tag puts all keys in one slot. A pool of the queue may have the same one, so no name here is one of the queue's.
+// tag puts all keys in one slot. A pool of the queue may have the same one, so no name here is one
+// of the queue's.
 const tag = "{schedules/0}:"
 
 // pageSize is how many records a page has at most: few enough that its due times stay a listpack (128 by the
 // default of zset-max-listpack-entries).
 const pageSize = 64
 
-// keys are KEYS of every script, by the names of their Lua locals. The last two are prefixes: a page's number follows.
+// keys are KEYS of every script, by the names of their Lua locals. The last two are prefixes: a
+// page's number follows.
 func keys() []struct{ lua, name string } {
 	return []struct{ lua, name string }{
 		{"kClock", "clock"}, // hash: t the clock µs, v the last version, n the last page

@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 			return out, err
 		}
 		to = p.Tenant + string(separator[0]+1) // behind all of the tenant's keys
-		from = max(from, p.Tenant+separator)
+		from = max(from, p.Tenant+separator)   // no key by itself: no name is empty
 	}
 	r, err := s.eval(ctx, s.scripts.list, from, to, p.Max)
 	if err != nil {
@@ -39,17 +39,7 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 	if err := r.end(s.scripts.list); err != nil {
 		return out, err
 	}
-	type keyed struct {
-		key string
-		rec schedule.Record
-	}
-	var found []keyed
-	for _, rec := range all { // pages are whole: what is before and behind was read, too
-		if k := recordKey(rec.ID); k > after && k >= from && (to == "" || k < to) {
-			found = append(found, keyed{k, rec})
-		}
-	}
-	slices.SortFunc(found, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+	found := between(all, from, to)
 	if len(found) > p.Max {
 		found, more = found[:p.Max], true
 	}
@@ -60,6 +50,25 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 		out.Next = writeCursor(p, found[len(found)-1].key)
 	}
 	return out, nil
+}
+
+// keyed is a record with its key.
+type keyed struct {
+	key string
+	rec schedule.Record
+}
+
+// between are the records whose keys are over from and, unless it is empty, under to, by key. Pages
+// are read whole, so there are others before and behind.
+func between(all []schedule.Record, from, to string) []keyed {
+	var found []keyed
+	for _, rec := range all {
+		if k := recordKey(rec.ID); k > from && (to == "" || k < to) {
+			found = append(found, keyed{k, rec})
+		}
+	}
+	slices.SortFunc(found, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+	return found
 }
 
 // A cursor is the kind of list and the last key that was given, in a form that is safe in a URL.

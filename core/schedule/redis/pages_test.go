@@ -60,7 +60,8 @@ func pages(t *testing.T, c *goredis.Client, space string) int {
 	return len(numbers)
 }
 
-// TestPages: random records come, change and go, of ids in order and in none; the store says what the model does, and its pages are sound.
+// TestPages: random records come, change and go, of ids in order and in none; the store says what
+// the model does, and its pages are sound.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	c := startClient(t)
@@ -154,7 +155,8 @@ func listed(t *testing.T, s schedule.Store, most int) []string {
 	}
 }
 
-// TestManyDue: a backlog of all pages comes out oldest first, each record once, with the next due time right at every step.
+// TestManyDue: a backlog of all pages comes out oldest first, each record once, with the next due
+// time right at every step.
 func TestManyDue(t *testing.T) {
 	t.Parallel()
 	c := startClient(t)

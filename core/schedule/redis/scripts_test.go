@@ -89,7 +89,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// clockUses finds calls of time.Now in Go files; spans by time.Since of it would be no harm, but the store needs none.
+// clockUses finds calls of time.Now in Go files; spans by time.Since of it would be no harm, but
+// the store needs none.
 func clockUses(t *testing.T, name string, src any) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -108,7 +109,8 @@ func clockUses(t *testing.T, name string, src any) (found []string) {
 	return found
 }
 
-// TestNoClockButTheServers: a machine whose clock is an hour off changes nothing, for this package never reads it.
+// TestNoClockButTheServers: a machine whose clock is an hour off changes nothing, for this package
+// never reads it.
 func TestNoClockButTheServers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -1,5 +1,6 @@
-// Package redis keeps schedules on Redis 7.0 or newer (or Valkey): standalone, Sentinel or Cluster. Every operation
-// is one Lua script in lua/; DESIGN.md has the table of keys, the costs and the decisions.
+// Package redis keeps schedules on Redis 7.0 or newer (or Valkey): standalone, Sentinel or Cluster.
+// Every operation is one Lua script in lua/; DESIGN.md has the table of keys, the costs and the
+// decisions.
 //
 // It owns the key names and the layout of records. It must not know what a record's data means, reads no
 // clock but the server's, and keeps no state between calls.

@@ -11,9 +11,10 @@ import (
 // backstop bounds how long a waiting server relies on being woken; ±20 %, so that servers don't march in step.
 const backstop = 2 * time.Second
 
-// Wait blocks until the server's clock has reached until, something is due before it, or ctx ends. It asks for the earliest due time and the
-// last wake-up in one step, then blocks until there is a newer one: none can come unseen in between. Only spans are measured
-// here, by a clock that cannot be set.
+// Wait blocks until the server's clock has reached until, something is due before it, or ctx ends.
+// It asks for the earliest due time and the last wake-up in one step, then blocks until there is a
+// newer one: none can come unseen in between. Only spans are measured here, by a clock that cannot
+// be set.
 func (s *Store) Wait(ctx context.Context, until time.Time) error {
 	for {
 		r, err := s.eval(ctx, s.scripts.wait)

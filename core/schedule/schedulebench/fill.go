@@ -23,8 +23,8 @@ func zones() []string {
 	return []string{"Europe/Berlin", "Europe/London", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney", "UTC"}
 }
 
-// Definition is the i-th schedule: an id of 24 bytes, one of a thousand tenants, a zone, and a payload of 40 bytes.
-// It is daily, and fires at the minute of at.
+// Definition is the i-th schedule: an id of 24 bytes, one of a thousand tenants, a zone, and a
+// payload of 40 bytes. It is daily, and fires at the minute of at.
 func Definition(i int, at time.Time) (schedule.Definition, error) {
 	zone := zones()[i%len(zones())]
 	where, err := time.LoadLocation(zone)
@@ -55,7 +55,8 @@ const (
 	farthest = 22 * time.Hour
 )
 
-// Put creates n schedules through Control, spread over the day but not due within two hours; tell hears how many there are now and then.
+// Put creates n schedules through Control, spread over the day but not due within two hours; tell
+// hears how many there are now and then.
 func Put(ctx context.Context, store schedule.Store, n int, tell func(done int)) (Fill, error) {
 	start := time.Now()
 	read, err := store.Get(ctx, nil)
@@ -66,7 +67,8 @@ func Put(ctx context.Context, store schedule.Store, n int, tell func(done int)) 
 		batch := make([]schedule.Definition, 0, to-from)
 		for i := from; i < to; i++ {
 			minutes := int((farthest - nearest) / time.Minute)
-			d, err := Definition(i, read.Now.Add(nearest+time.Duration(i*7919%minutes)*time.Minute))
+			spread := i * 7919 % minutes // a prime: neighbours are far apart, and each minute has as many
+			d, err := Definition(i, read.Now.Add(nearest+time.Duration(spread)*time.Minute))
 			if err != nil {
 				return err
 			}
@@ -79,8 +81,9 @@ func Put(ctx context.Context, store schedule.Store, n int, tell func(done int)) 
 	return Fill{Schedules: n, Seconds: took, PerSecond: float64(n) / took}, err
 }
 
-// Age gives the schedules of the first tenth of the tenants what they have after months: five results, the counts, one run that
-// is not complete. n is the number of those of Put; it returns how many it aged.
+// Age gives the schedules of the first tenth of the tenants what they have after months: five
+// results, the counts, one run that is not complete. n is the number of those of Put; it returns
+// how many it aged.
 func Age(ctx context.Context, store schedule.Store, n int) (aged int, err error) {
 	aged = n / tenants * (tenants / 10)
 	return aged, inBatches(ctx, aged, nil, func(ctx context.Context, from, to int) error {

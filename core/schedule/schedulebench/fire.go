@@ -152,8 +152,11 @@ func prepare(ctx context.Context, store schedule.Store, p Params, at time.Time) 
 			changes = append(changes, schedule.Change{ID: d.ID, Due: at, Data: schedule.Encode(d, schedule.State{Since: nominal.Add(-time.Second)})})
 		}
 		versions, err := store.Write(ctx, changes)
-		if err != nil || slices.Contains(versions, 0) {
-			return nil, nil, fmt.Errorf("write schedules: some exist already, or: %w", err)
+		if err != nil {
+			return nil, nil, fmt.Errorf("write schedules: %w", err)
+		}
+		if slices.Contains(versions, 0) {
+			return nil, nil, errors.New("write schedules: some exist already, expected a store without them")
 		}
 	}
 	return runs, ids, nil

@@ -142,8 +142,8 @@ func (f *fixture) catchUp(n int, run func(ctx context.Context, l schedule.Launch
 	}
 }
 
-// Storm puts n schedules that are due at the same moment under one engine a store, kills some of the engines at that
-// moment, and returns the time from it until the last was launched.
+// Storm puts n schedules that are due at the same moment under one engine a store, kills some of
+// the engines at that moment, and returns the time from it until the last was launched.
 func Storm(t TB, stores []schedule.Store, n, kill int) (time.Duration, *Launches) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -152,7 +152,8 @@ func Storm(t TB, stores []schedule.Store, n, kill int) (time.Duration, *Launches
 	if err != nil {
 		t.Fatalf("clock: %v", err)
 	}
-	// The schedules have their fire a little in the past, so that they need not wait for a minute to begin, and are due in two seconds or so.
+	// The schedules have their fire a little in the past, so that they need not wait for a minute
+	// to begin, and are due in two seconds or so.
 	due := read.Now.Add(2*time.Second + time.Duration(n/20)*time.Millisecond)
 	since := due.Truncate(time.Minute).Add(-time.Second)
 	want := map[string]bool{}

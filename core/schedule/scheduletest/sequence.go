@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/schedule/memory"
 )
 
-// sequences makes random calls on the subject and on the memory store, and compares what they say. Time does not
-// come into it: what is due was due long ago, what is held is held for an hour.
+// sequences makes random calls on the subject and on the memory store, and compares what they say.
+// Time does not come into it: what is due was due long ago, what is held is held for an hour.
 func (s Subject) sequences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &pair{T: t, got: s.Open(t), want: memory.New(), versions: map[schedule.ID][][2]uint64{}}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -194,6 +195,17 @@ func Until(tb testing.TB, what string, ok func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// Calls is how often the server has run a command, in lower case, for whomever.
+func Calls(tb testing.TB, c *goredis.Client, command string) int {
+	tb.Helper()
+	info, err := c.Info(tb.Context(), "commandstats").Result()
+	must(tb, err)
+	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+	number, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.Atoi(number) // a command that was never run is not listed
+	return n
 }
 
 func must(tb testing.TB, err error) {
