@@ -5,6 +5,7 @@ package plugins_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -34,13 +36,17 @@ import (
 
 func builtins() []sdk.Def {
 	return []sdk.Def{
-		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(),
+		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
 	}
 }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		sdk.Serve(builtins()...)
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "worker" {
+		workerMain(os.Args[2])
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -60,38 +66,12 @@ func start(t *testing.T) *place {
 	t.Helper()
 	key, public := sshdtest.NewKey(t)
 	server := sshdtest.Start(t, sshdtest.Authorize(public))
-	pool, err := transport.New(transport.Config{
-		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(sdk.Describe(builtins()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manifest host.Manifest // its JSON is the border between the two
-	if err := json.Unmarshal(raw, &manifest); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	supervisor, err := host.New(host.Config{
-		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
-		Reach:    pool,
-	})
+	supervisor, stop, err := supervise(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := supervisor.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := pool.Close(); err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -102,6 +82,40 @@ func start(t *testing.T) *place {
 			SSH: core.SSH{User: server.User, Port: server.Port, HostKeys: []string{sshdtest.Line(server.HostKey)}},
 		},
 	}
+}
+
+// supervise starts a real supervisor with the built-ins, over real SSH with the key.
+func supervise(key string) (*host.Supervisor, func() error, error) {
+	pool, err := transport.New(transport.Config{
+		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(sdk.Describe(builtins()...))
+	if err != nil {
+		return nil, nil, err
+	}
+	var manifest host.Manifest // its JSON is the border between the two
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return nil, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	supervisor, err := host.New(host.Config{
+		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
+		Reach:    pool,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return supervisor, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		return errors.Join(supervisor.Stop(ctx), pool.Close())
+	}, nil
 }
 
 type events struct{ stdout, diff string }

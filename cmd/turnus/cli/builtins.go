@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -26,6 +27,7 @@ func builtinDefs() map[string]sdk.Def {
 	return map[string]sdk.Def{
 		"command": command.Def(), "script": script.Def(), "file": file.Def(), "fetch": fetch.Def(), "config": config.Def(),
 		"reboot": reboot.Def(), "wait": wait.Def(), "http": http.Def(),
+		"firewall": firewall.Def(),
 	}
 }
 
