@@ -8,7 +8,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 LINT := $(GO) tool -modfile=.tools/go.mod golangci-lint
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/turnus
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
@@ -27,6 +27,9 @@ test: deps ## install what tests need, then run all tests
 
 race: ## all tests under the race detector
 	$(GO) test -race -shuffle=on -timeout 15m ./...
+
+lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabToPlayWith$$' -v ./plugins
 
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
@@ -69,4 +72,4 @@ release: ## static binaries for Linux and macOS in dist/
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race fuzz lint generate verify vuln bench readme check release clean
+.PHONY: help build up demo deps test race lab-firewall fuzz lint generate verify vuln bench readme check release clean

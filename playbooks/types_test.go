@@ -46,6 +46,22 @@ type rebootParams struct {
 	Timeout string `json:"timeout,omitempty" jsonschema:"longest that the host may be away"`
 }
 
+type firewallProbe struct {
+	From   string `json:"from,omitempty" jsonschema:"who connects"`
+	To     string `json:"to" jsonschema:"address"`
+	Port   int    `json:"port" jsonschema:"TCP port"`
+	Expect string `json:"expect,omitempty" jsonschema:"open or closed"`
+}
+
+type firewallParams struct {
+	Artifact       string          `json:"artifact,omitempty" jsonschema:"file beside the playbook"`
+	ConfirmTimeout string          `json:"confirm_timeout,omitempty" jsonschema:"until the host takes the push back"`
+	Probes         []firewallProbe `json:"probes,omitempty" jsonschema:"connections that prove it"`
+	MgmtSources    []string        `json:"mgmt_sources,omitempty" jsonschema:"who must reach SSH"`
+	OnDrift        string          `json:"on_drift,omitempty" jsonschema:"what to do with another's change"`
+	Persist        string          `json:"persist,omitempty" jsonschema:"file for the next boot"`
+}
+
 type waitParams struct {
 	Port    int    `json:"port,omitempty" jsonschema:"TCP port that must answer"`
 	File    string `json:"file,omitempty" jsonschema:"file that must exist"`
@@ -96,7 +112,8 @@ func builtins(t testing.TB) []playbooks.Type {
 			s.Properties["port"].Minimum, s.Properties["port"].Maximum = new(1.0), new(65535.0)
 		})},
 		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) { s.Properties["from"].Enum = []any{"worker", "host"} })},
-		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"},
+		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"}, {Name: "config.backup"},
+		{Name: "firewall.push", Params: schemaOf[firewallParams](t), Disruptive: true},
 	}
 }
 

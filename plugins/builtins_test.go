@@ -5,6 +5,7 @@ package plugins_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,11 +17,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/configs"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/command"
+	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -31,13 +36,17 @@ import (
 
 func builtins() []sdk.Def {
 	return []sdk.Def{
-		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(),
+		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
 	}
 }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		sdk.Serve(builtins()...)
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "worker" {
+		workerMain(os.Args[2])
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -50,44 +59,19 @@ type place struct {
 	dir        string // of the host
 	fetched    string
 	files      string
+	configs    *configs.Repo // nil: none
 }
 
 func start(t *testing.T) *place {
 	t.Helper()
 	key, public := sshdtest.NewKey(t)
 	server := sshdtest.Start(t, sshdtest.Authorize(public))
-	pool, err := transport.New(transport.Config{
-		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(sdk.Describe(builtins()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manifest host.Manifest // its JSON is the border between the two
-	if err := json.Unmarshal(raw, &manifest); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	supervisor, err := host.New(host.Config{
-		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
-		Reach:    pool,
-	})
+	supervisor, stop, err := supervise(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := supervisor.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := pool.Close(); err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -98,6 +82,40 @@ func start(t *testing.T) *place {
 			SSH: core.SSH{User: server.User, Port: server.Port, HostKeys: []string{sshdtest.Line(server.HostKey)}},
 		},
 	}
+}
+
+// supervise starts a real supervisor with the built-ins, over real SSH with the key.
+func supervise(key string) (*host.Supervisor, func() error, error) {
+	pool, err := transport.New(transport.Config{
+		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(sdk.Describe(builtins()...))
+	if err != nil {
+		return nil, nil, err
+	}
+	var manifest host.Manifest // its JSON is the border between the two
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return nil, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	supervisor, err := host.New(host.Config{
+		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
+		Reach:    pool,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return supervisor, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		return errors.Join(supervisor.Stop(ctx), pool.Close())
+	}, nil
 }
 
 type events struct{ stdout, diff string }
@@ -111,14 +129,28 @@ func (p *place) run(t *testing.T, name string, with sdk.With, check bool) (host.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var seen events
-	outcome, err := p.supervisor.Run(ctx, host.Call{
+	call := host.Call{
 		Job: core.JobID{Run: "run", Index: 0}, Step: "step", Attempt: 1, Type: name, Params: raw, Host: p.host,
 		Check: check, Diff: true, Key: "key", Fence: 7, Files: p.files, Fetch: p.fetched,
 		Sink: func(e host.Event) {
 			seen.stdout += string(e.Stdout)
 			seen.diff += e.Diff
 		},
-	})
+	}
+	if p.configs != nil {
+		call.Kept = func(ctx context.Context, name string) ([]byte, bool, error) {
+			return p.configs.File(ctx, p.host.Name, name)
+		}
+		call.Keep = func(ctx context.Context, files []host.KeptFile) (string, []string, error) {
+			c := configs.Change{Host: p.host.Name, At: time.Now(), Run: "run"}
+			for _, f := range files {
+				c.Files = append(c.Files, configs.File(f))
+			}
+			kept, err := p.configs.Keep(ctx, c)
+			return kept.Version, kept.Changed, err
+		}
+	}
+	outcome, err := p.supervisor.Run(ctx, call)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -187,6 +219,73 @@ func TestBuiltinsOnARealHost(t *testing.T) {
 	left, err := os.ReadDir(p.dir)
 	if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(odd)+".old" {
 		t.Errorf("expected the backup alone, found %v, %v", left, err)
+	}
+}
+
+// A real host's configuration, kept in a real git repository.
+func TestConfigurationOfARealHost(t *testing.T) {
+	testparts.Need(t, "git", "git")
+	p := start(t)
+	repo, err := configs.New(filepath.Join(t.TempDir(), "configs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := repo.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	conf := filepath.Join(p.dir, "it's a.conf")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := sdk.With{
+		"what": []sdk.With{
+			{"name": "a.conf", "path": conf},
+			{"name": "running", "command": "date +'! %s %N'; cat " + sdk.Quote(conf) + "; printf 'caf\\351  \\r\\n'"},
+		},
+		"drop": []string{"^!"}, "replace": []sdk.With{{"match": `psk \S+`, "with": "psk <secret>"}}, "max_size": "1MiB",
+	}
+	const endless = "yes 0123456789"
+	write("mtu 1500\npsk hunter2\n")
+	if got, _ := p.run(t, "config.backup", with, false); word(got) != "failed" || !strings.Contains(got.Reason, "--config-dir") {
+		t.Errorf("a worker without a repository: %s (%s)", word(got), got.Reason)
+	}
+	p.configs = repo
+	for i, s := range []struct {
+		text    string
+		check   bool
+		outcome string
+		diff    string
+	}{
+		{"mtu 1500\npsk hunter2\n", true, "changed", "+mtu 1500"},
+		{"mtu 1500\npsk hunter2\n", false, "changed", "+psk <secret>"},
+		{"mtu 1500\r\npsk hunter3\r\n", false, "unchanged", ""}, // another secret, other line ends, another time
+		{"mtu 9000\npsk hunter2\n", true, "changed", "-mtu 1500\n+mtu 9000"},
+		{"mtu 9000\npsk hunter2\n", false, "changed", "-mtu 1500\n+mtu 9000"},
+		{"mtu 9000\npsk hunter2\x00\n", false, "failed", ""},
+		{strings.Repeat("line\n", 1<<18), false, "failed", ""},
+		{"mtu 9000\npsk hunter2\n", false, "unchanged", ""},
+	} {
+		write(s.text)
+		got, seen := p.run(t, "config.backup", with, s.check)
+		if word(got) != s.outcome || !strings.Contains(seen.diff, s.diff) || strings.Contains(seen.diff+got.Reason+fmt.Sprint(got.Outputs), "hunter") {
+			t.Errorf("%d: %s (%s), want %s; diff %s, outputs %v", i, word(got), got.Reason, s.outcome, seen.diff, got.Outputs)
+		}
+	}
+	got, _ := p.run(t, "config.backup", sdk.With{"what": []sdk.With{{"name": "x", "command": endless}}, "max_size": "1MiB"}, false)
+	if word(got) != "failed" || !strings.Contains(got.Reason, "max_size") || got.Unreachable {
+		t.Errorf("endless output: %s (%s)", word(got), got.Reason)
+	}
+	list, err := repo.History(t.Context(), configs.Query{Host: "r1"})
+	if err != nil || len(list) != 2 {
+		t.Errorf("history: %+v, %v; want 2 versions", list, err)
+	}
+	if kept, _, err := repo.File(t.Context(), "r1", "running"); err != nil || string(kept) != "mtu 9000\npsk <secret>\ncaf\xe9\n" {
+		t.Errorf("kept %q, %v", kept, err)
 	}
 }
 

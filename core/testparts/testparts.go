@@ -24,3 +24,16 @@ func Need(tb testing.TB, program, debianPackage string) string {
 	tb.Skipf("SKIPPED, NOT TESTED: %s is not installed: run `make deps`, or apt-get install %s", program, debianPackage)
 	return ""
 }
+
+// Able ends a test whose machine does not allow what it needs, as root or a network namespace do; err says what was refused. As
+// with Need, the test fails in CI and skips loudly elsewhere. A nil err goes on.
+func Able(tb testing.TB, what string, err error) {
+	tb.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		tb.Fatalf("%s: %v (in CI this is a failure)", what, err)
+	}
+	tb.Skipf("SKIPPED, NOT TESTED: %s: %v", what, err)
+}

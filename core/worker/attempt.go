@@ -142,6 +142,9 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 			c.Stop = a.window.stopHere
 		}
 	}
+	if repo := j.w.cfg.Configs; repo != nil {
+		a.keepIn(repo, &c)
+	}
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
@@ -45,6 +46,8 @@ type Config struct {
 	// snapshot says of it. Nil, or "", refuses artifacts.
 	FilesDir func(run, files string) string
 	FetchDir string // folder that fetched files are written under; "" refuses
+	// Configs keeps versions of hosts' configurations; nil refuses.
+	Configs *configs.Repo
 	// Secret resolves a secret by name for a host's job; nil refuses.
 	Secret func(ctx context.Context, h core.Host, name string) ([]byte, error)
 	// Board has the service windows of runs. Without it a step that waits for a window waits on.

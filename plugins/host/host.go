@@ -95,6 +95,10 @@ type Call struct {
 	MayStart func(ctx context.Context, need time.Duration) string
 	// Secret resolves a secret by name; nil refuses.
 	Secret func(ctx context.Context, name string) ([]byte, error)
+	// Kept reads a file of the newest kept version of the host's configuration, and Keep makes a new version
+	// (empty when nothing differs). Nil refuses.
+	Kept func(ctx context.Context, name string) (content []byte, found bool, err error)
+	Keep func(ctx context.Context, files []KeptFile) (version string, changed []string, err error)
 	// Sink gets the call's events in order, one at a time; it must not block for long.
 	Sink func(Event)
 }

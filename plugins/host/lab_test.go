@@ -361,6 +361,40 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		_ = s.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Data{Data: []byte(p.Text)}})
 		resp, err := s.CloseAndRecv()
 		return resp.GetPath(), err
+	case "kept":
+		s, err := l.job.Kept(ctx, &wire.KeptRequest{Name: p.Path})
+		if err != nil {
+			return "", err
+		}
+		text := ""
+		for {
+			m, err := s.Recv()
+			if err == io.EOF { //nolint:errorlint // as grpc says
+				return text, nil
+			}
+			if err != nil {
+				return "", err
+			}
+			if info := m.GetInfo(); info != nil {
+				text = fmt.Sprintf("%v %d ", info.GetFound(), info.GetSize())
+			}
+			text += string(m.GetData())
+		}
+	case "keep":
+		s, err := l.job.Keep(ctx)
+		if err != nil {
+			return "", err
+		}
+		for range p.N {
+			_ = s.Send(&wire.KeepRequest{Message: &wire.KeepRequest_File{File: &wire.KeepFile{Name: p.Path}}})
+			_ = s.Send(&wire.KeepRequest{Message: &wire.KeepRequest_Data{Data: []byte(p.Text)}})
+			_ = s.Send(&wire.KeepRequest{Message: &wire.KeepRequest_Data{Data: []byte(p.Text)}})
+		}
+		if p.N == 0 {
+			_ = s.Send(&wire.KeepRequest{Message: &wire.KeepRequest_Data{Data: []byte(p.Text)}})
+		}
+		resp, err := s.CloseAndRecv()
+		return fmt.Sprintf("%s %v", resp.GetVersion(), resp.GetChanged()), err
 	case "bare": // no lease at all
 		_, err := l.hosts.Probe(metadata.NewOutgoingContext(ctx, metadata.MD{}), &wire.ProbeRequest{})
 		return "", err

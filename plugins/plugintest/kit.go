@@ -121,6 +121,9 @@ func CheckMode() Option { return func(c *call) { c.req.Check, c.req.Diff = true,
 // Attempt numbers the attempt, from 1.
 func Attempt(n int) Option { return func(c *call) { c.req.Attempt = uint32(n) } }
 
+// Key is the idempotency key, which is the same for all attempts of a step; "key-1" by default.
+func Key(key string) Option { return func(c *call) { c.req.IdempotencyKey = key } }
+
 // Labels are the host's labels.
 func Labels(labels map[string]string) Option { return func(c *call) { c.req.HostLabels = labels } }
 

@@ -33,6 +33,8 @@ type services struct {
 	secrets   map[string]string
 	artifacts map[string]string
 	saved     map[string]string
+	kept      map[string]string
+	versions  int
 }
 
 type lease struct {
@@ -45,7 +47,7 @@ type lease struct {
 func newServices() *services {
 	return &services{
 		hosts: map[string]*Host{}, leases: map[string]*lease{}, secrets: map[string]string{},
-		artifacts: map[string]string{}, saved: map[string]string{},
+		artifacts: map[string]string{}, saved: map[string]string{}, kept: map[string]string{},
 	}
 }
 

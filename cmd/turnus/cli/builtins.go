@@ -7,8 +7,10 @@ import (
 	"os"
 
 	"github.com/turnus/turnus/plugins/command"
+	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
+	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -23,8 +25,9 @@ const serveVerb = "__plugin"
 // builtinDefs are the job types of the binary, by plugin.
 func builtinDefs() map[string]sdk.Def {
 	return map[string]sdk.Def{
-		"command": command.Def(), "script": script.Def(), "file": file.Def(), "fetch": fetch.Def(),
+		"command": command.Def(), "script": script.Def(), "file": file.Def(), "fetch": fetch.Def(), "config": config.Def(),
 		"reboot": reboot.Def(), "wait": wait.Def(), "http": http.Def(),
+		"firewall": firewall.Def(),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -31,6 +32,7 @@ type nodeFlags struct {
 	slots    int
 	cpu, mem float64
 	fetchDir string
+	configs  string
 	verbose  bool
 }
 
@@ -41,6 +43,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
 	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
+	c.Flags().StringVar(&f.configs, "config-dir", defaultConfigs, "git repository for versions of hosts' configurations; turnus config shows them")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
 }
 
@@ -64,6 +67,7 @@ type node struct {
 	pool    *transport.Pool
 	plugins *host.Supervisor
 	worker  *worker.Worker
+	configs *configs.Repo
 	stopRun context.CancelFunc
 	done    chan error
 
@@ -117,6 +121,12 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
 	}
 	var err error
+	if f.configs != "" {
+		if n.configs, err = configs.New(f.configs); err != nil {
+			return err
+		}
+		cfg.Configs = n.configs
+	}
 	if n.worker, err = worker.New(cfg); err != nil {
 		return err
 	}
@@ -172,6 +182,9 @@ func (n *node) stop() error {
 	if n.reporter != nil { // it tells the last events, and that the node is gone
 		n.stopReporter()
 		<-n.reported
+	}
+	if n.configs != nil {
+		errs = append(errs, n.configs.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

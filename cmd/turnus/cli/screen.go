@@ -126,3 +126,6 @@ func printableLines(s string) string {
 		return r
 	}, s)
 }
+
+// onTerminal tells whether somebody may look at what is written.
+func (s *screen) onTerminal() bool { return isTerminal(s.w) }

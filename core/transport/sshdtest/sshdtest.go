@@ -65,6 +65,8 @@ type options struct {
 	hostKey    ed25519.PrivateKey
 	hostCA     ssh.Signer
 	principals []string
+	port       int
+	prefix     []string
 }
 
 // Option changes how a Server is made.
@@ -87,6 +89,12 @@ func Config(lines ...string) Option {
 // Authorize lets these keys log in.
 func Authorize(keys ...ssh.PublicKey) Option {
 	return func(o *options) { o.authorized = append(o.authorized, keys...) }
+}
+
+// Inside makes the server listen on this port, started by the command line prefix, as in another network namespace: its
+// addresses need not be this machine's.
+func Inside(port int, prefix ...string) Option {
+	return func(o *options) { o.port, o.prefix = port, prefix }
 }
 
 // HostKey sets the host key, as for a server that comes back, or an impostor.
@@ -129,7 +137,9 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	s := &Server{Addresses: o.addresses, User: me.Username, Dir: tb.TempDir()}
 	s.writeKeys(tb, &o)
 	for try := range 10 { // somebody else may take the port in between
-		s.Port = freePort(tb, o.addresses[0])
+		if s.Port = o.port; s.Port == 0 {
+			s.Port = freePort(tb, o.addresses[0])
+		}
 		if err = s.start(tb, program, &o); err == nil {
 			break
 		}
@@ -211,7 +221,8 @@ func (s *Server) start(tb testing.TB, program string, o *options) error {
 	for list := range slices.Chunk(o.addresses, perDaemon) {
 		file := s.path(fmt.Sprintf("sshd_config.%d", len(s.daemons)))
 		must(tb, os.WriteFile(file, []byte(s.config(o, list)), 0o600))
-		cmd := exec.Command(program, "-D", "-e", "-f", file) //nolint:noctx,gosec // it ends with stop, which reads its log to the end; our own configuration
+		line := append(slices.Clone(o.prefix), program, "-D", "-e", "-f", file)
+		cmd := exec.Command(line[0], line[1:]...) //nolint:noctx,gosec // it ends with stop, which reads its log to the end; our own configuration
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.StderrPipe()

@@ -3612,6 +3612,370 @@ func (x *SaveFileResponse) GetSha256() string {
 	return ""
 }
 
+type KeptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // one path element
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRequest) Reset() {
+	*x = KeptRequest{}
+	mi := &file_plugin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRequest) ProtoMessage() {}
+
+func (x *KeptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
+func (*KeptRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *KeptRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type KeptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*KeptResponse_Info
+	//	*KeptResponse_Data
+	Message       isKeptResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptResponse) Reset() {
+	*x = KeptResponse{}
+	mi := &file_plugin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptResponse) ProtoMessage() {}
+
+func (x *KeptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptResponse.ProtoReflect.Descriptor instead.
+func (*KeptResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *KeptResponse) GetMessage() isKeptResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *KeptResponse) GetInfo() *KeptInfo {
+	if x != nil {
+		if x, ok := x.Message.(*KeptResponse_Info); ok {
+			return x.Info
+		}
+	}
+	return nil
+}
+
+func (x *KeptResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*KeptResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isKeptResponse_Message interface {
+	isKeptResponse_Message()
+}
+
+type KeptResponse_Info struct {
+	Info *KeptInfo `protobuf:"bytes,1,opt,name=info,proto3,oneof"`
+}
+
+type KeptResponse_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*KeptResponse_Info) isKeptResponse_Message() {}
+
+func (*KeptResponse_Data) isKeptResponse_Message() {}
+
+type KeptInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"` // false: no version has it, or the newest one no more
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptInfo) Reset() {
+	*x = KeptInfo{}
+	mi := &file_plugin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptInfo) ProtoMessage() {}
+
+func (x *KeptInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptInfo.ProtoReflect.Descriptor instead.
+func (*KeptInfo) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *KeptInfo) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *KeptInfo) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type KeepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*KeepRequest_File
+	//	*KeepRequest_Data
+	Message       isKeepRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepRequest) Reset() {
+	*x = KeepRequest{}
+	mi := &file_plugin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepRequest) ProtoMessage() {}
+
+func (x *KeepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepRequest.ProtoReflect.Descriptor instead.
+func (*KeepRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *KeepRequest) GetMessage() isKeepRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *KeepRequest) GetFile() *KeepFile {
+	if x != nil {
+		if x, ok := x.Message.(*KeepRequest_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *KeepRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*KeepRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isKeepRequest_Message interface {
+	isKeepRequest_Message()
+}
+
+type KeepRequest_File struct {
+	File *KeepFile `protobuf:"bytes,1,opt,name=file,proto3,oneof"`
+}
+
+type KeepRequest_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"` // of the file before
+}
+
+func (*KeepRequest_File) isKeepRequest_Message() {}
+
+func (*KeepRequest_Data) isKeepRequest_Message() {}
+
+type KeepFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Gone          bool                   `protobuf:"varint,2,opt,name=gone,proto3" json:"gone,omitempty"` // the host has it no more; no data follows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepFile) Reset() {
+	*x = KeepFile{}
+	mi := &file_plugin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepFile) ProtoMessage() {}
+
+func (x *KeepFile) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepFile.ProtoReflect.Descriptor instead.
+func (*KeepFile) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *KeepFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KeepFile) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+type KeepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // empty: nothing differed, and nothing was kept
+	Changed       []string               `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"` // names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepResponse) Reset() {
+	*x = KeepResponse{}
+	mi := &file_plugin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepResponse) ProtoMessage() {}
+
+func (x *KeepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepResponse.ProtoReflect.Descriptor instead.
+func (*KeepResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *KeepResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *KeepResponse) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
@@ -3876,7 +4240,26 @@ const file_plugin_proto_rawDesc = "" +
 	"\x10SaveFileResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06sha256\x18\x03 \x01(\tR\x06sha2562\xe5\x03\n" +
+	"\x06sha256\x18\x03 \x01(\tR\x06sha256\"!\n" +
+	"\vKeptRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"a\n" +
+	"\fKeptResponse\x120\n" +
+	"\x04info\x18\x01 \x01(\v2\x1a.turnus.plugin.v1.KeptInfoH\x00R\x04info\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
+	"\amessage\"4\n" +
+	"\bKeptInfo\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"`\n" +
+	"\vKeepRequest\x120\n" +
+	"\x04file\x18\x01 \x01(\v2\x1a.turnus.plugin.v1.KeepFileH\x00R\x04file\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
+	"\amessage\"2\n" +
+	"\bKeepFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04gone\x18\x02 \x01(\bR\x04gone\"B\n" +
+	"\fKeepResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
+	"\achanged\x18\x02 \x03(\tR\achanged2\xe5\x03\n" +
 	"\x06Plugin\x12I\n" +
 	"\bDescribe\x12!.turnus.plugin.v1.DescribeRequest\x1a\x1a.turnus.plugin.v1.Manifest\x12Q\n" +
 	"\bValidate\x12!.turnus.plugin.v1.ValidateRequest\x1a\".turnus.plugin.v1.ValidateResponse\x12A\n" +
@@ -3890,13 +4273,15 @@ const file_plugin_proto_rawDesc = "" +
 	"\x03Put\x12\x1c.turnus.plugin.v1.PutRequest\x1a\x1d.turnus.plugin.v1.PutResponse(\x01\x12D\n" +
 	"\x03Get\x12\x1c.turnus.plugin.v1.GetRequest\x1a\x1d.turnus.plugin.v1.GetResponse0\x01\x12H\n" +
 	"\x04Dial\x12\x1d.turnus.plugin.v1.DialMessage\x1a\x1d.turnus.plugin.v1.DialMessage(\x010\x01\x12H\n" +
-	"\x05Probe\x12\x1e.turnus.plugin.v1.ProbeRequest\x1a\x1f.turnus.plugin.v1.ProbeResponse2\xd3\x02\n" +
+	"\x05Probe\x12\x1e.turnus.plugin.v1.ProbeRequest\x1a\x1f.turnus.plugin.v1.ProbeResponse2\xe5\x03\n" +
 	"\x03Job\x12W\n" +
 	"\n" +
 	"Checkpoint\x12#.turnus.plugin.v1.CheckpointRequest\x1a$.turnus.plugin.v1.CheckpointResponse\x12Q\n" +
 	"\bMayStart\x12!.turnus.plugin.v1.MayStartRequest\x1a\".turnus.plugin.v1.MayStartResponse\x12K\n" +
 	"\x06Secret\x12\x1f.turnus.plugin.v1.SecretRequest\x1a .turnus.plugin.v1.SecretResponse\x12S\n" +
-	"\bSaveFile\x12!.turnus.plugin.v1.SaveFileRequest\x1a\".turnus.plugin.v1.SaveFileResponse(\x01B0Z.github.com/turnus/turnus/plugins/internal/wireb\x06proto3"
+	"\bSaveFile\x12!.turnus.plugin.v1.SaveFileRequest\x1a\".turnus.plugin.v1.SaveFileResponse(\x01\x12G\n" +
+	"\x04Kept\x12\x1d.turnus.plugin.v1.KeptRequest\x1a\x1e.turnus.plugin.v1.KeptResponse0\x01\x12G\n" +
+	"\x04Keep\x12\x1d.turnus.plugin.v1.KeepRequest\x1a\x1e.turnus.plugin.v1.KeepResponse(\x01B0Z.github.com/turnus/turnus/plugins/internal/wireb\x06proto3"
 
 var (
 	file_plugin_proto_rawDescOnce sync.Once
@@ -3911,7 +4296,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_plugin_proto_goTypes = []any{
 	(Diagnostic_Severity)(0),     // 0: turnus.plugin.v1.Diagnostic.Severity
 	(Log_Level)(0),               // 1: turnus.plugin.v1.Log.Level
@@ -3968,9 +4353,15 @@ var file_plugin_proto_goTypes = []any{
 	(*SaveFileRequest)(nil),      // 52: turnus.plugin.v1.SaveFileRequest
 	(*SaveFileStart)(nil),        // 53: turnus.plugin.v1.SaveFileStart
 	(*SaveFileResponse)(nil),     // 54: turnus.plugin.v1.SaveFileResponse
-	nil,                          // 55: turnus.plugin.v1.RunRequest.HostLabelsEntry
-	nil,                          // 56: turnus.plugin.v1.Log.AttributesEntry
-	nil,                          // 57: turnus.plugin.v1.ExecStart.EnvEntry
+	(*KeptRequest)(nil),          // 55: turnus.plugin.v1.KeptRequest
+	(*KeptResponse)(nil),         // 56: turnus.plugin.v1.KeptResponse
+	(*KeptInfo)(nil),             // 57: turnus.plugin.v1.KeptInfo
+	(*KeepRequest)(nil),          // 58: turnus.plugin.v1.KeepRequest
+	(*KeepFile)(nil),             // 59: turnus.plugin.v1.KeepFile
+	(*KeepResponse)(nil),         // 60: turnus.plugin.v1.KeepResponse
+	nil,                          // 61: turnus.plugin.v1.RunRequest.HostLabelsEntry
+	nil,                          // 62: turnus.plugin.v1.Log.AttributesEntry
+	nil,                          // 63: turnus.plugin.v1.ExecStart.EnvEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	6,  // 0: turnus.plugin.v1.Manifest.types:type_name -> turnus.plugin.v1.JobType
@@ -3978,7 +4369,7 @@ var file_plugin_proto_depIdxs = []int32{
 	10, // 2: turnus.plugin.v1.ValidateResponse.diagnostics:type_name -> turnus.plugin.v1.Diagnostic
 	0,  // 3: turnus.plugin.v1.Diagnostic.severity:type_name -> turnus.plugin.v1.Diagnostic.Severity
 	12, // 4: turnus.plugin.v1.RunRequest.state:type_name -> turnus.plugin.v1.State
-	55, // 5: turnus.plugin.v1.RunRequest.host_labels:type_name -> turnus.plugin.v1.RunRequest.HostLabelsEntry
+	61, // 5: turnus.plugin.v1.RunRequest.host_labels:type_name -> turnus.plugin.v1.RunRequest.HostLabelsEntry
 	14, // 6: turnus.plugin.v1.RunEvent.log:type_name -> turnus.plugin.v1.Log
 	15, // 7: turnus.plugin.v1.RunEvent.progress:type_name -> turnus.plugin.v1.Progress
 	16, // 8: turnus.plugin.v1.RunEvent.output:type_name -> turnus.plugin.v1.Chunk
@@ -3986,7 +4377,7 @@ var file_plugin_proto_depIdxs = []int32{
 	10, // 10: turnus.plugin.v1.RunEvent.diagnostic:type_name -> turnus.plugin.v1.Diagnostic
 	18, // 11: turnus.plugin.v1.RunEvent.outcome:type_name -> turnus.plugin.v1.Outcome
 	1,  // 12: turnus.plugin.v1.Log.level:type_name -> turnus.plugin.v1.Log.Level
-	56, // 13: turnus.plugin.v1.Log.attributes:type_name -> turnus.plugin.v1.Log.AttributesEntry
+	62, // 13: turnus.plugin.v1.Log.attributes:type_name -> turnus.plugin.v1.Log.AttributesEntry
 	19, // 14: turnus.plugin.v1.Outcome.done:type_name -> turnus.plugin.v1.Done
 	20, // 15: turnus.plugin.v1.Outcome.failed:type_name -> turnus.plugin.v1.Failed
 	21, // 16: turnus.plugin.v1.Outcome.suspended:type_name -> turnus.plugin.v1.Suspended
@@ -3998,7 +4389,7 @@ var file_plugin_proto_depIdxs = []int32{
 	12, // 22: turnus.plugin.v1.MigrateStateResponse.state:type_name -> turnus.plugin.v1.State
 	11, // 23: turnus.plugin.v1.CleanupRequest.run:type_name -> turnus.plugin.v1.RunRequest
 	10, // 24: turnus.plugin.v1.CleanupResponse.diagnostics:type_name -> turnus.plugin.v1.Diagnostic
-	57, // 25: turnus.plugin.v1.ExecStart.env:type_name -> turnus.plugin.v1.ExecStart.EnvEntry
+	63, // 25: turnus.plugin.v1.ExecStart.env:type_name -> turnus.plugin.v1.ExecStart.EnvEntry
 	30, // 26: turnus.plugin.v1.ExecRequest.start:type_name -> turnus.plugin.v1.ExecStart
 	16, // 27: turnus.plugin.v1.ExecResponse.output:type_name -> turnus.plugin.v1.Chunk
 	33, // 28: turnus.plugin.v1.ExecResponse.exit:type_name -> turnus.plugin.v1.Exit
@@ -4009,43 +4400,49 @@ var file_plugin_proto_depIdxs = []int32{
 	43, // 33: turnus.plugin.v1.DialMessage.start:type_name -> turnus.plugin.v1.DialStart
 	12, // 34: turnus.plugin.v1.CheckpointRequest.state:type_name -> turnus.plugin.v1.State
 	53, // 35: turnus.plugin.v1.SaveFileRequest.start:type_name -> turnus.plugin.v1.SaveFileStart
-	4,  // 36: turnus.plugin.v1.Plugin.Describe:input_type -> turnus.plugin.v1.DescribeRequest
-	8,  // 37: turnus.plugin.v1.Plugin.Validate:input_type -> turnus.plugin.v1.ValidateRequest
-	11, // 38: turnus.plugin.v1.Plugin.Run:input_type -> turnus.plugin.v1.RunRequest
-	23, // 39: turnus.plugin.v1.Plugin.Signal:input_type -> turnus.plugin.v1.SignalRequest
-	25, // 40: turnus.plugin.v1.Plugin.MigrateState:input_type -> turnus.plugin.v1.MigrateStateRequest
-	27, // 41: turnus.plugin.v1.Plugin.Cleanup:input_type -> turnus.plugin.v1.CleanupRequest
-	31, // 42: turnus.plugin.v1.Hosts.Exec:input_type -> turnus.plugin.v1.ExecRequest
-	34, // 43: turnus.plugin.v1.Hosts.Command:input_type -> turnus.plugin.v1.CommandRequest
-	37, // 44: turnus.plugin.v1.Hosts.Put:input_type -> turnus.plugin.v1.PutRequest
-	39, // 45: turnus.plugin.v1.Hosts.Get:input_type -> turnus.plugin.v1.GetRequest
-	42, // 46: turnus.plugin.v1.Hosts.Dial:input_type -> turnus.plugin.v1.DialMessage
-	44, // 47: turnus.plugin.v1.Hosts.Probe:input_type -> turnus.plugin.v1.ProbeRequest
-	46, // 48: turnus.plugin.v1.Job.Checkpoint:input_type -> turnus.plugin.v1.CheckpointRequest
-	48, // 49: turnus.plugin.v1.Job.MayStart:input_type -> turnus.plugin.v1.MayStartRequest
-	50, // 50: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
-	52, // 51: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
-	5,  // 52: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
-	9,  // 53: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
-	13, // 54: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
-	24, // 55: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
-	26, // 56: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
-	28, // 57: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
-	32, // 58: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
-	35, // 59: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
-	38, // 60: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
-	40, // 61: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
-	42, // 62: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
-	45, // 63: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
-	47, // 64: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
-	49, // 65: turnus.plugin.v1.Job.MayStart:output_type -> turnus.plugin.v1.MayStartResponse
-	51, // 66: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
-	54, // 67: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
-	52, // [52:68] is the sub-list for method output_type
-	36, // [36:52] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	57, // 36: turnus.plugin.v1.KeptResponse.info:type_name -> turnus.plugin.v1.KeptInfo
+	59, // 37: turnus.plugin.v1.KeepRequest.file:type_name -> turnus.plugin.v1.KeepFile
+	4,  // 38: turnus.plugin.v1.Plugin.Describe:input_type -> turnus.plugin.v1.DescribeRequest
+	8,  // 39: turnus.plugin.v1.Plugin.Validate:input_type -> turnus.plugin.v1.ValidateRequest
+	11, // 40: turnus.plugin.v1.Plugin.Run:input_type -> turnus.plugin.v1.RunRequest
+	23, // 41: turnus.plugin.v1.Plugin.Signal:input_type -> turnus.plugin.v1.SignalRequest
+	25, // 42: turnus.plugin.v1.Plugin.MigrateState:input_type -> turnus.plugin.v1.MigrateStateRequest
+	27, // 43: turnus.plugin.v1.Plugin.Cleanup:input_type -> turnus.plugin.v1.CleanupRequest
+	31, // 44: turnus.plugin.v1.Hosts.Exec:input_type -> turnus.plugin.v1.ExecRequest
+	34, // 45: turnus.plugin.v1.Hosts.Command:input_type -> turnus.plugin.v1.CommandRequest
+	37, // 46: turnus.plugin.v1.Hosts.Put:input_type -> turnus.plugin.v1.PutRequest
+	39, // 47: turnus.plugin.v1.Hosts.Get:input_type -> turnus.plugin.v1.GetRequest
+	42, // 48: turnus.plugin.v1.Hosts.Dial:input_type -> turnus.plugin.v1.DialMessage
+	44, // 49: turnus.plugin.v1.Hosts.Probe:input_type -> turnus.plugin.v1.ProbeRequest
+	46, // 50: turnus.plugin.v1.Job.Checkpoint:input_type -> turnus.plugin.v1.CheckpointRequest
+	48, // 51: turnus.plugin.v1.Job.MayStart:input_type -> turnus.plugin.v1.MayStartRequest
+	50, // 52: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
+	52, // 53: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
+	55, // 54: turnus.plugin.v1.Job.Kept:input_type -> turnus.plugin.v1.KeptRequest
+	58, // 55: turnus.plugin.v1.Job.Keep:input_type -> turnus.plugin.v1.KeepRequest
+	5,  // 56: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
+	9,  // 57: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
+	13, // 58: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
+	24, // 59: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
+	26, // 60: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
+	28, // 61: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
+	32, // 62: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
+	35, // 63: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
+	38, // 64: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
+	40, // 65: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
+	42, // 66: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
+	45, // 67: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
+	47, // 68: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
+	49, // 69: turnus.plugin.v1.Job.MayStart:output_type -> turnus.plugin.v1.MayStartResponse
+	51, // 70: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
+	54, // 71: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
+	56, // 72: turnus.plugin.v1.Job.Kept:output_type -> turnus.plugin.v1.KeptResponse
+	60, // 73: turnus.plugin.v1.Job.Keep:output_type -> turnus.plugin.v1.KeepResponse
+	56, // [56:74] is the sub-list for method output_type
+	38, // [38:56] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -4093,13 +4490,21 @@ func file_plugin_proto_init() {
 		(*SaveFileRequest_Start)(nil),
 		(*SaveFileRequest_Data)(nil),
 	}
+	file_plugin_proto_msgTypes[52].OneofWrappers = []any{
+		(*KeptResponse_Info)(nil),
+		(*KeptResponse_Data)(nil),
+	}
+	file_plugin_proto_msgTypes[54].OneofWrappers = []any{
+		(*KeepRequest_File)(nil),
+		(*KeepRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   54,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

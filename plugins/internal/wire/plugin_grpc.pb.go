@@ -637,6 +637,8 @@ const (
 	Job_MayStart_FullMethodName   = "/turnus.plugin.v1.Job/MayStart"
 	Job_Secret_FullMethodName     = "/turnus.plugin.v1.Job/Secret"
 	Job_SaveFile_FullMethodName   = "/turnus.plugin.v1.Job/SaveFile"
+	Job_Kept_FullMethodName       = "/turnus.plugin.v1.Job/Kept"
+	Job_Keep_FullMethodName       = "/turnus.plugin.v1.Job/Keep"
 )
 
 // JobClient is the client API for Job service.
@@ -652,6 +654,11 @@ type JobClient interface {
 	Secret(ctx context.Context, in *SecretRequest, opts ...grpc.CallOption) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse], error)
+	// Kept reads a file of the newest kept version of the host's configuration: info first, then data.
+	Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeptResponse], error)
+	// Keep makes files a new version of the host's configuration, all or none; it returns once that is
+	// durable. Each file is a message file and then its data. Files that are not named stay as they are.
+	Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[KeepRequest, KeepResponse], error)
 }
 
 type jobClient struct {
@@ -705,6 +712,38 @@ func (c *jobClient) SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Job_SaveFileClient = grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse]
 
+func (c *jobClient) Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeptResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Job_ServiceDesc.Streams[1], Job_Kept_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[KeptRequest, KeptResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Job_KeptClient = grpc.ServerStreamingClient[KeptResponse]
+
+func (c *jobClient) Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[KeepRequest, KeepResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Job_ServiceDesc.Streams[2], Job_Keep_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[KeepRequest, KeepResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Job_KeepClient = grpc.ClientStreamingClient[KeepRequest, KeepResponse]
+
 // JobServer is the server API for Job service.
 // All implementations must embed UnimplementedJobServer
 // for forward compatibility.
@@ -718,6 +757,11 @@ type JobServer interface {
 	Secret(context.Context, *SecretRequest) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error
+	// Kept reads a file of the newest kept version of the host's configuration: info first, then data.
+	Kept(*KeptRequest, grpc.ServerStreamingServer[KeptResponse]) error
+	// Keep makes files a new version of the host's configuration, all or none; it returns once that is
+	// durable. Each file is a message file and then its data. Files that are not named stay as they are.
+	Keep(grpc.ClientStreamingServer[KeepRequest, KeepResponse]) error
 	mustEmbedUnimplementedJobServer()
 }
 
@@ -739,6 +783,12 @@ func (UnimplementedJobServer) Secret(context.Context, *SecretRequest) (*SecretRe
 }
 func (UnimplementedJobServer) SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error {
 	return status.Error(codes.Unimplemented, "method SaveFile not implemented")
+}
+func (UnimplementedJobServer) Kept(*KeptRequest, grpc.ServerStreamingServer[KeptResponse]) error {
+	return status.Error(codes.Unimplemented, "method Kept not implemented")
+}
+func (UnimplementedJobServer) Keep(grpc.ClientStreamingServer[KeepRequest, KeepResponse]) error {
+	return status.Error(codes.Unimplemented, "method Keep not implemented")
 }
 func (UnimplementedJobServer) mustEmbedUnimplementedJobServer() {}
 func (UnimplementedJobServer) testEmbeddedByValue()             {}
@@ -822,6 +872,24 @@ func _Job_SaveFile_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Job_SaveFileServer = grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]
 
+func _Job_Kept_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(KeptRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobServer).Kept(m, &grpc.GenericServerStream[KeptRequest, KeptResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Job_KeptServer = grpc.ServerStreamingServer[KeptResponse]
+
+func _Job_Keep_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(JobServer).Keep(&grpc.GenericServerStream[KeepRequest, KeepResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Job_KeepServer = grpc.ClientStreamingServer[KeepRequest, KeepResponse]
+
 // Job_ServiceDesc is the grpc.ServiceDesc for Job service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -846,6 +914,16 @@ var Job_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "SaveFile",
 			Handler:       _Job_SaveFile_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Kept",
+			Handler:       _Job_Kept_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Keep",
+			Handler:       _Job_Keep_Handler,
 			ClientStreams: true,
 		},
 	},

@@ -1,0 +1,159 @@
+// Package firewall owns the job type firewall.push: one nftables table of a host is replaced, proven over a
+// fresh connection, and put back by the host itself unless that proof arrives in time. It imports only the sdk.
+package firewall
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a push.
+type Params struct {
+	Ruleset        string       `json:"ruleset,omitempty" turnus:"min=1" jsonschema:"the table, in nft's own syntax: define lines and blocks of the one table; either this or artifact"`
+	Artifact       string       `json:"artifact,omitempty" turnus:"min=1" jsonschema:"the same as a file relative to the playbook, or its digest"`
+	SHA256         string       `json:"sha256,omitempty" turnus:"pattern=^[0-9a-f]{64}$" jsonschema:"of the artifact; another content is refused"`
+	Table          string       `json:"table,omitempty" turnus:"default=inet turnus,pattern=^(ip|ip6|inet|arp|bridge|netdev) [A-Za-z_][A-Za-z0-9_.-]{0,60}$" jsonschema:"family and name of the table that is replaced; no other table is touched"`
+	ConfirmTimeout sdk.Duration `json:"confirm_timeout,omitempty" turnus:"default=60s" jsonschema:"unless the push is proven within this time, the host puts its old table back by itself; at least three times connect_timeout"`
+	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one fresh connection, or one probe, may take"`
+	Probes         []Probe      `json:"probes,omitempty" turnus:"max=32" jsonschema:"connections that must, or must not, work before the push is confirmed"`
+	MgmtSources    []string     `json:"mgmt_sources,omitempty" turnus:"max=64" jsonschema:"addresses and networks that must reach SSH: a ruleset that surely drops one is refused before anything is done"`
+	MgmtPort       int          `json:"mgmt_port,omitempty" turnus:"default=22,min=1,max=65535" jsonschema:"port of SSH for mgmt_sources"`
+	OnDrift        string       `json:"on_drift,omitempty" turnus:"default=fail,enum=fail|overwrite|report" jsonschema:"when the live table is neither the wanted one nor the one pushed last: fail, overwrite it, or report and leave it alone"`
+	Persist        string       `json:"persist,omitempty" turnus:"pattern=^(/.+)?$" jsonschema:"file that the host loads at boot; written after the push is confirmed. Empty: a reboot brings the old rules back"`
+	StateDir       string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/firewall,pattern=^/" jsonschema:"folder of the host for the staged ruleset, the snapshot and the timer"`
+}
+
+// Probe is a TCP connection that proves a rule.
+type Probe struct {
+	From   string `json:"from,omitempty" turnus:"default=worker,enum=worker|host" jsonschema:"who connects"`
+	To     string `json:"to" turnus:"required,min=1" jsonschema:"address or name"`
+	Port   int    `json:"port" turnus:"required,min=1,max=65535" jsonschema:"TCP port"`
+	Expect string `json:"expect,omitempty" turnus:"default=open,enum=open|closed" jsonschema:"closed: refused, or no answer"`
+}
+
+// Outputs of a push.
+type Outputs struct {
+	OldHash   string  `json:"old_hash" jsonschema:"canonical hash of the table before; empty when there was none"`
+	NewHash   string  `json:"new_hash" jsonschema:"canonical hash of the wanted table"`
+	Drift     bool    `json:"drift" jsonschema:"the live table was not the one pushed last"`
+	Chains    int     `json:"chains" jsonschema:"of the wanted table"`
+	Rules     int     `json:"rules" jsonschema:"of the wanted table"`
+	Elements  int     `json:"elements" jsonschema:"of its named sets and maps"`
+	Push      string  `json:"push,omitempty" jsonschema:"the push's folder under state_dir"`
+	Persisted string  `json:"persisted,omitempty" jsonschema:"file that was written"`
+	ProvenMS  int64   `json:"proven_ms,omitempty" jsonschema:"time of the fresh connection that confirmed"`
+	Seconds   float64 `json:"seconds,omitempty" jsonschema:"from arming the timer to its end, by confirmation or by the host's own way back"`
+}
+
+// maxRuleset bounds what is sent to a host: a set of 100,000 elements fits.
+const maxRuleset = 4 << 20
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	blame := func(pointer, format string, args ...any) {
+		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
+	}
+	if (p.Ruleset == "") == (p.Artifact == "") {
+		blame("", "expected one of ruleset and artifact")
+	}
+	if p.SHA256 != "" && p.Artifact == "" {
+		blame("/sha256", "sha256 goes with artifact")
+	}
+	if p.Ruleset != "" {
+		if err := lint(p.Ruleset, p.Table); err != nil {
+			blame("/ruleset", "%w", err)
+		}
+	}
+	connect, confirm := time.Duration(p.ConnectTimeout), time.Duration(p.ConfirmTimeout)
+	if connect < 100*time.Millisecond || connect > 5*time.Minute {
+		blame("/connect_timeout", "expected between 100ms and 5m; found %s", p.ConnectTimeout)
+	}
+	if confirm < 3*connect || confirm < 3*time.Second || confirm > time.Hour {
+		blame("/confirm_timeout", "expected between three times connect_timeout, 3s at least, and 1h; found %s with a connect_timeout of %s", p.ConfirmTimeout, p.ConnectTimeout)
+	}
+	for i, s := range p.MgmtSources {
+		if _, err := source(s); err != nil {
+			blame(fmt.Sprintf("/mgmt_sources/%d", i), "%w", err)
+		}
+	}
+	for pointer, file := range map[string]string{"/persist": p.Persist, "/state_dir": p.StateDir} {
+		if file != "" && (path.Clean(file) != file || file == "/" || strings.ContainsAny(file, "\n\x00")) {
+			blame(pointer, "expected a clean absolute path; found %q", file)
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// source reads an address or a network.
+func source(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Masked() != p {
+		return netip.Prefix{}, fmt.Errorf("expected an address or a network such as 192.0.2.0/24; found %q", text)
+	}
+	return p, nil
+}
+
+// folder is where a table's pushes lie on the host. A table name has no slash.
+func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
+
+// State is what must survive a crash of the worker. The truth is on the host; this says what to look for.
+type State struct {
+	Push string `json:"push"` // its folder on the host
+	Old  string `json:"old"`  // canonical hash before
+	New  string `json:"new"`  // canonical hash wanted
+}
+
+type runOf = sdk.Run[Params, State]
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("firewall.push", run,
+		sdk.Summary("Replace an nftables table; the host takes it back by itself unless it is proven in time"),
+		sdk.Description(description),
+		sdk.Idempotent(true), // a repeated push finds its own timer, or the wanted table, and goes on from there
+		sdk.OnLost("retry"),
+		sdk.Check(),
+		sdk.Disruptive(),
+		sdk.StateVersion(1, nil),
+		sdk.Outputs[Outputs](),
+		sdk.Example("A table, kept over reboots", sdk.With{
+			"ruleset": "table inet turnus {\n  chain input {\n    type filter hook input priority 0; policy drop;\n    ct state established,related accept\n" +
+				"    iifname \"lo\" accept\n    ip saddr 192.0.2.0/24 tcp dport 22 accept\n  }\n}\n",
+			"mgmt_sources": []string{"192.0.2.10"}, "persist": "/etc/nftables.d/turnus.nft",
+		}),
+		sdk.Example("A file of the repository, with probes", sdk.With{
+			"artifact": "rules/branch.nft", "confirm_timeout": "2m",
+			"probes": []sdk.With{
+				{"from": "worker", "to": "192.0.2.80", "port": 443},
+				{"from": "host", "to": "192.0.2.25", "port": 25, "expect": "closed"},
+			},
+		}),
+	)
+}
+
+const description = `
+Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, unshare, and root.
+
+First it looks, in one round trip: the ruleset is loaded in an empty network namespace on the host (which finds what ` + "`nft -c`" + ` lets pass, such as a jump
+loop), checked against the live kernel, and compared with the live table in canonical form, that is without handles, counters and what packets put into sets. Equal tables are ` + "`unchanged`" + `.
+A live table that is not the one pushed last is drift: see ` + "`on_drift`" + `. Check mode ends here, with the difference.
+
+Then: the old table is kept as a file, proven to load; a timer is armed **on the host**, detached from the connection; the new table is applied. Only when
+a new, authenticated connection works, every probe is as expected, and the live table is the wanted one, is the timer disarmed, and the file for the next boot written.
+Otherwise the host puts its old table back within ` + "`confirm_timeout`" + `, without worker and plugin; the step waits for that, proves the old table over a fresh
+connection, and ends as ` + "`rolled_back`" + `; where it cannot be proven, as ` + "`lost`" + `. A reboot in between brings the old rules back as well.
+
+The ruleset may hold define lines and blocks of the table, nothing else: no ` + "`flush ruleset`" + ` (it wipes the tables of Docker and fail2ban), no include, no commands. Use iifname rather than iif.
+One push at a time: a second one is refused while the timer of the first runs. When the worker dies, the next one finds that timer: it confirms what is proven, or takes it back and starts again.
+A cancelled push takes itself back at its time.
+`

@@ -1,0 +1,164 @@
+//go:build linux
+
+package firewall_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/turnus/turnus/plugins/plugintest"
+)
+
+// timer finds the host's timer while a push is under way.
+func (d *device) timer() int {
+	for _, pid := range d.lab.Processes() {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), "/guard") && !strings.Contains(string(line), "takeover") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// A worker that gives a command up kills what it started: by process group, and by a variable in the environment. The timer
+// is in neither, or the worker's own tidiness would take the way back away.
+func TestTrapTimerIsOutOfTheWorkersReach(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	d.meet(func(c plugintest.Call) *plugintest.Reply {
+		if is(c, "arm") {
+			c.Command = "export TURNUS_EXEC=0123456789abcdef\n" + c.Command
+			reply := d.exec(t.Context(), c)
+			return &reply
+		}
+		if is(c, "apply") {
+			pid := d.timer()
+			if pid == 0 {
+				t.Error("no timer runs")
+				return nil
+			}
+			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil || strings.Contains(string(environ), "TURNUS") {
+				t.Errorf("the environment of the timer: %q %v", environ, err)
+			}
+			if session, err := unix.Getsid(pid); err != nil || session != pid {
+				t.Errorf("the timer is in session %d, want its own: %v", session, err)
+			}
+			for _, fd := range []int{0, 1, 2} { // an open one would hold the worker's command
+				if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); err != nil || to != "/dev/null" {
+					t.Errorf("descriptor %d of the timer is %s (%v)", fd, to, err)
+				}
+			}
+		}
+		return nil
+	})
+	want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")
+}
+
+// Where systemd runs, it keeps the timer: a login's end may kill all that the login started. Where it cannot, setsid does.
+func TestTimerIsSystemdsWhereItRuns(t *testing.T) {
+	t.Parallel()
+	for name, works := range map[string]bool{"it starts it": true, "it refuses": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDevice(t)
+			dir := t.TempDir()
+			end := "exit 1"
+			if works {
+				end = `while [ "$1" != /bin/sh ]; do shift; done; setsid "$@" </dev/null >/dev/null 2>&1 &`
+			}
+			fake := "#!/bin/sh\necho \"$@\" >>" + dir + "/asked\n" + end + "\n"
+			if err := os.WriteFile(filepath.Join(dir, "systemd-run"), []byte(fake), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			d.meet(func(c plugintest.Call) *plugintest.Reply {
+				if !is(c, "arm") {
+					return nil
+				}
+				c.Command = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && PATH=" + dir + ":$PATH\n" + c.Command
+				reply := d.exec(t.Context(), c)
+				return &reply
+			})
+			want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")
+			asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+			if err != nil || !strings.Contains(string(asked), "--collect --unit=turnus-firewall-push-") {
+				t.Errorf("systemd-run was asked %q: %v", asked, err)
+			}
+		})
+	}
+}
+
+// The timer is gone before the apply: nothing is applied. The guard of the guard.
+func TestNothingIsAppliedWithoutATimer(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	d.meet(func(c plugintest.Call) *plugintest.Reply {
+		if is(c, "apply") {
+			d.lab.Kill("/guard")
+			until(t, "the timer's end", func() bool { return d.timer() == 0 })
+		}
+		return nil
+	})
+	want(t, d.kit.Run(d.with("drop")), "rolled_back", "the timer is not running")
+	if live := d.live(); live != "" {
+		t.Errorf("live:\n%s", live)
+	}
+}
+
+// A timer that was killed leaves its push armed for ever: long past its end the next push takes it back, then goes on.
+func TestOverduePushIsTakenBack(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")
+	left := func(c plugintest.Call) *plugintest.Reply {
+		if is(c, "apply") {
+			d.exec(t.Context(), c)
+			d.lab.Kill("/guard")
+			return &plugintest.Reply{Err: plugintest.Unreachable("r1", false)}
+		}
+		if is(c, "look") || is(c, "arm") {
+			return nil
+		}
+		return &plugintest.Reply{Err: plugintest.Unreachable("r1", true)}
+	}
+	d.meet(left)
+	var running *plugintest.Running
+	started := make(chan struct{})
+	d.host.OnProbe(func(int) error {
+		<-started
+		running.Cancel()
+		return plugintest.Unreachable("r1", true)
+	})
+	running = d.kit.Start(d.with("tcp dport 23 accept"), plugintest.Key("dead"))
+	close(started)
+	if got := running.Wait(); got.Outcome != "cancelled" {
+		t.Fatalf("got %s (%s)", got.Outcome, got.Reason)
+	}
+	d.meet(nil)
+	d.host.OnProbe(func(int) error { return nil })
+	want(t, d.kit.Run(d.with("tcp dport 24 accept")), "failed", "another push is under way")
+	files, err := filepath.Glob(filepath.Join(d.state, "*", "push-*", "deadline"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v %v", files, err)
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], fmt.Appendf(nil, "%d\n", deadline-1000), 0o600); err != nil { // a quarter of an hour later
+		t.Fatal(err)
+	}
+	want(t, d.kit.Run(d.with("tcp dport 24 accept")), "changed", "")
+	if live := d.live(); !strings.Contains(live, "dport 24") {
+		t.Errorf("live:\n%s", live)
+	}
+}

@@ -1,0 +1,303 @@
+package firewall
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// push is one call of the job type.
+type push struct {
+	r      *runOf
+	params *Params
+	file   []byte // what is loaded: the old table goes, the new one comes, in one transaction
+	links  string // not empty: the ruleset names interfaces that must be there when it loads
+	id     string // folder on the host
+	key    string // the same in each attempt of this step of this job
+	job    string
+
+	want, old table
+	armed     time.Time // a little before the host's timer began
+	seen      bool      // the new table was applied, or may have been
+}
+
+func run(ctx context.Context, r *runOf) error {
+	p := &push{r: r, params: &r.Params, job: r.Job}
+	p.key = short(r.Key + "\n" + r.Step)
+	p.id = "push-" + p.key + "-" + strings.ToLower(rand.Text()[:8])
+	if err := p.load(ctx); err != nil {
+		return err
+	}
+	for range 3 { // once, but for what an earlier attempt left behind
+		again, err := p.attempt(ctx)
+		if !again || err != nil {
+			return err
+		}
+	}
+	return sdk.Fail("an earlier push stays in the way").Retryable().Effects(sdk.EffectsNone)
+}
+
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:12]
+}
+
+// load gets the ruleset and makes the file of it.
+func (p *push) load(ctx context.Context) error {
+	text := p.params.Ruleset
+	if p.params.Artifact != "" {
+		var b bytes.Buffer
+		info, err := p.r.Artifact(ctx, p.params.Artifact, maxRuleset, &b)
+		if err != nil {
+			return fmt.Errorf("artifact %s: %w", p.params.Artifact, err)
+		}
+		if p.params.SHA256 != "" && info.SHA256 != p.params.SHA256 {
+			return sdk.Failf("artifact %s: its sha256 is %s, expected %s", p.params.Artifact, info.SHA256, p.params.SHA256).Effects(sdk.EffectsNone)
+		}
+		text = b.String()
+		if err := lint(text, p.params.Table); err != nil {
+			return sdk.Failf("artifact %s: %w", p.params.Artifact, err).Effects(sdk.EffectsNone)
+		}
+	}
+	// On one line, so that nft's line numbers are those of the ruleset. nft 1.0.6 has no destroy: declare, then delete.
+	p.file = fmt.Appendf(nil, "add table %s; delete table %s; %s\n", p.params.Table, p.params.Table, strings.TrimRight(text, "\n"))
+	for _, s := range statements(text) {
+		for w := range strings.FieldsSeq(s.text) {
+			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
+				p.links = "yes"
+			}
+		}
+	}
+	return nil
+}
+
+// attempt is the whole push; again tells that something of an earlier one was cleared away first.
+func (p *push) attempt(ctx context.Context) (again bool, err error) {
+	facts, err := p.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if facts.has("lock") && !facts.has("stale") {
+		again, done, err := p.earlier(ctx, facts)
+		if again || done || err != nil {
+			return again, err
+		}
+	}
+	p.output(facts)
+	if p.old.hash == p.want.hash {
+		return false, p.equal(ctx, facts)
+	}
+	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(facts.text("wanttext")))
+	if p.drifted(facts) {
+		p.r.Output("drift", true)
+		what := fmt.Sprintf("the live table %s is not the one that was pushed last", p.params.Table)
+		switch p.params.OnDrift {
+		case "report":
+			p.r.Explain("drift, left alone: " + what)
+			return false, nil
+		case "fail":
+			return false, sdk.Fail("drift: " + what + "; compare with --check --diff, then push with on_drift: overwrite").Effects(sdk.EffectsNone)
+		}
+	}
+	if p.r.Check {
+		p.r.Changed()
+		p.r.Explain("would replace the table " + p.params.Table)
+		return false, nil
+	}
+	return false, p.replace(ctx)
+}
+
+// look is the first round trip: it changes nothing, and finds all that can be found before.
+func (p *push) look(ctx context.Context) (answer, error) {
+	p.r.Progress(0.1, "look")
+	facts, err := p.ask(ctx, sdk.Command{Run: p.script(lookScript), Stdin: bytes.NewReader(p.file), ReadOnly: true})
+	if err != nil {
+		return facts, fmt.Errorf("looking at the firewall: %w", err)
+	}
+	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !facts.has("want") {
+		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
+	}
+	if p.want, err = p.canonical(facts, "want"); err != nil {
+		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
+	}
+	if p.old, err = p.canonical(facts, "live"); err != nil {
+		return facts, sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
+	}
+	return facts, p.reachable()
+}
+
+func (p *push) canonical(a answer, word string) (table, error) {
+	if word == "live" && a.has("absent") {
+		return table{}, nil
+	}
+	family, name, _ := strings.Cut(p.params.Table, " ")
+	return canonical([]byte(a.text(word)), family, name, dynamicSets(a.text(word+"text")))
+}
+
+// maxAnswer bounds what a host may say: four listings of the largest table.
+const maxAnswer = 64 << 20
+
+// ask runs a script in one round trip.
+func (p *push) ask(ctx context.Context, c sdk.Command) (answer, error) {
+	out, stderr := sdk.Head{Limit: maxAnswer}, sdk.Head{}
+	c.Stdout, c.Stderr = &out, &stderr
+	exit, err := p.r.Host().Exec(ctx, c)
+	if err == nil && exit.Err() != nil {
+		err = &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	}
+	if err == nil && out.Truncated() {
+		err = fmt.Errorf("its answer: %w", sdk.ErrTooLarge)
+	}
+	return read(out.String()), err
+}
+
+func clip(text string) string {
+	if len(text) > 800 {
+		text = text[:800] + "…"
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+func (p *push) output(facts answer) {
+	p.r.Output("old_hash", p.old.hash)
+	p.r.Output("new_hash", p.want.hash)
+	p.r.Output("drift", false)
+	p.r.Output("chains", p.want.chains)
+	p.r.Output("rules", p.want.rules)
+	p.r.Output("elements", p.want.elements)
+	p.r.Log().Debug("firewall", "nft", facts.values["version"])
+}
+
+// drifted: a table that is there, and is not what was pushed last. One that is not there is nobody's.
+func (p *push) drifted(facts answer) bool {
+	return p.old.hash != "" && facts.values["applied"] != p.old.hash
+}
+
+// earlier meets a push that is under way on the host. done tells that it was ours, and has now been confirmed.
+func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err error) {
+	state := facts.values["state"]
+	left := facts.number("deadline") - facts.number("uptime")
+	ours := facts.values["key"] == p.key
+	switch {
+	case state == "confirmed" && !ours, state == "reverted": // its lock was left behind; arming takes it over
+		return false, false, nil
+	case state == "" && left < -5: // it died before its timer was armed
+		return false, false, nil
+	case !ours && left >= -10:
+		return false, false, sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)",
+			facts.values["job"], max(left, 0), p.params.folder(), facts.values["lock"]).Retryable().Effects(sdk.EffectsNone)
+	case p.r.Check:
+		return false, false, nil
+	}
+	mine := p.id
+	p.id = facts.values["lock"]
+	enough := state == "confirmed" || state == "armed" && time.Duration(left)*time.Second > 2*time.Duration(p.params.ConnectTimeout)
+	if ours && enough && p.old.hash == p.want.hash { // applied by an attempt whose worker died: go on from there
+		p.old = table{hash: p.r.State.Old}
+		p.armed = time.Now().Add(time.Duration(left-1)*time.Second - time.Duration(p.params.ConfirmTimeout))
+		p.output(facts)
+		p.r.Changed()
+		p.seen = true
+		return false, true, p.prove(ctx)
+	}
+	p.r.Progress(0.2, "taking an earlier push back")
+	status, err := p.ask(ctx, sdk.Command{Run: p.script(revertScript), Timeout: time.Minute})
+	if err == nil && status.values["state"] != "reverted" {
+		err = sdk.Failf("an earlier push (%s/%s) does not revert: see the file failed there", p.params.folder(), p.id).Lost()
+	}
+	p.id = mine
+	return true, false, err
+}
+
+// equal: the live table is the wanted one. The file for the next boot may not be.
+func (p *push) equal(ctx context.Context, facts answer) error {
+	if p.r.Resumed && p.r.State.New == p.want.hash {
+		p.r.Changed() // by an attempt whose worker died after it confirmed
+	}
+	if p.params.Persist == "" || facts.has("persisted") {
+		return nil
+	}
+	p.r.Changed()
+	if p.r.Check {
+		p.r.Explain("would write " + p.params.Persist)
+		return nil
+	}
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(persistScript), Stdin: bytes.NewReader(p.file)})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", p.params.Persist, err)
+	}
+	return p.persisted(a)
+}
+
+func (p *push) persisted(a answer) error {
+	if p.params.Persist == "" {
+		return nil
+	}
+	if !a.has("persisted") {
+		return sdk.Failf("the table is live and confirmed, but a reboot would not keep it: %s: %s", p.params.Persist, clip(a.values["refused"])).Retryable().Effects(sdk.EffectsPartial)
+	}
+	p.r.Output("persisted", p.params.Persist)
+	return nil
+}
+
+// replace arms the host's timer, applies, and proves. What follows the arming ends as confirmed, rolled back or lost.
+func (p *push) replace(ctx context.Context) error {
+	state := State{Push: p.id, Old: p.old.hash, New: p.want.hash}
+	if err := p.r.Checkpoint(ctx, "staged", state); err != nil {
+		return err
+	}
+	if err := p.r.MayStart(ctx, 2*time.Duration(p.params.ConfirmTimeout)); err != nil {
+		return err
+	}
+	if err := p.arm(ctx); err != nil {
+		return err
+	}
+	if err := p.r.Save(ctx, "armed", state); err != nil {
+		return p.takeBack(ctx, fmt.Errorf("nothing was applied: %w", err))
+	}
+	p.r.Progress(0.5, "apply")
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(applyScript), Timeout: time.Duration(p.params.ConnectTimeout)})
+	p.seen = true
+	if reason, refused := a.values["refused"]; refused {
+		return p.takeBack(ctx, fmt.Errorf("the new table was not applied: %s", clip(reason)))
+	}
+	p.r.Changed()
+	if err != nil && ctx.Err() == nil { // a table that cuts the connection gives no answer; only a fresh one tells
+		p.r.Log().Warn("applying gave no answer", "error", err)
+	}
+	return p.prove(ctx)
+}
+
+func (p *push) arm(ctx context.Context) error {
+	p.r.Progress(0.3, "arm")
+	p.armed = time.Now()
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(armScript), Stdin: bytes.NewReader(p.file)})
+	p.r.Output("push", p.params.folder()+"/"+p.id)
+	switch reason, refused := a.values["refused"]; {
+	case err != nil:
+		return fmt.Errorf("arming the timer: nothing was applied: %w", err)
+	case refused:
+		return sdk.Fail("nothing was applied: " + clip(reason)).Retryable().Effects(sdk.EffectsNone)
+	case a.has("busy"):
+		return sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.values["job"],
+			max(a.number("deadline")-a.number("uptime"), 0), p.params.folder(), a.values["busy"]).Retryable().Effects(sdk.EffectsNone)
+	case !a.has("armed"):
+		return sdk.Fail("arming the timer: the host did not say that it runs; nothing was applied").Retryable().Effects(sdk.EffectsNone)
+	}
+	snapshot, err := p.canonical(a, "live")
+	if err == nil && snapshot.hash != p.old.hash {
+		err = errors.New("the snapshot does not load as the table that was seen: it was changed meanwhile, or nft cannot read what it lists")
+	}
+	if err != nil {
+		return p.takeBack(ctx, fmt.Errorf("nothing was applied: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package plugintest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Keep makes content the kept version of a file of the job's host.
+func (k *Kit) Keep(name, content string) *Kit {
+	k.services.mu.Lock()
+	defer k.services.mu.Unlock()
+	k.services.kept[name] = content
+	return k
+}
+
+// Kept is the newest kept version of a file of the job's host.
+func (k *Kit) Kept(name string) (string, bool) {
+	k.services.mu.Lock()
+	defer k.services.mu.Unlock()
+	content, ok := k.services.kept[name]
+	return content, ok
+}
+
+// Kept sends what was kept.
+func (s *services) Kept(req *wire.KeptRequest, stream grpc.ServerStreamingServer[wire.KeptResponse]) error {
+	if _, err := s.lease(stream.Context()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	content, ok := s.kept[req.GetName()]
+	s.mu.Unlock()
+	info := &wire.KeptInfo{Found: ok, Size: int64(len(content))}
+	if err := stream.Send(&wire.KeptResponse{Message: &wire.KeptResponse_Info{Info: info}}); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk([]byte(content), wire.ChunkSize) {
+		if err := stream.Send(&wire.KeptResponse{Message: &wire.KeptResponse_Data{Data: chunk}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Keep keeps the files, all or none.
+func (s *services) Keep(stream grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]) error {
+	l, err := s.lease(stream.Context())
+	if err != nil {
+		return err
+	}
+	if l.check {
+		return status.Error(codes.FailedPrecondition, "check mode: keeping a configuration is refused")
+	}
+	type file struct {
+		name, content string
+		gone          bool
+	}
+	var files []file
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if f := msg.GetFile(); f != nil {
+			files = append(files, file{name: f.GetName(), gone: f.GetGone()})
+		} else if len(files) > 0 {
+			files[len(files)-1].content += string(msg.GetData())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := &wire.KeepResponse{}
+	for _, f := range files {
+		old, had := s.kept[f.name]
+		switch {
+		case f.gone == !had && (f.gone || old == f.content):
+			continue
+		case f.gone:
+			delete(s.kept, f.name)
+		default:
+			s.kept[f.name] = f.content
+		}
+		resp.Changed = append(resp.Changed, f.name)
+	}
+	if len(resp.GetChanged()) > 0 {
+		s.versions++
+		resp.Version = fmt.Sprintf("%040x", s.versions)
+	}
+	return stream.SendAndClose(resp)
+}

@@ -1,0 +1,90 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// KeptFile is one file of the host's configuration, as the worker keeps its versions.
+type KeptFile struct {
+	Name    string // a letter or digit, then letters, digits, dots, dashes and underscores; 128 in all
+	Content []byte
+	Gone    bool // the host has it no more
+}
+
+// KeptVersion is what became of a Keep.
+type KeptVersion struct {
+	Version string   // empty when nothing differed
+	Changed []string // names of the files that did
+}
+
+// Kept is a file of the newest kept version of the host's configuration; found is false
+// when that has none. It is allowed in check mode.
+func (r *Run[P, S]) Kept(ctx context.Context, name string) (content []byte, found bool, err error) {
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := jobs.Kept(r.s.withLease(ctx), &wire.KeptRequest{Name: name})
+	if err != nil {
+		return nil, false, hostError(ctx, "", "read the kept version", err)
+	}
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return content, found, nil
+		}
+		if err != nil {
+			return nil, false, hostError(ctx, "", "read the kept version", err)
+		}
+		if info := msg.GetInfo(); info != nil {
+			found = info.GetFound()
+		}
+		content = append(content, msg.GetData()...)
+	}
+}
+
+// Keep makes files a new version of the host's configuration at the worker, all or none.
+// Files that are not named stay as they are; what equals the kept version makes none. At
+// most 64 files, and 64 MiB in all. Check mode refuses it.
+func (r *Run[P, S]) Keep(ctx context.Context, files ...KeptFile) (KeptVersion, error) {
+	jobs, err := r.s.jobs()
+	if err != nil {
+		return KeptVersion{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := jobs.Keep(r.s.withLease(ctx))
+	if err != nil {
+		return KeptVersion{}, hostError(ctx, "", "keep the configuration", err)
+	}
+	for _, f := range files {
+		if err = sendKept(stream.Send, f); err != nil {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndRecv says why
+		return KeptVersion{}, fmt.Errorf("keep the configuration: %w", err)
+	}
+	resp, err := stream.CloseAndRecv()
+	if err != nil {
+		return KeptVersion{}, hostError(ctx, "", "keep the configuration", err)
+	}
+	return KeptVersion{Version: resp.GetVersion(), Changed: resp.GetChanged()}, nil
+}
+
+func sendKept(send func(*wire.KeepRequest) error, f KeptFile) error {
+	if err := send(&wire.KeepRequest{Message: &wire.KeepRequest_File{File: &wire.KeepFile{Name: f.Name, Gone: f.Gone}}}); err != nil || f.Gone {
+		return err
+	}
+	return sendChunks(bytes.NewReader(f.Content), func(b []byte) error {
+		return send(&wire.KeepRequest{Message: &wire.KeepRequest_Data{Data: b}})
+	})
+}
