@@ -45,7 +45,6 @@ var borders = []struct {
 		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
-	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
@@ -54,11 +53,9 @@ var borders = []struct {
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "playbooks", "windows"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
+	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/configs", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
 }
@@ -67,8 +64,7 @@ var borders = []struct {
 var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
-var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http", "config"}
-var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http", "firewall"}
+var builtins = []string{"command", "script", "file", "fetch", "config", "firewall", "reboot", "wait", "http"}
 
 type listed struct {
 	ImportPath                         string

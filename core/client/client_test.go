@@ -155,7 +155,9 @@ func TestServerThatIsAwaySaysSo(t *testing.T) {
 func TestRedirectElsewhereIsNotFollowed(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the other server was asked") }))
 	t.Cleanup(other.Close)
-	c := served(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/v1/runs/r", http.StatusFound) })
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/v1/runs/r", http.StatusFound)
+	})
 	c.patience = time.Millisecond
 	if _, err := c.Run(t.Context(), "r"); err == nil || !strings.Contains(err.Error(), "is not asked") {
 		t.Errorf("%v", err)
