@@ -41,7 +41,6 @@ var borders = []struct {
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
-	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/testparts", "windows/civil"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
@@ -59,8 +58,7 @@ var borders = []struct {
 var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
-var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http", "config"}
-var builtins = []string{"command", "script", "file", "fetch", "reboot", "wait", "http", "firewall"}
+var builtins = []string{"command", "script", "file", "fetch", "config", "firewall", "reboot", "wait", "http"}
 
 type listed struct {
 	ImportPath                         string
