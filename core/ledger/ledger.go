@@ -77,25 +77,23 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))
 }
 
-// redact hides the password of a URL.
+// redact hides the password of a URL, also one that was not escaped: what stands before the last @ is shown as
+// far as a user's name goes, and no query is shown.
 func redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
 		return url
 	}
-	authority, path, _ := strings.Cut(rest, "/")
-	user, host, ok := strings.Cut(authority, "@")
-	if !ok {
-		host, user = authority, ""
-	}
-	if name, _, secret := strings.Cut(user, ":"); secret {
-		user = name + ":***"
-	}
-	if user != "" {
+	user, at := "", strings.LastIndex(rest, "@")
+	if at >= 0 {
+		user, rest = rest[:at], rest[at+1:]
+		if end := strings.IndexAny(user, ":/?"); end >= 0 {
+			user = user[:end] + ":***"
+		}
 		user += "@"
 	}
-	path, _, _ = strings.Cut(path, "?") // a password may stand there too
-	return scheme + "://" + user + host + "/" + path
+	rest, _, _ = strings.Cut(rest, "?") // a password may stand there too
+	return scheme + "://" + user + rest
 }
 
 // micros and fromMicros are how times are stored: microseconds since 1970, 0 for no time.
