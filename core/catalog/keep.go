@@ -244,7 +244,7 @@ func (c *Catalog) activeRuns(ctx context.Context) (map[string][]schedule.Run, er
 			return nil, err
 		}
 		for _, r := range runs {
-			if _, ok := schedule.ScheduleOf(r.ID); ok {
+			if _, ok := schedule.IDOf(r.ID); ok {
 				active[r.LaunchedBy] = append(active[r.LaunchedBy], schedule.Run{ID: r.ID, Cause: schedule.ByCron, At: r.Created})
 			}
 		}

@@ -125,7 +125,7 @@ func (c *Catalog) Ended(run string) {
 func (c *Catalog) recheck(ctx context.Context, first string) {
 	var ids []schedule.ID
 	for run := first; ; {
-		if id, ok := schedule.ScheduleOf(run); ok && id.Validate() == nil && !slices.Contains(ids, id) {
+		if id, ok := schedule.IDOf(run); ok && id.Validate() == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 		select {

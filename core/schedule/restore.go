@@ -98,8 +98,8 @@ func nominalOf(id ID, run string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// ScheduleOf reads the schedule out of the id of a run that a schedule launched.
-func ScheduleOf(run string) (ID, bool) {
+// IDOf reads the schedule out of the id of a run that a schedule launched.
+func IDOf(run string) (ID, bool) {
 	at := strings.LastIndexByte(run, '-')
 	if at < 1 {
 		return ID{}, false
