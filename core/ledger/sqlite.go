@@ -1,15 +1,19 @@
 package ledger
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/turnus/turnus/core"
 )
@@ -62,9 +66,26 @@ func openSQLite(path string, connections int) (*db, error) {
 	if d.write, err = open(1); err != nil {
 		return nil, err
 	}
+	if err := becomeWAL(d.write); err != nil {
+		_ = d.write.Close()
+		return nil, err
+	}
 	if d.read, err = open(connections, "query_only(1)"); err != nil {
 		_ = d.write.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// becomeWAL makes the first connection. Where several open a new file at once, its change to WAL mode does not wait for the
+// others as everything later does (busy_timeout does not cover it): it is refused, and asked again.
+func becomeWAL(pool *sql.DB) error {
+	const patience, again = 30 * time.Second, 20 * time.Millisecond
+	for begun := time.Now(); ; <-time.After(again) {
+		err := pool.PingContext(context.Background()) // opening has no end of its own but patience
+		var lite *sqlite.Error
+		if busy := errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY; !busy || time.Since(begun) > patience {
+			return translate("open the file", err)
+		}
+	}
 }
