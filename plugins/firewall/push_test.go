@@ -278,7 +278,10 @@ func TestConfirmRacesTheExpiry(t *testing.T) {
 	d := newDevice(t)
 	d.meet(func(c plugintest.Call) *plugintest.Reply {
 		if is(c, "confirm") { // it arrives when the timer has just decided
-			until(t, "the host's own way back", func() bool { return d.live() == "" })
+			until(t, "the host's own way back", func() bool {
+				live, err := d.lab.Shell("nft -s list ruleset") // it may meet the change that it looks for
+				return err == nil && live == ""
+			})
 		}
 		return nil
 	})

@@ -105,11 +105,18 @@ func (h *Host) Kill(text string) int {
 	n := 0
 	for _, pid := range h.Processes() {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && strings.Contains(string(line), text) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+		if err == nil && strings.Contains(string(line), text) && h.holds(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil {
 			n++
 		}
 	}
 	return n
+}
+
+// holds tells whether a process is in the host now: its id may have gone to another since it was listed.
+func (h *Host) holds(pid int) bool {
+	here, err := os.Stat("/run/netns/" + h.Name)
+	there, gone := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	return err == nil && gone == nil && os.SameFile(here, there)
 }
 
 func (h *Host) remove(ip string) {
