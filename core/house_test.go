@@ -28,7 +28,7 @@ var borders = []struct {
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
 	{"core/spell", "a leaf: rooms that read what people write ask it what a misspelt word meant", nil},
-	{"windows", "a pure value calculus; iCalendar and civil time stand below it", nil},
+	{"windows", "a pure value calculus; iCalendar and civil time stand below it, and it asks what a misspelt word meant", []string{"core/spell"}},
 	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
 	{"plugins/sdk", "a plugin author's module must not drag the runner in", []string{"plugins/internal/wire"}},
 	{"plugins", "tests of all built-ins as one real plugin", []string{"plugins", "core"}},

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/spell"
 )
 
 // Bounds of what is read. They keep a hostile file from costing time or memory.
@@ -173,50 +175,6 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// nearest is the name that word most likely misspells, or "".
-func nearest(word string, names []string) string {
-	best, least := "", max(1, len(word)/3)+1
-	if len(word) > 64 {
-		return ""
-	}
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if len(name) > 64 {
-			continue
-		}
-		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
 func didYouMean(word string, names []string) string {
-	if near := nearest(word, names); near != "" {
-		return "did you mean " + strconv.Quote(near) + "?"
-	}
-	return ""
-}
-
-// distance counts the letters to insert, drop, change or swap.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	before, prev, cur := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range x {
-		cur[0] = i + 1
-		for j := range y {
-			cost := 1
-			if x[i] == y[j] {
-				cost = 0
-			}
-			cur[j+1] = min(prev[j+1]+1, cur[j]+1, prev[j]+cost)
-			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
-				cur[j+1] = min(cur[j+1], before[j-1]+1)
-			}
-		}
-		before, prev, cur = prev, cur, before
-	}
-	return prev[len(y)]
+	return spell.DidYouMean(word, slices.Sorted(slices.Values(names)))
 }
