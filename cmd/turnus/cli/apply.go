@@ -83,9 +83,7 @@ func (a *app) localDefinitions(ctx context.Context, plugins *pluginFlags, path s
 	if err != nil {
 		return api.Apply{}, err
 	}
-	for _, w := range set.Warnings {
-		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w.String())
-	}
+	a.warnOf(set)
 	docs := set.Documents()
 	out := api.Apply{Documents: make([]api.Document, len(docs)), Revision: set.Revision.Commit, Author: set.Revision.Author, Subject: set.Revision.Subject}
 	for i, d := range docs {
@@ -134,4 +132,11 @@ func changesOf(items []api.Change) []definitions.Change {
 		}
 	}
 	return list
+}
+
+// warnOf tells what of definitions is valid, but probably not meant.
+func (a *app) warnOf(set *definitions.Set) {
+	for _, w := range set.Warnings {
+		a.message(a.paint(yellow, "warning: ") + w.String())
+	}
 }

@@ -344,6 +344,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 		set := s.catalog.Set()
 		if set != nil {
 			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.a.warnOf(set)
 		}
 	case catalog.DefinitionsRejected:
 		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err))
