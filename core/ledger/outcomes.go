@@ -60,7 +60,7 @@ type Recorded struct {
 
 // MaxBatch is how many outcomes one transaction of Record takes; a larger batch is cut
 // where it has no cursor, so that others get their turn to write.
-const MaxBatch = 1000
+const MaxBatch = 250
 
 // Record makes outcomes durable, each exactly once, and keeps the counts of their runs in step in
 // the same transaction. The answer has one Recorded a batch. An error means that nothing is known

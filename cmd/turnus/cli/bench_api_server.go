@@ -187,7 +187,7 @@ func (r *benchRecorder) begin(ctx context.Context) {
 }
 
 func (r *benchRecorder) record(ctx context.Context) error {
-	const batch = 250
+	const batch = 100
 	ticker := time.NewTicker(time.Second * batch / apiRecordRate)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
