@@ -21,9 +21,10 @@ import (
 // site is a service of several processes: servers over one ledger and one queue, and workers.
 type site struct {
 	*lab
-	ledger  string // URL
-	ops     string // definitions
-	started int    // servers, so far
+	ledger  string   // URL
+	ops     string   // definitions
+	follow  []string // flags of servers that follow something else
+	started int      // servers, so far
 }
 
 // emptySite has a ledger, and no definitions yet.
@@ -58,8 +59,12 @@ func newSite(l *lab, parts, hosts int, step string) *site {
 func (s *site) server() *process {
 	s.t.Helper()
 	s.started++
-	p := s.start("server", "--redis", s.queue, "--ledger", s.ledger, "--definitions", s.ops, "--plugins", plugins(s.t),
-		"--data", filepath.Join(s.dir, fmt.Sprintf("data-%d", s.started)), "--listen", "127.0.0.1:0")
+	args := []string{"server", "--redis", s.queue, "--ledger", s.ledger, "--plugins", plugins(s.t),
+		"--data", filepath.Join(s.dir, fmt.Sprintf("data-%d", s.started)), "--listen", "127.0.0.1:0"}
+	if s.follow == nil {
+		args = append(args, "--definitions", s.ops)
+	}
+	p := s.start(append(args, s.follow...)...)
 	until(s.t, "a server to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	return p
 }
