@@ -46,8 +46,9 @@ const (
 type Controller struct {
 	cfg      Config
 	recorder *recorder
-	poke     chan struct{} // has room for one
-	accepted atomic.Bool   // a run was put into the queue: find out at once who follows it
+	claim    func(ctx context.Context, life string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
+	poke     chan struct{}                                                  // has room for one
+	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
 
 	mu        sync.Mutex
 	wakes     int    // how often windows have changed
@@ -68,8 +69,10 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
-		watched: map[string]*watched{}}, nil
+	c := &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
+		watched: map[string]*watched{}}
+	c.claim = c.claimNext
+	return c, nil
 }
 
 // Run works until ctx ends, and then leaves all runs to other servers, or to the next start.

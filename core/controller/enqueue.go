@@ -15,7 +15,7 @@ import (
 // enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
 // returns how many it claimed.
 func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) {
-	claims, err := c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
+	claims, err := c.claim(ctx, life)
 	if err != nil {
 		return 0, fmt.Errorf("claim runs: %w", err)
 	}
@@ -29,6 +29,10 @@ func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) 
 		}
 	}
 	return len(claims), errors.Join(errs...)
+}
+
+func (c *Controller) claimNext(ctx context.Context, life string) ([]ledger.Claim, error) {
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
 }
 
 // enqueue puts one claimed run into the queue, as far as it is not recorded.
