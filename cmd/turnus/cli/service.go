@@ -242,7 +242,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(err)
 		}
 	})
-	web := &http.Server{Handler: s.api, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return stop }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	web := server.HTTP(s.api, s.log)
+	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
