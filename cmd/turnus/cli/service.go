@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,6 +97,7 @@ type service struct {
 	api      http.Handler
 	listener net.Listener
 	closers  []func() error // last opened first
+	told     seldom
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -131,11 +133,22 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	if made {
 		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
 	}
-	if s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.f.listen); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+	if s.listener, err = listen(ctx, s.f.listen); err != nil {
+		return err
 	}
 	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
 	return s.data.sign("listening on " + s.url())
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--listen: %w\nhint: another process has this address, perhaps another turnus: --listen 127.0.0.1:0 takes a free port", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return l, nil
 }
 
 // parts makes controller, catalog and API.
@@ -250,7 +263,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(err)
 		}
 	})
-	web := &http.Server{Handler: s.api, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return stop }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	web := server.HTTP(s.api, s.log)
+	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -338,6 +352,10 @@ func (s *service) event(e controller.Event) {
 		s.a.message("the queue answers again")
 	case controller.QueueLost:
 		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
+	case controller.RunHeld:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + e.Reason)
+	case controller.RunRepeated:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
@@ -361,7 +379,9 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.FireSkipped:
 		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
 	case catalog.FireFailed, catalog.Trouble:
-		s.a.message(s.a.paint(yellow, "trouble: ") + strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)))
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
+			s.a.message(s.a.paint(yellow, "trouble: ") + text)
+		}
 	}
 }
 
