@@ -87,6 +87,7 @@ func New(cfg Config) (*Server, error) {
 	s.people()
 	s.inventory()
 	s.windowSets()
+	s.approvals()
 	s.nodes()
 	s.schedules()
 	s.definitions()
