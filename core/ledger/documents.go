@@ -96,12 +96,21 @@ func (l *Ledger) PutDocumentNoted(ctx context.Context, s Scope, d Document, ifVe
 	return l.replace(ctx, s, note.Who, d, ifVersion, 0, &note)
 }
 
+// DeleteDocumentNoted is DeleteDocument with an entry of the caller's own in the audit log.
+func (l *Ledger) DeleteDocumentNoted(ctx context.Context, s Scope, kind, tenant, name string, ifVersion int64, note Entry) error {
+	return l.remove(ctx, s, note.Who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, &note)
+}
+
 // DeleteDocument removes version ifVersion of a document.
 func (l *Ledger) DeleteDocument(ctx context.Context, s Scope, who, kind, tenant, name string, ifVersion int64) error {
+	return l.remove(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, nil)
+}
+
+func (l *Ledger) remove(ctx context.Context, s Scope, who string, d Document, ifVersion int64, note *Entry) error {
 	if ifVersion < 1 {
-		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", kind, name, ifVersion, core.ErrInvalid)
+		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", d.Kind, d.Name, ifVersion, core.ErrInvalid)
 	}
-	_, err := l.replace(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, 1, nil)
+	_, err := l.replace(ctx, s, who, d, ifVersion, 1, note)
 	return err
 }
 
