@@ -58,6 +58,7 @@ type Server struct {
 	tokens  *tokenCache
 	heavy   chan struct{} // taken by requests with large bodies
 	streams *streams
+	plans   planCache
 }
 
 // New registers all routes.
