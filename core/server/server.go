@@ -50,7 +50,8 @@ const (
 	readBody        = 10 * time.Second
 )
 
-// Server answers the API. It is an http.Handler, safe for concurrent use, and starts no goroutine.
+// Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
+// until the last watcher has gone; Close waits for them.
 type Server struct {
 	cfg     Config
 	mux     *http.ServeMux
@@ -59,6 +60,7 @@ type Server struct {
 	heavy   chan struct{} // taken by requests with large bodies
 	streams *streams
 	plans   planCache
+	hub     *hub
 }
 
 // New registers all routes.
@@ -72,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}},
+		hub:     newHub(cfg.Feed),
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
@@ -95,6 +98,9 @@ func New(cfg Config) (*Server, error) {
 	s.plainRoutes()
 	return s, nil
 }
+
+// Close waits for what the server has begun. Requests that are under way get no live events any more.
+func (s *Server) Close() { s.hub.close() }
 
 // plainRoutes are those that are no part of the document: what no route matches, and the webhook,
 // whose sender decides what it looks like.
