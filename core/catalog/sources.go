@@ -98,7 +98,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 func (c *Catalog) takeFolder(ctx context.Context) error {
 	set, err := definitions.Load(ctx, c.cfg.Folder, definitions.Options{Playbooks: c.cfg.Playbooks})
 	if err == nil {
-		_, err = compile(set)
+		_, err = compile(set, givenState{})
 	}
 	c.folderFailed(ctx, err)
 	if err != nil {

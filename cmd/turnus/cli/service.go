@@ -94,7 +94,7 @@ type service struct {
 	queue    queue.Queue
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
-	api      http.Handler
+	api      *server.Server
 	listener net.Listener
 	closers  []func() error // last opened first
 	told     seldom
@@ -277,6 +277,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		_ = web.Close()
 	}
 	cancel()
+	s.api.Close()
 	err := drain()
 	s.settle(life)
 	end()
