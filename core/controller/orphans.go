@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// The board's documents by which who drives a run that no ledger has, as turnus run --redis does, says that it is there.
+const (
+	driverPrefix = "driver/"
+	driverFor    = time.Minute
+	driverEvery  = 15 * time.Second
+)
+
+// Announce says on the board that this process drives the run, which no ledger has, until ctx ends: Check lets it be. What cannot
+// be said is said later.
+func Announce(ctx context.Context, board queue.Board, run string) {
+	ticker := time.NewTicker(driverEvery)
+	defer ticker.Stop()
+	for {
+		_, _ = board.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run tells that the queue is away
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished tells which it does.
+func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]bool, repair bool) ([]Finding, error) {
+	suspects, err := c.orphans(ctx, unfinished)
+	if err != nil || len(suspects) == 0 {
+		return nil, err
+	}
+	if err := sleep(ctx, lag); err != nil { // they may be new, or just ending
+		return nil, err
+	}
+	driven, err := c.cfg.Queue.Names(ctx, driverPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var all []Finding
+	for _, id := range suspects {
+		f, err := c.orphan(ctx, id, slices.Contains(driven, driverPrefix+id), repair)
+		if err != nil {
+			return all, err
+		}
+		if f != nil {
+			all = append(all, *f)
+		}
+	}
+	return all, nil
+}
+
+func (c *Controller) orphans(ctx context.Context, unfinished map[string]bool) ([]string, error) {
+	ids, err := c.cfg.Queue.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return unfinished[id] })
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that keeps what runs from being cut off,
+// and a service with another ledger, whose run it may be, lets it go on by itself.
+func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool) (*Finding, error) {
+	s, err := c.cfg.Queue.Status(ctx, id)
+	if errors.Is(err, core.ErrNotFound) || err == nil && s.Complete {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+	unknown := errors.Is(err, core.ErrNotFound)
+	if err != nil && !unknown {
+		return nil, err
+	}
+	f := &Finding{Part: Between, Run: id}
+	held := s.Phase != queue.Active && s.InFlight == 0
+	switch {
+	case !unknown && !run.Complete(): // it was accepted meanwhile
+		return nil, nil
+	case unknown && driven:
+		f.What, f.Note = "the queue has it, and the ledger does not: it was started beside the service, as by turnus run --redis, which is there", true
+	case held && unknown:
+		f.What, f.Note = "the queue has it, and the ledger does not; it is "+string(s.Phase)+", and nothing of it runs", true
+	case held:
+		f.What, f.Note = "it is over in the ledger, and the queue has forgotten a part of that; it is "+string(s.Phase)+", and nothing of it runs", true
+	case unknown:
+		f.What = "the queue has it, the ledger does not, and nobody drives it: what its jobs do is recorded nowhere"
+	default:
+		f.What = "it is over in the ledger, and the queue works on it: its jobs run again, and that is recorded nowhere"
+	}
+	if f.Note || !repair {
+		return f, nil
+	}
+	if s.Phase == queue.Active {
+		if err := c.setQueuePaused(ctx, id, true); err != nil {
+			f.What += "; it could not be held: " + err.Error()
+			return f, nil
+		}
+	}
+	f.What += "; it is held: jobs that run end, and nothing more of it starts"
+	f.Repaired = true
+	return f, nil
+}

@@ -1,0 +1,122 @@
+package controller_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// finding is the only one of a run.
+func (l *lab) finding(run string, repair bool) controller.Finding {
+	l.Helper()
+	found, err := l.doctor().Check(l.Context(), repair)
+	if err != nil || len(found) != 1 || found[0].Run != run {
+		l.Fatalf("%+v, %v; expected one finding, of run %s", found, err, run)
+	}
+	return found[0]
+}
+
+// A run that the ledger does not know is found, and held: what runs ends, nothing more starts. Whose launcher is there is let be.
+func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
+	fake(t, func(l *lab) {
+		_, stop := l.server("s1", l.queue())
+		defer stop()
+		q := l.queue()
+		l.until("the server works", func() bool {
+			_, _, err := q.Posted(l.Context(), "incarnation", 0)
+			return err == nil
+		})
+		run := l.launch(spec{id: "r1", hosts: 3}).Run
+		if _, err := q.Submit(l.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		driving, away := context.WithCancel(l.Context())
+		driven := make(chan struct{})
+		go func() { defer close(driven); controller.Announce(driving, q, "r1") }()
+		<-time.After(10 * time.Minute)
+		if f := l.finding("r1", true); !f.Note || f.Repaired {
+			t.Errorf("its launcher is there: %+v", f)
+		}
+		away()
+		<-driven
+		<-time.After(2 * time.Minute)
+		if f := l.finding("r1", false); f.Note || f.Repaired || !strings.Contains(f.What, "nobody drives it") {
+			t.Errorf("%+v", f)
+		}
+		s, err := q.Open(l.Context(), "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 1})
+		if err != nil || len(got.Leases) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		ctx, done := context.WithCancel(l.Context())
+		beating := make(chan struct{})
+		go func() {
+			defer close(beating)
+			for !pause(ctx, time.Second) {
+				if beat, err := q.Beat(ctx, s); err != nil || len(beat.Stop) > 0 {
+					t.Errorf("the job that runs is told to end: %+v, %v", beat, err)
+				}
+			}
+		}()
+		if f := l.finding("r1", true); !f.Repaired {
+			t.Errorf("%+v", f)
+		}
+		done()
+		<-beating
+		lease := got.Leases[0]
+		got, err = q.Turn(l.Context(), queue.Turn{Session: s, Want: 3, Acks: []queue.Ack{{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed}}})
+		if err != nil || len(got.Leases) > 0 || len(got.Stale) > 0 {
+			t.Errorf("a held run: %+v, %v", got, err)
+		}
+		if f := l.finding("r1", true); !f.Note || f.Repaired {
+			t.Errorf("once it is held it is no fault: %+v", f)
+		}
+	})
+}
+
+// A queue that came back older goes on with a run that is over: that is found, and held.
+func TestCheckHoldsRunsThatAreOver(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		node := l.node(l.queue(), 5)
+		one := l.launch(spec{id: "r1", hosts: 3})
+		l.put(c, one)
+		l.complete("r1")
+		stop()
+		node()
+		life, _, err := l.queue().Posted(l.Context(), "incarnation", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.newQueue() // as it was before the run
+		if _, err := l.queue().Post(l.Context(), "incarnation", life, queue.MaxKeep); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {
+			t.Fatal(err)
+		}
+		_, stop = l.server("s2", l.queue())
+		defer stop()
+		<-time.After(time.Minute)
+		if f := l.finding("r1", false); f.Note || !strings.Contains(f.What, "it is over in the ledger") {
+			t.Errorf("%+v", f)
+		}
+		if f := l.finding("r1", true); !f.Repaired {
+			t.Errorf("%+v", f)
+		}
+		defer l.node(l.queue(), 5)()
+		<-time.After(time.Minute)
+		if most, sum := l.times("r1"); most != 1 || sum != 3 || l.run("r1").Phase != ledger.PhaseFinished {
+			t.Errorf("jobs of a run that is over ran %d times, %d in all", most, sum)
+		}
+	})
+}
