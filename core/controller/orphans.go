@@ -113,3 +113,84 @@ func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool)
 	f.Repaired = true
 	return f, nil
 }
+
+// How often a server looks for runs that are over when nothing tells it that the queue came back older, and while jobs of one run.
+const (
+	sweepEvery = time.Minute
+	sweepSoon  = 2 * time.Second
+)
+
+// overReason is why the queue's part of a run is ended.
+const overReason = "the queue came back older: by the ledger the run is over"
+
+// sweep has the queue stop working on runs that are over in the ledger: it came back older, and has forgotten the end of them. Nobody
+// follows those any more, and their jobs would run again.
+func (c *Controller) sweep(ctx context.Context) {
+	began := time.Now()
+	if began.Before(c.sweepAt) {
+		return
+	}
+	ending, err := c.endOver(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("runs that are over could not be looked for", "error", err)
+		return // again at the next look
+	}
+	every := sweepEvery
+	if ending {
+		every = sweepSoon
+	}
+	c.sweepAt = began.Add(max(every, 50*time.Since(began)))
+}
+
+// endOver ends them; ending tells that jobs of some still run.
+func (c *Controller) endOver(ctx context.Context) (ending bool, err error) {
+	ids, err := c.cfg.Queue.Runs(ctx) // first: what is accepted meanwhile is none of them
+	if err != nil {
+		return false, err
+	}
+	unfinished := map[string]bool{}
+	err = c.eachUnfinished(ctx, func(r ledger.Run) error { unfinished[r.ID] = true; return nil })
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		if unfinished[id] {
+			continue
+		}
+		run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+		if errors.Is(err, core.ErrNotFound) || err == nil && !run.Complete() {
+			continue // beside the service, or let go on meanwhile
+		}
+		if err != nil {
+			return ending, err
+		}
+		ended, err := c.endOne(ctx, id)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			return ending, err
+		}
+		ending = ending || !ended
+	}
+	return ending, nil
+}
+
+// endOne holds a run, and ends it once nothing of it runs: what runs is not cut off.
+func (c *Controller) endOne(ctx context.Context, id string) (ended bool, err error) {
+	s, err := c.cfg.Queue.Status(ctx, id)
+	if err != nil || s.Complete {
+		return true, err
+	}
+	if s.Phase == queue.Active {
+		if err := c.setQueuePaused(ctx, id, true); err != nil {
+			return false, err
+		}
+		c.cfg.Log.Warn(overReason, "run", id)
+		c.say(Event{Kind: RunHeld, Run: id, Reason: overReason})
+		if s, err = c.cfg.Queue.Status(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if s.InFlight > 0 {
+		return false, nil
+	}
+	return true, c.cfg.Queue.Cancel(ctx, id, overReason)
+}

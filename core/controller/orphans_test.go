@@ -4,10 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -62,7 +64,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 		go func() {
 			defer close(beating)
 			for !pause(ctx, time.Second) {
-				if beat, err := q.Beat(ctx, s); err != nil || len(beat.Stop) > 0 {
+				if beat, err := q.Beat(ctx, s); err != nil && ctx.Err() == nil || len(beat.Stop) > 0 {
 					t.Errorf("the job that runs is told to end: %+v, %v", beat, err)
 				}
 			}
@@ -83,7 +85,23 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 	})
 }
 
-// A queue that came back older goes on with a run that is over: that is found, and held.
+// older has the queue be as it was before the last job of a run ended, in the same life.
+func (l *lab) older(one *launch.Launch) {
+	l.Helper()
+	life, _, err := l.queue().Posted(l.Context(), "incarnation", 0)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.newQueue()
+	if _, err := l.queue().Post(l.Context(), "incarnation", life, queue.MaxKeep); err != nil {
+		l.Fatal(err)
+	}
+	if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// A queue that came back older goes on with a run that is over: the doctor finds that, and holds it.
 func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -93,20 +111,7 @@ func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 		l.complete("r1")
 		stop()
 		node()
-		life, _, err := l.queue().Posted(l.Context(), "incarnation", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.newQueue() // as it was before the run
-		if _, err := l.queue().Post(l.Context(), "incarnation", life, queue.MaxKeep); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {
-			t.Fatal(err)
-		}
-		_, stop = l.server("s2", l.queue())
-		defer stop()
-		<-time.After(time.Minute)
+		l.older(one)
 		if f := l.finding("r1", false); f.Note || !strings.Contains(f.What, "it is over in the ledger") {
 			t.Errorf("%+v", f)
 		}
@@ -115,8 +120,51 @@ func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 		}
 		defer l.node(l.queue(), 5)()
 		<-time.After(time.Minute)
-		if most, sum := l.times("r1"); most != 1 || sum != 3 || l.run("r1").Phase != ledger.PhaseFinished {
+		if most, sum := l.times("r1"); most != 1 || sum != 3 {
 			t.Errorf("jobs of a run that is over ran %d times, %d in all", most, sum)
 		}
 	})
+}
+
+// A server that finds such a queue ends the run in it before a job of it runs again, and lets what runs already end. The negative
+// control: without a server they all run again.
+func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		fake(t, func(l *lab) {
+			c, stop := l.server("s1", l.queue())
+			node := l.node(l.queue(), 5)
+			one := l.launch(spec{id: "r1", hosts: 3})
+			l.put(c, one)
+			l.complete("r1")
+			stop()
+			node()
+			l.older(one)
+			q := l.queue()
+			running := 0
+			if served {
+				node = l.node(q, 1)
+				synctest.Wait() // it has one job
+				running = 1
+				_, stop = l.server("s2", q)
+				defer stop()
+			} else {
+				node = l.node(q, 1)
+			}
+			defer node()
+			<-time.After(5 * time.Minute)
+			most, sum := l.times("r1")
+			if served && sum != 3+running {
+				t.Errorf("jobs of a run that is over ran %d times, %d in all, expected %d", most, sum, 3+running)
+			}
+			if !served && sum != 6 {
+				t.Errorf("negative control: without a server jobs ran %d times, %d in all", most, sum)
+			}
+			if s, err := q.Status(l.Context(), "r1"); served && (err != nil || !s.Complete || len(l.said(controller.RunHeld)) != 1) {
+				t.Errorf("%+v, %v, said %v", s, err, l.said(controller.RunHeld))
+			}
+			if r := l.run("r1"); r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 3 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
 }
