@@ -128,7 +128,10 @@ func (s *Server) explain(ctx context.Context, id core.JobID) (api.Explanation, e
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	why, err := s.cfg.Queue.Explain(ctx, id)
-	return api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}, err
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	return s.whyPending(ctx, api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}), nil
 }
 
 func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {

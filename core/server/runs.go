@@ -88,6 +88,7 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 		Pending: st.Pending, Blocked: st.Blocked, InFlight: st.InFlight, Waiting: st.Waiting, Suspended: st.Suspended,
 		Deferred: st.Deferred, Released: st.Limit, Wave: 1, Waves: 1,
 	}
+	s.whyIdle(ctx, shown)
 	if l, err := s.restore(ctx, run.ID); err == nil {
 		shown.Check = l.Snapshot.Check
 		s.waves(ctx, l, st, shown)

@@ -73,7 +73,9 @@ func (a *app) message(text string) {
 	defer a.mu.Unlock()
 	if a.view != nil {
 		a.view.erase()
-		text = cutVisible(text, terminalWidth(a.err))
+		if a.terminal {
+			text = cutVisible(text, terminalWidth(a.err))
+		}
 	}
 	fmt.Fprintln(a.err, text)
 }
