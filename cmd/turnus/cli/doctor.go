@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ turnus up is in its process, and is rebuilt at each start.`,
   turnus doctor --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0 --fix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.ledger == "" {
+			if f.ledger = cmp.Or(f.ledger, os.Getenv("TURNUS_LEDGER")); f.ledger == "" {
 				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db")
 			}
 			if f.output != "" && f.output != "json" {
