@@ -51,7 +51,8 @@ const (
 	hookBody        = time.Minute // of a webhook, which may be large
 )
 
-// Server answers the API. It is an http.Handler, safe for concurrent use, and starts no goroutine.
+// Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
+// until the last watcher has gone; Close waits for them.
 type Server struct {
 	cfg     Config
 	mux     *http.ServeMux
@@ -59,6 +60,8 @@ type Server struct {
 	tokens  *tokenCache
 	heavy   chan struct{} // taken by requests with large bodies
 	streams *streams
+	plans   planCache
+	hub     *hub
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -74,6 +77,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
+		hub: newHub(cfg.Feed),
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
@@ -90,12 +94,16 @@ func New(cfg Config) (*Server, error) {
 	s.people()
 	s.inventory()
 	s.windowSets()
+	s.approvals()
 	s.nodes()
 	s.schedules()
 	s.definitions()
 	s.plainRoutes()
 	return s, nil
 }
+
+// Close waits for what the server has begun. Requests that are under way get no live events any more.
+func (s *Server) Close() { s.hub.close() }
 
 // plainRoutes are those that are no part of the document: what no route matches, and the webhook,
 // whose sender decides what it looks like.

@@ -94,7 +94,7 @@ type service struct {
 	queue    queue.Queue
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
-	api      http.Handler
+	api      *server.Server
 	listener net.Listener
 	closers  []func() error // last opened first
 	told     seldom
@@ -112,6 +112,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.closes(s.ledger.Close)
 	s.f.queue.patient = true
+	if s.f.queue.url == "" {
+		if s.f.queue.remains, err = s.data.remains(); err != nil {
+			return err
+		}
+	}
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
 		return err
@@ -151,7 +156,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log})
+	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
 	if err != nil {
 		return err
 	}
@@ -242,8 +247,11 @@ const webStop = 5 * time.Second
 
 // run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
 // worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
-// next start.
+// next start; what this process's own queue has reached is kept for that.
 func (s *service) run(ctx context.Context, drain func() error) error {
+	if err := s.data.forgetRemains(); err != nil {
+		return errors.Join(err, drain())
+	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop, failed := context.WithCancelCause(ctx)
@@ -269,10 +277,12 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		_ = web.Close()
 	}
 	cancel()
+	s.api.Close()
 	err := drain()
 	s.settle(life)
 	end()
 	wg.Wait()
+	err = errors.Join(err, s.keepQueue(context.WithoutCancel(ctx)))
 	if cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(cause, err)
 	}
@@ -315,8 +325,7 @@ func (s *service) settled(ctx context.Context) bool {
 			return false
 		}
 		for i := range runs {
-			status, err := s.queue.Status(ctx, runs[i].ID)
-			if err == nil && ended(status.Outcomes) > ended(runs[i].Outcomes) {
+			if !recorded(ctx, s.queue, runs[i]) {
 				return false
 			}
 		}
