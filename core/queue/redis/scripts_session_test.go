@@ -43,7 +43,7 @@ func saveWrites(b bench) {
 	b.has("0", "exists", b.run(no, "xJobs"))
 	b.returns(b.q.scripts.save, "[1]", s, "r", 1, l.Token, 2, "two")
 	b.has("1", "hlen", b.run(no, "xJobs")) // the other lease has no state
-	b.has("3", "hlen", b.leases(s)) // two leases and the padding: none came or went
+	b.has("3", "hlen", b.leases(s))        // two leases and the padding: none came or went
 	b.unchanged("a save that arrives late", func() { b.returns(b.q.scripts.save, "[1]", s, "r", 1, l.Token, 1, "one") })
 	b.ack(s, []queue.Lease{l}, nil)
 	b.has("0", "exists", b.run(no, "xJobs"))
