@@ -67,14 +67,12 @@ func (a *app) showProgress(tallies ...*tally) (stop func()) {
 	})
 }
 
-// message prints a line on stderr, above the moving part where there is one.
+// message prints a line on stderr, above the moving part where there is one, whose width it then keeps to.
 func (a *app) message(text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.view != nil {
 		a.view.erase()
-	}
-	if a.terminal {
 		text = cutVisible(text, terminalWidth(a.err))
 	}
 	fmt.Fprintln(a.err, text)
