@@ -25,22 +25,26 @@ func TestWake(t *testing.T) {
 	b.work()
 	session, err := b.queue.Open(t.Context(), "w")
 	must(t, err)
-	parked := 0
-	until(t, "all jobs are parked", func() bool {
-		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 3})
-		must(t, err)
-		for _, l := range r.Leases {
-			_, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, Event: "go"}}})
+	park := func() {
+		t.Helper()
+		until(t, "a job is parked", func() bool { // of its first wave, which has one
+			r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 1})
 			must(t, err)
-			parked++
-		}
-		return parked == run.Total
-	})
-	one := 1
+			for _, l := range r.Leases {
+				_, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, Event: "go"}}})
+				must(t, err)
+			}
+			return len(r.Leases) > 0
+		})
+	}
+	first, second := 0, 1
+	park()
 	wakes(api.Wake{Event: "went"}, 0)
-	wakes(api.Wake{Event: "go", Job: &one}, 1)
-	wakes(api.Wake{Event: "go", Job: &one}, 0)
-	wakes(api.Wake{Event: "go", Reason: "by hand"}, run.Total-1)
+	wakes(api.Wake{Event: "go", Job: &second}, 0)
+	wakes(api.Wake{Event: "go", Job: &first}, 1)
+	wakes(api.Wake{Event: "go", Job: &first}, 0)
+	park()
+	wakes(api.Wake{Event: "go", Reason: "by hand"}, 1)
 	beyond := run.Total
 	for name, w := range map[string]api.Wake{
 		"no event": {}, "the worker's own": {Event: queue.EventWindow}, "the service's": {Event: "turnus:turn/0/0"}, "no such job": {Event: "go", Job: &beyond},
