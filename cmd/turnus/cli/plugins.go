@@ -67,8 +67,8 @@ func jobTypes(sup *host.Supervisor) []playbooks.Type {
 }
 
 func (a *app) pluginsCmd() *cobra.Command {
-	c := &cobra.Command{Use: "plugins", Short: "List job types and show their documentation"}
-	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd())
+	c := &cobra.Command{Use: "plugins", Short: "Job types: list, document, make, test, install and lock them"}
+	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd(), a.pluginsTestCmd())
 	return c
 }
 
