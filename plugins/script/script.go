@@ -44,7 +44,7 @@ type Outputs struct {
 }
 
 const (
-	maxOutput   = 15 << 10 // of each stream, so that both fit the outputs of a step
+	maxOutput   = 15 << 10        // of each stream, so that both fit the outputs of a step
 	cleanupTime = 3 * time.Second // within the grace of 5 s that a cancelled call has
 )
 

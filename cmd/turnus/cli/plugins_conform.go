@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/plugins/conformance"
+	"github.com/turnus/turnus/plugins/host"
 )
 
 // networkBuiltins open connections of their own, and their manuals say so.
@@ -106,15 +106,22 @@ func programOf(what string) (argv []string, manifest string, err error) {
 }
 
 func programOfFolder(dir string) (argv []string, manifest string, err error) {
-	program := filepath.Join(dir, "plugin")
-	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-		return nil, "", invalid("%s has no executable file plugin\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir)
-	}
 	kept := filepath.Join(dir, "manifest.json")
-	if info, err := os.Stat(kept); err == nil && info.Mode().Type() == fs.FileMode(0) {
+	if info, err := os.Stat(kept); err == nil && info.Mode().IsRegular() {
 		manifest = kept
 	}
-	return []string{program}, manifest, nil
+	program := filepath.Join(dir, "plugin")
+	if info, err := os.Stat(program); err == nil {
+		if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+			return nil, "", invalid("%s is not an executable file", program)
+		}
+		return []string{program}, manifest, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, host.ScriptFile)); err == nil {
+		adapter, err := scriptAdapter()
+		return append(adapter, dir), manifest, err
+	}
+	return nil, "", invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
 }
 
 // showCase prints one result as it comes.
