@@ -50,19 +50,19 @@ func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	}
 }
 
-// What a service says on a terminal is read in full: where the token is, each line of what is wrong.
-func TestMessagesWithoutAViewAreNotCut(t *testing.T) {
+// What is said is read in full, also above a moving part: where the token is, each line of what is wrong.
+func TestMessagesAreNotCut(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 300) + "\nand its end"
-	for _, watched := range []bool{false, true} {
+	for _, c := range []struct{ terminal, view bool }{{true, false}, {false, true}, {true, true}} {
 		var said strings.Builder
-		a := &app{terminal: true, err: newScreen(&said, false, func() {})}
-		if watched {
+		a := &app{terminal: c.terminal, err: newScreen(&said, false, func() {})}
+		if c.view {
 			a.view = &progressView{}
 		}
 		a.message(text)
-		if whole := strings.Contains(said.String(), text); whole == watched {
-			t.Errorf("with a view %v: %q", watched, said.String())
+		if !strings.Contains(said.String(), text) {
+			t.Errorf("%+v: %q", c, said.String())
 		}
 	}
 }
