@@ -60,7 +60,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 			now:    time.Now,
 		},
 	}
-	l := launch{root: s.root, reach: r, log: log}
+	l := launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter}
 	if err := s.load(cfg, l); err != nil {
 		return nil, errors.Join(err, s.root.remove())
 	}
