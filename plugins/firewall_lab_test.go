@@ -268,7 +268,7 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	order, err := json.Marshal(labOrder{Key: d.private, Host: d.sshd.Host("r1"), Params: params})
+	order, err := json.Marshal(labOrder{Type: "firewall.push", Key: d.private, Host: d.sshd.Host("r1"), Params: params})
 	if err != nil {
 		d.t.Fatal(err)
 	}
