@@ -47,8 +47,8 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 		}
 		return ""
 	})
-	if !old.dsRemoved.IsZero() {
-		missing = append(missing, fmt.Sprintf("the signer was told at %s that its DS is gone, and removes it", old.dsRemoved.Format(time.RFC3339)))
+	if next := keyOf(v.keys, st.New); next != nil && !next.dsPublished.IsZero() {
+		missing = append(missing, fmt.Sprintf("the signer was told at %s that the parent has the new DS, and removes the old key", next.dsPublished.Format(time.RFC3339)))
 	}
 	if len(missing) > 0 {
 		return sdk.Failf("too late to stop: only forward: %s. Go on with old_tag: %d", strings.Join(missing, "; "), st.Old).Effects(sdk.EffectsNone)

@@ -17,7 +17,7 @@ type signerKey struct {
 	dnskey, zrrsig, krrsig string // hidden, rumoured, omnipresent, unretentive; empty for what the key has not
 	ds                     string
 	published              time.Time
-	dsRemoved              time.Time // when BIND was told that the DS is gone
+	dsPublished, dsRemoved time.Time // when BIND was told that the parent has the DS, and has it no more
 	key                    dnskey    // of the key file
 }
 
@@ -107,6 +107,8 @@ func (k *signerKey) set(word, value string) {
 		k.ds = value
 	case "Published":
 		k.published = stamp()
+	case "DSPublish":
+		k.dsPublished = stamp()
 	case "DSRemoved":
 		k.dsRemoved = stamp()
 	}

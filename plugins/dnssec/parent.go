@@ -162,7 +162,8 @@ func (x *roll) whole(d delegated) (lines []string) {
 	return lines
 }
 
-// prove is K4: the new DS is on every address of the parent, and validators have it. Only then is the signer told.
+// prove is K4: the new DS is on every address of the parent, and validators have it. The signer is not told yet: BIND 9.18 drops the
+// old key a retire interval after it hears that the new DS is published, whether the old DS is gone or not.
 func (x *roll) prove(ctx context.Context, v *view) error {
 	st := &x.r.State
 	if x.told(v) {
@@ -189,9 +190,6 @@ func (x *roll) prove(ctx context.Context, v *view) error {
 		}
 		return x.wait(v, due, missing, fmt.Sprintf("Have the DS %s published on every server of the parent %s", st.NewDS, v.places.Parent))
 	}
-	if err := x.signer.parentHas(ctx, st.New); err != nil {
-		return err
-	}
 	st.Proven = v.now
 	x.passed(v, append([]string{fmt.Sprintf("DS %s is on all %d addresses of the parent, and validates", st.NewDS, len(v.parents))}, v.facts()...)...)
 	return nil
@@ -215,7 +213,7 @@ func (x *roll) believed(v *view, fresh dnskey) (missing []string) {
 }
 
 // withdraw is K5: when nobody can remember the parent without the new DS, the old one goes; when nobody can remember the old one, and the
-// zone is still secure, the signer is told. Until it is told, the old DS can come back.
+// zone is still secure, the signer is told both. Until then it keeps both keys, and the old DS can come back.
 func (x *roll) withdraw(ctx context.Context, v *view) error {
 	st := &x.r.State
 	if x.told(v) {
@@ -269,7 +267,10 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	if err := x.r.MayStart(ctx, 0); err != nil {
 		return err
 	}
-	if err := x.signer.parentLost(ctx, st.Old); err != nil {
+	if err := x.signer.parentLost(ctx, st.Old); err != nil { // this first: without the other it changes nothing
+		return err
+	}
+	if err := x.signer.parentHas(ctx, st.New); err != nil {
 		return err
 	}
 	x.passed(v, append([]string{fmt.Sprintf("the DS of key %d is on none of %d addresses of the parent since %s", st.Old, len(v.parents), st.Gone.Format(time.RFC3339))}, v.facts()...)...)
@@ -359,8 +360,11 @@ func (x *roll) readd(ctx context.Context, v *view) (missing []string, done bool,
 	return missing, len(missing) == 0, nil
 }
 
-// told: the signer knows already that the old DS is gone, so a call before this one came so far. What was saved is then behind.
+// told: the signer knows already what the parent has, so a call before this one came so far. What was saved is then behind.
 func (x *roll) told(v *view) bool {
-	old := keyOf(v.keys, x.r.State.Old)
-	return x.p.Key == "ksk" && (old == nil || !old.dsRemoved.IsZero())
+	if x.p.Key != "ksk" {
+		return false
+	}
+	old, next := keyOf(v.keys, x.r.State.Old), keyOf(v.keys, x.r.State.New)
+	return old == nil || !old.dsRemoved.IsZero() && next != nil && !next.dsPublished.IsZero()
 }

@@ -142,7 +142,7 @@ func (l *Lab) files() {
 		"registry.key":    key("registry"),
 		"unbound/unbound.conf": "server:\n directory: \"" + l.Path("unbound") + "\"\n chroot: \"\"\n username: \"\"\n pidfile: \"unbound.pid\"\n use-syslog: no\n interface: " + Resolver + "\n interface: " + l.Net.Address +
 			"\n access-control: 0.0.0.0/0 allow\n num-threads: 1\n do-ip6: no\n do-not-query-localhost: no\n trust-anchor-file: \"anchor\"\n val-bogus-ttl: 1\n module-config: \"validator iterator\"\n" +
-			" val-log-level: 2\n target-fetch-policy: \"0 0 0\"\nstub-zone:\n name: \"lab\"\n stub-addr: " + Parent + "\nremote-control:\n control-enable: no\n",
+			" val-log-level: 2\n trust-anchor-signaling: no\n target-fetch-policy: \"0 0 0\"\nstub-zone:\n name: \"lab\"\n stub-addr: " + Parent + "\nremote-control:\n control-enable: no\n",
 	}
 	for name, text := range all {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(l.Path(name)), 0o700), os.WriteFile(l.Path(name), []byte(text), 0o600)); err != nil {
