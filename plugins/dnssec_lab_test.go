@@ -6,8 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,9 +44,10 @@ func newSignerLab(t *testing.T, opts ...dnslab.Option) *signerLab {
 // with are the params of a roll; times are as short as the zone's.
 func (d *signerLab) with(key string, more ...sdk.With) sdk.With {
 	w := sdk.With{
-		"zone": dnslab.Zone, "key": key, "validators": []string{dnslab.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "300ms", "state_dir": d.Path("state"),
-		"signer": sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": dnslab.Child},
-		"parent": sdk.With{"method": "nsupdate", "server": dnslab.Parent, "tsig": d.Path("registry.key"), "within": "1m"},
+		"zone": dnslab.Zone, "key": key, "validators": []string{dnslab.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "700ms", "state_dir": d.Path("state"),
+		"signer":  sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": dnslab.Child},
+		"parent":  sdk.With{"method": "nsupdate", "server": dnslab.Parent, "tsig": d.Path("registry.key"), "within": "1m", "ns": []string{dnslab.Parent}},
+		"servers": []string{dnslab.Child},
 	}
 	for _, m := range more {
 		for k, v := range m {
@@ -50,11 +55,6 @@ func (d *signerLab) with(key string, more ...sdk.With) sdk.With {
 		}
 	}
 	return w
-}
-
-// parent is the params of another way to the parent.
-func manual(within string) sdk.With {
-	return sdk.With{"parent": sdk.With{"method": "manual", "within": within}}
 }
 
 // rolling is a job, followed through its suspensions as a worker does.
@@ -145,7 +145,7 @@ func (j *rolling) until(stop func(reason string) bool) *rolling {
 
 // in stops when the job is parked in a phase.
 func in(phase string) func(string) bool {
-	return func(reason string) bool { return strings.Contains(reason, phase+" ") }
+	return func(reason string) bool { return strings.Contains(reason, phase+":") }
 }
 
 // overdue stops when the job stalls.
@@ -181,35 +181,284 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 	}
 }
 
-func TestLabRollsEndToEnd(t *testing.T) {
+// labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there are cores.
+const labsAtOnce = 5
+
+// TestLabDNSSEC runs the cases beside each other, whatever -parallel says.
+func TestLabDNSSEC(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"ksk", "zsk"} {
-		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			d := newSignerLab(t)
-			old := d.Keys(role)[0]
-			check := d.job("check", d.with(role))
-			check.call.Check = true
-			if check.once(); !check.outcome.Changed || !strings.Contains(check.printed, "not before") || !strings.Contains(check.differs, old) || d.Made(role) != 1 {
-				t.Errorf("check mode: %+v\n%s%s", check.outcome, check.printed, check.differs)
-			}
-			probes, begun := d.Probe(), time.Now()
-			j := d.job("one", d.with(role)).changed()
-			took := time.Since(begun)
-			seen := d.unbroken(probes)
-			d.rolled(role, old, role == "ksk")
-			t.Logf("%s roll: %v, %d probes answered, %d SERVFAIL; %v", role, took.Round(100*time.Millisecond), seen.Answered, seen.ServFail, j.checked)
-			if took > 90*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			if evidence, ok := j.outcome.Outputs["evidence"]; !ok || len(fmt.Sprint(evidence)) < 500 {
-				t.Errorf("evidence: %v", evidence)
-			}
-			// The same step of the same job again, as after a worker that died before it could tell: no second roll.
-			j.call.State = nil
-			if j.once(); !j.outcome.Changed || d.Made(role) != 2 {
-				t.Errorf("again: %+v, %d keys were made", j.outcome, d.Made(role))
-			}
+	var all sync.WaitGroup
+	free := make(chan struct{}, labsAtOnce)
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"a KSK that its worker loses in every phase", labKilledInEveryPhase},
+		{"by hand, with a DS that is withheld, then wrong", labByHand},
+		{"abort at K3 and at K5", labAbort},
+		{"KSK", func(t *testing.T) { labEndToEnd(t, "ksk") }},
+		{"ZSK", func(t *testing.T) { labEndToEnd(t, "zsk") }},
+		{"one server of the parent is stale", labStaleParent},
+		{"the parent follows CDS", labCDS},
+		{"bogus without the old DS, so it comes back", labComesBack},
+		{"control, premature withdrawal goes bogus", labPrematureWithdrawal},
+	} {
+		all.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			t.Run(c.name, c.run)
 		})
 	}
+	all.Wait()
+}
+
+func labEndToEnd(t *testing.T, role string) {
+	d := newSignerLab(t)
+	old := d.Keys(role)[0]
+	with := d.with(role, sdk.With{"servers": []string{}})
+	with["parent"].(sdk.With)["ns"] = []string{} // found by their NS records
+	check := d.job("check", with)
+	check.call.Check = true
+	if check.once(); !check.outcome.Changed || !strings.Contains(check.printed, "not before") || !strings.Contains(check.differs, old) || d.Made(role) != 1 {
+		t.Errorf("check mode: %+v\n%s%s", check.outcome, check.printed, check.differs)
+	}
+	probes, begun := d.Probe(), time.Now()
+	j := d.job("one", with).changed()
+	took := time.Since(begun)
+	seen := d.unbroken(probes)
+	d.rolled(role, old, role == "ksk")
+	t.Logf("%s roll: %v, %d probes answered, %d SERVFAIL; %v", role, took.Round(100*time.Millisecond), seen.Answered, seen.ServFail, j.checked)
+	if took > 90*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if evidence := fmt.Sprint(j.outcome.Outputs["evidence"]); len(evidence) < 500 || !strings.Contains(evidence, "secure true") {
+		t.Errorf("evidence: %v", evidence)
+	}
+	// The same step of the same job again, as after a worker that died before it could tell: no second roll.
+	j.call.State = nil
+	if j.once(); !j.outcome.Changed || d.Made(role) != 2 {
+		t.Errorf("again: %+v, %d keys were made", j.outcome, d.Made(role))
+	}
+}
+
+// The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer than any TTL; then a wrong DS comes,
+// and it stalls; with the right one it goes on.
+func labByHand(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	probes := d.Probe()
+	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{dnslab.Parent}}}))
+	j.until(in("K3 submit"))
+	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab") {
+		t.Errorf("parked for %s", j.outcome.Reason)
+	}
+	j.until(overdue)
+	fresh := d.Keys("ksk")[0]
+	if right := d.DS(fresh); !strings.Contains(j.outcome.Reason, right) || !strings.Contains(j.outcome.Reason, "K3 submit") {
+		t.Errorf("stalls for %s; expected the DS %s", j.outcome.Reason, right)
+	}
+	other := d.job("other", d.with("ksk"))
+	if other.once(); !other.outcome.Failed || !strings.Contains(other.outcome.Reason, "old_tag: "+old) {
+		t.Errorf("another roll meanwhile: %+v", other.outcome)
+	}
+	d.Update("update add cust.lab. 3 IN DS " + fresh + " 13 2 " + strings.Repeat("AB", 32))
+	j.until(func(reason string) bool {
+		return overdue(reason) && strings.Contains(reason, "which is not that of key")
+	})
+	d.Update("update delete cust.lab. DS "+fresh+" 13 2 "+strings.Repeat("AB", 32), "update add cust.lab. 3 IN DS "+d.DS(fresh))
+	j.until(func(reason string) bool { return strings.Contains(reason, "REMOVE the DS of key "+old) })
+	if d.Made("ksk") != 2 {
+		t.Errorf("%d keys were made", d.Made("ksk"))
+	}
+	d.Update("update delete cust.lab. DS " + d.DS(old))
+	j.changed()
+	d.rolled("ksk", old, true)
+	d.unbroken(probes)
+}
+
+// A server of the parent that is behind holds the roll: at K4 while the new DS is not there, at K5 while the old one is.
+func labStaleParent(t *testing.T) {
+	d := newSignerLab(t, dnslab.SecondParent())
+	old := d.KSK()
+	probes := d.Probe()
+	d.Stale(true)
+	j := d.job("stale", d.with("ksk", sdk.With{"parent": sdk.With{
+		"method": "nsupdate", "server": dnslab.Parent, "tsig": d.Path("registry.key"), "within": "4s", "ns": []string{dnslab.Parent, dnslab.Secondary},
+	}}))
+	j.until(func(reason string) bool { return overdue(reason) && strings.Contains(reason, "K4 prove") })
+	if !strings.Contains(j.outcome.Reason, dnslab.Secondary) || len(d.Delegation()) != 2 {
+		t.Errorf("DS %v at the parent; stalls for %s", d.Delegation(), j.outcome.Reason)
+	}
+	d.Stale(false)
+	j.until(in("K5 withdraw"))
+	d.Stale(true)
+	j.until(func(reason string) bool { return overdue(reason) && strings.Contains(reason, "still has the DS") })
+	d.Stale(false)
+	j.changed()
+	d.rolled("ksk", old, true)
+	d.unbroken(probes)
+}
+
+// The parent is a registry that reads CDS now and then: it takes the old DS away as it takes the new one.
+func labCDS(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	probes := d.Probe()
+	ctx, cancel := context.WithCancel(t.Context())
+	var registry sync.WaitGroup
+	registry.Go(func() { d.Registry(ctx, 2*time.Second) })
+	j := d.job("cds", d.with("ksk", sdk.With{"parent": sdk.With{"method": "cds", "within": "1m", "ns": []string{dnslab.Parent}}})).changed()
+	cancel()
+	registry.Wait()
+	d.rolled("ksk", old, true)
+	d.unbroken(probes)
+	t.Logf("%v", j.checked)
+}
+
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at its end it is too late.
+func labAbort(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	probes := d.Probe()
+	abort := d.with("ksk", sdk.With{"action": "abort"})
+	if none := d.job("none", abort).until(nil); !none.outcome.Failed || !strings.Contains(none.outcome.Reason, "nothing to stop") {
+		t.Errorf("abort without a roll: %+v", none.outcome)
+	}
+	first := d.job("first", d.with("ksk"))
+	d.until(first, "the submitted DS", func() bool { return len(d.Delegation()) == 2 })
+	if got := d.job("abort K3", abort).changed(); !strings.Contains(got.outcome.Reason, "both sign") || !slices.Equal(d.Delegation(), []string{old}) {
+		t.Errorf("abort at K3: DS %v; %+v", d.Delegation(), got.outcome)
+	}
+	if first.until(nil); !first.outcome.Failed || !strings.Contains(first.outcome.Reason, "gone") {
+		t.Errorf("the roll that was stopped: %+v", first.outcome)
+	}
+	if again := d.job("again", d.with("ksk")).until(nil); !again.outcome.Failed || !strings.Contains(again.outcome.Reason, "in progress") {
+		t.Errorf("a new roll without old_tag: %+v", again.outcome)
+	}
+	tag, _ := strconv.Atoi(old)
+	second := d.job("second", d.with("ksk", sdk.With{"old_tag": tag}))
+	d.until(second, "the withdrawn DS", func() bool { return !slices.Contains(d.Delegation(), old) })
+	if got := d.job("abort K5", abort).changed(); len(d.Delegation()) != 2 || !slices.Contains(d.Delegation(), old) {
+		t.Errorf("abort at K5: DS %v; %+v", d.Delegation(), got.outcome)
+	}
+	third := d.job("third", d.with("ksk", sdk.With{"old_tag": tag})).until(in("K6 finish"))
+	if late := d.job("late", abort).until(nil); !late.outcome.Failed || !strings.Contains(late.outcome.Reason, "only forward") {
+		t.Errorf("abort at K6: %+v", late.outcome)
+	}
+	third.changed()
+	d.rolled("ksk", old, true)
+	d.unbroken(probes)
+}
+
+// until follows a job until the world is as wanted.
+func (d *signerLab) until(j *rolling, what string, ok func() bool) {
+	d.t.Helper()
+	j.until(func(string) bool { return ok() })
+}
+
+// The zone becomes bogus when the old DS is gone (somebody spoils the new one): the old one comes back by itself, and that is proven.
+func labComesBack(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	j := d.job("spoilt", d.with("ksk", sdk.With{"safety_factor": 3})) // so the waits are long enough to interfere
+	d.until(j, "the withdrawn DS", func() bool { return !slices.Contains(d.Delegation(), old) })
+	fresh := d.Keys("ksk")[0]
+	d.Update("update delete cust.lab. DS "+d.DS(fresh), "update add cust.lab. 3 IN DS "+fresh+" 13 2 "+strings.Repeat("AB", 32))
+	if j.until(nil); !j.outcome.RolledBack || !slices.Contains(d.Delegation(), old) || d.Made("ksk") != 2 {
+		t.Errorf("DS %v; %+v; parked for\n%s", d.Delegation(), j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
+	}
+}
+
+// What the phases guard against, without them: the signer is told that the parent has the new DS and not the old, which is a lie; and the old
+// DS is withdrawn for a key that is not published. The resolver calls both bogus.
+func labPrematureWithdrawal(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	bogus := func(what string, probes *dnslab.Prober) {
+		t.Helper()
+		dnslab.Until(t.Context(), func() bool { return probes.Counts().ServFail > 3 })
+		n := probes.Stop()
+		t.Logf("%s: the first SERVFAIL after %v; %+v", what, n.FirstServFail.Round(100*time.Millisecond), n)
+		if n.ServFail == 0 {
+			t.Errorf("%s: not one SERVFAIL: what do the phases guard against? %+v", what, n)
+		}
+	}
+	probes := d.Probe()
+	d.Update("update delete cust.lab. DS", "update add cust.lab. 3 IN DS 4711 13 2 "+strings.Repeat("AB", 32))
+	bogus("the old DS is withdrawn before the new key is published", probes)
+	d.Update("update delete cust.lab. DS", "update add cust.lab. 3 IN DS "+d.DS(old))
+	d.Ask("www.cust.lab", "secure again")
+	probes = d.Probe()
+	d.Tell("-rollover", "-key", old)
+	fresh := d.Keys("ksk")[0]
+	d.Tell("-checkds", "-key", old, "withdrawn")
+	d.Tell("-checkds", "-key", fresh, "published")
+	bogus("the signer is told that the DS is exchanged", probes)
+}
+
+// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had saved is lost, too: then
+// the signer's record and the keys' states must do. No second key is made, and no answer is bogus.
+func labKilledInEveryPhase(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	probes := d.Probe()
+	file := filepath.Join(t.TempDir(), "state")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	phase := func() string {
+		var s host.State
+		if raw, err := os.ReadFile(file); err != nil || json.Unmarshal(raw, &s) != nil {
+			return ""
+		}
+		return phaseOf(&s)
+	}
+	ended := func() bool { _, err := os.Stat(file + ".end"); return err == nil }
+	var killed []string
+	for i, at := range []string{"K1 start", "K2 publish", "K3 submit", "K4 prove", "K5 withdraw", "K6 finish"} {
+		w := d.worker(file)
+		seen := waitFor(ctx, func() bool { now := phase(); return ended() || now >= at && !slices.Contains(killed, now) })
+		killed = append(killed, phase())
+		w.kill()
+		if !seen {
+			t.Fatalf("no sign of %s; worker: %s", at, w.out.String())
+		}
+		if i%2 == 1 {
+			_ = os.Remove(file)
+		}
+	}
+	w := d.worker(file)
+	if !waitFor(ctx, ended) {
+		t.Fatalf("does not end; worker: %s", w.out.String())
+	}
+	raw, _ := os.ReadFile(file + ".end")
+	var end host.Outcome
+	if err := json.Unmarshal(raw, &end); err != nil || !end.Changed || end.Failed {
+		t.Errorf("ended as %s, %v", raw, err)
+	}
+	d.rolled("ksk", old, true)
+	n := d.unbroken(probes)
+	t.Logf("killed in %v; %d probes answered, %d SERVFAIL", killed, n.Answered, n.ServFail)
+}
+
+func (d *signerLab) worker(state string) *labWorker {
+	d.t.Helper()
+	params, err := json.Marshal(d.with("ksk"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return startWorker(d.t, labOrder{Type: "dnssec.rollover", Key: d.private, Host: d.sshd.Host("signer"), Params: params, State: state})
+}
+
+// waitFor polls a condition until ctx ends.
+func waitFor(ctx context.Context, ok func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
 }

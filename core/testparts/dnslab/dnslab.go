@@ -314,3 +314,34 @@ func (l *Lab) Stale(yes bool) {
 	}
 	l.must("nft 'add table inet stale; add chain inet stale out { type filter hook output priority 0; }; add rule inet stale out ip saddr " + Secondary + " ip daddr " + Parent + " drop; add rule inet stale out ip saddr " + Parent + " ip daddr " + Secondary + " drop'")
 }
+
+// Tell gives the signer a command of its dnssec family, past every guard.
+func (l *Lab) Tell(words ...string) {
+	l.tb.Helper()
+	l.must(l.RNDC(words...))
+}
+
+// Ask waits until the resolver calls a name's answer secure.
+func (l *Lab) Ask(name, what string) {
+	l.tb.Helper()
+	l.until(what, func() bool {
+		return l.quiet("dig +time=1 +tries=1 +adflag @" + Resolver + " " + name + " A | grep -q 'flags:.* ad[; ]'")
+	})
+}
+
+// Registry is a parent that reads the child's CDS, and makes its DS the same (RFC 7344), until ctx ends.
+func (l *Lab) Registry(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		// dnssec-cds checks the CDS against the present DS, as a registry does, and prints what to update.
+		_, _ = l.Net.Shell("d=$(mktemp -d) && cd $d && dig +dnssec +noall +answer @" + Child + " " + Zone + " DNSKEY @" + Child + " " + Zone + " CDNSKEY @" + Child + " " + Zone + " CDS >child && " +
+			"dig +dnssec +noall +answer @" + Parent + " " + Zone + " DS | grep -v RRSIG | sed 's/^/; TTL 3\\n/; s/\\\\n/\\n/' | grep -v '^; TTL' >dsset-" + Zone + ".; " +
+			"dnssec-cds -u -s -7200 -d $d -f child " + Zone + " >update && (echo server " + Parent + "; echo zone lab.; cat update; echo send) | nsupdate -k " + l.Path("registry.key") + "; rm -rf $d")
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
