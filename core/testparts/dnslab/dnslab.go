@@ -133,7 +133,7 @@ func (l *Lab) files() {
 			strings.ReplaceAll(policy, "signatures-refresh 60s; signatures-validity 70s; signatures-validity-dnskey 70s;", "") +
 			"zone \"lab\" { type primary; file \"lab.zone\"; dnssec-policy \"short\"; inline-signing yes; allow-update { key \"registry\"; }; allow-transfer { any; }; };\n",
 		"parent/lab.zone": "$TTL 3\n@ SOA ns.lab. h.lab. 1 2 1 600 3\n@ NS ns.lab.\n" + ns + "ns A " + Parent + "\ncust NS ns.cust.lab.\nns.cust A " + Child + "\n",
-		"second/named.conf": options("second", "notify no; transfer-source "+Secondary+"; min-refresh-time 1; min-retry-time 1; max-refresh-time 2; max-retry-time 1;") + "controls { };\n" +
+		"second/named.conf": options("second", "notify no; transfer-source "+Secondary+"; use-alt-transfer-source no; min-refresh-time 1; min-retry-time 1; max-refresh-time 2; max-retry-time 1;") + "controls { };\n" +
 			"zone \"lab\" { type secondary; primaries { " + Parent + "; }; file \"lab.zone\"; };\n",
 		"child/named.conf": options("child", "notify no;") + key("rndc-key") + controls(Child) + strings.Replace(policy, "short", "child", 1) +
 			"zone \"cust.lab\" { type primary; file \"cust.zone\"; dnssec-policy \"child\"; inline-signing yes; allow-transfer { any; }; };\n",
