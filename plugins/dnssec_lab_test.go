@@ -6,12 +6,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,9 +54,7 @@ func (d *signerLab) with(key string, more ...sdk.With) sdk.With {
 		"servers": []string{dnslab.Child},
 	}
 	for _, m := range more {
-		for k, v := range m {
-			w[k] = v
-		}
+		maps.Copy(w, m)
 	}
 	return w
 }
@@ -182,7 +184,7 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 }
 
 // labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there are cores.
-const labsAtOnce = 5
+const labsAtOnce = 6
 
 // TestLabDNSSEC runs the cases beside each other, whatever -parallel says.
 func TestLabDNSSEC(t *testing.T) {
@@ -193,15 +195,17 @@ func TestLabDNSSEC(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"a KSK that its worker loses in every phase", labKilledInEveryPhase},
-		{"by hand, with a DS that is withheld, then wrong", labByHand},
+		{"bogus without the old DS, so it comes back", labComesBack}, // a validator remembers what is bogus for a minute
 		{"abort at K3 and at K5", labAbort},
-		{"KSK", func(t *testing.T) { labEndToEnd(t, "ksk") }},
-		{"ZSK", func(t *testing.T) { labEndToEnd(t, "zsk") }},
+		{"by hand, with a DS that is withheld, then wrong", labByHand},
 		{"one server of the parent is stale", labStaleParent},
+		{"KSK", func(t *testing.T) { labEndToEnd(t, "ksk") }},
+		{"a KSK that its worker loses in every phase", labKilledInEveryPhase},
+		{"ZSK", func(t *testing.T) { labEndToEnd(t, "zsk") }},
 		{"the parent follows CDS", labCDS},
-		{"bogus without the old DS, so it comes back", labComesBack},
 		{"control, premature withdrawal goes bogus", labPrematureWithdrawal},
+		{"control, the signer believes blindly", labBlindBelief},
+		{"trap, published alone ends the way back", labTrapPublishedAloneEndsTheWayBack},
 	} {
 		all.Go(func() {
 			free <- struct{}{}
@@ -360,7 +364,7 @@ func (d *signerLab) until(j *rolling, what string, ok func() bool) {
 func labComesBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
-	j := d.job("spoilt", d.with("ksk", sdk.With{"safety_factor": 3})) // so the waits are long enough to interfere
+	j := d.job("spoilt", d.with("ksk", sdk.With{"safety_factor": 2})) // so the waits are long enough to interfere
 	d.until(j, "the withdrawn DS", func() bool { return !slices.Contains(d.Delegation(), old) })
 	fresh := d.Keys("ksk")[0]
 	d.Update("update delete cust.lab. DS "+d.DS(fresh), "update add cust.lab. 3 IN DS "+fresh+" 13 2 "+strings.Repeat("AB", 32))
@@ -369,31 +373,49 @@ func labComesBack(t *testing.T) {
 	}
 }
 
-// What the phases guard against, without them: the signer is told that the parent has the new DS and not the old, which is a lie; and the old
-// DS is withdrawn for a key that is not published. The resolver calls both bogus.
+// What the phases guard against, without them: the old DS is withdrawn for a key that is not published yet.
 func labPrematureWithdrawal(t *testing.T) {
 	d := newSignerLab(t)
-	old := d.KSK()
-	bogus := func(what string, probes *dnslab.Prober) {
-		t.Helper()
-		dnslab.Until(t.Context(), func() bool { return probes.Counts().ServFail > 3 })
-		n := probes.Stop()
-		t.Logf("%s: the first SERVFAIL after %v; %+v", what, n.FirstServFail.Round(100*time.Millisecond), n)
-		if n.ServFail == 0 {
-			t.Errorf("%s: not one SERVFAIL: what do the phases guard against? %+v", what, n)
-		}
-	}
 	probes := d.Probe()
 	d.Update("update delete cust.lab. DS", "update add cust.lab. 3 IN DS 4711 13 2 "+strings.Repeat("AB", 32))
-	bogus("the old DS is withdrawn before the new key is published", probes)
-	d.Update("update delete cust.lab. DS", "update add cust.lab. 3 IN DS "+d.DS(old))
-	d.Ask("www.cust.lab", "secure again")
-	probes = d.Probe()
+	d.bogus(probes)
+}
+
+// Or the signer is told that the parent has the new DS and not the old: it believes that, though it is a lie.
+func labBlindBelief(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	probes := d.Probe()
 	d.Tell("-rollover", "-key", old)
 	fresh := d.Keys("ksk")[0]
 	d.Tell("-checkds", "-key", old, "withdrawn")
 	d.Tell("-checkds", "-key", fresh, "published")
-	bogus("the signer is told that the DS is exchanged", probes)
+	d.bogus(probes)
+}
+
+// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same. So it is told both, at the
+// very end, when there is no way back any more that one would want.
+func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
+	d := newSignerLab(t)
+	old := d.KSK()
+	d.Tell("-rollover", "-key", old)
+	fresh := d.Keys("ksk")[0]
+	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
+	d.Tell("-checkds", "-key", fresh, "published")
+	if !dnslab.Until(t.Context(), func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
+		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may tell it", d.Published(), d.Delegation())
+	}
+}
+
+// bogus waits until the resolver fails, and ends the probes.
+func (d *signerLab) bogus(probes *dnslab.Prober) {
+	d.t.Helper()
+	dnslab.Until(d.t.Context(), func() bool { return probes.Counts().ServFail > 3 })
+	n := probes.Stop()
+	d.t.Logf("the first SERVFAIL after %v; %+v", n.FirstServFail.Round(100*time.Millisecond), n)
+	if n.ServFail == 0 {
+		d.t.Errorf("not one SERVFAIL: what do the phases guard against? %+v", n)
+	}
 }
 
 // A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had saved is lost, too: then
@@ -461,4 +483,56 @@ func waitFor(ctx context.Context, ok func() bool) bool {
 		}
 	}
 	return true
+}
+
+// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+func TestLabDNSSECToPlayWith(t *testing.T) {
+	example, err := os.ReadFile("../playbooks/examples/dnssec-rollover.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newSignerLab(t)
+	// The example, with the lab's places.
+	text := string(example)
+	for from, to := range map[string]string{
+		"signer: signer-1, zone: cust.example.org":      "signer: signer, zone: " + dnslab.Zone,
+		"[192.0.2.53, 198.51.100.53]":                   "[" + dnslab.Resolver + "]",
+		"server: 192.0.2.1, tsig: /etc/bind/parent.key": "server: " + dnslab.Parent + ", tsig: " + d.Path("registry.key"),
+		"poll: 5m": "poll: 1s\n      state_dir: " + d.Path("state") + "\n      signer: {config: " + d.Path("child/named.conf") + ", rndc_conf: " + d.Path("rndc.conf") + ", address: " + dnslab.Child + "}",
+	} {
+		if !strings.Contains(text, from) {
+			t.Fatalf("the example lacks %q", from)
+		}
+		text = strings.ReplaceAll(text, from, to)
+	}
+	book := d.Path("dnssec-rollover.yaml")
+	for name, content := range map[string]string{
+		book:                 text,
+		d.Path("hosts.yaml"): fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q, identity_file: %s}\n", d.Net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Getenv("TURNUS_LAB") == "" {
+		turnus := filepath.Join(t.TempDir(), "turnus")
+		if out, err := exec.Command("go", "build", "-o", turnus, "../cmd/turnus").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, role := range []string{"zsk", "ksk"} {
+			cmd := exec.Command(turnus, "run", book, "-i", d.Path("hosts.yaml"), "-e", "key="+role, "--check")
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "TURNUS_STATE="+t.TempDir(), "SSH_AUTH_SOCK=")
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "would roll the "+role) {
+				t.Errorf("%s: %v\n%s", role, err, out)
+			}
+		}
+		return
+	}
+	t.Logf("\n\nA signed zone %[2]s is there, with its parent and a validating resolver. Roll its keys, and watch:\n\n"+
+		"  bin/turnus run %[1]s -i %[3]s -e key=ksk --check\n  bin/turnus run %[1]s -i %[3]s -e key=ksk\n"+
+		"  while dig +noall +comments +answer @%[4]s www.%[2]s | grep -E 'status|flags'; do sleep 1; done\n  ip netns exec %[5]s rndc -c %[6]s dnssec -status %[2]s\n\nCtrl-C removes it.\n",
+		book, dnslab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	<-ctx.Done()
 }

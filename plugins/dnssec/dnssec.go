@@ -23,11 +23,11 @@ type Params struct {
 	OldTag       int          `json:"old_tag,omitempty" turnus:"min=1,max=65535" jsonschema:"tag of the key that goes; needed only to go on with a roll that an earlier run began"`
 	Validators   []string     `json:"validators" turnus:"required,min=1,max=16" jsonschema:"addresses of validating resolvers, as the signer reaches them (192.0.2.53, or 192.0.2.53#5353): they must call the zone secure"`
 	Servers      []string     `json:"servers,omitempty" turnus:"max=64" jsonschema:"addresses of all servers of the zone; by default those of its NS records"`
-	Parent       Parent       `json:"parent,omitempty" jsonschema:"how the DS comes to the parent; for ksk only"`
+	Parent       Parent       `json:"parent,omitzero" jsonschema:"how the DS comes to the parent; for ksk only"`
 	SafetyFactor float64      `json:"safety_factor,omitempty" turnus:"default=1.5,min=1,max=10" jsonschema:"how many times the TTL and the delays are waited for before a DS is withdrawn, and before something counts as overdue"`
 	Grace        sdk.Duration `json:"grace,omitempty" turnus:"default=1h" jsonschema:"how much later than expected something may be before a person is called"`
 	Poll         sdk.Duration `json:"poll,omitempty" turnus:"default=1m" jsonschema:"between two looks at what should be there by now"`
-	Signer       Signer       `json:"signer,omitempty" jsonschema:"where things lie on the signer"`
+	Signer       Signer       `json:"signer,omitzero" jsonschema:"where things lie on the signer"`
 	StateDir     string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/dnssec,pattern=^/" jsonschema:"folder of the signer for the records of rolls: one roll a zone, never parent and child at once"`
 }
 

@@ -137,13 +137,14 @@ func (k *signerKey) String() string {
 	case k.ksk:
 		role = "KSK"
 	}
-	text := fmt.Sprintf("%s %d (algorithm %d): goal %s, dnskey %s", role, k.tag, k.alg, k.goal, k.dnskey)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %d (algorithm %d): goal %s, dnskey %s", role, k.tag, k.alg, k.goal, k.dnskey)
 	for _, s := range []struct{ name, state string }{{"zone rrsig", k.zrrsig}, {"key rrsig", k.krrsig}, {"ds", k.ds}} {
 		if s.state != "" {
-			text += ", " + s.name + " " + s.state
+			fmt.Fprintf(&text, ", %s %s", s.name, s.state)
 		}
 	}
-	return text
+	return text.String()
 }
 
 func keyOf(keys []signerKey, tag int) *signerKey {

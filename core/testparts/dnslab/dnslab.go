@@ -108,7 +108,7 @@ func (l *Lab) copy(from, to string) {
 	}
 }
 
-const secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" // of keys that exist in the namespace alone
+const secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" //nolint:gosec // of keys that exist in the namespace alone
 
 const times = `dnskey-ttl 3s; publish-safety 1s; retire-safety 1s; signatures-refresh 60s; signatures-validity 70s; signatures-validity-dnskey 70s; signatures-jitter 0s;
  max-zone-ttl 3s; zone-propagation-delay 1s; parent-ds-ttl 3s; parent-propagation-delay 1s; purge-keys 0;`
@@ -344,4 +344,10 @@ func (l *Lab) Registry(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 		}
 	}
+}
+
+// Published are the tags of the child's keys, as its server has them.
+func (l *Lab) Published() []string {
+	l.tb.Helper()
+	return strings.Fields(l.must("dig +norecurse +multiline @" + Child + " " + Zone + " DNSKEY | sed -n 's/.*key id = //p'"))
 }

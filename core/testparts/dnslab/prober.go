@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ type Prober struct {
 // Probe begins to ask; Stop must follow.
 func (l *Lab) Probe() *Prober {
 	l.tb.Helper()
-	conn, err := net.Dial("udp4", net.JoinHostPort(l.Net.Address, "53"))
+	conn, err := new(net.Dialer).DialContext(l.tb.Context(), "udp4", net.JoinHostPort(l.Net.Address, "53"))
 	if err != nil {
 		l.tb.Fatal(err)
 	}
@@ -49,7 +48,7 @@ func (p *Prober) write(ctx context.Context, conn net.Conn) {
 	for i := 0; ; i++ {
 		name := "www." + Zone
 		if i%2 == 1 {
-			name = fmt.Sprintf("p%d-%d.%s", i, rand.Uint32(), Zone)
+			name = fmt.Sprintf("p%d-%d.%s", i, p.begun.UnixNano(), Zone)
 		}
 		if _, err := conn.Write(query(uint16(i), name)); err == nil {
 			p.mu.Lock()
