@@ -3,7 +3,9 @@ package plugins_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -13,9 +15,11 @@ import (
 
 // labOrder is what a worker in a process of its own does, so that a test may kill it.
 type labOrder struct {
+	Type   string
 	Key    string
 	Host   core.Host
 	Params json.RawMessage
+	State  string // file; empty: none is kept
 }
 
 func workerMain(file string) {
@@ -40,9 +44,54 @@ func work(order labOrder) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	got, err := supervisor.Run(ctx, host.Call{
-		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: "firewall.push", Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
-	})
+	call := host.Call{
+		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
+	}
+	if order.State != "" { // a file: what the queue would keep
+		if err := follow(&call, order.State); err != nil {
+			return err
+		}
+	}
+	got, err := supervisor.Run(ctx, call)
+	for err == nil && got.Suspended {
+		if err = call.Checkpoint(ctx, *got.State); err != nil {
+			break
+		}
+		fmt.Println(got.Reason)
+		select {
+		case <-ctx.Done():
+		case <-time.After(got.ResumeAfter):
+		}
+		call.State = got.State
+		got, err = supervisor.Run(ctx, call)
+	}
 	fmt.Printf("%+v %v\n", got, err)
-	return stop()
+	if order.State != "" && err == nil {
+		raw, _ := json.Marshal(got)
+		err = os.WriteFile(order.State+".end", raw, 0o600)
+	}
+	return errors.Join(err, stop())
+}
+
+// follow reads the state that an earlier worker left, and keeps each later one.
+func follow(call *host.Call, file string) error {
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		call.State = &host.State{}
+		err = json.Unmarshal(raw, call.State)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	call.Checkpoint = func(_ context.Context, s host.State) error {
+		raw, err := json.Marshal(s)
+		if err == nil {
+			err = os.WriteFile(file+".part", raw, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(file+".part", file)
+		}
+		return err
+	}
+	return nil
 }
