@@ -26,6 +26,7 @@ import (
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
+	"github.com/turnus/turnus/plugins/firmware"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -37,6 +38,7 @@ import (
 func builtins() []sdk.Def {
 	return []sdk.Def{
 		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
+		firmware.StageDef(), firmware.UpgradeDef(),
 	}
 }
 
