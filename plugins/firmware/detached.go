@@ -105,7 +105,7 @@ func (d *detached) status(ctx context.Context) (progress, error) {
 	if word == "ended" {
 		var err error
 		if p.code, err = strconv.Atoi(code); err != nil {
-			return p, fmt.Errorf("%w: exit code %q", errUnclear, code)
+			return p, unclear("exit code %q", code)
 		}
 	}
 	return p, nil

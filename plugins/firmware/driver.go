@@ -69,15 +69,19 @@ func (a answers) text(name string) (string, error) {
 	s, ok := a[name]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%w: no answer to %s", errUnclear, name)
+		return "", unclear("no answer to %s", name)
 	case s.code != 0:
-		return "", fmt.Errorf("%w: asking for its %s: exit status %d", errUnclear, name, s.code)
+		return "", unclear("asking for its %s: exit status %d", name, s.code)
 	}
 	return s.text, nil
 }
 
-// errUnclear is a device that answers, but cannot say what it runs: it may not have booted yet.
-var errUnclear = errors.New("the device does not say what it is")
+// unclearError is of a device that answers, but is not yet what it should be, or cannot say what it runs: it may not have booted yet.
+type unclearError struct{ error }
+
+func unclear(format string, args ...any) error { return &unclearError{fmt.Errorf(format, args...)} }
+
+func (e *unclearError) Unwrap() error { return e.error }
 
 // bootID is the kernel's id of this boot; elsewhere, when it booted.
 const bootID = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boottime"
@@ -107,7 +111,7 @@ func ask(ctx context.Context, h *sdk.Host, fresh bool, limit time.Duration, list
 		name, code, _ := strings.Cut(rest, " ")
 		n, err := strconv.Atoi(code)
 		if err != nil {
-			return nil, fmt.Errorf("%w: exit code %q of %s", errUnclear, code, name)
+			return nil, unclear("exit code %q of %s", code, name)
 		}
 		a[name], text = said{text: strings.TrimSpace(text), code: n}, ""
 	}
@@ -126,7 +130,7 @@ func look(ctx context.Context, h *sdk.Host, d driver, fresh bool, limit time.Dur
 		return facts{}, nil, err
 	}
 	if f.Boot, err = a.text("boot"); err == nil && f.Boot == "" {
-		err = fmt.Errorf("%w: it has no boot id (tried /proc/sys/kernel/random/boot_id and sysctl kern.boottime)", errUnclear)
+		err = unclear("it has no boot id (tried /proc/sys/kernel/random/boot_id and sysctl kern.boottime)")
 	}
 	return f, a, err
 }
@@ -134,6 +138,7 @@ func look(ctx context.Context, h *sdk.Host, d driver, fresh bool, limit time.Dur
 // transient tells whether an error is what a device shows on its way down or up.
 func transient(ctx context.Context, err error) bool {
 	var exit *sdk.ExitError
+	var unclear *unclearError
 	return ctx.Err() == nil &&
-		(errors.Is(err, sdk.ErrUnreachable) || errors.Is(err, sdk.ErrTimeout) || errors.Is(err, errUnclear) || errors.As(err, &exit))
+		(errors.Is(err, sdk.ErrUnreachable) || errors.Is(err, sdk.ErrTimeout) || errors.As(err, &unclear) || errors.As(err, &exit))
 }

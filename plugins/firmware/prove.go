@@ -11,7 +11,7 @@ import (
 )
 
 // errOldBoot is a device that answers, and has not rebooted.
-var errOldBoot = fmt.Errorf("%w: it answers, and is still in its old boot", errUnclear)
+var errOldBoot = unclear("it answers, and is still in its old boot")
 
 // reboot decides, persists what is decided, and asks for the reboot. Called again, it looks whether that was seen.
 func (u *upgrade) reboot(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (u *upgrade) standby(ctx context.Context) (failedOver bool, err error) {
 		if err := result.Err(); err != nil || word == "active" || word == "standby" {
 			return word, err
 		}
-		return "", fmt.Errorf("%w: role printed %q, expected active or standby", errUnclear, word)
+		return "", unclear("role printed %q, expected active or standby", word)
 	}
 	now, err := role()
 	if err != nil || now == "standby" {
@@ -135,7 +135,7 @@ func (u *upgrade) back(ctx context.Context) error {
 	if u.alone() {
 		left += time.Duration(u.p.InstallTimeout)
 	}
-	f, err := u.patiently(ctx, max(left, 3*u.limit), true, func(f facts) (bool, error) {
+	f, err := u.patiently(ctx, max(left, u.limit), true, func(f facts) (bool, error) {
 		if f.Boot != u.s.BootID {
 			return true, nil
 		}
@@ -231,7 +231,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 		case u.s.Target == "":
 			return true, nil
 		case f.Primary != f.Slot:
-			return false, errors.Join(fmt.Errorf("%w: slot %s boots next", errUnclear, f.Primary), u.tellSlot(ctx, activate, f.Slot))
+			return false, errors.Join(unclear("slot %s boots next", f.Primary), u.tellSlot(ctx, activate, f.Slot))
 		case f.Good && u.s.Kept: // reads as kept, after it was asked for
 			return true, nil
 		}
@@ -239,7 +239,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 		if err := u.tellSlot(ctx, commit, f.Slot); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("%w: slot %s is not kept, though the device said that it is", errUnclear, f.Slot)
+		return false, unclear("slot %s is not kept, though the device said that it is", f.Slot)
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -56,7 +56,7 @@ func (d *rauc) facts(a answers) (facts, error) {
 	}
 	var status raucStatus
 	if err := json.Unmarshal([]byte(raw), &status); err != nil {
-		return facts{}, fmt.Errorf("%w: rauc status: %w", errUnclear, err)
+		return facts{}, unclear("rauc status: %w", err)
 	}
 	f := facts{Version: version, Compatible: status.Compatible, Primary: status.Primary}
 	class := ""
@@ -68,7 +68,7 @@ func (d *rauc) facts(a answers) (facts, error) {
 		}
 	}
 	if f.Slot == "" {
-		return facts{}, fmt.Errorf("%w: rauc status shows no booted slot", errUnclear)
+		return facts{}, unclear("rauc status shows no booted slot")
 	}
 	for _, entry := range status.Slots {
 		for name, s := range entry {

@@ -32,7 +32,7 @@ func (u *upgrade) rollback(ctx context.Context) error {
 				return false, err
 			}
 			if f.Slot == u.s.Old {
-				return false, fmt.Errorf("%w: the new slot would boot next", errUnclear)
+				return false, unclear("the new slot would boot next")
 			}
 		}
 		switch {
@@ -43,11 +43,11 @@ func (u *upgrade) rollback(ctx context.Context) error {
 					return false, err
 				}
 			}
-			return false, fmt.Errorf("%w: it still runs slot %s", errUnclear, f.Slot)
+			return false, unclear("it still runs slot %s", f.Slot)
 		case u.s.OldVersion != "" && f.Version != u.s.OldVersion:
 			return false, fmt.Errorf("slot %s holds version %s, not the old %s", f.Slot, f.Version, u.s.OldVersion)
 		case !f.Good: // it may have used up its tries
-			return false, errors.Join(fmt.Errorf("%w: its old slot is not kept", errUnclear), u.tellSlot(ctx, commit, f.Slot))
+			return false, errors.Join(unclear("its old slot is not kept"), u.tellSlot(ctx, commit, f.Slot))
 		}
 		return true, nil
 	})

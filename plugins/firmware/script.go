@@ -44,7 +44,7 @@ func (d *scripted) facts(a answers) (f facts, err error) {
 		return f, nil
 	}
 	if !slices.Contains(d.Slots, f.Slot) {
-		return facts{}, fmt.Errorf("%w: it runs slot %q, expected one of %q", errUnclear, f.Slot, d.Slots)
+		return facts{}, unclear("it runs slot %q, expected one of %q", f.Slot, d.Slots)
 	}
 	f.Other = d.Slots[1-slices.Index(d.Slots, f.Slot)]
 	return f, nil

@@ -64,9 +64,14 @@ func runUpgrade(ctx context.Context, r *runOf) error {
 			return run(ctx)
 		}}
 	}
-	return r.Phases(ctx, &r.State.Phase,
+	err := r.Phases(ctx, &r.State.Phase,
 		phase("stage", u.stage), phase("install", u.install), phase("reboot", u.reboot), phase("back", u.back),
 		phase("health", u.health), phase("commit", u.commit), phase("rollback", u.rollback))
+	var end *sdk.Failure
+	if u.s.Cause != "" && errors.As(err, &end) {
+		return end // it says itself what happened where
+	}
+	return err
 }
 
 // tell reports what is known at the end of a call.
@@ -279,7 +284,7 @@ func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool
 		return done && err == nil, nil
 	})
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		err = fmt.Errorf("within %s: %w", limit, last)
+		err = fmt.Errorf("within %s: %w", limit.Round(time.Millisecond), last)
 	}
 	return f, err
 }

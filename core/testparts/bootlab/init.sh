@@ -16,8 +16,8 @@ deaf) # never opens its door; the watchdog resets it
   exit 97 ;;
 dead) stay ;;
 esac
-dbus-daemon --system --fork --nopidfile || exit 96
-rauc --override-boot-slot="$slot" service >"$dir/rauc.log" 2>&1 &
+dbus-daemon --config-file="$dir/dbus.conf" --fork --nopidfile || exit 96
+rauc --override-boot-slot="$slot" service >>"$dir/rauc.log" 2>&1 &
 n=0
 while ! rauc status >/dev/null 2>&1; do
   n=$((n + 1)); [ $n -lt 300 ] || exit 95
