@@ -15,12 +15,12 @@ import (
 // A command that must not end with the connection runs detached on the device: a drop in the middle of a flash has bricked cameras
 // (OpenIPC#2024). Its folder holds what it is (run), in which boot it began (boot), its process (pid), its output (log) and, at its end, its exit code (status).
 
-// launchScript starts $D/run unless it did in this boot. The environment is left behind: by a variable in it the worker finds
+// launchScript starts $D/run, once. The environment is left behind: by a variable in it the worker finds
 // what a command that it gives up has started.
 const launchScript = `set -u
 umask 077
+if [ -s "$D/pid" ]; then exit 0; fi
 boot=$(` + bootID + `)
-if [ -s "$D/pid" ] && [ "$(cat "$D/boot" 2>/dev/null)" = "$boot" ]; then exit 0; fi
 rm -rf -- "${D%/*}" && mkdir -p -- "$D" && cat >"$D/run" && printf '%s\n' "$boot" >"$D/boot" || exit 1
 cat >"$D/main" <<'END'
 cd "${0%/*}" || exit 1
@@ -62,7 +62,7 @@ func (p *Params) detached(h *sdk.Host, key string) *detached {
 	return &detached{host: h, dir: path.Join(p.StateDir, "install", key), limit: time.Duration(p.ConnectTimeout)}
 }
 
-// launch starts the command, unless it was started in this boot already. Asking twice is the same as once, so a connection that
+// launch starts the command, unless it was started already. Asking twice is the same as once, so a connection that
 // breaks is tried again.
 func (d *detached) launch(ctx context.Context, command string) error {
 	var last error

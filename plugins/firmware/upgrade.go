@@ -196,7 +196,7 @@ func (u *upgrade) install(ctx context.Context) error {
 			return fmt.Errorf("asking for the installation: %w", err)
 		}
 	}
-	if now.state != "running" && now.state != "ended" { // a new one, or one that a reset of the device has cut: its slot is not the one that runs
+	if now.state == "absent" || u.alone() {
 		if err := u.r.MayStart(ctx, time.Duration(u.p.InstallTimeout)+u.rest()); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (u *upgrade) install(ctx context.Context) error {
 			return fmt.Errorf("starting the installation: %w", err)
 		}
 	}
-	if now.state != "ended" {
+	if now.state == "absent" || now.state == "running" {
 		if now, err = d.wait(ctx, time.Duration(u.p.InstallTimeout), func(line string) { u.r.Progress(0.5, line) }); err != nil {
 			if ctx.Err() != nil {
 				return err
