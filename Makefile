@@ -31,6 +31,9 @@ race: ## all tests under the race detector
 lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabToPlayWith$$' -v ./plugins
 
+lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reboots, to play with (root)
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
@@ -72,4 +75,4 @@ release: ## static binaries for Linux and macOS in dist/
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race lab-firewall fuzz lint generate verify vuln bench readme check release clean
+.PHONY: help build up demo deps test race lab-firewall lab-firmware fuzz lint generate verify vuln bench readme check release clean
