@@ -8,10 +8,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -345,4 +349,57 @@ func TestLabFirmwareTakenBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The device of `make lab-firmware`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+func TestLabFirmwareToPlayWith(t *testing.T) {
+	d := newFirmwareDevice(t)
+	example, err := os.ReadFile("../playbooks/examples/firmware-rauc.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.write("upgrade.yaml", strings.NewReplacer("reboot_timeout: 8m", "reboot_timeout: 20s\n      health_timeout: 5s", "soak: 2m", "soak: 3s", "rate: 2MiB", "rate: 20MiB").Replace(string(example)))
+	d.write("hosts.yaml", fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    user: root\n    host_key: %q\n    identity_file: %s\n    labels: {role: gateway, model: %s}\n",
+		d.Net.Address, d.HostKey, d.KeyFile, bootlab.Compatible))
+	var commands []string
+	for version, behaviour := range map[string]string{"2.0": bootlab.Fine, "3.0": bootlab.Sick, "4.0": bootlab.Deaf} {
+		with := d.bundle(version, behaviour)
+		artifact := with["artifact"].(sdk.With)
+		d.write(version+".raucb", d.file(artifact["path"].(string)))
+		vars, err := json.Marshal(sdk.With{
+			"image": version + ".raucb", "sha256": artifact["sha256"], "version": version, "compatible": bootlab.Compatible,
+			"health": "/run/slot/health", "reboot": d.Path("reboot"), "state_dir": d.Path("data") + "/turnus",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.write(version+".json", string(vars))
+		commands = append(commands, fmt.Sprintf("  bin/turnus run %[1]s/upgrade.yaml -i %[1]s/hosts.yaml --outside-windows -e @%[1]s/%[2]s.json   # %[3]s", d.Dir, version, behaviour))
+	}
+	if os.Getenv("TURNUS_LAB") == "" {
+		d.want(d.upgrade(d.bundle("2.0", bootlab.Fine), fwCall{}), "changed", "", "2.0 B")
+		return
+	}
+	slices.Sort(commands)
+	t.Logf("\n\nA device is there, and runs 1.0. Upgrade it; see the sick and the deaf one come back:\n\n%s\n\n  ssh -i %s -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@%s rauc status\n\nCtrl-C removes it.\n",
+		strings.Join(commands, "\n"), d.KeyFile, d.Net.Address)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	<-ctx.Done()
+}
+
+func (d *fwDevice) write(name, text string) {
+	d.t.Helper()
+	if err := os.WriteFile(d.Path(name), []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *fwDevice) file(name string) string {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.place.files, name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
 }

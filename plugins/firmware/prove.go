@@ -198,7 +198,7 @@ func (u *upgrade) health(ctx context.Context) error {
 // healthy asks for health until health_timeout, and that the device is still in the boot that is judged.
 func (u *upgrade) healthy(ctx context.Context) error {
 	limit := min(time.Duration(u.p.HealthTimeout), time.Until(u.s.Deadline))
-	_, err := u.patiently(ctx, max(limit, u.limit), true, func(f facts) (bool, error) {
+	_, err := u.patiently(ctx, max(limit, time.Second), true, func(f facts) (bool, error) {
 		if f.Boot != u.s.NewBoot || f.Slot != u.s.Target {
 			return false, fmt.Errorf("the device rebooted by itself, and runs %s", f.Version)
 		}
