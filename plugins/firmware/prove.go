@@ -172,7 +172,6 @@ const longSoak = 30 * time.Second
 // health asks until all is well, and again after the soak, in one boot.
 func (u *upgrade) health(ctx context.Context) error {
 	u.r.GoOn()
-	u.r.Changed()
 	if u.s.SoakUntil.IsZero() {
 		if err := u.healthy(ctx); err != nil || u.s.Cause != "" {
 			return err
@@ -248,6 +247,5 @@ func (u *upgrade) commit(ctx context.Context) error {
 		return u.takeBack("keeping the new version: %w", err)
 	}
 	u.saw(f)
-	u.r.Explain(fmt.Sprintf("upgraded from %s to %s", u.s.OldVersion, f.Version))
 	return nil
 }

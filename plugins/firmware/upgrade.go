@@ -67,6 +67,10 @@ func runUpgrade(ctx context.Context, r *runOf) error {
 	err := r.Phases(ctx, &r.State.Phase,
 		phase("stage", u.stage), phase("install", u.install), phase("reboot", u.reboot), phase("back", u.back),
 		phase("health", u.health), phase("commit", u.commit), phase("rollback", u.rollback))
+	if err == nil { // an earlier call may have done it all
+		r.Changed()
+		r.Explain(fmt.Sprintf("upgraded from %s to %s", u.s.OldVersion, u.p.Artifact.Version))
+	}
 	var end *sdk.Failure
 	if u.s.Cause != "" && errors.As(err, &end) {
 		return end // it says itself what happened where
