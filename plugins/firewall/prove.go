@@ -84,7 +84,7 @@ func (p *push) confirm(ctx, proving context.Context) error {
 	p.r.Progress(0.9, "confirm")
 	var a answer
 	err := patiently(proving, func(ctx context.Context) (err error) {
-		a, err = p.ask(ctx, sdk.Command{Run: p.script(confirmScript), Fresh: true, Timeout: time.Duration(p.params.ConnectTimeout)})
+		a, err = p.ask(ctx, sdk.Command{Run: p.script(confirmScript(p.dead())), Fresh: true, Timeout: time.Duration(p.params.ConnectTimeout)})
 		return err
 	})
 	p.r.Output("seconds", time.Since(p.armed).Round(time.Millisecond).Seconds())
@@ -109,7 +109,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	waiting, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	// The pooled connection may still stand where no new one gets through.
-	_, asked := p.ask(waiting, sdk.Command{Run: p.script(revertScript), Timeout: connect})
+	_, asked := p.ask(waiting, sdk.Command{Run: p.script(revertScript(p.dead())), Timeout: connect})
 	if asked != nil {
 		p.r.Log().Warn("the host cannot be asked: its timer brings the old table back", "error", asked)
 	}
