@@ -22,6 +22,7 @@ type Queue interface {
 	Node
 	Saver
 	Control
+	Waker
 	Inspect
 	Board
 	Feed
