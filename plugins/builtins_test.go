@@ -87,7 +87,7 @@ func start(t *testing.T) *place {
 }
 
 // supervise starts a real supervisor with the built-ins, over real SSH with the key.
-func supervise(key string) (*host.Supervisor, func() error, error) {
+func supervise(key string, more ...func(*host.Config)) (*host.Supervisor, func() error, error) {
 	pool, err := transport.New(transport.Config{
 		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
 	})
@@ -106,10 +106,14 @@ func supervise(key string) (*host.Supervisor, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	supervisor, err := host.New(host.Config{
+	cfg := host.Config{
 		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
 		Reach:    pool,
-	})
+	}
+	for _, change := range more {
+		change(&cfg)
+	}
+	supervisor, err := host.New(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,15 +3,23 @@
 package plugins_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts/bootlab"
+	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -181,17 +189,15 @@ func TestLabFirmwareInstallationIsCut(t *testing.T) {
 			_, _ = d.Shell("for p in $(pgrep -x sshd); do [ \"$(cut -d' ' -f4 /proc/$p/stat)\" = 1 ] || kill -9 $p; done")
 		},
 		func() {
-			for n := d.Boots(); d.Boots() == n; time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // it only watches
-				d.Reset()
-			}
+			n := d.Boots()
+			d.Reset()
+			bootlab.Wait(func() bool { return d.Boots() > n })
 		},
 	} {
 		_ = os.Remove(d.Path("installing"))
 		d.Flag("install-waits", true)
 		go func() {
-			for !exists(d.Path("installing")) {
-				time.Sleep(5 * time.Millisecond) //nolint:forbidigo // it only watches
-			}
+			bootlab.Wait(func() bool { return exists(d.Path("installing")) })
 			cut()
 			_ = os.Remove(d.Path("flags/install-waits"))
 		}()
@@ -222,9 +228,7 @@ func (d *fwDevice) scriptOf(image string, more ...sdk.With) sdk.With {
 		"committed": `[ "$(` + d.Path("backend") + ` get-state "$(cat /run/booted)")" = good ]`,
 	}
 	for _, m := range more {
-		for k, v := range m {
-			script[k] = v
-		}
+		maps.Copy(script, m)
 	}
 	return d.params(image, "2.0", sdk.With{"driver": "script", "script": script})
 }
@@ -302,5 +306,57 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 				t.Errorf("it rebooted")
 			}
 		})
+	}
+}
+
+// Two devices' uploads share their worker's cap. That it is used, too, is shown in plugins/host, where time is not this machine's.
+func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
+	t.Parallel()
+	key, public := sshdtest.NewKey(t)
+	const rate = 6 << 20
+	size := 6 << 20
+	if v, err := strconv.Atoi(os.Getenv("BENCH_MB")); err == nil && v > 0 {
+		size = v << 20
+	}
+	supervisor, stop, err := supervise(key, func(c *host.Config) { c.UploadRate = rate })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	files := t.TempDir()
+	content := bytes.Repeat([]byte("firmware"), size/8)
+	if err := os.WriteFile(filepath.Join(files, "fw.bin"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	begin := time.Now()
+	var all sync.WaitGroup
+	for i := range 2 {
+		server, dir := sshdtest.Start(t, sshdtest.Authorize(public)), t.TempDir()
+		params, err := json.Marshal(sdk.With{
+			"artifact": sdk.With{"path": "fw.bin", "sha256": hex.EncodeToString(sum[:]), "version": "2"}, "driver": "script", "state_dir": dir,
+			"script": sdk.With{"version": "echo 1", "verify": "true", "install": "true", "install_reboots": true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			got, err := supervisor.Run(t.Context(), host.Call{
+				Job: core.JobID{Run: "run", Index: i}, Step: "stage", Attempt: 1, Type: "firmware.stage", Params: params, Host: server.Host("r1"), Key: "key", Fence: 1, Files: files,
+			})
+			if err != nil || !got.Changed || got.Failed {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(begin)
+	t.Logf("%.1f MB/s in all, cap %.1f", float64(2*size)/took.Seconds()/1e6, float64(rate)/1e6)
+	if least := time.Duration(2*size) * time.Second / rate * 95 / 100; took < least {
+		t.Errorf("took %v, the cap allows no less than %v", took, least)
 	}
 }

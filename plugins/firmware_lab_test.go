@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -92,9 +93,7 @@ func (d *fwDevice) params(file, version string, more ...sdk.With) sdk.With {
 		"reboot_timeout": "20s", "health_timeout": "3s", "connect_timeout": "5s", "install_timeout": "1m",
 	}
 	for _, m := range more {
-		for k, v := range m {
-			with[k] = v
-		}
+		maps.Copy(with, m)
 	}
 	return with
 }
@@ -233,6 +232,10 @@ func TestLabFirmwareUpgrade(t *testing.T) {
 		t.Errorf("%d boots; outputs %v", d.Boots(), got.Outputs)
 	}
 	d.want(d.upgrade(with, fwCall{}), "unchanged", "it runs 2.0", "2.0 B")
+	if _, err := d.Shell("rauc status mark-bad booted"); err != nil { // as after somebody's upgrade that was not finished
+		t.Fatal(err)
+	}
+	d.want(d.upgrade(with, fwCall{}), "changed", "it ran 2.0 already", "2.0 B")
 	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine), fwCall{}), "failed", "allow_downgrade", "2.0 B")
 	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine, sdk.With{"allow_downgrade": true, "soak": "1s"}), fwCall{}), "changed", "", "1.9 A")
 }

@@ -118,17 +118,15 @@ func (d *detached) wait(ctx context.Context, limit time.Duration, tell func(line
 	var last progress
 	err := sdk.Poll(waiting, 100*time.Millisecond, 3*time.Second, func(waiting context.Context) (bool, error) {
 		now, err := d.status(waiting)
-		switch {
-		case err != nil && (transient(waiting, err) || waiting.Err() != nil):
-			return false, nil
-		case err != nil:
-			return false, err
-		}
-		last = now
-		if now.state == "running" {
+		if err == nil {
+			last = now
 			tell(now.log)
+			return now.state != "running", nil
 		}
-		return now.state != "running", nil
+		if transient(waiting, err) || waiting.Err() != nil {
+			err = nil
+		}
+		return false, err
 	})
 	if ctx.Err() == nil && waiting.Err() != nil {
 		err = fmt.Errorf("it has not ended within %s; it said: %s", limit, last.log)

@@ -261,6 +261,7 @@ func TestStage(t *testing.T) {
 }
 
 func TestUpgradeWithoutAWayBack(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		box     func(b *box)
 		params  sdk.With

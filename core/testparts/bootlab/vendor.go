@@ -64,7 +64,7 @@ func (v *Vendor) path(name string) string { return filepath.Join(v.dir, name) }
 func (v *Vendor) Image(tb testing.TB, version, behaviour string) []byte {
 	tb.Helper()
 	program := testparts.Need(tb, "mksquashfs", "squashfs-tools")
-	dir, err := os.MkdirTemp(v.dir, "root")
+	dir, err := os.MkdirTemp(v.dir, "root") //nolint:usetesting // without the test's name
 	must(tb, err)
 	health := "#!/bin/sh\nexit 0\n"
 	if behaviour == Sick {
@@ -82,7 +82,7 @@ func (v *Vendor) Image(tb testing.TB, version, behaviour string) []byte {
 // Bundle signs an image for devices that call themselves compatible, and returns its file.
 func (v *Vendor) Bundle(tb testing.TB, version, behaviour, compatible string) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp(v.dir, "bundle")
+	dir, err := os.MkdirTemp(v.dir, "bundle") //nolint:usetesting // without the test's name
 	must(tb, err)
 	must(tb, os.WriteFile(filepath.Join(dir, "rootfs.img"), v.Image(tb, version, behaviour), 0o600))
 	manifest := fmt.Sprintf("[update]\ncompatible=%s\nversion=%s\n[bundle]\nformat=plain\n[image.rootfs]\nfilename=rootfs.img\n", compatible, version)
@@ -94,7 +94,7 @@ func (v *Vendor) Bundle(tb testing.TB, version, behaviour, compatible string) st
 
 func run(tb testing.TB, program string, args ...string) {
 	tb.Helper()
-	if out, err := exec.CommandContext(tb.Context(), program, args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(tb.Context(), program, args...).CombinedOutput(); err != nil { //nolint:gosec // our own words
 		tb.Fatalf("%s: %v\n%s", filepath.Base(program), err, out)
 	}
 }
