@@ -35,6 +35,9 @@ lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to pla
 lab-dnssec: build ## a signed zone with its parent and a validating resolver in a namespace, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabDNSSECToPlayWith$$' -v ./plugins
 
+lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reboots, to play with (root)
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
