@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -96,4 +97,30 @@ func (l *Launch) WaveHosts(wave int) int {
 		return l.Limits[0]
 	}
 	return l.Limits[k] - l.Limits[k-1]
+}
+
+// Passes are the stretches of steps between the barriers, each as its first step and the one behind its last.
+func (l *Launch) Passes() [][2]int {
+	passes, from := [][2]int{}, 0
+	if t := l.Snapshot.Turns; t != nil {
+		for _, b := range t.Barriers {
+			passes, from = append(passes, [2]int{from, b.Step}), b.Step
+		}
+	}
+	return append(passes, [2]int{from, len(l.Playbook.Steps)})
+}
+
+// NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited answered; ok is false where none does.
+func (l *Launch) NextWave(awaited map[string]int) (wave int, ok bool) {
+	for event := range awaited {
+		gate, class, turn := queue.ParseTurn(event)
+		if !turn || gate == 0 || l.Snapshot.Turns == nil || class >= len(l.Snapshot.Turns.Classes) {
+			continue
+		}
+		at := gate*len(l.Limits) + rollout.Wave(l.Limits, l.Snapshot.Turns.Classes[class].From)
+		if !ok || at < wave {
+			wave, ok = at, true
+		}
+	}
+	return wave, ok
 }

@@ -100,9 +100,25 @@ func (s *Server) waves(ctx context.Context, l *launch.Launch, st queue.Status, s
 	for at < len(l.Limits)-1 && l.Limits[at] < st.Limit {
 		at++
 	}
-	shown.Live.Wave, shown.Live.Waves = at+1, max(len(l.Limits), 1)
+	next, size := at+1, 0
 	rest := st.Blocked + st.InFlight + st.Waiting + st.Suspended + max(0, st.Pending-(st.Total-st.Limit))
-	if !l.Playbook.Strategy.PauseBetween.Approve || at+1 >= len(l.Limits) || rest-st.Deferred > 0 || st.Phase != queue.Active {
+	if l.Snapshot.Turns != nil && st.Suspended > 0 {
+		if awaited, _, err := s.cfg.Queue.Awaited(ctx, shown.ID); err == nil {
+			for event, n := range awaited {
+				if gate, _, ok := queue.ParseTurn(event); ok && gate > 0 {
+					rest -= n
+				}
+			}
+			if wave, ok := l.NextWave(awaited); ok && st.Limit == st.Total {
+				next = wave
+			}
+		}
+	}
+	shown.Live.Wave, shown.Live.Waves = next, max(l.Waves(), 1)
+	if next < l.Waves() {
+		size = l.WaveHosts(next)
+	}
+	if !l.Playbook.Strategy.PauseBetween.Approve || size == 0 || rest-st.Deferred > 0 || st.Phase != queue.Active {
 		return
 	}
 	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), shown.ID)
@@ -110,11 +126,11 @@ func (s *Server) waves(ctx context.Context, l *launch.Launch, st queue.Status, s
 		return
 	}
 	for _, d := range decisions {
-		if d.Wave == at+1 && !d.Void {
+		if d.Wave == next && !d.Void {
 			return
 		}
 	}
-	shown.Waits = &api.WaveWait{Wave: at + 2, Hosts: l.Limits[at+1] - l.Limits[at]}
+	shown.Waits = &api.WaveWait{Wave: next + 1, Hosts: size}
 }
 
 // restore reads back what a run was made of.
