@@ -24,6 +24,7 @@ type push struct {
 	key    string // the same in each attempt of this step of this job
 	job    string
 
+	fresh     table // of the ruleset; want is the same but when widening
 	want, old table
 	armed     time.Time // a little before the host's timer began
 	seen      bool      // the new table was applied, or may have been
@@ -67,8 +68,7 @@ func (p *push) load(ctx context.Context) error {
 			return sdk.Failf("artifact %s: %w", p.params.Artifact, err).Effects(sdk.EffectsNone)
 		}
 	}
-	// On one line, so that nft's line numbers are those of the ruleset. nft 1.0.6 has no destroy: declare, then delete.
-	p.file = fmt.Appendf(nil, "add table %s; delete table %s; %s\n", p.params.Table, p.params.Table, strings.TrimRight(text, "\n"))
+	p.file = []byte(p.head() + strings.TrimRight(text, "\n") + "\n")
 	for _, s := range statements(text) {
 		for w := range strings.FieldsSeq(s.text) {
 			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
@@ -85,6 +85,9 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := p.choose(ctx, facts); err != nil {
+		return false, err
+	}
 	if facts.has("lock") && !facts.has("stale") {
 		again, done, err := p.earlier(ctx, facts)
 		if again || done || err != nil {
@@ -96,7 +99,7 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 		return false, p.equal(ctx, facts)
 	}
 	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(facts.text("wanttext")))
-	if p.drifted(facts) {
+	if p.params.Mode != "narrow" && p.drifted(facts) { // what is narrowed is known to be what was widened
 		p.r.Output("drift", true)
 		what := fmt.Sprintf("the live table %s is not the one that was pushed last", p.params.Table)
 		switch p.params.OnDrift {
@@ -128,6 +131,7 @@ func (p *push) look(ctx context.Context) (answer, error) {
 	if p.want, err = p.canonical(facts, "want"); err != nil {
 		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
 	}
+	p.fresh = p.want
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return facts, sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
 	}
@@ -221,6 +225,10 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 func (p *push) equal(ctx context.Context, facts answer) error {
 	if p.r.Resumed && p.r.State.New == p.want.hash {
 		p.r.Changed() // by an attempt whose worker died after it confirmed
+	}
+	if p.params.Mode == "widen" {
+		p.r.Explain("what the ruleset lets through is let through already")
+		return nil // what was widened was persisted with its confirmation
 	}
 	if p.params.Persist == "" || facts.has("persisted") {
 		return nil

@@ -53,11 +53,28 @@ if [ -L "$D/lock" ]; then
   p=$(readlink "$D/lock")
   echo "lock $p"
   state "$D/$p"
-  for f in key job deadline boot; do [ ! -r "$D/$p/$f" ] || sed "s/^/$f /" "$D/$p/$f"; done
+  for f in key job deadline boot widens; do [ ! -r "$D/$p/$f" ] || sed "s/^/$f /" "$D/$p/$f"; done
   [ "$(cat "$D/$p/boot" 2>/dev/null)" = "$(boot)" ] || echo stale
 fi
 [ ! -r "$D/applied" ] || sed 's/^/applied /' "$D/applied"
+[ ! -r "$D/widened" ] || sed 's/^/widened /' "$D/widened"
 if [ -n "$PERSIST" ] && cmp -s "$PERSIST" "$t/new"; then echo persisted; fi
+exit 0
+`
+
+// widenScript writes the table that comes on stdin as JSON as text, and sees whether it loads. It changes nothing.
+const widenScript = `t=$(mktemp -d) || exit 65
+trap 'rm -rf "$t"' EXIT
+trap 'exit 65' HUP INT TERM
+cat >"$t/json" || exit 65
+{
+  alone '[ -z "$2" ] || for i in /sys/class/net/*; do i=${i##*/}; ip link add "$i" type dummy || ip link add "$i" type bridge; done 2>/dev/null
+    nft -j -f "$1" >&2 || exit 1; nft -s list table $3 || exit 1' sh "$t/json" "$LINKS" "$T" >"$t/text" 2>"$t/err" &&
+  { echo "add table $T; delete table $T; "; cat "$t/text"; } >"$t/new" &&
+  alone '[ -z "$2" ] || for i in /sys/class/net/*; do i=${i##*/}; ip link add "$i" type dummy || ip link add "$i" type bridge; done 2>/dev/null
+    nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" "$LINKS" >"$t/out" 2>"$t/err" &&
+  cat "$t/out" && nft -c -f "$t/new" >"$t/out" 2>"$t/err"
+} || sed "s|^$t/||; s/^/bad /" "$t/err"
 exit 0
 `
 
@@ -65,6 +82,7 @@ exit 0
 const armScript = `mkdir -p "$D" && cd "$D" && mkdir "$ID" || exit 65
 now; deadline=$((up + WAIT))
 printf '%s\n' "$KEY" >"$ID/key"; printf '%s\n' "$JOB" >"$ID/job"; boot >"$ID/boot"; echo $deadline >"$ID/deadline"
+[ "$MODE" != widen ] || printf '%s\n' "$HASH $NEW" >"$ID/widens"
 cat >"$ID/new.nft" || exit 65
 stale() {
   q=$(readlink lock) || return 1
@@ -155,6 +173,8 @@ mv armed confirmed 2>/dev/null
 if [ ! -e confirmed ]; then state .; exit 0; fi
 echo "state confirmed"
 printf '%s\n' "$HASH" >../applied.part && mv -f ../applied.part ../applied
+rm -f ../widened
+if [ -e widens ]; then cp widens ../widened.part && mv -f ../widened.part ../widened; fi
 ` + persistLines + `
 [ "$(readlink ../lock)" != "$ID" ] || rm -f ../lock
 exit 0
@@ -186,6 +206,8 @@ func (p *push) script(text string) string {
 		{"KEY", sdk.Quote(p.key)},
 		{"JOB", sdk.Quote(p.job)},
 		{"HASH", sdk.Quote(p.want.hash)},
+		{"NEW", sdk.Quote(p.fresh.hash)},
+		{"MODE", sdk.Quote(p.params.Mode)},
 		{"PERSIST", sdk.Quote(p.params.Persist)},
 		{"LINKS", sdk.Quote(p.links)},
 		{"WAIT", strconv.Itoa(int((time.Duration(p.params.ConfirmTimeout) + time.Second - 1) / time.Second))},
