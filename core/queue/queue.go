@@ -20,6 +20,7 @@ const (
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
 type Queue interface {
 	Node
+	Saver
 	Control
 	Inspect
 	Board
@@ -117,7 +118,7 @@ type Lease struct {
 	Data    []byte // Target.Data
 	Token   uint64 // fence: grows with every lease of the queue
 	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
-	State   []byte // of the last Suspend or Retry ack of this life
+	State   []byte // of the last Save, Suspend or Retry ack of this life
 }
 
 // AckKind is what an ack asks for.

@@ -81,6 +81,9 @@ func (m *machine) run() verdict {
 		m.state.Done = append(m.state.Done, sr)
 		m.state.Current = progress{}
 		m.publish(steps[i].Name, sr)
+		if i+1 < len(steps) {
+			m.tryCatchUp(sr.Name)
+		}
 		if !sr.Outcome.Good() && !ignored(steps[i], sr.Outcome) {
 			return done(sr.Outcome, sr.Name, sr.Reason)
 		}
@@ -194,6 +197,9 @@ func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.Ste
 			return sr, v
 		}
 		cur.add(items[cur.Item], one)
+		if cur.Item < len(items) {
+			m.tryCatchUp(sr.Name)
+		}
 		if !one.Outcome.Good() && !ignored(s, one.Outcome) {
 			break
 		}

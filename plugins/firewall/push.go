@@ -24,6 +24,9 @@ type push struct {
 	key    string // the same in each attempt of this step of this job
 	job    string
 
+	source string // hash of the file
+	blind  bool   // the host has no place to load a table in but its own: what a ruleset becomes is known when it is live
+
 	fresh     table // of the ruleset; want is the same but when widening
 	want, old table
 	armed     time.Time // a little before the host's timer began
@@ -69,6 +72,8 @@ func (p *push) load(ctx context.Context) error {
 		}
 	}
 	p.file = []byte(p.head() + strings.TrimRight(text, "\n") + "\n")
+	sum := sha256.Sum256(p.file)
+	p.source = hex.EncodeToString(sum[:])
 	for _, s := range statements(text) {
 		for w := range strings.FieldsSeq(s.text) {
 			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
@@ -121,12 +126,16 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 // look is the first round trip: it changes nothing, and finds all that can be found before.
 func (p *push) look(ctx context.Context) (answer, error) {
 	p.r.Progress(0.1, "look")
-	facts, err := p.ask(ctx, sdk.Command{Run: p.script(lookScript), Stdin: bytes.NewReader(p.file), ReadOnly: true})
+	facts, err := p.ask(ctx, sdk.Command{Run: p.script(lookScript(p.dead())), Stdin: bytes.NewReader(p.file), ReadOnly: true})
 	if err != nil {
 		return facts, fmt.Errorf("looking at the firewall: %w", err)
 	}
-	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !facts.has("want") {
+	p.blind = facts.values["scratch"] == "none"
+	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !p.blind && !facts.has("want") {
 		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
+	}
+	if p.blind {
+		return facts, p.lookBlind(facts)
 	}
 	if p.want, err = p.canonical(facts, "want"); err != nil {
 		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
@@ -213,7 +222,7 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 		return false, true, p.prove(ctx)
 	}
 	p.r.Progress(0.2, "taking an earlier push back")
-	status, err := p.ask(ctx, sdk.Command{Run: p.script(revertScript), Timeout: time.Minute})
+	status, err := p.ask(ctx, sdk.Command{Run: p.script(revertScript(p.dead())), Timeout: time.Minute})
 	if err == nil && status.values["state"] != "reverted" {
 		err = sdk.Failf("an earlier push (%s/%s) does not revert: see the file failed there", p.params.folder(), p.id).Lost()
 	}
@@ -272,7 +281,7 @@ func (p *push) replace(ctx context.Context) error {
 		return p.takeBack(ctx, fmt.Errorf("nothing was applied: %w", err))
 	}
 	p.r.Progress(0.5, "apply")
-	a, err := p.ask(ctx, sdk.Command{Run: p.script(applyScript), Timeout: time.Duration(p.params.ConnectTimeout)})
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(applyScript(p.dead())), Timeout: time.Duration(p.params.ConnectTimeout)})
 	p.seen = true
 	if reason, refused := a.values["refused"]; refused {
 		return p.takeBack(ctx, fmt.Errorf("the new table was not applied: %s", clip(reason)))
@@ -287,7 +296,7 @@ func (p *push) replace(ctx context.Context) error {
 func (p *push) arm(ctx context.Context) error {
 	p.r.Progress(0.3, "arm")
 	p.armed = time.Now()
-	a, err := p.ask(ctx, sdk.Command{Run: p.script(armScript), Stdin: bytes.NewReader(p.file)})
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(armScript(p.dead())), Stdin: bytes.NewReader(p.file)})
 	p.r.Output("push", p.params.folder()+"/"+p.id)
 	switch reason, refused := a.values["refused"]; {
 	case err != nil:

@@ -79,8 +79,16 @@ func (r *Run[P, S]) Host() *Host { return &Host{s: r.s, Name: r.s.req.GetHost()}
 // HostNamed is another host; the lease must name it too.
 func (r *Run[P, S]) HostNamed(name string) *Host { return &Host{s: r.s, Name: name} }
 
-// Log writes records of this job.
-func (r *Run[P, S]) Log() *slog.Logger { return slog.New(&logHandler{events: r.s.events}) }
+// Log writes records of this job. Those made within a phase carry its name.
+func (r *Run[P, S]) Log() *slog.Logger {
+	h := &logHandler{events: r.s.events}
+	r.s.update(func(d *done) {
+		if d.phase.name != "" {
+			h.attrs = map[string]string{"phase": d.phase.name}
+		}
+	})
+	return slog.New(h)
+}
 
 // Changed records that the host was changed; in check mode, that it would be.
 func (r *Run[P, S]) Changed() { r.s.update(func(d *done) { d.changed = true }) }
@@ -138,10 +146,13 @@ func (r *Run[P, S]) ShowDiff(title string, before, after []byte) {
 	}}})
 }
 
-// Progress reports how far the step is, from 0 to 1, and the name of its phase.
-func (r *Run[P, S]) Progress(done float64, phase string) {
+// Progress reports how far the step is, from 0 to 1, and the name of its phase. Within a phase of [Run.Phases] it
+// is how far that is, and what it does there.
+func (r *Run[P, S]) Progress(part float64, phase string) {
+	part = min(max(part, 0), 1)
+	r.s.update(func(d *done) { part, phase = d.phase.progress(part, phase) })
 	_ = r.s.events.emit(&wire.RunEvent{Event: &wire.RunEvent_Progress{Progress: &wire.Progress{
-		Done: min(max(done, 0), 1), Phase: clean(phase, maxTitle),
+		Done: part, Phase: clean(phase, maxTitle),
 	}}})
 }
 

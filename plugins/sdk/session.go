@@ -36,6 +36,7 @@ type done struct {
 	size             int
 	err              error           // of an output; fails the step
 	saved            json.RawMessage // the state that the next call finds
+	phase            phaseAt
 }
 
 func (s *session) update(change func(*done)) {

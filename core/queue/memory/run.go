@@ -99,6 +99,7 @@ type job struct {
 	event    string
 
 	token      uint64
+	saved      uint64 // Seq of the last Save of this lease
 	session    *session
 	leasedAt   time.Time
 	prev, next *job // in the session's list

@@ -111,7 +111,7 @@ func (q *Queue) newJob(r *run, index int) *job {
 func (q *Queue) grant(j *job, s *session, now time.Time) {
 	q.move(j, core.EvLease)
 	q.token++
-	j.token, j.leasedAt, j.blockSeq = q.token, now, 0
+	j.token, j.leasedAt, j.blockSeq, j.saved = q.token, now, 0, 0
 	j.r.tenant.inFlight++
 	q.inFlight++
 	s.add(j)

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -251,6 +252,26 @@ func (m *machine) exchange(t *rapid.T, node, want int, acks []queue.Ack) seen {
 		slices.Sort(out.Stop)
 		s.held[node] = append(s.held[node], res.Leases...)
 		return out, err
+	})
+}
+
+// save saves a state of a lease, of a stale one now and then.
+func (m *machine) save(t *rapid.T) {
+	node := rapid.IntRange(0, machineNodes-1).Draw(t, "node")
+	held := m.sides[0].held[node]
+	if len(held) == 0 {
+		t.Skip("nothing is leased")
+	}
+	job := rapid.SampledFrom(held).Draw(t, "lease").Job
+	state, seq := fmt.Append(nil, rapid.IntRange(0, 9).Draw(t, "state")), rapid.Uint64Range(1, 9).Draw(t, "number")
+	stale := uint64(rapid.IntRange(0, 9).Draw(t, "stale") / 9)
+	both(t, m, "Save", func(s *side) (bool, error) {
+		i := slices.IndexFunc(s.held[node], func(l queue.Lease) bool { return l.Job == job })
+		err := s.q.Save(t.Context(), queue.Save{Session: s.sessions[node], Job: job, Token: s.held[node][i].Token + stale, Seq: seq, State: state})
+		if errors.Is(err, core.ErrConflict) {
+			return false, nil
+		}
+		return true, err
 	})
 }
 

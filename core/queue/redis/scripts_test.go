@@ -46,6 +46,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"posted":  {postedReads, postedRefusesOnAReplica},
 		"publish": {publishWrites},
 		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
+		"save":    {saveWrites, saveRefuses},
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
