@@ -74,6 +74,12 @@ func (p *push) load(ctx context.Context) error {
 	p.file = []byte(p.head() + strings.TrimRight(text, "\n") + "\n")
 	sum := sha256.Sum256(p.file)
 	p.source = hex.EncodeToString(sum[:])
+	p.linked(text)
+	return nil
+}
+
+// linked notes whether rules look interfaces up when they load: the old table's do in its snapshot.
+func (p *push) linked(text string) {
 	for _, s := range statements(text) {
 		for w := range strings.FieldsSeq(s.text) {
 			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
@@ -81,7 +87,6 @@ func (p *push) load(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // attempt is the whole push; again tells that something of an earlier one was cleared away first.
@@ -90,6 +95,7 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	p.linked(facts.text("livetext"))
 	if err := p.choose(ctx, facts); err != nil {
 		return false, err
 	}
@@ -103,7 +109,11 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if p.old.hash == p.want.hash {
 		return false, p.equal(ctx, facts)
 	}
-	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(facts.text("wanttext")))
+	text := facts.text("wanttext")
+	if p.blind {
+		text = string(p.file)
+	}
+	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(text))
 	if p.params.Mode != "narrow" && p.drifted(facts) { // what is narrowed is known to be what was widened
 		p.r.Output("drift", true)
 		what := fmt.Sprintf("the live table %s is not the one that was pushed last", p.params.Table)

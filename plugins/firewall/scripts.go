@@ -47,8 +47,9 @@ nft --version | sed 's/^/version /'
 live
 scratch; echo "scratch $S"
 {
-  { [ "$S" = none ] ||
-    alone 'nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" >"$t/out" 2>"$t/err" && cat "$t/out"; } &&
+  if [ "$S" != none ]; then
+    alone 'nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" >"$t/out" 2>"$t/err" && cat "$t/out"
+  fi &&
   nft -c -f "$t/new" >"$t/out" 2>"$t/err"
 } || sed "s|^$t/new|ruleset|; s/^/bad /" "$t/err"
 `
