@@ -54,7 +54,7 @@ var borders = []struct {
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
-	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks"}},
+	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},

@@ -102,6 +102,12 @@ type Retry struct {
 	Outcomes []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
 }
 
+// What the API says of a job without an outcome where the queue does not.
+const (
+	JobQueued  core.State = "queued"  // its run is accepted, and not in the queue
+	JobUnknown core.State = "unknown" // the queue does not answer
+)
+
 // Job is one host's share of a run.
 type Job struct {
 	Run      string            `json:"run"`
@@ -109,7 +115,7 @@ type Job struct {
 	Host     string            `json:"host"`
 	Customer string            `json:"customer,omitempty"`
 	Playbook string            `json:"playbook,omitempty"`
-	State    core.State        `json:"state,omitempty" doc:"while it has no outcome"`
+	State    core.State        `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
 	Outcome  core.Outcome      `json:"outcome,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Step     string            `json:"step,omitempty"`

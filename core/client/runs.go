@@ -89,13 +89,15 @@ func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.
 type JobFilter struct {
 	Outcome core.Outcome
 	Host    string
+	State   string // open: without an outcome; done: with one; "" is both
 }
 
-// Jobs lists the jobs of a run that have an outcome, by index.
+// Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more behind it.
 func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
 	q := p.into(nil)
 	set(q, "outcome", string(f.Outcome))
 	set(q, "host", f.Host)
+	set(q, "state", f.State)
 	return get[List[api.Job]](ctx, c, "list the jobs of run "+run, path("v1", "runs", run, "jobs"), q)
 }
 

@@ -42,7 +42,7 @@ flood, which is said, while logs without it shows all that was kept.`,
 func (a *app) logs(ctx context.Context, c *client.Client, run, host string) error {
 	all, found := []api.Job{}, false
 	for p := (client.Page{Limit: 100}); ; {
-		page, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, p)
+		page, err := c.Jobs(ctx, run, client.JobFilter{Host: host, State: "done"}, p)
 		if err != nil {
 			return err
 		}

@@ -195,7 +195,8 @@ func (n *node) stop() error {
 // queueFlags choose where runs wait.
 type queueFlags struct {
 	url, pool string
-	patient   bool // a queue that is away at the start is waited for
+	patient   bool           // a queue that is away at the start is waited for
+	remains   memory.Remains // of the queue in the process before this one
 }
 
 func (f *queueFlags) add(c *cobra.Command) {
@@ -232,7 +233,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 // open makes the queue and says what of it an operator should know. closeQueue comes after its last use.
 func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueue func() error, err error) {
 	if f.url == "" {
-		q := memory.New(memory.Options{})
+		q := memory.New(memory.Options{Remains: f.remains})
 		return q, func() error { q.Shutdown(); return nil }, nil
 	}
 	client, err := redisconn.Dial(f.url)
