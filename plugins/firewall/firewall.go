@@ -143,7 +143,7 @@ func Def() sdk.Def {
 }
 
 const description = `
-Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, unshare, and root.
+Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, an empty network namespace (unshare or ip netns; without, see the guide), and root.
 
 First it looks, in one round trip: the ruleset is loaded in an empty network namespace on the host (which finds what ` + "`nft -c`" + ` lets pass, such as a jump
 loop), checked against the live kernel, and compared with the live table in canonical form, that is without handles, counters and what packets put into sets. Equal tables are ` + "`unchanged`" + `.
@@ -153,6 +153,9 @@ Then: the old table is kept as a file, proven to load; a timer is armed **on the
 a new, authenticated connection works, every probe is as expected, and the live table is the wanted one, is the timer disarmed, and the file for the next boot written.
 Otherwise the host puts its old table back within ` + "`confirm_timeout`" + `, without worker and plugin; the step waits for that, proves the old table over a fresh
 connection, and ends as ` + "`rolled_back`" + `; where it cannot be proven, as ` + "`lost`" + `. A reboot in between brings the old rules back as well.
+
+Over a fleet, two steps with a barrier between: ` + "`mode: widen`" + ` makes a table that lets through what the live one or the ruleset does, ` + "`mode: narrow`" + ` the ruleset alone, and only
+where it was widened to it. What cannot be joined soundly (rules that change packets, sets that time empties, two chains at one hook, another nat) is refused before anything is done.
 
 The ruleset may hold define lines and blocks of the table, nothing else: no ` + "`flush ruleset`" + ` (it wipes the tables of Docker and fail2ban), no include, no commands. Use iifname rather than iif.
 One push at a time: a second one is refused while the timer of the first runs. When the worker dies, the next one finds that timer: it confirms what is proven, or takes it back and starts again.
