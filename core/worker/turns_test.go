@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -246,7 +247,7 @@ func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 		d := &diary{took: uneven}
 		l.plugins.do = d.do
 		la := l.prepareTurns(hosts(40), "strategy: {waves: [1, 5, 100%]}\n"+twoPhases)
-		if _, err := l.q.Submit(t.Context(), la.Run); err != nil {
+		if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
 			t.Fatal(err)
 		}
 		n := l.start(l.config())
@@ -449,6 +450,77 @@ func TestJobTypeCannotWaitForATurn(t *testing.T) {
 		}
 		if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "the worker's own") {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The queue is lost, before the barrier and behind it; what the ledger had recorded is all that the new one knows.
+func TestBarrierOverALostQueue(t *testing.T) {
+	for name, lost := range map[string]time.Duration{"before it": 9 * time.Second, "behind it": 21 * time.Second, "at its opening": 16 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				d := &diary{took: uneven}
+				l.plugins.do = d.do
+				la := l.prepareTurns(hosts(24), "strategy: {waves: [4, 100%]}\n"+twoPhases)
+				n := l.start(l.config())
+				ctx, cancel := context.WithTimeout(context.Background(), lost)
+				var settled []queue.Settled
+				_, err := launch.Drive(ctx, l.q, la, launch.DriveOptions{Leave: true, OnRecord: func(r core.Result) {
+					settled = append(settled, queue.Settled{Index: r.Job.Index, Count: 1, Outcome: r.Outcome})
+				}})
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("the run is over already: %v", err)
+				}
+				n.Kill()
+				<-n.done
+				before := len(d.calls)
+				narrowed := false
+				for _, c := range d.calls {
+					narrowed = narrowed || c.step == "narrow"
+				}
+				slices.SortFunc(settled, func(a, b queue.Settled) int { return a.Index - b.Index })
+
+				fresh := memory.New(memory.Options{})
+				defer fresh.Shutdown()
+				l.q.Shutdown()
+				l.q = fresh
+				la.Run.Settled = settled
+				if _, err := fresh.Submit(context.Background(), la.Run); err != nil {
+					t.Fatal(err)
+				}
+				n = l.start(l.config())
+				defer n.drain()
+				status, err := launch.Drive(context.Background(), fresh, la, launch.DriveOptions{Resume: &launch.Resume{Settled: settled}})
+				if err != nil || status.Outcomes[core.Changed] != 24 {
+					t.Fatalf("%+v, %v", status, err)
+				}
+				whole := d.calls
+				if !narrowed { // nobody was behind it: it opens when all that are left have done their steps again
+					d.calls = whole[before:]
+				}
+				first, _, _ := d.span("narrow")
+				for _, h := range la.Hosts {
+					if c, ok := d.of(h.Name, "widen"); ok && first.Before(c.to) {
+						t.Errorf("%s was widened after the first was narrowed", h.Name)
+					}
+				}
+				t.Logf("%d recorded, narrowed before: %v", len(settled), narrowed)
+			})
+		})
+	}
+}
+
+// The order within a pair is noticed when it is taken out.
+func TestNoticesAPairWithoutOrder(t *testing.T) {
+	inLab(t, func(l *lab) {
+		d := &diary{bad: map[string]core.Outcome{"h00001/push": core.Failed, "h00003/push": core.Failed}}
+		la := l.prepareTurns(pairs(2), disruptive)
+		la.Snapshot.Turns = nil
+		la.Run.Payload, _ = la.Snapshot.Encode()
+		res := l.drive(la, d)
+		if res["h00000"].Outcome != core.Changed || res["h00002"].Outcome != core.Changed {
+			t.Error("without the order the partner of a host that failed was left alone")
 		}
 	})
 }
