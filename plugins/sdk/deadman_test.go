@@ -120,15 +120,21 @@ func (s *switched) kill() (n int) {
 		if err != nil {
 			continue
 		}
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || !strings.Contains(string(line), s.dead.Folder) {
+		if !s.ticks(pid) {
 			continue
 		}
 		if p, err := os.FindProcess(pid); err == nil && p.Kill() == nil {
 			n++
+			eventually(s.t, "the end of a timer that was killed", func() bool { return !s.ticks(pid) })
 		}
 	}
 	return n
+}
+
+// ticks tells whether a process is a timer of the device.
+func (s *switched) ticks(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && strings.Contains(string(line), s.dead.Folder)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
