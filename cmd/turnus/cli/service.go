@@ -64,7 +64,7 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
-	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
 }
 
@@ -107,12 +107,18 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
+	cert     *certificate // nil without TLS
 	closers  []func() error // last opened first
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
+	if s.f.tlsCert != "" {
+		if s.cert, err = openCertificate(s.f.tlsCert, s.f.tlsKey, s.a.message); err != nil {
+			return err
+		}
+	}
 	if s.data, err = openData(s.f.data); err != nil {
 		return err
 	}
@@ -281,7 +287,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 
 func (s *service) serve(web *http.Server) error {
 	if s.f.tlsCert != "" {
-		return web.ServeTLS(s.listener, s.f.tlsCert, s.f.tlsKey)
+		web.TLSConfig = s.cert.config()
+		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)
 }
