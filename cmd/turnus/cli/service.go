@@ -50,6 +50,12 @@ type serviceFlags struct {
 	keep            time.Duration // of keepRuns; 0: for ever
 }
 
+// What --repo is followed by, unless told otherwise.
+const (
+	defaultBranch    = "main"
+	defaultRepoEvery = time.Minute
+)
+
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	fl := c.Flags()
@@ -59,8 +65,8 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB; several servers share one (default: outputs in --data)")
 	fl.StringVar(&f.keepRuns, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
-	fl.StringVar(&f.branch, "branch", "main", "branch of --repo")
-	fl.DurationVar(&f.repoEvery, "repo-every", time.Minute, "between looks at --repo; a webhook makes it look at once")
+	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
+	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
 	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
@@ -72,6 +78,9 @@ func (f *serviceFlags) add(c *cobra.Command) {
 func (f *serviceFlags) check() error {
 	if f.repo != "" && f.definitions != "" {
 		return invalid("--repo and --definitions both say where the definitions are: give one")
+	}
+	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
+		return invalid("--branch and --repo-every say how --repo is followed: give it, too")
 	}
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
@@ -107,7 +116,7 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *certificate // nil without TLS
+	cert     *certificate   // nil without TLS
 	closers  []func() error // last opened first
 }
 

@@ -26,11 +26,12 @@ func TestServiceFlags(t *testing.T) {
 		{"TLS", func(f *serviceFlags) { f.listen = "0.0.0.0:1"; tls(f) }, ""},
 		{"half of TLS", func(f *serviceFlags) { f.tlsCert = "c" }, "go together"},
 		{"no port", func(f *serviceFlags) { f.listen = "127.0.0.1" }, "HOST:PORT"},
+		{"a branch of nothing", func(f *serviceFlags) { f.branch = "next" }, "give it, too"},
 		{"runs that are kept", func(f *serviceFlags) { f.keepRuns = "1095d" }, ""},
 		{"runs that are hardly kept", func(f *serviceFlags) { f.keepRuns = "1h" }, "a day or more"},
 		{"a duration that is none", func(f *serviceFlags) { f.keepRuns = "soon" }, "a day or more"},
 	} {
-		f := serviceFlags{listen: "127.0.0.1:8470"}
+		f := serviceFlags{listen: "127.0.0.1:8470", branch: defaultBranch, repoEvery: defaultRepoEvery}
 		c.change(&f)
 		err := f.check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
