@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -73,13 +74,13 @@ func (c *certificate) current() *tls.Certificate {
 
 // stampOf changes with the files.
 func (c *certificate) stampOf() (string, error) {
-	stamp := ""
+	var stamp strings.Builder
 	for _, path := range []string{c.cert, c.key} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return "away", invalid("TLS: %w", err)
 		}
-		stamp += fmt.Sprintf("%d %d ", info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintf(&stamp, "%d %d ", info.Size(), info.ModTime().UnixNano())
 	}
-	return stamp, nil
+	return stamp.String(), nil
 }
