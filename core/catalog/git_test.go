@@ -220,7 +220,7 @@ func TestGitBadCommit(t *testing.T) {
 			l.until("status is well", func() bool { s := c.Status().Git; return s.State == definitions.Following && s.Error == "" })
 		}
 		// Runs carry the revision.
-		run, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k")
+		run, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k", "")
 		if err != nil || run.Revision != healed {
 			t.Errorf("%+v, %v", run, err)
 		}

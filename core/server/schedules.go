@@ -208,7 +208,7 @@ func (s *Server) resumeSchedule(ctx context.Context, by caller, in *struct {
 },
 ) (*versioned[api.Schedule], error) {
 	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
-		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id)
+		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id, in.Body.Reason)
 	})
 }
 
@@ -240,7 +240,7 @@ func (s *Server) triggerSchedule(ctx context.Context, by caller, in *struct {
 	if key == "" {
 		key = rand.Text()
 	}
-	run, err := s.cfg.Catalog.TriggerSchedule(ctx, by.scope, by.name, found.Definition.ID, key)
+	run, err := s.cfg.Catalog.TriggerSchedule(ctx, by.scope, by.name, found.Definition.ID, key, in.Body.Reason)
 	if err != nil {
 		return nil, err
 	}
