@@ -111,7 +111,7 @@ func (x *roll) stop(ctx context.Context, v *view) error {
 		return x.wait(v, span{v.now, st.Since.Add(x.grace())}, missing, "Mend the zone")
 	}
 	x.passed(v, v.facts()...)
-	x.r.Changed()
+	st.Touched = true
 	x.r.Explain(fmt.Sprintf("stopped: the parent has the DS of key %d on every address, and keys %d and %d both sign. It can stay so. To go on: action roll with old_tag: %d", st.Old, st.Old, st.New, st.Old))
 	if err := x.close(ctx, "stopped"); err != nil {
 		return err

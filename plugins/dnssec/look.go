@@ -184,6 +184,8 @@ type view struct {
 	valid   []reply // SOA, by each validator
 	validDS []reply
 	open    map[string]note // by zone
+	last    note            // of the zone: the roll that ended last
+	stopped note            // and the one that was stopped last
 }
 
 // look sees everything, now. Who serves what is found anew each time; when that cannot be, what was found last holds.
@@ -217,6 +219,7 @@ func (x *roll) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	v := &view{now: time.Unix(int64(a.number("now")), 0).UTC(), places: found, open: readNotes(a.text("open"))}
+	v.last, v.stopped = readNotes(a.text("last"))[x.p.Zone], readNotes(a.text("stopped"))[x.p.Zone]
 	if v.keys, err = parseKeys(a.text("state"), a.text("key")); err != nil {
 		return nil, err
 	}

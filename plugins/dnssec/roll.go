@@ -31,7 +31,11 @@ func run(ctx context.Context, r *runOf) error {
 	case r.Check:
 		return x.plan(ctx)
 	case x.p.Action == "abort":
-		return r.Phases(ctx, &r.State.Phase, x.phase("A0 decide", x.decide), x.phase("A1 restore", x.restore), x.phase("A2 stop", x.stop))
+		err := r.Phases(ctx, &r.State.Phase, x.phase("A0 decide", x.decide), x.phase("A1 restore", x.restore), x.phase("A2 stop", x.stop))
+		if r.State.Touched {
+			r.Changed()
+		}
+		return err
 	case r.State.Phase == "":
 		_, last, err := x.notes(ctx)
 		if err != nil {
@@ -72,7 +76,7 @@ func (x *roll) phase(name string, step func(ctx context.Context, v *view) error)
 		if err == nil {
 			x.enter(name, v.now)
 			if n := v.open[x.p.Zone]; !x.mine(n) {
-				return x.lost(n)
+				return x.ended(n, v)
 			}
 			err = step(ctx, v)
 		}
@@ -90,8 +94,16 @@ func (x *roll) patient(err error) bool {
 	return err != nil && !x.parked && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
 }
 
-func (x *roll) lost(n note) error {
-	if n.key == "" {
+// ended: the record of the roll is not open, or another's. It may be that this job closed it, and died before it could say so.
+func (x *roll) ended(n note, v *view) error {
+	switch {
+	case n.key != "":
+	case x.mine(v.stopped) && x.r.State.Back != "":
+		return x.back()
+	case x.mine(v.last), x.mine(v.stopped) && x.p.Action == "abort":
+		x.r.State.Touched = true
+		return nil
+	default:
 		return sdk.Failf("the record of this roll in %s is gone: somebody else ended it, or stopped it. Look, then go on with old_tag: %d, or stop with action: abort", x.p.StateDir, x.r.State.Old).Effects(sdk.EffectsPartial)
 	}
 	return sdk.Failf("job %s has taken this roll over", n.job).Effects(sdk.EffectsPartial)
