@@ -66,7 +66,7 @@ func (x *roll) restore(ctx context.Context, v *view) error {
 	}
 	due := span{v.now, st.Since.Add(time.Duration(x.p.Parent.Within))}
 	if !done {
-		return x.wait(v, due, missing, fmt.Sprintf("Have the DS of key %d back on every server of the parent %s", st.Old, v.places.Parent))
+		return x.wait(v, due, missing, fmt.Sprintf("Have the DS of key %d back on every server of the parent %s.", st.Old, v.places.Parent))
 	}
 	var fresh dnskey
 	if next := keyOf(v.keys, st.New); next != nil {

@@ -26,7 +26,7 @@ func (p place) String() string {
 
 // places is who serves the zone and its parent.
 type places struct {
-	Parent  string  `json:"parent,omitempty"` // the parent zone
+	Parent  string  `json:"parent,omitempty"` // the parent zone; empty is the root
 	Servers []place `json:"servers,omitempty"`
 	Parents []place `json:"parents,omitempty"`
 }
@@ -116,12 +116,13 @@ func (x *roll) find(ctx context.Context) (places, error) {
 	if err != nil {
 		return found, err
 	}
+	signed := false
 	for _, rec := range r[0].ofKind("RRSIG") {
 		if s, ok := parseSignature(rec.data); ok && s.covers == "DS" {
-			found.Parent = s.signer
+			found.Parent, signed = s.signer, true
 		}
 	}
-	if found.Parent == "" {
+	if !signed {
 		return found, fmt.Errorf("the validators see no signed DS of %s: the zone is not secure, and there is nothing to roll", p.Zone)
 	}
 	locate := func(zone string, given []string) ([]place, error) {

@@ -81,8 +81,11 @@ func (x *roll) phase(name string, step func(ctx context.Context, v *view) error)
 			err = step(ctx, v)
 		}
 		if x.patient(err) && ctx.Err() == nil {
-			r.Log().Warn("cannot go on now", "error", err)
-			return r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(fmt.Sprintf("%s: cannot go on now, and tries again; meanwhile the zone stays as it is: %v", name, err))))
+			if v == nil { // without an answer of the signer there is this clock only
+				v = &view{now: time.Now().UTC()}
+				x.enter(name, v.now)
+			}
+			return x.wait(v, span{v.now, x.r.State.Since.Add(x.grace())}, []string{fmt.Sprintf("cannot go on now: %v", err)}, "Mend what is named here")
 		}
 		return err
 	}}

@@ -40,6 +40,7 @@ type world struct {
 	foreign  bool // another signer's key is in the zone
 	child    bool // a roll of a child is under way
 	insecure bool
+	down     bool
 	deaf     string // rndc says this, exits with 0, and does nothing
 	seen     []string
 }
@@ -143,6 +144,9 @@ var dig = regexp.MustCompile(`@(\S+) -p \d+ -q (\S+) -t (\S+) >"\$t/(\d+)"`)
 func (w *world) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.down {
+		return plugintest.Reply{Err: plugintest.Unreachable("signer", true)}
+	}
 	has := func(text string) bool { return strings.Contains(c.Command, text) }
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -451,6 +455,30 @@ func TestWithheldDSCallsAPersonAndForcesNothing(t *testing.T) {
 	w.check(t, got)
 	if !strings.Contains(first, "K4 prove") || !strings.Contains(first, "Have the DS") || w.now.Sub(begun) < 95*24*time.Hour {
 		t.Errorf("called by %q after %v", first, w.now.Sub(begun))
+	}
+}
+
+// A signer that does not answer while the roll is under way is waited for: a roll that ended as unreachable would be nobody's.
+func TestUnreachableSignerParksTheRoll(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	got := follow(t, w, func(r *plugintest.Result, s *plugintest.State) *plugintest.State {
+		switch n++; n {
+		case 2:
+			w.down = true
+		case 5:
+			if !strings.Contains(r.Reason, "cannot go on now") {
+				t.Errorf("parked for %s", r.Reason)
+			}
+			w.down = false
+		}
+		return s
+	})
+	w.check(t, got)
+	w = newWorld(t)
+	w.down = true
+	if got := kit(t, w).Run(params); got.Outcome != "unreachable" {
+		t.Errorf("before it began: %s (%s)", got.Outcome, got.Reason)
 	}
 }
 
