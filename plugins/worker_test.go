@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -19,7 +21,11 @@ type labOrder struct {
 	Key    string
 	Host   core.Host
 	Params json.RawMessage
+	Files  string
 	State  string // file; empty: none is kept
+
+	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
+	KillAfter time.Duration // so long afterwards
 }
 
 func workerMain(file string) {
@@ -45,10 +51,10 @@ func work(order labOrder) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	call := host.Call{
-		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
+		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1, Files: order.Files,
 	}
 	if order.State != "" { // a file: what the queue would keep
-		if err := follow(&call, order.State); err != nil {
+		if err := follow(&call, order); err != nil {
 			return err
 		}
 	}
@@ -74,7 +80,8 @@ func work(order labOrder) error {
 }
 
 // follow reads the state that an earlier worker left, and keeps each later one.
-func follow(call *host.Call, file string) error {
+func follow(call *host.Call, order labOrder) error {
+	file := order.State
 	raw, err := os.ReadFile(file)
 	if err == nil {
 		call.State = &host.State{}
@@ -90,6 +97,9 @@ func follow(call *host.Call, file string) error {
 		}
 		if err == nil {
 			err = os.Rename(file+".part", file)
+		}
+		if err == nil && order.KillAt != "" && strings.Contains(string(s.JSON), order.KillAt) {
+			time.AfterFunc(order.KillAfter, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 		}
 		return err
 	}

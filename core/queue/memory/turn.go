@@ -206,21 +206,26 @@ func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 	} else {
 		q.release(j)
 	}
-	if a.Event == "" {
-		q.park(j, a.After, now)
+	q.await(j, a.Event, a.After, now)
+}
+
+// await lets a suspended job wait for an event, until after has passed, or for whichever comes first.
+func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) {
+	if event == "" {
+		q.park(j, after, now)
 		return
 	}
 	r := j.r
-	j.event = a.Event
+	j.event = event
 	if r.events == nil {
 		r.events = map[string]map[*job]struct{}{}
 	}
-	if r.events[a.Event] == nil {
-		r.events[a.Event] = map[*job]struct{}{}
+	if r.events[event] == nil {
+		r.events[event] = map[*job]struct{}{}
 	}
-	r.events[a.Event][j] = struct{}{}
-	if a.After > 0 {
-		j.due = now.Add(a.After)
+	r.events[event][j] = struct{}{}
+	if after > 0 {
+		j.due = now.Add(after)
 		r.timers.push(j)
 	}
 }
