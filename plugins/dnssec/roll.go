@@ -148,15 +148,28 @@ func (x *roll) call(v *view, what, do string) error {
 
 // passed notes what was seen at the end of a phase.
 func (x *roll) passed(v *view, seen ...string) {
-	for i := range seen {
-		seen[i] = clip(seen[i])
-	}
+	seen = bounded(seen)
 	from := x.r.State.Since
 	if from.IsZero() {
 		from = v.now
 	}
 	x.r.State.Evidence = append(x.r.State.Evidence, evidence{Phase: x.r.State.Phase, From: from, At: v.now, Seen: seen})
 	x.r.Log().Info(x.r.State.Phase, "seen", strings.Join(seen, "; "))
+}
+
+// maxSeen bounds the evidence of one phase, so that all of a roll is kept in the step's outputs.
+const maxSeen = 3 << 10
+
+// bounded is as much of the list as is kept.
+func bounded(seen []string) []string {
+	size := 0
+	for i := range seen {
+		seen[i] = clip(seen[i])
+		if size += len(seen[i]); size > maxSeen {
+			return append(seen[:i:i], fmt.Sprintf("and %d more", len(seen)-i))
+		}
+	}
+	return seen
 }
 
 // facts is the short form of a look.
@@ -184,9 +197,6 @@ func (v *view) facts() []string {
 			list = append(list, k.String())
 		}
 	}
-	if len(list) > 24 { // of many servers, those that come first
-		list = append(list[:24], fmt.Sprintf("and %d more", len(list)-24))
-	}
 	return list
 }
 
@@ -204,7 +214,10 @@ func (x *roll) verified(ctx context.Context) (content, []string, error) {
 
 func (x *roll) evidenceFile() string {
 	st := x.r.State
-	raw, err := json.MarshalIndent(Outputs{OldTag: st.Old, NewTag: st.New, DS: st.dsText(), Evidence: st.Evidence}, "", "  ")
+	raw, err := json.MarshalIndent(struct {
+		Outputs
+		Evidence []evidence `json:"evidence"`
+	}{Outputs{OldTag: st.Old, NewTag: st.New, DS: st.dsText()}, st.Evidence}, "", "  ")
 	if err != nil { // of plain values
 		return ""
 	}
@@ -226,5 +239,7 @@ func (x *roll) output() {
 	x.r.Output("old_tag", st.Old)
 	x.r.Output("new_tag", st.New)
 	x.r.Output("ds", st.dsText())
-	x.r.Output("evidence", st.Evidence)
+	for _, e := range st.Evidence {
+		x.r.Evidence(e.Phase, e)
+	}
 }
