@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -411,7 +412,7 @@ func TestTrapDeathAtEachStepResumesToTheSameEnd(t *testing.T) {
 			done = ctx.Err() == nil // no nth call: the roll ended by itself
 			if !done {
 				k := kit(t, w)
-				for n := 0; n < 400; n++ {
+				for range 400 {
 					if result = k.Run(params, plugintest.Resume(state)); result.Outcome != "suspended" {
 						break
 					}
@@ -539,9 +540,7 @@ func TestParamsThatCannotBe(t *testing.T) {
 		{sdk.With{"safety_factor": 0.5}, "/safety_factor"},
 	} {
 		with := sdk.With{"zone": "example.org", "key": "ksk", "validators": []string{"192.0.2.53"}}
-		for k, v := range c.with {
-			with[k] = v
-		}
+		maps.Copy(with, c.with)
 		if got := strings.Join(kit(t, w).Validate(with), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%v: %q, want %q", c.with, got, c.want)
 		}
