@@ -30,7 +30,7 @@ func (forgetful) Save(context.Context, queue.Save) error { return nil }
 func (l *lab) dies(steps string, die <-chan struct{}, wrap func(Queue) Queue) core.Result {
 	l.t.Helper()
 	la := l.submit("r", 1, steps)
-	f := &flaky{Queue: wrap(l.q)}
+	f := &flaky{Worker: wrap(l.q)}
 	c := l.config()
 	c.Queue, c.Name = f, "first"
 	first := l.start(c)
@@ -139,7 +139,7 @@ func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 
 func TestACheckpointWaitsForTheQueue(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		saves := 0
 		f.set(func(call string) *fault {
 			if call != "save" {
@@ -176,7 +176,7 @@ func TestACheckpointWaitsForTheQueue(t *testing.T) {
 
 func TestACheckpointThatIsRefusedSaysSo(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		f.set(func(call string) *fault {
 			if call == "save" {
 				return &fault{err: fmt.Errorf("save: %w", core.ErrConflict)}
