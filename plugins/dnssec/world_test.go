@@ -68,19 +68,24 @@ const (
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), ds: map[string]time.Time{}, gone: map[string]time.Time{}, notes: map[string]string{}}
 	long := w.now.Add(-1000 * time.Hour)
-	w.keys = []*worldKey{w.newKey("KSK", long), w.newKey("ZSK", long)}
+	for _, role := range []string{"KSK", "ZSK"} {
+		w.keys = append(w.keys, w.newKey(role, long))
+	}
 	w.keys[0].dsPublish = long
 	w.ds[w.dsOf(w.keys[0])] = long
 	return w
 }
 
 func (w *world) newKey(role string, at time.Time) *worldKey {
-	raw := make([]byte, 64)
-	_, _ = rand.Read(raw)
 	flags := map[string]string{"KSK": "257", "ZSK": "256"}[role]
-	k := &worldKey{rdata: flags + " 3 13 " + base64.StdEncoding.EncodeToString(raw), role: role, published: at}
-	k.tag = dnssec.TagOf(k.rdata)
-	return k
+	for {
+		raw := make([]byte, 64)
+		_, _ = rand.Read(raw)
+		k := &worldKey{rdata: flags + " 3 13 " + base64.StdEncoding.EncodeToString(raw), role: role, published: at}
+		if k.tag = dnssec.TagOf(k.rdata); k.tag != 0 && w.key(k.tag) == nil { // as BIND, which makes no two keys of one tag
+			return k
+		}
+	}
 }
 
 func (w *world) dsOf(k *worldKey) string { return dnssec.DSOf("example.org", k.rdata) }
