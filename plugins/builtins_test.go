@@ -23,6 +23,7 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/dnssec"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
@@ -38,7 +39,7 @@ import (
 func builtins() []sdk.Def {
 	return []sdk.Def{
 		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
-		firmware.StageDef(), firmware.UpgradeDef(),
+		dnssec.Def(), firmware.StageDef(), firmware.UpgradeDef(),
 	}
 }
 

@@ -268,10 +268,11 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return startLabWorker(d.t, labOrder{Key: d.private, Host: d.sshd.Host("r1"), Params: params})
+	return startWorker(d.t, labOrder{Type: "firewall.push", Key: d.private, Host: d.sshd.Host("r1"), Params: params})
 }
 
-func startLabWorker(t *testing.T, o labOrder) *labWorker {
+// startWorker starts a process of this test binary.
+func startWorker(t *testing.T, o labOrder) *labWorker {
 	t.Helper()
 	order, err := json.Marshal(o)
 	if err != nil {

@@ -135,15 +135,15 @@ func (d *fwDevice) killed(with sdk.With, at string, after time.Duration) string 
 	}
 	order := labOrder{
 		Key: d.KeyFile, Host: d.host(), Type: "firmware.upgrade", Params: params, Files: d.place.files,
-		StateFile: filepath.Join(d.t.TempDir(), "state"), KillAt: at, KillAfter: after,
+		State: filepath.Join(d.t.TempDir(), "state"), KillAt: at, KillAfter: after,
 	}
-	first := startLabWorker(d.t, order)
+	first := startWorker(d.t, order)
 	_ = first.cmd.Wait()
 	if first.cmd.ProcessState.Success() {
 		d.t.Logf("at %s after %v: it had ended before", at, after)
 	}
 	order.KillAt = ""
-	second := startLabWorker(d.t, order)
+	second := startWorker(d.t, order)
 	if err := second.cmd.Wait(); err != nil {
 		d.t.Fatalf("%v: %s", err, second.out.String())
 	}
@@ -163,7 +163,7 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := startLabWorker(t, labOrder{Key: d.KeyFile, Host: d.host(), Type: "firmware.stage", Params: params, Files: d.place.files})
+	w := startWorker(t, labOrder{Key: d.KeyFile, Host: d.host(), Type: "firmware.stage", Params: params, Files: d.place.files})
 	d.Await("an upload", func() bool {
 		out, err := d.Shell("find " + d.Path("data") + "/turnus/staged -name '*.part.*'")
 		return err == nil && out != ""

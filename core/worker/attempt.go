@@ -45,6 +45,7 @@ type attempts struct {
 
 // run tries until there is a result, or a verdict with which the lease ends.
 func (a *attempts) run() (core.StepResult, *verdict) {
+	defer a.dropOutputs()
 	for {
 		if v := a.admit(); v != nil {
 			return core.StepResult{Name: a.name, Uses: a.step.Uses, Attempts: a.cur.All, Took: a.cur.Took}, v
@@ -59,10 +60,14 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		if v := a.ended(out, err, &sr, timedOut); v != nil {
+			if v.kind == queue.AckDone {
+				a.keepOutputs()
+			}
 			return sr, v
 		}
 		again, delay := a.again(err, &sr)
 		if !again {
+			a.keepOutputs()
 			return sr, nil
 		}
 		if v := a.pause(sr, delay); v != nil {
@@ -73,8 +78,9 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 
 // call makes one attempt.
 func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
-	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
 	j := a.m.job
+	a.dropOutputs()
+	a.stdout, a.stderr, a.diff = j.w.captured(), j.w.captured(), j.w.captured()
 	limit := a.limit()
 	ctx, cancel := j.ctx, context.CancelFunc(func() {})
 	var by time.Time
@@ -88,7 +94,7 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
 	saved := &checkpoint{keep: a.checkpoint}
 	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
-	if out.Suspended && !out.Held && out.WakeOn == queue.EventWindow { // its wave would go on without it
+	if out.Suspended && !out.Held && queue.OwnEvent(out.WakeOn) { // its wave would go on without it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
 			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/dnssec"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
@@ -28,7 +29,7 @@ func builtinDefs() map[string][]sdk.Def {
 	return map[string][]sdk.Def{
 		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
 		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def()},
-		"firewall": {firewall.Def()},
+		"firewall": {firewall.Def()}, "dnssec": {dnssec.Def()},
 		"firmware": firmware.Defs(),
 	}
 }

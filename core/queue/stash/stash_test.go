@@ -219,3 +219,30 @@ func TestOldAndHalfWrittenStatesAreRemoved(t *testing.T) {
 		t.Errorf("%d files, expected 1", n)
 	}
 }
+
+// BenchmarkSave is what a checkpoint costs where the queue is in memory: a file that is on disk.
+func BenchmarkSave(b *testing.B) {
+	q, err := stash.New(memory.New(memory.Options{SessionTTL: time.Hour}), b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, err := q.Submit(ctx, queue.Run{ID: "r", Targets: []queue.Target{{Host: "h"}}}); err != nil {
+		b.Fatal(err)
+	}
+	s, err := q.Open(ctx, "node")
+	if err != nil {
+		b.Fatal(err)
+	}
+	res, err := q.Turn(ctx, queue.Turn{Session: s, Want: 1})
+	if err != nil || len(res.Leases) != 1 {
+		b.Fatal(res, err)
+	}
+	save := queue.Save{Session: s, Job: res.Leases[0].Job, Token: res.Leases[0].Token, State: make([]byte, 1<<10)}
+	for b.Loop() {
+		save.Seq++
+		if err := q.Save(ctx, save); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
