@@ -35,6 +35,9 @@ var borders = []struct {
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
 	{"plugins/internal/wire", "generated messages", nil},
 	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
+	{"plugins/exec", "makes scripts plugins: like anybody's plugin it stands on the sdk", []string{"plugins/sdk"}},
+	{"plugins/scaffold", "writes the files of a new plugin; the wire is rendered for other languages", []string{"plugins/internal/wire"}},
+	{"plugins/conformance", "a plugin's process and simulated hosts, over the worker's own host services; it must not know the sdk", []string{"core", "core/transport", "core/transport/fleet", "plugins/host", "plugins/internal/wire"}},
 	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisconn", "core/testparts", "windows"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
@@ -42,7 +45,7 @@ var borders = []struct {
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/testparts", "playbooks", "windows",
+		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
@@ -54,17 +57,17 @@ var borders = []struct {
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
-	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks"}},
+	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
-var builtins = []string{"command", "script", "file", "fetch", "config", "firewall", "reboot", "wait", "http"}
+var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}
 
 type listed struct {
 	ImportPath                         string

@@ -51,7 +51,7 @@ func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, 
 		return own, dropped, true, err
 	}
 	stated = s.Allow != nil
-	if !stated && s.Approval != nil { // it approves what the set inherits
+	if !stated && (s.Approval != nil || len(c.words(s.Name)) > 0) { // it approves what the set inherits
 		defer func() { own, err = c.approve(own, s, err) }()
 	}
 	for _, parent := range c.defs.nearest(s) {
@@ -82,7 +82,7 @@ func (c *compiler) approve(pieces []piece, s *Set, err error) ([]piece, error) {
 	if err != nil {
 		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
-	ok, err := c.consent(s.Approval, s, zone)
+	all, err := c.consents(s, nil, zone)
 	if err != nil {
 		return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
@@ -92,8 +92,7 @@ func (c *compiler) approve(pieces []piece, s *Set, err error) ([]piece, error) {
 			out = append(out, p)
 			continue
 		}
-		p.lifts = slices.Concat(p.lifts, ok.lifts)
-		out = ok.split(out, p)
+		out = splitAny(all, out, p)
 	}
 	return out, nil
 }
@@ -144,37 +143,42 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
-	consents := map[*Approval]consent{}
+	type place struct {
+		beside *Approval
+		rule   string
+	}
+	consents := map[place][]consent{}
 	for i := range s.Allow {
 		r := &s.Allow[i]
 		list, err := r.occurrences(zone, c.lo, c.hi)
 		if err != nil {
 			return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 		}
-		a := r.Approval
-		if a == nil {
-			a = s.Approval
+		at := place{beside: r.Approval}
+		if len(c.words(s.Name)) > 0 {
+			at.rule = r.ID
 		}
-		ok, known := consents[a]
+		all, known := consents[at]
 		if !known {
-			if ok, err = c.consent(a, s, zone); err != nil {
+			if all, err = c.consents(s, r, zone); err != nil {
 				return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 			}
-			consents[a] = ok
+			consents[at] = all
 		}
 		rules := []string{r.ID}
 		out = slices.Grow(out, len(list))
 		for _, o := range list {
-			p := piece{span: spanOf(o.open, o.close), rules: rules, start: o.start, notes: notes(o), lifts: ok.lifts}
+			p := piece{span: spanOf(o.open, o.close), rules: rules, start: o.start, notes: notes(o)}
 			if p.empty() {
 				dropped = append(dropped, Dropped{r.ID, o.start, "empty: a clock change leaves nothing of it"})
 				continue
 			}
-			held := ok
 			if !r.AtUTC.IsZero() && !r.AtUTC.Equal(o.open) {
-				held.why = fmt.Sprintf("zone data has moved it from the approved %s; confirm it", r.AtUTC.UTC().Format(time.RFC3339))
+				p.why = fmt.Sprintf("zone data has moved it from the approved %s; confirm it", r.AtUTC.UTC().Format(time.RFC3339))
+				out = append(out, p)
+				continue
 			}
-			out = held.split(out, p)
+			out = splitAny(all, out, p)
 		}
 	}
 	return out, dropped, nil

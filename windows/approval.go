@@ -213,6 +213,9 @@ func (d *Definitions) bound(name string, seen map[string]bool) bool {
 	}
 	seen[name] = true
 	for _, level := range append([]*Set{s}, d.wider(s)...) {
+		if slices.ContainsFunc(d.Given, func(g *Given) bool { return g.Set == level.Name && g.bound() }) {
+			return true
+		}
 		if level.Approval.bound() || slices.ContainsFunc(level.Allow, func(r Rule) bool { return r.Approval.bound() }) {
 			return true
 		}
@@ -228,7 +231,7 @@ func (a *Approval) bound() bool { return a != nil && (a.Change != "" || a.Target
 // WithoutFreezes are the definitions with no freeze in force: when work could start if every
 // freeze were lifted.
 func (d *Definitions) WithoutFreezes() *Definitions {
-	out := &Definitions{Sets: d.Sets, Freezes: make(map[string]*Freeze, len(d.Freezes)), Holidays: d.Holidays}
+	out := &Definitions{Sets: d.Sets, Freezes: make(map[string]*Freeze, len(d.Freezes)), Holidays: d.Holidays, Given: d.Given}
 	for name, f := range d.Freezes { // the sets stay as they are: approvals are bound to them
 		none := *f
 		none.To = none.From

@@ -128,6 +128,7 @@ type compiler struct {
 	busy   map[string]bool
 	done   map[string]*Compiled
 	zones  map[string]*time.Location
+	given  map[string][]*Given // by set; made when first asked for
 }
 
 // zone loads each zone once: the data is on disk.

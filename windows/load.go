@@ -141,6 +141,7 @@ func (d *decoder) file(root *yaml.Node) {
 		"window_sets": func(n *yaml.Node) { named(d, n, "window set", d.defs.Sets, d.set) },
 		"freezes":     func(n *yaml.Node) { named(d, n, "freeze", d.defs.Freezes, d.freeze) },
 		"holidays":    func(n *yaml.Node) { named(d, n, "holiday calendar", d.defs.Holidays, d.calendar) },
+		"approvals":   d.given,
 	})
 }
 

@@ -11,6 +11,12 @@ var hashText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 	a := &Approval{State: Approved}
+	d.mapping(n, "the approval", d.approvalKeys(a, &s.Timezone), "by")
+	return a
+}
+
+// approvalKeys are the keys of an approval whose times are of a zone.
+func (d *decoder) approvalKeys(a *Approval, zone *string) keys {
 	hash := func(what, from string, into *string) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			with(d, n, what, func(text string) (string, error) {
@@ -21,14 +27,14 @@ func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 			}, into)
 		}
 	}
-	d.mapping(n, "the approval", keys{
+	return keys{
 		"id":    func(n *yaml.Node) { with(d, n, "id", nameText, &a.ID) },
 		"by":    func(n *yaml.Node) { with(d, n, "by", nameText, &a.By) },
 		"state": func(n *yaml.Node) { with(d, n, "state", choice(Proposed, Approved, Revoked), &a.State) },
-		"at":    func(n *yaml.Node) { with(d, n, "at", instant(&s.Timezone, false), &a.At) },
-		"until": func(n *yaml.Node) { with(d, n, "until", instant(&s.Timezone, true), &a.Until) },
+		"at":    func(n *yaml.Node) { with(d, n, "at", instant(zone, false), &a.At) },
+		"until": func(n *yaml.Node) { with(d, n, "until", instant(zone, true), &a.Until) },
 		"revoked": func(n *yaml.Node) {
-			with(d, n, "revoked", instant(&s.Timezone, false), &a.RevokedAt)
+			with(d, n, "revoked", instant(zone, false), &a.RevokedAt)
 		},
 		"max_occurrences": func(n *yaml.Node) { with(d, n, "max_occurrences", count, &a.MaxOccurrences) },
 		"freezes": func(n *yaml.Node) {
@@ -38,8 +44,7 @@ func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 		"window":  hash("window", "turnus windows lint", &a.Window),
 		"change":  hash("change", "turnus plan", &a.Change),
 		"targets": hash("targets", "turnus plan", &a.Targets),
-	}, "by")
-	return a
+	}
 }
 
 func (d *decoder) checkLifts(n *yaml.Node, a *Approval) {

@@ -14,6 +14,7 @@ type Definitions struct {
 	Sets     map[string]*Set
 	Freezes  map[string]*Freeze
 	Holidays map[string]*Calendar
+	Given    []*Given // approvals that stand apart from their sets
 }
 
 // Set is one window set.

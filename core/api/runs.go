@@ -90,6 +90,18 @@ type Why struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
+// Wake sends an event to the jobs of a run that wait for it.
+type Wake struct {
+	Event  string `json:"event" minLength:"1" maxLength:"128" doc:"its name, as the job type gave it when it suspended itself"`
+	Job    *int   `json:"job,omitempty" minimum:"0" doc:"index of the one job; without it all of the run"`
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
+}
+
+// Woken is how many jobs an event woke.
+type Woken struct {
+	Woken int `json:"woken"`
+}
+
 // Approve is a decision about a run that waits for one.
 type Approve struct {
 	Wave    int    `json:"wave,omitempty" minimum:"0" doc:"from 1; 0 is the run as a whole"`
@@ -102,6 +114,12 @@ type Retry struct {
 	Outcomes []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
 }
 
+// What the API says of a job without an outcome where the queue does not.
+const (
+	JobQueued  core.State = "queued"  // its run is accepted, and not in the queue
+	JobUnknown core.State = "unknown" // the queue does not answer
+)
+
 // Job is one host's share of a run.
 type Job struct {
 	Run      string            `json:"run"`
@@ -109,7 +127,7 @@ type Job struct {
 	Host     string            `json:"host"`
 	Customer string            `json:"customer,omitempty"`
 	Playbook string            `json:"playbook,omitempty"`
-	State    core.State        `json:"state,omitempty" doc:"while it has no outcome"`
+	State    core.State        `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
 	Outcome  core.Outcome      `json:"outcome,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Step     string            `json:"step,omitempty"`

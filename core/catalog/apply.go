@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -65,7 +66,7 @@ func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev de
 	if err != nil {
 		return definitions.Changes{}, err
 	}
-	if _, err := compile(set); err != nil {
+	if _, err := compile(set, givenState{}); err != nil {
 		return definitions.Changes{}, err
 	}
 	now := c.Current()
@@ -77,7 +78,7 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if before.Set != nil && before.Set.Hash() == set.Hash() && before.Set.Revision == set.Revision && before.Base.ID == base.ID && c.rejection() == nil {
 		return Applied{Current: before}, nil
 	}
-	if _, err := compile(set); err != nil {
+	if _, err := compile(set, givenState{}); err != nil {
 		return Applied{}, err
 	}
 	encoded, err := set.Encode()
@@ -116,10 +117,14 @@ func (c *Catalog) standing(ctx context.Context) (Current, error) {
 	return now, err
 }
 
-// compile makes what is needed to run by a set, and so finds out whether the service can.
-func compile(set *definitions.Set) (c *Current, err error) {
-	c = &Current{Set: set}
-	if c.book, err = gate.NewBook(set.WindowDocuments()); err != nil {
+// compile makes what is needed to run by a set and the approvals that were given here, and so finds out whether the service can.
+func compile(set *definitions.Set, given givenState) (c *Current, err error) {
+	c = &Current{Set: set, given: given.version}
+	docs := set.WindowDocuments()
+	if doc, ok := set.Windows.GivenDocument(givenFile, given.words()); ok {
+		docs = append(slices.Clone(docs), doc)
+	}
+	if c.book, err = gate.NewBook(docs); err != nil {
 		return nil, err
 	}
 	// Without a time: the same windows are the same document, whoever posts them.
@@ -152,7 +157,9 @@ func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition,
 
 // adopt runs by a version from now on, unless it has a newer one already.
 func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source, base Base) (Current, error) {
-	next, err := compile(set)
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	next, err := compile(set, c.approvals())
 	if err != nil {
 		return Current{}, err
 	}
@@ -172,6 +179,9 @@ func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source
 // refresh takes over the ledger's version, if it is newer than this server's, and returns what is current then. The error
 // says that the ledger is away, or that its version cannot be read here.
 func (c *Catalog) refresh(ctx context.Context) (Current, error) {
+	if err := c.refreshGiven(ctx); err != nil {
+		return Current{}, err
+	}
 	version, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)
 	if err != nil {
 		return Current{}, err

@@ -27,7 +27,7 @@ const (
 
 // keepBoard posts the windows, unless the board has them, and has waiting jobs look at them. It does not post what
 // the ledger does not say any more: a server that was stopped for a while would bring back windows without the freeze
-// that was added since. Should it be stopped between asking and posting, the next look of any server mends it.
+// that was added, or with the approval that was revoked since. Should it be stopped between asking and posting, the next look of any server mends it.
 func (c *Catalog) keepBoard(ctx context.Context) error {
 	c.boarding.Lock()
 	defer c.boarding.Unlock()
@@ -49,7 +49,11 @@ func (c *Catalog) keepBoard(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if newest != now.Version {
+		given, err := c.cfg.Ledger.DocumentVersion(ctx, kindApprovals, "", nameWindows)
+		if err != nil {
+			return err
+		}
+		if newest != now.Version || given != now.given {
 			nudge(c.poke)
 			return nil
 		}

@@ -61,6 +61,7 @@ type Current struct {
 	Base    Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
 	book    *gate.Book
 	posted  []byte // the windows as the board has them
+	given   int64  // version of the approvals that are in them
 }
 
 // Base is a commit, or the hash of a folder's definitions.
@@ -111,8 +112,11 @@ type Catalog struct {
 	boarding sync.Mutex // held while the board is looked at
 	board    boardState
 
+	taking sync.Mutex // held while definitions or approvals are taken over
+
 	mu       sync.Mutex
 	current  *Current // never nil
+	given    givenState
 	rejected *Rejected
 	kept     keptState
 

@@ -225,7 +225,11 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err != nil {
 		return Schedule{}, fmt.Errorf("write schedule %s: %w", d.ID, err)
 	}
-	doc, err := c.cfg.Ledger.PutDocument(ctx, scope, who, ledger.Document{Kind: kindSchedule, Tenant: d.ID.Tenant, Name: d.ID.Name, Data: data}, ifVersion)
+	note := ledger.Entry{Who: who, Tenant: d.ID.Tenant, Action: "schedule.put", Kind: kindSchedule, Subject: d.ID.Name, After: data}
+	if note.Before, err = c.storedText(ctx, scope, d.ID); err != nil {
+		return Schedule{}, err
+	}
+	doc, err := c.cfg.Ledger.PutDocumentNoted(ctx, scope, ledger.Document{Kind: kindSchedule, Tenant: d.ID.Tenant, Name: d.ID.Name, Data: data}, ifVersion, note)
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
@@ -243,7 +247,12 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	if d, ok := now.managed(id); ok && scope.Allows(d.ID.Tenant) {
 		return fmt.Errorf("schedule %s stands in the definitions: remove it there: %w", id, core.ErrConflict)
 	}
-	if err := c.cfg.Ledger.DeleteDocument(ctx, scope, who, kindSchedule, id.Tenant, id.Name, ifVersion); err != nil {
+	before, err := c.storedText(ctx, scope, id)
+	if err != nil {
+		return err
+	}
+	note := ledger.Entry{Who: who, Tenant: id.Tenant, Action: "schedule.delete", Kind: kindSchedule, Subject: id.Name, Before: before}
+	if err := c.cfg.Ledger.DeleteDocumentNoted(ctx, scope, kindSchedule, id.Tenant, id.Name, ifVersion, note); err != nil {
 		return err
 	}
 	if err := c.control.Delete(ctx, id); err != nil {
@@ -251,6 +260,16 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 		nudge(c.stir)
 	}
 	return nil
+}
+
+// storedText is what the ledger has of a schedule that somebody made, nil where it has none. Compare-and-set says whether it is what
+// a change takes the place of.
+func (c *Catalog) storedText(ctx context.Context, scope ledger.Scope, id schedule.ID) (json.RawMessage, error) {
+	doc, err := c.cfg.Ledger.Document(ctx, scope, kindSchedule, id.Tenant, id.Name)
+	if errors.Is(err, core.ErrNotFound) {
+		return nil, nil
+	}
+	return doc.Data, err
 }
 
 // PauseSchedule stops its fires until it is resumed.
@@ -263,8 +282,16 @@ func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who st
 	return c.change(ctx, scope, who, "schedule.resume", id, "", func() error { return c.control.Resume(ctx, id) })
 }
 
-// Backfill launches the fires of a past range, those launched before excepted, and returns their number.
+// Backfill launches the fires of a past range, those launched before excepted, and returns their number. One that would launch
+// on hosts out of scope is core.ErrConflict.
 func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
+	s, err := c.Schedule(ctx, scope, id)
+	if err == nil {
+		err = c.onlyOwn(scope, &s)
+	}
+	if err != nil {
+		return 0, err
+	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
 	return n, c.change(ctx, scope, who, "schedule.backfill", id, what, func() (err error) {
 		n, err = c.control.Backfill(ctx, id, from, to)
@@ -272,7 +299,7 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 	})
 }
 
-// TriggerSchedule launches it once, now, paused or not, and returns the run. The same key gives the same run. The run is in the
+// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives the same run. The run is in the
 // ledger when it returns; the store of schedules may be away.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
@@ -282,24 +309,30 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	if key == "" || len(key) > schedule.MaxKey {
 		return ledger.Run{}, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), schedule.MaxKey, core.ErrInvalid)
 	}
-	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: s.Definition.Payload}
+	launches, err := own(scope, s.Definition.Payload)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: launches}
 	run, err := c.launch(ctx, f)
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	if err := c.audit(ctx, who, "schedule.trigger", id, run.ID); err != nil {
-		return ledger.Run{}, err
-	}
+	before := s
 	// Now the schedule knows of the run, for its overlap. The engine finds it launched.
 	if _, err := c.control.Trigger(ctx, id, key); err != nil {
 		c.trouble(ctx, "a schedule does not know of the run that it was triggered to launch", err)
+	}
+	if err := c.audit(ctx, who, "schedule.trigger", &before, run.ID); err != nil {
+		return ledger.Run{}, err
 	}
 	return run, nil
 }
 
 // change is what all changes of a schedule's state have in common: scope, audit, and that the ledger has it before it is answered.
 func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action string, id schedule.ID, what string, do func() error) error {
-	if _, err := c.Schedule(ctx, scope, id); err != nil {
+	before, err := c.Schedule(ctx, scope, id)
+	if err != nil {
 		return err
 	}
 	if err := do(); err != nil {
@@ -311,16 +344,39 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action st
 	if err := c.keepOne(ctx, id); err != nil {
 		return fmt.Errorf("schedule %s was changed, but that is not in the ledger yet: try again: %w", id, err)
 	}
-	return c.audit(ctx, who, action, id, what)
+	return c.audit(ctx, who, action, &before, what)
 }
 
-func (c *Catalog) audit(ctx context.Context, who, action string, id schedule.ID, what string) error {
-	after, err := json.Marshal(struct {
-		What string `json:"what,omitempty"`
-	}{what})
-	if err != nil {
+// scheduleState is what the audit log says of a schedule before and after a change.
+type scheduleState struct {
+	Paused   bool      `json:"paused"`
+	Reason   string    `json:"reason,omitempty"` // of the pause
+	Next     time.Time `json:"next,omitzero"`
+	Fired    int64     `json:"fired"`
+	Backfill int       `json:"backfills,omitempty"` // ranges that are not launched yet
+	What     string    `json:"what,omitempty"`      // the run that was launched, the range
+	Away     bool      `json:"away,omitempty"`      // the store did not answer: the rest is not known
+}
+
+func stateOfSchedule(s *Schedule, what string) scheduleState {
+	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Away: s.Away}
+}
+
+// audit writes what was done to a schedule, and how it stands now.
+func (c *Catalog) audit(ctx context.Context, who, action string, before *Schedule, what string) error {
+	id := before.Definition.ID
+	now := *before
+	if err := c.fill(ctx, &now); err != nil {
+		now.Away = true // what was done is told nevertheless
+	}
+	e := ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}
+	var err error
+	if e.Before, err = json.Marshal(stateOfSchedule(before, "")); err != nil {
 		return err
 	}
-	_, err = c.cfg.Ledger.AppendAudit(ctx, ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name, After: after})
+	if e.After, err = json.Marshal(stateOfSchedule(&now, what)); err != nil {
+		return err
+	}
+	_, err = c.cfg.Ledger.AppendAudit(ctx, e)
 	return err
 }

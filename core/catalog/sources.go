@@ -53,11 +53,16 @@ func (c *Catalog) still(ctx context.Context, u definitions.Update) {
 	c.trouble(ctx, "the branch could not be compared with the definitions for now", c.followed(ctx, u))
 }
 
-// gitStatus tells of a commit that was not taken, besides what the caller of New wanted to be told.
+// gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what the caller of New wanted to
+// be told.
 func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Status) {
 	return func(s definitions.Status) {
-		if s.State == definitions.BadCommit || s.State == definitions.Refused {
+		switch s.State {
+		case definitions.BadCommit, definitions.Refused:
 			c.say(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
+		case definitions.BranchGone, definitions.Unreachable:
+			c.say(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed for now", Err: errors.New(s.Error)})
+		case definitions.Starting, definitions.Following: // all is well
 		}
 		if next != nil {
 			next(s)
@@ -93,7 +98,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 func (c *Catalog) takeFolder(ctx context.Context) error {
 	set, err := definitions.Load(ctx, c.cfg.Folder, definitions.Options{Playbooks: c.cfg.Playbooks})
 	if err == nil {
-		_, err = compile(set)
+		_, err = compile(set, givenState{})
 	}
 	c.folderFailed(ctx, err)
 	if err != nil {

@@ -66,6 +66,12 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 	return c.change(ctx, id, "resume", api.Why{Reason: reason})
 }
 
+// WakeRun sends an event to jobs of a run that wait for it, and tells how many went on.
+func (c *Client) WakeRun(ctx context.Context, id string, w api.Wake) (int, error) {
+	woken, err := post[api.Woken](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
+	return woken.Woken, err
+}
+
 // ApproveRun decides on a run, or a wave, that waits for somebody.
 func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.Run, error) {
 	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)
@@ -89,13 +95,15 @@ func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.
 type JobFilter struct {
 	Outcome core.Outcome
 	Host    string
+	State   string // open: without an outcome; done: with one; "" is both
 }
 
-// Jobs lists the jobs of a run that have an outcome, by index.
+// Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more behind it.
 func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
 	q := p.into(nil)
 	set(q, "outcome", string(f.Outcome))
 	set(q, "host", f.Host)
+	set(q, "state", f.State)
 	return get[List[api.Job]](ctx, c, "list the jobs of run "+run, path("v1", "runs", run, "jobs"), q)
 }
 
@@ -117,6 +125,11 @@ func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api
 // Playbooks lists the playbooks of the server's definitions, by name.
 func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], error) {
 	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))
+}
+
+// Playbook shows one, with its source.
+func (c *Client) Playbook(ctx context.Context, name string) (api.Playbook, error) {
+	return get[api.Playbook](ctx, c, "show playbook "+name, path("v1", "playbooks", name), nil)
 }
 
 // Attempts lists the tries of a job.

@@ -21,6 +21,9 @@ type Config struct {
 	Name   string // of this server; no two that run at once have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
+	// Intact names runs that the queue before this one ended in good order: it hands on what their jobs had reached, so
+	// that nothing is repeated blindly.
+	Intact []string
 	// Types finds a job type, to read playbooks again as they were read when they were launched.
 	Types func(name string) (playbooks.Type, bool)
 	// Events gets what happens to runs. It is called by many goroutines and must not block.

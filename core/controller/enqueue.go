@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
@@ -84,7 +85,7 @@ const lostReason = "the queue was lost while jobs of it may have been running, a
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
 func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
 	// A run that no queue has had is queued, not active.
-	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold {
+	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold || slices.Contains(c.cfg.Intact, run.ID) {
 		return nil
 	}
 	return c.hold(ctx, run.ID)

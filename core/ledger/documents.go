@@ -84,19 +84,37 @@ func (l *Ledger) PutDocument(ctx context.Context, s Scope, who string, d Documen
 	if len(d.Data) > MaxDocument {
 		return Document{}, fmt.Errorf("%s %q has %d bytes, expected at most %d: %w", d.Kind, d.Name, len(d.Data), MaxDocument, core.ErrInvalid)
 	}
-	return l.replace(ctx, s, who, d, ifVersion, 0)
+	return l.replace(ctx, s, who, d, ifVersion, 0, nil)
+}
+
+// PutDocumentNoted is PutDocument with an entry of the caller's own in the audit log, in the same transaction: of what
+// changed within a document.
+func (l *Ledger) PutDocumentNoted(ctx context.Context, s Scope, d Document, ifVersion int64, note Entry) (Document, error) {
+	if len(d.Data) > MaxDocument {
+		return Document{}, fmt.Errorf("%s %q has %d bytes, expected at most %d: %w", d.Kind, d.Name, len(d.Data), MaxDocument, core.ErrInvalid)
+	}
+	return l.replace(ctx, s, note.Who, d, ifVersion, 0, &note)
+}
+
+// DeleteDocumentNoted is DeleteDocument with an entry of the caller's own in the audit log.
+func (l *Ledger) DeleteDocumentNoted(ctx context.Context, s Scope, kind, tenant, name string, ifVersion int64, note Entry) error {
+	return l.remove(ctx, s, note.Who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, &note)
 }
 
 // DeleteDocument removes version ifVersion of a document.
 func (l *Ledger) DeleteDocument(ctx context.Context, s Scope, who, kind, tenant, name string, ifVersion int64) error {
+	return l.remove(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, nil)
+}
+
+func (l *Ledger) remove(ctx context.Context, s Scope, who string, d Document, ifVersion int64, note *Entry) error {
 	if ifVersion < 1 {
-		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", kind, name, ifVersion, core.ErrInvalid)
+		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", d.Kind, d.Name, ifVersion, core.ErrInvalid)
 	}
-	_, err := l.replace(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, 1)
+	_, err := l.replace(ctx, s, who, d, ifVersion, 1, note)
 	return err
 }
 
-func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, ifVersion int64, deleted int) (Document, error) {
+func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, ifVersion int64, deleted int, note *Entry) (Document, error) {
 	for _, f := range []struct {
 		what, text string
 		needed     bool
@@ -127,6 +145,10 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 		d.Version = before.Version + 1
 		if _, err := t.exec(ctx, `UPDATE documents SET version = $4, deleted = $5, revision = $6, who = $7, updated = $8, data = $9
 			WHERE kind = $1 AND tenant = $2 AND name = $3`, d.Kind, d.Tenant, d.Name, d.Version, deleted, d.Revision, who, micros(d.Updated), pack(d.Data)); err != nil {
+			return err
+		}
+		if note != nil {
+			_, err := l.audit(ctx, t, *note)
 			return err
 		}
 		return l.auditDocument(ctx, t, who, before, d, had != 0, deleted == 1)

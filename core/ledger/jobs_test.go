@@ -54,6 +54,7 @@ func testJobList(t *testing.T, b *backend) {
 			}
 		}
 	}
+	testAllJobs(t, l)
 	j := must[ledger.Job](t)(l.Job(t.Context(), ledger.Tenants("b"), core.JobID{Run: "r1", Index: 1}))
 	if j.Outcome != "" || j.Host != "host-1" || !j.Recorded.IsZero() {
 		t.Errorf("a job without an outcome: %+v", j)
@@ -62,6 +63,44 @@ func testJobList(t *testing.T, b *backend) {
 	wantErr(t, err, core.ErrNotFound, "jobs of no run")
 	_, _, err = l.Jobs(t.Context(), ledger.AllTenants(), "r1", ledger.JobFilter{Outcome: "great"}, ledger.Page{})
 	wantErr(t, err, core.ErrInvalid, "an outcome that is none")
+}
+
+// testAllJobs lists the jobs of testJobList's run with those that have no outcome.
+func testAllJobs(t *testing.T, l *ledger.Ledger) {
+	for _, tc := range []struct {
+		name  string
+		scope ledger.Scope
+		host  string
+		open  bool
+		want  []int
+	}{
+		{"all", ledger.AllTenants(), "", false, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		{"open", ledger.AllTenants(), "", true, []int{1, 2, 7, 8}},
+		{"the run's tenant", ledger.Tenants("provider"), "", true, []int{1, 2, 7, 8}},
+		{"a host's customer", ledger.Tenants("a"), "", true, []int{2, 8}},
+		{"of a customer all", ledger.Tenants("b"), "", false, []int{1, 3, 5, 7, 9, 11}},
+		{"host", ledger.AllTenants(), "host-7", false, []int{7}},
+		{"a host that is done", ledger.AllTenants(), "host-6", true, nil},
+		{"no host", ledger.AllTenants(), "host-77", false, nil},
+	} {
+		for _, limit := range []int{1, 3, 12, 100} {
+			got := pages(t, limit, func(p ledger.Page) ([]ledger.Job, string, error) {
+				return l.AllJobs(t.Context(), tc.scope, "r1", tc.host, tc.open, p)
+			})
+			if !reflect.DeepEqual(indexes(got), tc.want) {
+				t.Errorf("%s by %d: %v, expected %v", tc.name, limit, indexes(got), tc.want)
+			}
+			for _, j := range got {
+				if one := must[ledger.Job](t)(l.Job(t.Context(), tc.scope, j.JobID)); !reflect.DeepEqual(one, j) {
+					t.Errorf("%s: listed as %+v, read as %+v", tc.name, j, one)
+				}
+			}
+		}
+	}
+	_, _, err := l.AllJobs(t.Context(), ledger.Tenants("other"), "r1", "", false, ledger.Page{})
+	wantErr(t, err, core.ErrNotFound, "all jobs of another tenant's run")
+	_, _, err = l.AllJobs(t.Context(), ledger.AllTenants(), "r1", "", false, ledger.Page{After: "x"})
+	wantErr(t, err, core.ErrInvalid, "a cursor that was not given out")
 }
 
 func testHostHistory(t *testing.T, b *backend) {

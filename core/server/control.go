@@ -21,6 +21,8 @@ func (s *Server) control() {
 		"When this answers, no job of it starts any more. Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Cancel))
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", "", Operator), s.word(s.cfg.Controller.Resume))
+	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
+		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.wakeRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
 		"Of a run that asks for four eyes, whoever launched or changed it cannot approve it, nor its waves, whatever their role. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)
@@ -78,8 +80,8 @@ func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) err
 	switch {
 	case !l.Playbook.Strategy.PauseBetween.Approve:
 		return fmt.Errorf("run %s asks nobody between its waves: its playbook has no pause_between: approve: %w", id, core.ErrConflict)
-	case wave < 2 || wave > len(l.Limits):
-		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, len(l.Limits), core.ErrInvalid)
+	case wave < 2 || wave > l.Waves():
+		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, l.Waves(), core.ErrInvalid)
 	}
 	return nil
 }
@@ -119,14 +121,44 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 		return nil, fmt.Errorf("run %s is in the queue, and its criticality is fixed: %w", before.ID, core.ErrConflict)
 	}
 	if in.Body.Weight != nil {
+		had, err := s.weightOf(ctx, before.ID)
+		if err != nil {
+			return nil, err
+		}
 		if err := s.cfg.Queue.Adjust(ctx, before.ID, queue.Adjust{Weight: in.Body.Weight}); err != nil {
 			return nil, err
 		}
-		if err := s.note(ctx, by, ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, After: asJSON(in.Body)}); err != nil {
+		if err := s.note(ctx, by, ledger.Entry{
+			Tenant: before.Tenant, Action: reweight, Kind: "run", Subject: before.ID, Before: asJSON(weight{had}), After: asJSON(weight{*in.Body.Weight}),
+		}); err != nil {
 			return nil, err
 		}
 	}
 	return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
+}
+
+const reweight = "run.reweight"
+
+// weight is what the audit log says of a run's.
+type weight struct {
+	Weight int `json:"weight"`
+}
+
+// weightOf is the weight of a run that is in the queue: the one that it was given last, or else came with.
+func (s *Server) weightOf(ctx context.Context, id string) (int, error) {
+	said, _, err := s.cfg.Ledger.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{Action: reweight, Kind: "run", Subject: id}, ledger.Page{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	var last weight
+	if len(said) > 0 && json.Unmarshal(said[0].After, &last) == nil && last.Weight > 0 {
+		return last.Weight, nil
+	}
+	l, err := s.restore(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return max(l.Run.Weight, 1), nil
 }
 
 // changeWaiting changes a run that no queue has had.

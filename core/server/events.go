@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -81,6 +79,7 @@ type follow struct {
 	run    string
 	job    string // RUN/INDEX; "" is all
 	cursor string
+	topic  *topic // nil without a feed
 
 	done   map[string]bool // jobs whose job_done was sent; of a whole run
 	ended  bool            // the worker's last event of the job came
@@ -149,6 +148,11 @@ func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 // live sends what the feed has until over says that the end is recorded, and behind it until heard says that
 // all live events of it have come, or lateFor has passed.
 func (f *follow) live(ctx context.Context, over func(context.Context) (bool, error), heard func() bool) error {
+	if f.s.cfg.Feed != nil {
+		var leave func()
+		f.topic, leave = f.s.hub.join(f.run)
+		defer leave()
+	}
 	var late time.Time // when to give up on events behind the recorded end
 	for {
 		if err := f.out.allowed(ctx); err != nil {
@@ -194,44 +198,41 @@ func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
 	if f.s.cfg.Feed == nil {
 		return 0, pause(ctx, wait)
 	}
-	messages, next, err := f.s.cfg.Feed.Follow(ctx, f.run, f.cursor, feedPage, wait)
+	at, err := queue.ParseFeedCursor(f.cursor)
+	if err != nil {
+		return 0, err
+	}
+	messages, next, err := f.topic.read(ctx, at, feedPage, wait)
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger tells the end nevertheless
 		return 0, pause(ctx, wait)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if lost := queue.FeedLost(f.cursor, next, len(messages)); lost > 0 {
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	if lost := queue.FeedLost(f.cursor, next.String(), len(messages)); lost > 0 {
 		if err := f.out.send(api.Event{Time: time.Now().UTC(), Event: api.EventsLost, Run: f.run, Text: strconv.Itoa(lost) + " events of the run are not kept any more"}); err != nil {
 			return 0, err
 		}
 	}
-	at, err := queue.ParseFeedCursor(next)
-	if err != nil {
-		return 0, err
-	}
-	for i, m := range messages {
-		var e struct {
-			Event string       `json:"event"`
-			Job   string       `json:"job"`
-			Done  *core.Result `json:"result"`
-		}
-		if json.Unmarshal(m, &e) != nil || f.job != "" && e.Job != f.job || e.Event == api.RunDone {
+	for _, m := range messages {
+		if m.line == nil || f.job != "" && m.job != f.job || m.event == api.RunDone {
 			continue
 		}
-		if e.Event == api.JobDone {
+		if m.event == api.JobDone {
 			f.ended = true
 			if f.job != "" {
 				continue // the recorded one ends the stream
 			}
-			f.done[e.Job] = true
+			f.done[m.job] = true
 		}
-		id := queue.FeedCursor{Life: at.Life, Number: at.Number - int64(len(messages)-1-i)} // what comes at once was published in a row
-		if err := f.out.raw(id.String(), bytes.ReplaceAll(m, []byte("\n"), []byte(" "))); err != nil {
+		if err := f.out.raw(m.at.String(), m.line); err != nil {
 			return 0, err
 		}
 	}
-	f.cursor = next
+	f.cursor = next.String()
 	return len(messages), nil
 }
 

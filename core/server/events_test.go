@@ -46,7 +46,11 @@ func (b *bed) follow(t *testing.T, secret, path string, headers ...string) *read
 		text, _ := io.ReadAll(res.Body)
 		t.Fatalf("%d %v %s", res.StatusCode, res.Header, text)
 	}
-	r := &reader{t: t, lines: bufio.NewScanner(res.Body)}
+	return newReader(t, res.Body)
+}
+
+func newReader(t *testing.T, body io.Reader) *reader {
+	r := &reader{t: t, lines: bufio.NewScanner(body)}
 	r.lines.Buffer(nil, 1<<20)
 	return r
 }

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -13,8 +16,9 @@ import (
 
 func (s *Server) jobs() {
 	handle(s, route{
-		id: "list-jobs", method: http.MethodGet, path: "/v1/runs/{run}/jobs", summary: "List the jobs of a run that have an outcome", role: Viewer,
-		detail: "By index. Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
+		id: "list-jobs", method: http.MethodGet, path: "/v1/runs/{run}/jobs", summary: "List the jobs of a run", role: Viewer,
+		detail: "By index; those without an outcome with where they stand in the queue: queued while their run is not in it, unknown while it does not answer. " +
+			"A page may have fewer than were asked for, and more behind it. Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
 	}, s.listJobs)
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
 	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Say why a job is where it is", role: Viewer}, s.explainJob)
@@ -32,11 +36,22 @@ func (p JobPath) id() core.JobID { return core.JobID{Run: p.Run, Index: p.Job} }
 func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	RunPath
 	Page
+	State   string       `query:"state" enum:"all,open,done" default:"all" doc:"open has no outcome yet, done has one"`
 	Outcome core.Outcome `query:"outcome" enum:"unchanged,changed,failed,unreachable,skipped,rolled_back,lost,cancelled"`
 	Host    string       `query:"host" maxLength:"253"`
 },
 ) (*list[api.Job], error) {
-	jobs, next, err := s.cfg.Ledger.Jobs(ctx, by.scope, in.Run, ledger.JobFilter{Outcome: in.Outcome, Host: in.Host}, in.ledger())
+	var jobs []ledger.Job
+	var next string
+	var err error
+	switch {
+	case in.State == "done" || in.Outcome != "" && in.State != "open":
+		jobs, next, err = s.cfg.Ledger.Jobs(ctx, by.scope, in.Run, ledger.JobFilter{Outcome: in.Outcome, Host: in.Host}, in.ledger())
+	case in.Outcome != "":
+		return nil, fmt.Errorf("state open has no job with the outcome %s: leave one of them out: %w", in.Outcome, core.ErrInvalid)
+	default:
+		jobs, next, err = s.cfg.Ledger.AllJobs(ctx, by.scope, in.Run, in.Host, in.State == "open", in.ledger())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +59,58 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	for i := range jobs {
 		items[i] = jobOf(jobs[i])
 	}
+	if err := s.addStates(ctx, in.Run, items); err != nil {
+		return nil, err
+	}
 	return listOf(items, next), nil
+}
+
+// askTogether is how many jobs the queue is asked about at the same time.
+const askTogether = 8
+
+// addStates says of the jobs of a run that have no outcome where they stand. What the queue does not say in
+// time is unknown.
+func (s *Server) addStates(ctx context.Context, id string, jobs []api.Job) error {
+	if !slices.ContainsFunc(jobs, func(j api.Job) bool { return j.Outcome == "" }) {
+		return nil
+	}
+	run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	defer cancel()
+	var asking sync.WaitGroup
+	for part := range askTogether {
+		asking.Go(func() {
+			for i := part; i < len(jobs); i += askTogether {
+				if j := &jobs[i]; j.Outcome == "" {
+					why := s.standing(ctx, &run, core.JobID{Run: j.Run, Index: j.Index})
+					j.State, j.Reason = why.State, why.Reason
+				}
+			}
+		})
+	}
+	asking.Wait()
+	return nil
+}
+
+// standing says where a job without an outcome stands. It asks the queue, and answers without it.
+func (s *Server) standing(ctx context.Context, run *ledger.Run, id core.JobID) api.Explanation {
+	if run.Incarnation == "" {
+		return api.Explanation{State: api.JobQueued, Reason: "its run is " + string(runOf(*run).Phase) + " and not in the queue"}
+	}
+	if s.cfg.Controller.Away() != nil || ctx.Err() != nil {
+		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
+	}
+	why, err := s.cfg.Queue.Explain(ctx, id)
+	switch {
+	case errors.Is(err, core.ErrNotFound):
+		return api.Explanation{State: api.JobQueued, Reason: "its run is not in the queue for now: it is put there again"}
+	case err != nil:
+		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
+	}
+	return api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}
 }
 
 func (s *Server) getJob(ctx context.Context, by caller, in *struct {
@@ -59,10 +125,11 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 	shown := jobOf(job)
 	switch {
 	case job.Outcome == "":
-		shown.State, shown.Reason = core.Pending, ""
-		if why, err := s.explain(ctx, in.id()); err == nil {
-			shown.State, shown.Reason = why.State, why.Reason
+		one := []api.Job{shown}
+		if err := s.addStates(ctx, in.Run, one); err != nil {
+			return nil, err
 		}
+		shown = one[0]
 	case in.Steps:
 		shown.Steps = s.stepsOf(in.id(), detail)
 	}
@@ -106,29 +173,11 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	if err != nil {
 		return nil, err
 	}
-	e.State = core.Pending
-	if run.Incarnation == "" {
-		e.Reason = "its run is " + string(runOf(run).Phase) + " and not in the queue"
-		return &body[api.Explanation]{e}, nil
-	}
-	why, err := s.explain(ctx, in.id())
-	switch {
-	case errors.Is(err, core.ErrNotFound):
-		e.Reason = "its run is not in the queue for now: it is put there again"
-	case err != nil:
-		return nil, err
-	default:
-		e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
-	}
-	return &body[api.Explanation]{e}, nil
-}
-
-// explain asks the queue, not for long.
-func (s *Server) explain(ctx context.Context, id core.JobID) (api.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	why, err := s.cfg.Queue.Explain(ctx, id)
-	return api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}, err
+	why := s.whyPending(ctx, s.standing(ctx, &run, in.id()))
+	e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
+	return &body[api.Explanation]{e}, nil
 }
 
 func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {

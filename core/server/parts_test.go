@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"gocloud.dev/blob/fileblob"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -25,6 +26,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/schedule"
 	schedules "github.com/turnus/turnus/core/schedule/memory"
 )
 
@@ -40,13 +42,16 @@ func tree() map[string]string {
 	}
 	hosts := "hosts:\n"
 	sets := "window_sets:\n"
+	set := map[string]string{"1": "-night", "2": "-night", "3": "-day"}
 	for _, tenant := range []string{"acme", "globex"} {
 		t["playbooks/"+tenant+".yaml"] = "playbook: " + tenant + "-patch\ntenant: " + tenant + "\ntargets: host.customer == \"" + tenant + "\"\nwindow: none\n" +
 			"schedule: {cron: \"0 3 * * 1\"}\nstrategy: {waves: [1, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n"
 		for _, n := range []string{"1", "2", "3"} {
-			hosts += "  " + tenant + "-" + n + ": {address: 192.0.2." + n + ", customer: " + tenant + ", window_set: " + tenant + "-night}\n"
+			hosts += "  " + tenant + "-" + n + ": {address: 192.0.2." + n + ", customer: " + tenant + ", window_set: " + tenant + set[n] + "}\n"
 		}
-		sets += "  " + tenant + "-night:\n    timezone: Europe/Berlin\n    allow: [{id: night, rrule: FREQ=DAILY, from: \"22:00\", to: \"+1d 04:00\"}]\n"
+		sets += "  " + tenant + "-night:\n    timezone: Europe/Berlin\n    allow: [{id: night, rrule: FREQ=DAILY, from: \"22:00\", to: \"+1d 04:00\"}]\n" +
+			"  " + tenant + "-day:\n    timezone: Europe/Berlin\n    approval: {by: " + tenant + "-cab, state: proposed}\n" +
+			"    allow: [{id: noon, rrule: FREQ=DAILY, from: \"12:00\", to: \"13:00\"}]\n"
 	}
 	t["inventory/hosts.yaml"] = "groups:\n  web: {}\n" + hosts
 	t["windows/sets.yaml"] = sets
@@ -78,19 +83,26 @@ type bed struct {
 	queue  *memory.Queue
 	ctl    *controller.Controller
 	cat    *catalog.Catalog
-	tokens map[string]string // TENANT:ROLE → secret
+	store  schedule.Store
+	// outputs is the folder of large outputs.
+	outputs string
+	tokens  map[string]string // TENANT:ROLE → secret
 }
 
 func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
+	dir := t.TempDir()
+	bucket, err := fileblob.OpenBucket(filepath.Join(dir, "outputs"), &fileblob.Options{CreateDir: true, NoTempDir: true})
+	must(t, err)
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Bucket: bucket})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	q := memory.New(memory.Options{})
 	t.Cleanup(q.Shutdown)
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q})
 	must(t, err)
-	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Schedules: schedules.New()})
+	store := schedules.New()
+	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Schedules: store})
 	must(t, err)
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)
@@ -100,7 +112,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	}
 	s, err := New(cfg)
 	must(t, err)
-	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, tokens: map[string]string{}}
+	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, store: store, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}
 }
 
 // token is the secret of a token; tenant * is all.

@@ -119,7 +119,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	}
 	book, ok := set.Playbook(in.Body.Playbook)
 	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, noPlaybook(in.Body.Playbook)
+		return nil, unknownPlaybook(set, by, in.Body.Playbook)
 	}
 	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
@@ -137,6 +137,11 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 		}
 		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 {
 			return nil, fmt.Errorf("%s %q: expected a duration as 30m: %w", d.name, d.text, core.ErrInvalid)
+		}
+	}
+	if cron, err := civil.ParseCron(in.Body.Cron); err == nil { // what is no expression is told below
+		if _, ever := cron.NextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)); !ever { // a leap year
+			return nil, fmt.Errorf("cron %q: there is no such day: %w", in.Body.Cron, core.ErrInvalid)
 		}
 	}
 	version := int64(0)

@@ -48,9 +48,11 @@ const (
 	writeTime       = 60 * time.Second // of an answer that is not a stream, however slowly it is read
 	smallBody       = 1 << 20
 	readBody        = 10 * time.Second
+	hookBody        = time.Minute // of a webhook, which may be large
 )
 
-// Server answers the API. It is an http.Handler, safe for concurrent use, and starts no goroutine.
+// Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
+// until the last watcher has gone; Close waits for them.
 type Server struct {
 	cfg     Config
 	mux     *http.ServeMux
@@ -58,6 +60,10 @@ type Server struct {
 	tokens  *tokenCache
 	heavy   chan struct{} // taken by requests with large bodies
 	streams *streams
+	plans   planCache
+	hub     *hub
+	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
+	arrive, hookTime time.Duration
 }
 
 // New registers all routes.
@@ -70,11 +76,13 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
-		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}},
+		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
+		hub: newHub(cfg.Feed),
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
-	config.DocsPath = ""     // its page would load a script from elsewhere
+	config.Transformers = append(config.Transformers, brief)
+	config.DocsPath = "" // its page would load a script from elsewhere
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}
 	s.api = humago.New(s.mux, config)
 	s.health()
@@ -87,12 +95,16 @@ func New(cfg Config) (*Server, error) {
 	s.people()
 	s.inventory()
 	s.windowSets()
+	s.approvals()
 	s.nodes()
 	s.schedules()
 	s.definitions()
 	s.plainRoutes()
 	return s, nil
 }
+
+// Close waits for what the server has begun. Requests that are under way get no live events any more.
+func (s *Server) Close() { s.hub.close() }
 
 // plainRoutes are those that are no part of the document: what no route matches, and the webhook,
 // whose sender decides what it looks like.
@@ -101,7 +113,10 @@ func (s *Server) plainRoutes() {
 		plainProblem(w, http.StatusNotFound, "there is no "+r.Method+" "+clip(r.URL.Path, 200)+": see /openapi.json")
 	})
 	if s.cfg.Hook != nil {
-		s.mux.Handle("/hooks/definitions", s.cfg.Hook)
+		s.mux.HandleFunc("/hooks/definitions", func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.hookTime))
+			s.cfg.Hook.ServeHTTP(w, r)
+		})
 	}
 }
 
@@ -118,7 +133,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(r.URL.Path, 200), "panic", fault, "stack", string(debug.Stack()))
 		plainProblem(w, http.StatusInternalServerError, faultText)
 	}()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
+	ctl := http.NewResponseController(w)
+	_ = ctl.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
+	if r.ContentLength != 0 {                           // net/http waits for the rest of a body that nobody wanted, for ever
+		_ = ctl.SetReadDeadline(time.Now().Add(s.arrive))
+	}
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -148,7 +167,11 @@ type route struct {
 	bodyTime                  time.Duration // readBody when zero
 	stream                    bool          // ends when the caller goes away, or with what it follows
 	content                   string        // type of an answer that is no JSON
+	raw                       bool          // the body is read by the operation, as it comes: it is never in memory as a whole
 }
+
+// rawBody is where the context has the body of a raw route.
+type rawBody struct{}
 
 // extension is where the document says that a route is for tokens of all tenants only.
 const extension = "x-all-tenants"
@@ -170,6 +193,11 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 	if r.everyone {
 		op.Extensions = map[string]any{extension: true}
 	}
+	if r.raw {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}}
+	}
 	if r.content != "" {
 		op.Responses = map[string]*huma.Response{"200": {
 			Description: "OK", Content: map[string]*huma.MediaType{r.content: {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -177,7 +205,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		if !r.stream {
-			limited, cancel := context.WithTimeout(ctx, requestTime)
+			limited, cancel := context.WithTimeout(ctx, requestTime+r.bodyTime)
 			defer cancel()
 			ctx = limited
 		}

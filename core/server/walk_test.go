@@ -16,12 +16,17 @@ import (
 
 // aim is how a test calls one operation with acme's things.
 type aim struct {
-	run  string // {run}: "done" is complete, "waiting" waits for an approval, "queued" is neither
+	run  string // {run}: "done" is complete, "waiting" waits for an approval, "queued" and "ending" are neither
 	path map[string]string
 	body any
 	sse  bool
 	// list: who may not see acme's things gets an answer without them; others are refused.
-	list bool
+	list    bool
+	headers []string
+	// creates: there is nothing before it, for the audit log; removes: nothing after it.
+	creates, removes bool
+	// quiet: it changes nothing, whatever its method.
+	quiet bool
 	// own: the answer is about who asks, and holds nothing of a tenant.
 	own bool
 	// makes: it makes a thing in whatever tenant the body names.
@@ -31,16 +36,17 @@ type aim struct {
 // aims has one entry an operation of the document. A route that is not here fails TestEveryRouteRefusesOtherTenants:
 // say how it reaches a tenant's things.
 var aims = map[string]aim{
-	"create-run":       {body: api.NewRun{Playbook: "acme-patch"}},
+	"create-run":       {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
 	"list-runs":        {list: true},
 	"get-run":          {run: "done"},
 	"replace-run":      {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
 	"change-run":       {run: "waiting", body: api.ChangeRun{Weight: new(7)}},
-	"cancel-run":       {run: "queued", body: api.Why{}},
-	"pause-run":        {run: "queued", body: api.Why{}, status: http.StatusConflict}, // cancelled by then
-	"resume-run":       {run: "queued", body: api.Why{}, status: http.StatusConflict},
+	"cancel-run":       {run: "ending", body: api.Why{}},
+	"pause-run":        {run: "queued", body: api.Why{}},
+	"resume-run":       {run: "queued", body: api.Why{}},
+	"wake-run":         {run: "queued", body: api.Wake{Event: "go"}},
 	"approve-run":      {run: "waiting", body: api.Approve{Approve: true}},
-	"retry-run":        {run: "done", body: api.Retry{}},
+	"retry-run":        {creates: true, run: "done", body: api.Retry{}},
 	"list-decisions":   {run: "done"},
 	"list-jobs":        {run: "done"},
 	"get-job":          {run: "done", path: map[string]string{"job": "0"}},
@@ -52,7 +58,7 @@ var aims = map[string]aim{
 	"follow-job":       {run: "done", path: map[string]string{"job": "0"}, sse: true},
 	"list-audit":       {list: true},
 	"whoami":           {own: true},
-	"create-token":     {body: api.NewToken{Name: "x", Tenant: "acme", Role: "viewer"}},
+	"create-token":     {creates: true, body: api.NewToken{Name: "x", Tenant: "acme", Role: "viewer"}},
 	"list-tokens":      {list: true},
 	"revoke-token":     {path: map[string]string{"token": "TOKEN"}},
 	"list-hosts":       {list: true},
@@ -63,9 +69,12 @@ var aims = map[string]aim{
 	"list-windows":     {list: true},
 	"get-window":       {path: map[string]string{"set": "acme-night"}},
 	"explain-window":   {path: map[string]string{"set": "acme-night"}},
+	"list-approvals":   {list: true},
+	"approve-window":   {path: map[string]string{"set": "acme-day"}, body: api.ApproveWindow{}},
+	"revoke-window":    {path: map[string]string{"set": "acme-day"}, body: api.RevokeWindow{}},
 	"list-schedules":   {list: true},
 	"get-schedule":     {path: map[string]string{"schedule": "acme:acme-patch"}},
-	"put-schedule":     {path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
+	"put-schedule":     {creates: true, path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
 	"pause-schedule":   {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
 	"resume-schedule":  {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
 	"trigger-schedule": {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
@@ -73,17 +82,27 @@ var aims = map[string]aim{
 		path: map[string]string{"schedule": "acme:made"},
 		body: map[string]string{"from": "2026-01-05T00:00:00Z", "to": "2026-01-06T00:00:00Z"},
 	},
-	"delete-schedule": {path: map[string]string{"schedule": "acme:made"}},
+	"delete-schedule": {removes: true, path: map[string]string{"schedule": "acme:made"}},
 	// Of all tenants: refused to any single one.
-	"list-workers":      {},
-	"cordon-worker":     {path: map[string]string{"worker": "w1"}, body: api.Why{}},
-	"uncordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"list-workers":    {},
+	"cordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"uncordon-worker": {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"put-output": { // what workers write of jobs is no change that a person makes
+		run: "queued", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}, body: "text", quiet: true,
+	},
 	"drain-worker":      {path: map[string]string{"worker": "w1"}, body: api.Why{}},
 	"get-queue":         {},
 	"get-definitions":   {},
 	"get-documents":     {},
-	"apply-definitions": {body: api.Apply{Documents: []api.Document{{Path: "README.md", Data: []byte("x")}}}, status: http.StatusPreconditionRequired},
-	"diff-definitions":  {body: applied(tree())},
+	"apply-definitions": {body: applied(moreTree()), headers: []string{"If-Match", "*"}},
+	"diff-definitions":  {body: applied(tree()), quiet: true},
+}
+
+// moreTree is tree with another playbook.
+func moreTree() map[string]string {
+	t := tree()
+	t["playbooks/more.yaml"] = strings.Replace(t["playbooks/all.yaml"], "everywhere", "more", 1)
+	return t
 }
 
 // operation is one of the document, aimed.
@@ -99,7 +118,7 @@ type operation struct {
 func (b *bed) walk() []operation {
 	b.t.Helper()
 	runs := map[string]string{}
-	for _, name := range []string{"done", "queued"} {
+	for _, name := range []string{"done", "queued", "ending"} {
 		runs[name] = b.launch("acme", api.NewRun{}).ID
 	}
 	runs["waiting"] = b.launch("acme", api.NewRun{FourEyes: true}).ID
@@ -144,8 +163,6 @@ func (b *bed) walk() []operation {
 // rank puts what destroys an aim's target last.
 func rank(o operation) int {
 	switch {
-	case o.OperationID == "pause-run" || o.OperationID == "resume-run":
-		return 3
 	case o.OperationID == "cancel-run" || o.Method == http.MethodDelete:
 		return 2
 	case o.Method != http.MethodGet:
@@ -162,7 +179,7 @@ func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 	all := b.walk()
 	foreign, own, provider := b.token("globex", Admin), b.token("acme", Admin), b.token(everyTenant, Admin)
 	for _, o := range all {
-		a := b.ask(foreign, o.Method, o.url, o.body)
+		a := b.ask(foreign, o.Method, o.url, o.body, o.headers...)
 		refused := a.status == http.StatusForbidden || a.status == http.StatusNotFound
 		switch {
 		case o.own:
@@ -183,7 +200,7 @@ func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 		if o.OperationID == "approve-run" { // the admin changed it before
 			secret = b.token("acme", Approver)
 		}
-		a := b.ask(secret, o.Method, o.url, o.body)
+		a := b.ask(secret, o.Method, o.url, o.body, o.headers...)
 		good := a.status/100 == 2
 		if o.status != 0 {
 			good = a.status == o.status
@@ -207,7 +224,7 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 	must(t, err)
 	for _, o := range all {
 		for _, secret := range []string{"", "turnus_nonsense", revoked.ID} {
-			if a := b.ask(secret, o.Method, o.url, o.body); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
+			if a := b.ask(secret, o.Method, o.url, o.body, o.headers...); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s %s with the token %q: %d %s", o.Method, o.url, secret, a.status, a.body)
 			}
 		}
@@ -219,7 +236,7 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 			if slices.Contains(allowed[o.role], role) {
 				continue
 			}
-			if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body); a.status != http.StatusForbidden {
+			if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden {
 				t.Errorf("%s %s with the role %s: %d %s", o.Method, o.url, role, a.status, a.body)
 			}
 		}
@@ -242,15 +259,13 @@ func TestRoles(t *testing.T) {
 
 func mayDo(have, role Role) bool { return may(ledger.Token{Roles: []string{string(have)}}, role) }
 
-// Every change stands in the audit log with who did it.
+// Every change stands in the audit log with who did it, to what, and how it was before and after. It walks the
+// document, so that no operation is forgotten: what is no change says so in aims.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	quiet := []string{"diff-definitions", "apply-definitions", "pause-run", "resume-run"} // no change: the last three are refused
+	changes := 0
 	for _, o := range b.walk() {
-		if o.Method == http.MethodGet || slices.Contains(quiet, o.OperationID) {
-			continue
-		}
 		secret, who := b.token("acme", Admin), "acme/the admin"
 		switch {
 		case o.OperationID == "approve-run":
@@ -259,16 +274,52 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			secret, who = b.token(everyTenant, Admin), "the admin"
 		}
 		before := b.newest()
-		if a := b.ask(secret, o.Method, o.url, o.body); a.status/100 != 2 {
+		if a := b.ask(secret, o.Method, o.url, o.body, o.headers...); a.status/100 != 2 {
 			t.Errorf("%s: %d %s", o.OperationID, a.status, a.body)
 			continue
 		}
-		if after := b.newest(); after.Seq == before.Seq || after.Who != who || after.What == "" || after.Object == "" || after.After == nil && after.Before == nil {
+		after := b.newest()
+		if o.Method == http.MethodGet || o.quiet {
+			if after.Seq != before.Seq {
+				t.Errorf("%s is said to change nothing, and left in the audit log: %s", o.OperationID, asJSON(after))
+			}
+			continue
+		}
+		changes++
+		if after.Seq == before.Seq || after.Who != who || after.What == "" || after.Object == "" {
 			t.Errorf("%s left in the audit log: %s", o.OperationID, asJSON(after))
 		}
+		if o.creates != (after.Before == nil) || o.removes != (after.After == nil) {
+			t.Errorf("%s does not say what was before and after: %s", o.OperationID, asJSON(after))
+		}
+	}
+	if changes < 20 {
+		t.Errorf("only %d changes were tried", changes)
 	}
 	if _, err := b.ledger.VerifyAudit(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// The weight that the audit log tells of as former is the one of the change before, or that of the launch.
+func TestReweightTellsTheFormerWeight(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.work()
+	until(t, "the run is in the queue", func() bool {
+		kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+		return err == nil && kept.Incarnation != ""
+	})
+	b.newest()
+	operator := b.token("acme", Operator)
+	for i, weights := range [][2]int{{1, 7}, {7, 3}} {
+		want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: &weights[1]}), http.StatusOK)
+		e := b.newest()
+		told := [2]string{string(asJSON(weight{weights[0]})), string(asJSON(weight{weights[1]}))}
+		if string(e.Before) != told[0] || string(e.After) != told[1] {
+			t.Errorf("change %d: %s", i, asJSON(e))
+		}
 	}
 }
 

@@ -17,8 +17,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// windowSets registers window sets. They are changed, and approved, in the definitions: an approval is bound to what
-// the file says, and stands beside it.
+// windowSets registers window sets. They are changed in the definitions; see approvals for who approves them.
 func (s *Server) windowSets() {
 	const seen = "A tenant's token sees those that its hosts have, or its playbooks name."
 	handle(s, route{id: "list-windows", method: http.MethodGet, path: "/v1/windows", summary: "List window sets, by name", detail: seen, role: Viewer}, s.listWindows)
@@ -156,34 +155,38 @@ func noWindow(name string) error {
 func windowOf(book *gate.Book, name string, hosts int, now time.Time, count int) api.WindowSet {
 	set := book.Definitions().Sets[name]
 	c := book.Compiled(now, name, windows.Work{})
-	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: set.Hash(), Next: []api.Occurrence{}}
+	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: book.Definitions().HashOf(set), Next: []api.Occurrence{}}
 	if why, err := c.Explain(now, time.Second); err == nil {
 		w.Open, w.Reason = why.Open, why.Reason
 	} else {
 		w.Reason = err.Error()
 	}
-	if a := set.Approval; a != nil {
-		w.Approval, w.ApprovedBy, w.ApprovedFor = string(a.State), a.By, a.Until
-		if a.State == windows.Approved && !a.Until.IsZero() && !now.Before(a.Until) {
-			w.Approval = "expired"
+	if all, err := book.Definitions().Standings(name, now); err == nil && len(all) > 0 && all[0].Rule == "" {
+		w.Approval = approvalState(&all[0], now)
+		if holds := heldBy(&all[0], now); holds != nil {
+			w.ApprovedBy, w.ApprovedFor = holds.By, holds.Until
 		}
 	}
 	for _, o := range c.Occurrences(now, now.AddDate(0, 0, windowDays)) {
 		if len(w.Next) == count {
 			break
 		}
-		notes := slices.Clone(o.Notes)
-		if o.Unapproved != "" {
-			notes = append(notes, o.Unapproved)
-		}
-		if notes == nil {
-			notes = []string{}
-		}
-		w.Next = append(w.Next, api.Occurrence{
-			Open: o.Open.UTC(), Close: o.Close.UTC(), OpenLocal: o.Open.In(c.Zone).Format(localTime), CloseLocal: o.Close.In(c.Zone).Format(localTime), Notes: notes,
-		})
+		w.Next = append(w.Next, occurrenceOf(o, c.Zone))
 	}
 	return w
+}
+
+func occurrenceOf(o windows.Window, zone *time.Location) api.Occurrence {
+	notes := slices.Clone(o.Notes)
+	if o.Unapproved != "" {
+		notes = append(notes, o.Unapproved)
+	}
+	if notes == nil {
+		notes = []string{}
+	}
+	return api.Occurrence{
+		Open: o.Open.UTC(), Close: o.Close.UTC(), OpenLocal: o.Open.In(zone).Format(localTime), CloseLocal: o.Close.In(zone).Format(localTime), Notes: notes,
+	}
 }
 
 // localTime is how times are shown in a customer's zone.

@@ -103,7 +103,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 		}),
 	}
 	r.add(c)
-	c.Flags().BoolVar(&jobs, "jobs", false, "list every host that is done; with -o json the jobs instead of the run")
+	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
 	return c
 }
 

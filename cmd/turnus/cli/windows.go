@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -23,7 +25,8 @@ func (a *app) windowsCmd() *cobra.Command {
 		Use:   "windows",
 		Short: "Service windows: when they open next, what blocks, what is wrong with them",
 	}
-	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd())
+	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd(),
+		a.windowsApprovalsCmd(), a.windowsApproveCmd(), a.windowsRevokeCmd())
 	return c
 }
 
@@ -267,18 +270,30 @@ type explainDoc struct {
 	NextStart      *string    `json:"next_start"`
 	NextStartLocal *string    `json:"next_start_local"`
 	NoNext         string     `json:"no_next,omitempty"`
-	Overrun        string     `json:"overrun"`
+	Overrun        string     `json:"overrun,omitempty"`
 }
 
 func (a *app) windowsExplainCmd() *cobra.Command {
 	var f windowFlags
+	var r remoteFlags
 	c := &cobra.Command{
-		Use:   "explain -f FILE SET --need D",
+		Use:   "explain [-f FILE] SET --need D",
 		Short: "Say whether work may start at a time, what decides, and when it may start next",
+		Long: `Say whether work may start at a time, what decides, and when it may start next: by the
+windows of files, or without -f by those of a server, with the approvals that were given there.`,
 		Example: `  turnus windows explain -f windows.yaml acme-fra --at 2026-12-19T22:30:00Z --need 40m
-  turnus windows explain -f windows.yaml acme-fra --need 2h`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+  turnus windows explain acme-fra --need 2h`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(f.files) == 0 {
+				return a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+					need, err := needFlag(f.need)
+					if err != nil {
+						return err
+					}
+					return a.explainRemote(ctx, c, args[0], f.from, need)
+				})(cmd, args)
+			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
 				return err
@@ -292,12 +307,13 @@ func (a *app) windowsExplainCmd() *cobra.Command {
 				return err
 			}
 			if need == 0 {
-				return invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
+				return errNoNeed()
 			}
 			return a.explainWindow(defs.Compile(args[0], windows.Ahead(at, windows.DefaultDays)), at, need)
 		},
 	}
 	f.addFiles(c)
+	r.add(c)
 	c.Flags().StringVar(&f.from, "at", "", "when: RFC 3339, or local time of the set (default: now)")
 	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included")
 	return c
@@ -320,21 +336,29 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 		next, local := utc(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
 		doc.NextStart, doc.NextStartLocal = &next, &local
 	}
+	return a.showExplained(doc, at, e.Next, c.Zone)
+}
+
+func errNoNeed() error {
+	return invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
+}
+
+func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Location) error {
 	if a.output == "json" {
 		return printJSON(a.out, doc)
 	}
 	verdict := a.paint(red, "closed")
 	switch {
-	case e.Fits:
+	case doc.Fits:
 		verdict = a.paint(green, "may start")
-	case e.Open:
+	case doc.Open:
 		verdict = a.paint(yellow, "open, but it does not fit")
 	}
-	fmt.Fprintf(a.out, "%s at %s: %s\n  %s\n", c.Name, localAndUTC(at, c.Zone), verdict, e.Reason)
-	if e.NoNext != "" {
-		fmt.Fprintf(a.out, "  no next start: %s\n", e.NoNext)
+	fmt.Fprintf(a.out, "%s at %s: %s\n  %s\n", doc.Set, localAndUTC(at, zone), verdict, doc.Reason)
+	if doc.NoNext != "" {
+		fmt.Fprintf(a.out, "  no next start: %s\n", doc.NoNext)
 		return nil
 	}
-	fmt.Fprintf(a.out, "  next start: %s\n", localAndUTC(e.Next, c.Zone))
+	fmt.Fprintf(a.out, "  next start: %s\n", localAndUTC(next, zone))
 	return nil
 }

@@ -1,0 +1,313 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/windows"
+)
+
+// The ledger's document of the approvals of windows that were given at a server. One document: which of them hold
+// together is one question, and the board has one version of them.
+const (
+	kindApprovals = "approvals"
+	nameWindows   = "windows"
+	givenFile     = "approvals given at the server"
+)
+
+// Bounds of what is kept. The audit log has all that was ever said.
+const (
+	maxApprovals  = 2000
+	keepApprovals = 90 * 24 * time.Hour // of what no longer counts
+)
+
+// Approval is a word on a window set, or on one rule of it, that somebody said at a server.
+type Approval struct {
+	ID      string    `json:"id"`
+	Set     string    `json:"set"`
+	Rule    string    `json:"rule,omitempty"`
+	Revoked bool      `json:"revoked,omitempty"` // it takes back what was approved before, in the definitions too
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+	From    time.Time `json:"from,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+	Window  string    `json:"window,omitempty"` // the hash of the set as it was approved
+	Change  string    `json:"change,omitempty"`
+	Targets string    `json:"targets,omitempty"`
+	Freezes []string  `json:"freezes,omitempty"`
+	Ticket  string    `json:"ticket,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+func (a *Approval) word() windows.Given {
+	g := windows.Given{Set: a.Set, Rule: a.Rule, From: a.From, Approval: windows.Approval{
+		ID: a.Ticket, By: a.By, State: windows.Approved, At: a.At, Until: a.Until, Freezes: a.Freezes, Window: a.Window, Change: a.Change, Targets: a.Targets,
+	}}
+	if a.Revoked {
+		g.State = windows.Revoked
+	}
+	return g
+}
+
+// givenState is what was said so far. The list is never changed in place.
+type givenState struct {
+	version int64
+	list    []Approval
+}
+
+func (g givenState) words() []windows.Given {
+	out := make([]windows.Given, len(g.list))
+	for i := range g.list {
+		out[i] = g.list[i].word()
+	}
+	return out
+}
+
+func (c *Catalog) approvals() givenState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.given
+}
+
+// Approvals are the words on windows that were said at any server, the oldest first, as this one knows them.
+func (c *Catalog) Approvals() []Approval { return slices.Clone(c.approvals().list) }
+
+// refreshGiven takes over the ledger's approvals, if they are newer than this server's.
+func (c *Catalog) refreshGiven(ctx context.Context) error {
+	version, err := c.cfg.Ledger.DocumentVersion(ctx, kindApprovals, "", nameWindows)
+	if err != nil || version == c.approvals().version {
+		return err
+	}
+	given, err := c.readGiven(ctx)
+	if err != nil {
+		return err
+	}
+	return c.adoptGiven(given)
+}
+
+func (c *Catalog) readGiven(ctx context.Context) (givenState, error) {
+	doc, err := c.cfg.Ledger.Document(ctx, ledger.AllTenants(), kindApprovals, "", nameWindows)
+	if errors.Is(err, core.ErrNotFound) {
+		return givenState{}, nil
+	}
+	if err != nil {
+		return givenState{}, err
+	}
+	g := givenState{version: doc.Version}
+	if err := json.Unmarshal(doc.Data, &g.list); err != nil {
+		return givenState{}, fmt.Errorf("read version %d of the approvals: %w: %w", doc.Version, core.ErrInvalid, err)
+	}
+	return g, nil
+}
+
+// adoptGiven runs by approvals from now on, unless it has newer ones already.
+func (c *Catalog) adoptGiven(given givenState) error {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	c.mu.Lock()
+	now, had := *c.current, c.given.version
+	c.mu.Unlock()
+	if had >= given.version {
+		return nil
+	}
+	if now.Set != nil {
+		next, err := compile(now.Set, given)
+		if err != nil {
+			return err
+		}
+		now.book, now.posted, now.given = next.book, next.posted, next.given
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current, c.given = &now, given
+	return nil
+}
+
+// placeState is what the audit log says of a place before and after a word.
+type placeState struct {
+	Rule     string    `json:"rule,omitempty"`
+	Approved bool      `json:"approved"`
+	Why      string    `json:"why,omitempty"`
+	Word     *Approval `json:"word,omitempty"`
+}
+
+func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
+	out := placeState{Rule: a.Rule, Approved: true, Why: "it needs no approval", Word: word}
+	all, err := d.Standings(a.Set, a.At)
+	if err != nil {
+		return placeState{Rule: a.Rule, Why: err.Error(), Word: word}
+	}
+	for _, s := range all {
+		if s.Rule == a.Rule || s.Rule == "" && out.Why != "" {
+			out.Approved, out.Why = s.Holds, s.Reason
+		}
+	}
+	return out
+}
+
+// Say approves a window set, or a rule of it, or takes approvals back. It is in the ledger when it returns, with what was
+// before in the audit log under tenant; no step starts by what was taken back any more, unless the queue is away: then not after it
+// is back. By, Set and what is bounded are the caller's to set; At is set here, later than all that was said before. An approval
+// is bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the same word.
+//
+// Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing needs an approval or
+// the set was edited since, core.ErrInvalid, or core.ErrUnavailable.
+func (c *Catalog) Say(ctx context.Context, tenant string, a Approval) (Approval, error) {
+	const tries = 10
+	for range tries {
+		said, err := c.sayOnce(ctx, tenant, a)
+		if !errors.Is(err, errMoved) {
+			return said, err
+		}
+	}
+	return Approval{}, fmt.Errorf("window set %s: others approve at the same time: try again: %w", a.Set, core.ErrConflict)
+}
+
+// errMoved says that another word came between.
+var errMoved = errors.New("the approvals have moved on")
+
+func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Approval, error) {
+	now, err := c.refresh(ctx)
+	if err != nil {
+		return Approval{}, err
+	}
+	if now.Set == nil {
+		return Approval{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+	}
+	before := c.approvals()
+	for _, had := range before.list {
+		if had.ID == a.ID {
+			if had.Set != a.Set || had.Rule != a.Rule || had.Revoked != a.Revoked || had.By != a.By {
+				return Approval{}, fmt.Errorf("approval %s was given before, for something else: %w", a.ID, core.ErrConflict)
+			}
+			return had, nil
+		}
+	}
+	a.At = later(time.Now().UTC(), before.list)
+	defs := now.book.Definitions()
+	if err := a.check(defs); err != nil {
+		return Approval{}, err
+	}
+	next := givenState{list: append(prune(before.list, defs, a.At), a)}
+	if len(next.list) > maxApprovals {
+		return Approval{}, fmt.Errorf("%d approvals are kept, as many as may be: write lasting ones into the definitions: %w", maxApprovals, core.ErrConflict)
+	}
+	then, err := compile(now.Set, next)
+	if err != nil {
+		return Approval{}, err
+	}
+	data, err := json.Marshal(next.list)
+	if err != nil {
+		return Approval{}, fmt.Errorf("write approvals: %w", err)
+	}
+	note := ledger.Entry{Who: a.By, Tenant: tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
+	if a.Revoked {
+		note.Action = "window.revoke"
+	}
+	if note.Before, err = json.Marshal(stateOf(defs, &a, nil)); err != nil {
+		return Approval{}, err
+	}
+	if note.After, err = json.Marshal(stateOf(then.book.Definitions(), &a, &a)); err != nil {
+		return Approval{}, err
+	}
+	doc, err := c.cfg.Ledger.PutDocumentNoted(ctx, ledger.AllTenants(), ledger.Document{Kind: kindApprovals, Name: nameWindows, Data: data}, before.version, note)
+	if errors.Is(err, core.ErrConflict) {
+		return Approval{}, errMoved
+	}
+	if err != nil {
+		return Approval{}, fmt.Errorf("keep the approval of window set %s: %w", a.Set, err)
+	}
+	next.version = doc.Version
+	if err := c.adoptGiven(next); err != nil {
+		return Approval{}, err
+	}
+	if err := c.keepBoard(ctx); err != nil { // the loop goes on with it
+		c.trouble(ctx, "windows are not given to the workers for now", err)
+		nudge(c.poke)
+	}
+	return a, nil
+}
+
+// later is a time behind all that was said: servers' clocks differ, and the last word counts.
+func later(now time.Time, said []Approval) time.Time {
+	now = now.Truncate(time.Microsecond)
+	for _, a := range said {
+		if !now.After(a.At) {
+			now = a.At.Add(time.Microsecond)
+		}
+	}
+	return now
+}
+
+// check tells whether the definitions let it be said, and binds it to the set as it is.
+func (a *Approval) check(d *windows.Definitions) error {
+	if err := d.Place(a.Set, a.Rule); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrNotFound, err)
+	}
+	if a.Revoked {
+		return nil
+	}
+	switch hash := d.HashOf(d.Sets[a.Set]); {
+	case a.Window == "":
+		a.Window = hash
+	case a.Window != hash:
+		return fmt.Errorf("window set %s was edited since: it has the hash %s by now, not %s: look at it again: %w", a.Set, hash, a.Window, core.ErrConflict)
+	}
+	if !a.Until.IsZero() && (!a.Until.After(a.At) || !a.Until.After(a.From)) {
+		return fmt.Errorf("until %s: expected a time ahead, and after from: %w", a.Until.Format(time.RFC3339), core.ErrInvalid)
+	}
+	g := a.word()
+	if err := d.Lifts(&g.Approval); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	all, err := d.Standings(a.Set, a.At)
+	if err != nil {
+		return err
+	}
+	set := d.Sets[a.Set]
+	covered := func(s windows.Standing) bool {
+		if s.Rule == a.Rule || s.Rule == "" && !ownApproval(set, a.Rule) {
+			return true
+		}
+		return false
+	}
+	if !slices.ContainsFunc(all, covered) {
+		return fmt.Errorf("nothing of window set %s%s waits for an approval: %w", a.Set, ruleText(a.Rule), core.ErrConflict)
+	}
+	return nil
+}
+
+func ownApproval(s *windows.Set, rule string) bool {
+	return slices.ContainsFunc(s.Allow, func(r windows.Rule) bool { return r.ID == rule && r.Approval != nil })
+}
+
+func ruleText(rule string) string {
+	if rule == "" {
+		return " as a whole"
+	}
+	return ", rule " + rule + ","
+}
+
+// prune leaves out what has not counted for keepApprovals.
+func prune(list []Approval, d *windows.Definitions, now time.Time) []Approval {
+	old := now.Add(-keepApprovals)
+	out := make([]Approval, 0, len(list)+1)
+	for i, a := range list {
+		overtaken := slices.ContainsFunc(list[i+1:], func(b Approval) bool {
+			return b.Revoked && b.Set == a.Set && b.Rule == a.Rule && b.At.Before(old)
+		})
+		over := !a.Until.IsZero() && a.Until.Before(old)
+		gone := d.Place(a.Set, a.Rule) != nil || !a.Revoked && a.Window != d.HashOf(d.Sets[a.Set])
+		if a.At.Before(old) && (overtaken || over || gone && !a.Revoked) {
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/windows"
+)
+
+// approvals registers what is approved of windows. Approvals stand in the definitions, beside what they cover, or are given
+// here by those whose role it is; docs/windows.md says how the two count together.
+func (s *Server) approvals() {
+	handle(s, route{
+		id: "list-approvals", method: http.MethodGet, path: "/v1/approvals", summary: "List the windows that need an approval, and how it stands", role: Viewer,
+		detail: "By window set and rule. A tenant's token sees those of the sets that its hosts have, or its playbooks name.",
+	}, s.listApprovals)
+	handle(s, route{
+		id: "approve-window", method: http.MethodPost, path: "/v1/windows/{set}/approve", summary: "Approve a window set, or a rule of it", role: Approver, status: http.StatusOK,
+		detail: "The approval is bound to the set as it is: any edit of its times voids it. It adds to those in the definitions. A tenant's approver decides where the set serves that tenant's hosts alone.",
+	}, s.approveWindow)
+	handle(s, route{
+		id: "revoke-window", method: http.MethodPost, path: "/v1/windows/{set}/revoke", summary: "Take back the approvals of a window set, or of a rule of it", role: Approver, status: http.StatusOK,
+		detail: "When this answers nothing starts by them any more, those in the definitions included, until it is approved later than this. A set that needed no approval needs one from then on.",
+	}, s.revokeWindow)
+}
+
+// waitingShown is how many occurrences without an approval are shown of a place.
+const waitingShown = 10
+
+func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
+	Page
+	Waiting bool `query:"waiting" doc:"only what waits for somebody: no approval holds, or a window of the next 60 days is not covered"`
+},
+) (*list[api.WindowApproval], error) {
+	book, hosts, err := s.windows(by)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	names := sortedKeys(hosts)
+	book.Warm(now, names...)
+	said := s.cfg.Catalog.Approvals()
+	var all []api.WindowApproval
+	for _, name := range names {
+		for _, a := range approvalsOf(book, name, hosts[name], said, now) {
+			if !in.Waiting || a.State != string(windows.Approved) || len(a.Waiting) > 0 {
+				all = append(all, a)
+			}
+		}
+	}
+	items, next := pageOf(all, func(a api.WindowApproval) string { return a.Set + " " + a.Rule }, in.Page) // names have no blanks
+	return listOf(items, next), nil
+}
+
+func (s *Server) approveWindow(ctx context.Context, by caller, in *struct {
+	WindowPath
+	Idempotent
+	Body api.ApproveWindow
+},
+) (*body[api.WindowApproval], error) {
+	b := in.Body
+	return s.say(ctx, by, in.Key, catalog.Approval{
+		Set: in.Set, Rule: b.Rule, From: b.From, Until: b.Until, Window: b.Window, Change: b.Change, Targets: b.Targets,
+		Freezes: b.Freezes, Ticket: b.Ticket, Reason: b.Reason,
+	})
+}
+
+func (s *Server) revokeWindow(ctx context.Context, by caller, in *struct {
+	WindowPath
+	Idempotent
+	Body api.RevokeWindow
+},
+) (*body[api.WindowApproval], error) {
+	return s.say(ctx, by, in.Key, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
+}
+
+func (s *Server) say(ctx context.Context, by caller, key string, a catalog.Approval) (*body[api.WindowApproval], error) {
+	tenant, err := s.decides(by, a.Set)
+	if err != nil {
+		return nil, err
+	}
+	a.By, a.ID = by.name, strings.ToLower(rand.Text()[:16])
+	if key != "" {
+		sum := sha256.Sum256([]byte(by.token.ID + "\x00" + key))
+		a.ID = hex.EncodeToString(sum[:8])
+	}
+	if _, err := s.cfg.Catalog.Say(ctx, tenant, a); err != nil {
+		return nil, err
+	}
+	book, hosts, err := s.windows(by)
+	if err != nil {
+		return nil, err
+	}
+	for _, shown := range approvalsOf(book, a.Set, hosts[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
+		if shown.Rule == a.Rule {
+			return &body[api.WindowApproval]{shown}, nil
+		}
+	}
+	return nil, noWindow(a.Set) // removed from the definitions meanwhile
+}
+
+// decides tells whether the caller may decide on a set, and whose it is ("" is the provider's). A tenant's token decides on
+// sets by which nobody else's work starts.
+func (s *Server) decides(by caller, name string) (tenant string, err error) {
+	set, err := s.set()
+	if err != nil {
+		return "", err
+	}
+	book, seen, err := s.windows(by)
+	if err != nil {
+		return "", err
+	}
+	if _, ok := seen[name]; !ok {
+		return "", noWindow(name)
+	}
+	users := usersOf(book.Definitions(), set, name)
+	if !by.scope.All() && slices.ContainsFunc(users, func(tenant string) bool { return !by.scope.Allows(tenant) }) {
+		return "", forbidden("window set " + name + " serves not only hosts and playbooks of tenant " + by.token.Tenant + ": an approver of all tenants decides on it")
+	}
+	switch {
+	case !by.scope.All():
+		return by.token.Tenant, nil
+	case len(users) == 1:
+		return users[0], nil
+	}
+	return "", nil
+}
+
+// usersOf are the tenants whose hosts have a set, or whose playbooks name it, be it through a set that inherits from it or
+// requires it.
+func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []string {
+	known := map[string]bool{}
+	uses := func(other string) bool {
+		used, ok := known[other]
+		if !ok && defs.Sets[other] != nil {
+			used = slices.Contains(defs.Serves(other), name)
+			known[other] = used
+		}
+		return used
+	}
+	users := map[string]bool{}
+	for _, h := range set.Inventory.Hosts {
+		if uses(h.WindowSet) {
+			users[h.Customer] = true
+		}
+	}
+	for _, b := range set.Playbooks {
+		named := uses(b.Window)
+		for _, step := range b.Steps {
+			named = named || uses(step.Window)
+		}
+		if named {
+			users[b.Tenant] = true
+		}
+	}
+	return sortedKeys(users)
+}
+
+// approvalsOf shows what of a set needs an approval.
+func approvalsOf(book *gate.Book, name string, hosts int, said []catalog.Approval, now time.Time) []api.WindowApproval {
+	defs := book.Definitions()
+	standings, err := defs.Standings(name, now)
+	if err != nil {
+		return nil
+	}
+	c := book.Compiled(now, name, windows.Work{})
+	own := defs.Sets[name]
+	ownPlace := func(rule string) bool { // rules that are listed by themselves
+		return slices.ContainsFunc(standings, func(s windows.Standing) bool { return s.Rule == rule && rule != "" })
+	}
+	out := make([]api.WindowApproval, len(standings))
+	for i := range standings {
+		s := &standings[i]
+		a := api.WindowApproval{
+			Set: name, Rule: s.Rule, Hosts: hosts, Hash: s.Hash, State: approvalState(s, now), Reason: strings.TrimPrefix(s.Reason, "unapproved: "),
+			Waiting: []api.Occurrence{}, Given: []api.WindowWord{},
+		}
+		if b := s.Beside; b != nil {
+			a.File = &api.WindowWord{
+				Revoked: b.State == windows.Revoked || !b.RevokedAt.IsZero(), By: b.By, At: b.At, Until: b.Until, Window: b.Window, Change: b.Change,
+				Targets: b.Targets, Freezes: b.Freezes, Ticket: b.ID,
+			}
+		}
+		for _, w := range said {
+			if w.Set == name && w.Rule == s.Rule {
+				a.Given = append(a.Given, api.WindowWord{
+					ID: w.ID, Revoked: w.Revoked, By: w.By, At: w.At, From: w.From, Until: w.Until, Window: w.Window, Change: w.Change,
+					Targets: w.Targets, Freezes: w.Freezes, Ticket: w.Ticket, Reason: w.Reason,
+				})
+			}
+		}
+		for _, o := range c.Occurrences(now, now.AddDate(0, 0, windowDays)) {
+			mine := slices.Contains(o.Rules, s.Rule) || s.Rule == "" && (own.Allow == nil || !slices.ContainsFunc(o.Rules, ownPlace))
+			if o.Unapproved != "" && mine && len(a.Waiting) < waitingShown {
+				a.Waiting = append(a.Waiting, occurrenceOf(o, c.Zone))
+			}
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// approvalState is the word for how a place stands.
+func approvalState(s *windows.Standing, now time.Time) string {
+	switch b := s.Beside; {
+	case s.Holds:
+		return string(windows.Approved)
+	case len(s.Given) > 0 && s.Given[len(s.Given)-1].State == windows.Revoked:
+		return string(windows.Revoked)
+	case len(s.Given) > 0:
+		if last := s.Given[len(s.Given)-1]; !last.Until.IsZero() && !now.Before(last.Until) {
+			return "expired"
+		}
+		return "void"
+	case b == nil || b.State == windows.Revoked || !b.RevokedAt.IsZero() && !now.Before(b.RevokedAt):
+		return string(windows.Revoked)
+	case b.State == windows.Proposed:
+		return string(windows.Proposed)
+	case !b.Until.IsZero() && !now.Before(b.Until):
+		return "expired"
+	}
+	return "void"
+}
+
+// heldBy is the newest approval that holds; nil where none does.
+func heldBy(s *windows.Standing, now time.Time) *windows.Approval {
+	if !s.Holds {
+		return s.Beside
+	}
+	for _, g := range slices.Backward(s.Given) {
+		if g.State != windows.Revoked && g.Window == s.Hash && (g.Until.IsZero() || now.Before(g.Until)) {
+			return &g.Approval
+		}
+	}
+	return s.Beside
+}

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/gate"
+)
+
+// workers is what workers are told of a set: the state of its windows on the queue's board.
+func (b *bed) workers(set string) gate.Answer {
+	b.t.Helper()
+	data, _, err := b.queue.Posted(b.t.Context(), catalog.BoardName, 0)
+	must(b.t, err)
+	p, err := gate.Decode(data)
+	must(b.t, err)
+	a, err := p.Book.Ask(time.Now(), gate.Question{Set: set, Need: time.Minute})
+	must(b.t, err)
+	return a
+}
+
+// place is how a set stands, as a token sees it.
+func (b *bed) place(secret, set string) (api.WindowApproval, bool) {
+	b.t.Helper()
+	l := want[struct{ Items []api.WindowApproval }](b.t, b.ask(secret, "GET", "/v1/approvals", nil), http.StatusOK)
+	for _, one := range l.Items {
+		if one.Set == set && one.Rule == "" {
+			return one, true
+		}
+	}
+	return api.WindowApproval{}, false
+}
+
+// An approver's word reaches the board that workers ask, the server's answers and the audit log, counts until the window
+// is edited or the word is taken back, and is there after a restart.
+func TestWindowIsApprovedAtTheServer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	approver, viewer := b.token("acme", Approver), b.token("acme", Viewer)
+	b.newest() // its token is made now, and audited
+	explain := func() api.WindowAnswer {
+		at := time.Now().AddDate(0, 0, 1).UTC().Format("2006-01-02") + "T10:30:00Z" // half past noon, or past eleven, in Berlin
+		a := want[api.WindowAnswer](t, b.ask(viewer, "GET", "/v1/windows/acme-day/explain?need=1m&at="+at, nil), http.StatusOK)
+		return a
+	}
+	if p, ok := b.place(viewer, "acme-day"); !ok || p.State != "proposed" || len(p.Waiting) == 0 || p.File == nil || p.File.By != "acme-cab" {
+		t.Fatalf("%+v", p)
+	}
+	if a := explain(); !a.Next.IsZero() || b.workers("acme-day").Open || !b.workers("acme-day").Next.IsZero() {
+		t.Fatalf("open before it was approved: %+v", a)
+	}
+	p := want[api.WindowApproval](t, b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Ticket: "CHG7", Reason: "agreed"}), http.StatusOK)
+	if p.State != "approved" || len(p.Waiting) != 0 || len(p.Given) != 1 || p.Given[0].By != "acme/the approver" || p.Given[0].Window != p.Hash {
+		t.Fatalf("%+v", p)
+	}
+	if w := b.workers("acme-day"); !w.Open && w.Next.IsZero() {
+		t.Fatalf("the workers know nothing of it: %+v", w)
+	}
+	if a := explain(); !a.Fits && a.Next.IsZero() {
+		t.Fatalf("%+v", a)
+	}
+	if shown := want[api.WindowSet](t, b.ask(viewer, "GET", "/v1/windows/acme-day", nil), http.StatusOK); shown.Approval != "approved" || shown.ApprovedBy != "acme/the approver" {
+		t.Fatalf("%+v", shown)
+	}
+	e := b.newest()
+	var before, after struct {
+		Approved bool
+		Why      string
+		Word     *catalog.Approval
+	}
+	must(t, json.Unmarshal(e.Before, &before))
+	must(t, json.Unmarshal(e.After, &after))
+	if e.What != "window.approve" || e.Who != "acme/the approver" || e.Tenant != "acme" || e.Object != "acme-day" || before.Approved || !after.Approved || after.Word == nil || after.Word.Ticket != "CHG7" {
+		t.Fatalf("%s", asJSON(e))
+	}
+
+	// Another server, or this one after a restart, has it from the ledger.
+	again, err := catalog.New(catalog.Config{Ledger: b.ledger, Board: b.queue, Controller: b.ctl, Schedules: b.store})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = again.Run(ctx) }()
+	until(t, "another server knows of it", func() bool { return len(again.Approvals()) == 1 && again.Set() != nil })
+	stop()
+	<-done
+
+	p = want[api.WindowApproval](t, b.ask(approver, "POST", "/v1/windows/acme-day/revoke", api.RevokeWindow{Reason: "not now"}), http.StatusOK)
+	if p.State != "revoked" || b.workers("acme-day").Open || !b.workers("acme-day").Next.IsZero() || b.newest().What != "window.revoke" {
+		t.Fatalf("%+v", p)
+	}
+	if a := explain(); !a.Next.IsZero() {
+		t.Fatalf("%+v", a)
+	}
+	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}), http.StatusOK)
+
+	// An edit of the times voids it.
+	edited := tree()
+	edited["windows/sets.yaml"] = strings.ReplaceAll(edited["windows/sets.yaml"], `"13:00"`, `"14:00"`)
+	_, err = b.cat.Apply(t.Context(), "test", documents(edited), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	if p, _ := b.place(viewer, "acme-day"); p.State != "void" || !strings.Contains(p.Reason, "edited") || !b.workers("acme-day").Next.IsZero() {
+		t.Fatalf("the approval of an older definition counts: %+v", p)
+	}
+	if a := b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Window: p.Hash}); a.status != http.StatusConflict {
+		t.Fatalf("approved what was not looked at: %d %s", a.status, a.body)
+	}
+	must(t, func() error { _, err := b.ledger.VerifyAudit(t.Context()); return err }())
+}
+
+// What needs no approval is not approved, and closed by a revocation.
+func TestRevokingAWindowThatNeededNoApproval(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	approver := b.token("acme", Approver)
+	if a := b.ask(approver, "POST", "/v1/windows/acme-night/approve", api.ApproveWindow{}); a.status != http.StatusConflict {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-night/revoke", api.RevokeWindow{}), http.StatusOK)
+	if w := b.workers("acme-night"); w.Open || !w.Next.IsZero() {
+		t.Fatalf("%+v", w)
+	}
+	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-night/approve", api.ApproveWindow{}), http.StatusOK)
+	if w := b.workers("acme-night"); !w.Open && w.Next.IsZero() {
+		t.Fatalf("%+v", w)
+	}
+}
+
+func TestWhoMayApproveAWindow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	shared := tree()
+	shared["windows/sets.yaml"] += "  shared: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n" +
+		"  behind: {timezone: UTC, requires: [only-acme], allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n" +
+		"  only-acme: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n"
+	shared["inventory/hosts.yaml"] += "  acme-4: {address: 192.0.2.4, customer: acme, window_set: shared}\n  globex-4: {address: 192.0.2.4, customer: globex, window_set: shared}\n" +
+		"  acme-5: {address: 192.0.2.4, customer: acme, window_set: only-acme}\n  globex-5: {address: 192.0.2.4, customer: globex, window_set: behind}\n"
+	_, err := b.cat.Apply(t.Context(), "test", documents(shared), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	for _, c := range []struct {
+		tenant string
+		role   Role
+		set    string
+		want   int
+	}{
+		{"acme", Viewer, "acme-day", http.StatusForbidden},
+		{"acme", Operator, "acme-day", http.StatusForbidden},
+		{"globex", Approver, "acme-day", http.StatusNotFound},
+		{"globex", Admin, "acme-day", http.StatusNotFound},
+		{"acme", Approver, "nope", http.StatusNotFound},
+		{"acme", Approver, "shared", http.StatusForbidden},
+		{"acme", Approver, "only-acme", http.StatusForbidden}, // globex starts by it, through behind
+		{"acme", Approver, "acme-day", http.StatusOK},
+		{everyTenant, Approver, "shared", http.StatusOK},
+		{everyTenant, Operator, "shared", http.StatusForbidden},
+	} {
+		for _, verb := range []string{"approve", "revoke"} {
+			if a := b.ask(b.token(c.tenant, c.role), "POST", "/v1/windows/"+c.set+"/"+verb, map[string]string{}); a.status != c.want {
+				t.Errorf("%s of %s %ss %s: %d %s", c.role, c.tenant, verb, c.set, a.status, a.body)
+			}
+		}
+	}
+	approver := b.token("acme", Approver)
+	for name, body := range map[string]api.ApproveWindow{
+		"an unknown rule":     {Rule: "nope"},
+		"a time that is over": {Until: time.Now().Add(-time.Hour)},
+		"an unknown freeze":   {Freezes: []string{"nope"}},
+		"another hash":        {Window: "sha256:" + strings.Repeat("0", 64)},
+	} {
+		if a := b.ask(approver, "POST", "/v1/windows/acme-day/approve", body); a.status < 400 || a.status >= 500 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+}
+
+// The same key is one word.
+func TestApprovalIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	approver := b.token("acme", Approver)
+	for range 3 {
+		p := want[api.WindowApproval](t, b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}, "Idempotency-Key", "k"), http.StatusOK)
+		if len(p.Given) != 1 {
+			t.Fatalf("%+v", p)
+		}
+	}
+	if a := b.ask(approver, "POST", "/v1/windows/acme-day/revoke", api.RevokeWindow{}, "Idempotency-Key", "k"); a.status != http.StatusConflict {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,41 @@
+package server
+
+import "sync"
+
+// plan is what a view of a run under way needs of what it was launched with.
+type plan struct {
+	check   bool
+	approve bool  // a person is asked between its waves
+	limits  []int // hosts that are released with each wave
+	waves   int   // with those behind barriers
+}
+
+// maxPlans bounds the cache; its waves are few numbers each.
+const maxPlans = 4096
+
+// planCache keeps the plans of runs that a queue has had: those never change. The zero value is ready.
+type planCache struct {
+	mu    sync.Mutex
+	known map[string]plan
+}
+
+// of is a run's plan, read where it is not known.
+func (c *planCache) of(run string, read func() (plan, error)) (plan, error) {
+	c.mu.Lock()
+	p, ok := c.known[run]
+	c.mu.Unlock()
+	if ok {
+		return p, nil
+	}
+	p, err := read()
+	if err != nil {
+		return plan{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxPlans {
+		c.known = map[string]plan{}
+	}
+	c.known[run] = p
+	return p, nil
+}
