@@ -66,8 +66,10 @@ type Current struct {
 
 // Base is a commit, or the hash of a folder's definitions.
 type Base struct {
-	ID string    `json:"id"`
-	At time.Time `json:"at,omitzero"` // when it was committed
+	ID     string    `json:"id"`
+	At     time.Time `json:"at,omitzero"`     // when it was committed
+	Branch string    `json:"branch,omitzero"` // of which repository
+	Seen   time.Time `json:"seen,omitzero"`   // when that was asked, by the clock of the server that put it
 }
 
 // ETag identifies the version: `"7"`.
@@ -139,7 +141,7 @@ func New(cfg Config) (*Catalog, error) {
 	c.engine = schedule.NewEngine(cfg.Schedules, &launcher{c}, schedule.Options{Events: c.fired})
 	if cfg.Follow != nil {
 		o := *cfg.Follow
-		o.Load.Playbooks, o.Apply, o.OnStatus = cfg.Playbooks, c.followed, c.gitStatus(cfg.Follow.OnStatus)
+		o.Load.Playbooks, o.Apply, o.Still, o.OnStatus = cfg.Playbooks, c.followed, c.still, c.gitStatus(cfg.Follow.OnStatus)
 		follower, err := definitions.NewFollower(o)
 		if err != nil {
 			return nil, err

@@ -282,8 +282,16 @@ func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who st
 	return c.change(ctx, scope, who, "schedule.resume", id, "", reason, func() error { return c.control.Resume(ctx, id) })
 }
 
-// Backfill launches the fires of a past range, those launched before excepted, and returns their number.
+// Backfill launches the fires of a past range, those launched before excepted, and returns their number. One that would launch
+// on hosts out of scope is core.ErrConflict.
 func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
+	s, err := c.Schedule(ctx, scope, id)
+	if err == nil {
+		err = c.onlyOwn(scope, &s)
+	}
+	if err != nil {
+		return 0, err
+	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
 	return n, c.change(ctx, scope, who, "schedule.backfill", id, what, "", func() (err error) {
 		n, err = c.control.Backfill(ctx, id, from, to)
@@ -291,7 +299,7 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 	})
 }
 
-// TriggerSchedule launches it once, now, paused or not, and returns the run. The same key gives the same run. The run is in the
+// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives the same run. The run is in the
 // ledger when it returns; the store of schedules may be away. The audit log has the reason.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
@@ -301,7 +309,11 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	if key == "" || len(key) > schedule.MaxKey {
 		return ledger.Run{}, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), schedule.MaxKey, core.ErrInvalid)
 	}
-	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: s.Definition.Payload}
+	launches, err := own(scope, s.Definition.Payload)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: launches}
 	run, err := c.launch(ctx, f)
 	if err != nil {
 		return ledger.Run{}, err

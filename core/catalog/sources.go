@@ -23,20 +23,46 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	if err != nil {
 		return err
 	}
-	continues := u.Before != nil && now.Base.ID == u.Before.Revision.Commit || u.Rewritten
+	at := c.follower.Status()
+	base := Base{ID: rev.Commit, At: rev.CommittedAt, Branch: at.Repository + " " + at.Branch, Seen: u.Asked.UTC()}
 	if now.Base.ID == rev.Commit || // what was applied by hand since holds
-		now.Base.ID != "" && !continues && rev.CommittedAt.Before(now.Base.At) {
+		now.Base.ID != "" && !newer(u, base, now.Base, time.Now()) {
 		return nil
 	}
-	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, Base{rev.Commit, rev.CommittedAt}, now)
+	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
 	return err
 }
 
-// gitStatus tells of a commit that was not taken, besides what the caller of New wanted to be told.
+// newer tells whether what a follower found takes the place of what was put before. Of two that asked one branch, the one
+// that asked later is right, whatever the commits say of their times: a branch may go back.
+func newer(u definitions.Update, found, was Base, now time.Time) bool {
+	switch {
+	case u.Asked.IsZero(): // what was on this server's disk; the ledger's is what it would have become
+		return false
+	case u.Before != nil && u.Before.Revision.Commit == was.ID:
+		return u.Set.Revision.Commit != was.ID
+	case was.Branch == found.Branch && !was.Seen.After(now):
+		return found.Seen.After(was.Seen)
+	default: // another branch, or the clocks of servers differ: the commits decide
+		return !found.At.Before(was.At)
+	}
+}
+
+// still puts the ledger right where somebody put another commit than the branch's tip, and is not there to take it back.
+func (c *Catalog) still(ctx context.Context, u definitions.Update) {
+	c.trouble(ctx, "the branch could not be compared with the definitions for now", c.followed(ctx, u))
+}
+
+// gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what the caller of New wanted to
+// be told.
 func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Status) {
 	return func(s definitions.Status) {
-		if s.State == definitions.BadCommit || s.State == definitions.Refused {
+		switch s.State {
+		case definitions.BadCommit, definitions.Refused:
 			c.say(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
+		case definitions.BranchGone, definitions.Unreachable:
+			c.say(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed for now", Err: errors.New(s.Error)})
+		case definitions.Starting, definitions.Following: // all is well
 		}
 		if next != nil {
 			next(s)

@@ -21,6 +21,9 @@ type Config struct {
 	Name   string // of this server; no two that run at once have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
+	// Intact names runs that the queue before this one ended in good order: it hands on what their jobs had reached, so
+	// that nothing is repeated blindly.
+	Intact []string
 	// Types finds a job type, to read playbooks again as they were read when they were launched.
 	Types func(name string) (playbooks.Type, bool)
 	// Events gets what happens to runs. It is called by many goroutines and must not block.
@@ -43,8 +46,12 @@ const (
 type Controller struct {
 	cfg      Config
 	recorder *recorder
-	poke     chan struct{} // has room for one
-	accepted atomic.Bool   // a run was put into the queue: find out at once who follows it
+	claim    func(ctx context.Context, life string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
+	poke     chan struct{}                                                  // has room for one
+	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
+
+	posted  uint64    // version of this server's document on the board; of the goroutine of Run
+	sweepAt time.Time // when to look for runs that are over; of the same
 
 	mu        sync.Mutex
 	wakes     int    // how often windows have changed
@@ -65,8 +72,10 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
-		watched: map[string]*watched{}}, nil
+	c := &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
+		watched: map[string]*watched{}}
+	c.claim = c.claimNext
+	return c, nil
 }
 
 // Run works until ctx ends, and then leaves all runs to other servers, or to the next start.
@@ -111,6 +120,7 @@ func (c *Controller) tick(ctx context.Context) {
 	life, err := incarnation(ctx, c.cfg.Queue)
 	c.setLife(life, err)
 	if err != nil {
+		c.sweepAt = time.Time{}
 		return
 	}
 	for {
@@ -128,6 +138,7 @@ func (c *Controller) tick(ctx context.Context) {
 		}
 		c.shared, c.sharing = began, time.Since(began)
 	}
+	c.sweep(ctx)
 	c.attend(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
@@ -14,7 +15,7 @@ import (
 // enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
 // returns how many it claimed.
 func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) {
-	claims, err := c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
+	claims, err := c.claim(ctx, life)
 	if err != nil {
 		return 0, fmt.Errorf("claim runs: %w", err)
 	}
@@ -28,6 +29,10 @@ func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) 
 		}
 	}
 	return len(claims), errors.Join(errs...)
+}
+
+func (c *Controller) claimNext(ctx context.Context, life string) ([]ledger.Claim, error) {
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
 }
 
 // enqueue puts one claimed run into the queue, as far as it is not recorded.
@@ -80,7 +85,7 @@ const lostReason = "the queue was lost while jobs of it may have been running, a
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
 func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
 	// A run that no queue has had is queued, not active.
-	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold {
+	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold || slices.Contains(c.cfg.Intact, run.ID) {
 		return nil
 	}
 	return c.hold(ctx, run.ID)

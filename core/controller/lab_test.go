@@ -101,8 +101,8 @@ func (l *lab) newQueue() {
 	l.q = fresh
 }
 
-// server starts one; stop ends it, and returns when it has.
-func (l *lab) server(name string, q queue.Queue) (c *controller.Controller, stop func()) {
+// server starts one, after these changes; stop ends it, and returns when it has.
+func (l *lab) server(name string, q queue.Queue, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
 	l.Helper()
 	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Types: types, Events: func(e controller.Event) {
 		l.mu.Lock()
@@ -111,6 +111,9 @@ func (l *lab) server(name string, q queue.Queue) (c *controller.Controller, stop
 	}})
 	if err != nil {
 		l.Fatal(err)
+	}
+	for _, change := range changes {
+		change(c)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -231,7 +234,13 @@ func (l *lab) launch(s spec) *launch.Launch {
 
 func (l *lab) accept(c *controller.Controller, s spec) ledger.Run {
 	l.Helper()
-	run, _, err := c.Accept(context.Background(), controller.Acceptance{Launch: l.launch(s), By: "alice"})
+	return l.put(c, l.launch(s))
+}
+
+// put accepts what was launched.
+func (l *lab) put(c *controller.Controller, one *launch.Launch) ledger.Run {
+	l.Helper()
+	run, _, err := c.Accept(context.Background(), controller.Acceptance{Launch: one, By: "alice"})
 	if err != nil {
 		l.Fatal(err)
 	}

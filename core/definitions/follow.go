@@ -27,6 +27,9 @@ type FollowOptions struct {
 	// Apply takes a valid set; an error keeps the one before, and the set is offered again at
 	// the next look. It is called by one goroutine, and not again before it returned.
 	Apply func(ctx context.Context, u Update) error
+	// Still, if given, is told, by the same goroutine, when the branch was looked at and has not moved since Apply took Set: somebody
+	// else may have put another in its place.
+	Still func(ctx context.Context, u Update)
 	// OnStatus, if given, is told when the state or the revision changes. It must not block.
 	OnStatus func(Status)
 
@@ -47,9 +50,10 @@ type FollowOptions struct {
 // Update is a set that takes the place of another.
 type Update struct {
 	Set       *Set
-	Before    *Set   // nil: the first since the start
-	Dir       string // the checkout: read-only. Hold it with Use
-	Rewritten bool   // the branch does not continue what it was: a force-push
+	Before    *Set      // nil: the first since the start
+	Dir       string    // the checkout: read-only. Hold it with Use
+	Rewritten bool      // the branch does not continue what it was: a force-push
+	Asked     time.Time // when the repository was asked; zero: it was not, this is what held when the process before this one ended
 }
 
 // State is how following goes.
@@ -261,7 +265,7 @@ func (f *Follower) restore(ctx context.Context) {
 	if text, err := os.ReadFile(f.originFile()); err != nil || string(text) != f.origin() {
 		return
 	}
-	if f.take(ctx, commit, false) != nil {
+	if f.take(ctx, commit, false, time.Time{}) != nil {
 		f.bad, f.badErr = "", nil // it is looked at again with what the remote says
 	}
 }

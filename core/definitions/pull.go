@@ -24,6 +24,7 @@ func (f *Follower) look(ctx context.Context) {
 	f.mu.Lock()
 	f.status.Looks++
 	f.mu.Unlock()
+	asked := time.Now()
 	tip, err := f.remoteTip(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -42,6 +43,9 @@ func (f *Follower) look(ctx context.Context) {
 		f.bad, f.badErr = "", nil
 		f.tried(Revision{Commit: tip}, f.Status().Good)
 		f.say(Following, nil)
+		if set := f.Set(); set != nil && f.o.Still != nil {
+			f.o.Still(ctx, Update{Set: set, Before: set, Asked: asked})
+		}
 		return
 	}
 	if tip == f.bad { // it will not get better
@@ -56,7 +60,7 @@ func (f *Follower) look(ctx context.Context) {
 		f.say(Unreachable, err)
 		return
 	}
-	_ = f.take(ctx, tip, rewritten) // it has been said
+	_ = f.take(ctx, tip, rewritten, asked) // it has been said
 }
 
 // remoteTip is the commit at which the branch stands there; "" when there is no such branch.
@@ -127,7 +131,7 @@ func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
 }
 
 // take loads a commit and hands it on: all of it, or nothing.
-func (f *Follower) take(ctx context.Context, commit string, rewritten bool) error {
+func (f *Follower) take(ctx context.Context, commit string, rewritten bool, asked time.Time) error {
 	rev, err := f.g.describe(ctx, commit)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -154,7 +158,7 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool) erro
 		return err
 	}
 	before := f.Set()
-	if err := f.o.Apply(ctx, Update{Set: set, Before: before, Dir: dir, Rewritten: rewritten}); err != nil {
+	if err := f.o.Apply(ctx, Update{Set: set, Before: before, Dir: dir, Rewritten: rewritten, Asked: asked}); err != nil {
 		if ctx.Err() == nil {
 			f.say(Refused, err)
 		}

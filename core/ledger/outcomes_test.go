@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -161,6 +162,51 @@ func testCursor(t *testing.T, b *backend) {
 		t.Errorf("%+v", got)
 	}
 	sound(t, l)
+}
+
+// Two servers read the same records from the same place, and both hand them in: each job has one outcome, of one life. The negative
+// control: a ledger that does not compare the cursor takes the second delivery for the outcomes of another life, and counts each job
+// twice.
+func TestRecordsAreTakenOnceByTheirCursor(t *testing.T) {
+	for _, compare := range []bool{true, false} {
+		l := onSQLite().open(t)
+		const jobs, batch = 12, 4
+		accept(t, l, newRun("r1", "", jobs+1)) // one is left, or the run would be over
+		enqueue(t, l, "r1", "q1")
+		fresh, refused := 0, 0
+		for from := 0; from < jobs; from += batch {
+			b := ledger.Batch{Run: "r1", Cursor: &ledger.Cursor{Incarnation: "q1", To: fmt.Sprint(from + batch)}}
+			if from > 0 {
+				b.Cursor.From = fmt.Sprint(from)
+			}
+			for i := range batch {
+				b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: from + i, Life: ledger.NextLife, Outcome: core.Changed})
+			}
+			for range 2 {
+				if !compare {
+					if err := l.Raw(t.Context(), `UPDATE runs SET position = $1 WHERE id = 'r1'`, b.Cursor.From); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got, err := l.Record(t.Context(), b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fresh += got[0].New
+				if errors.Is(got[0].Err, core.ErrConflict) {
+					refused++
+				}
+			}
+		}
+		lives := len(must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1"})))
+		if compare && (fresh != jobs || refused != jobs/batch || lives != 1) {
+			t.Errorf("%d outcomes counted of %d jobs, %d batches refused, the first job has %d", fresh, jobs, refused, lives)
+		}
+		if !compare && (fresh != 2*jobs || lives != 2) {
+			t.Errorf("negative control: without the cursor %d outcomes counted of %d jobs, the first job has %d: this test cannot fail", fresh, jobs, lives)
+		}
+		sound(t, l)
+	}
 }
 
 func testLives(t *testing.T, b *backend) {

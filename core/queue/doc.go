@@ -40,7 +40,7 @@
 // # Where the rules leave room, this is meant
 //
 // Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is gone
-// for its node at once, reaped or not: Turn, Beat, Adopt and Close return ErrSessionGone and change
+// for its node at once, reaped or not: Turn, Beat, Adopt, Save and Close return ErrSessionGone and change
 // nothing. Wait does not look at the session. An id that was never opened is gone too. A node name
 // is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with each call
 // until the job is acknowledged. A node without a free slot does not Wait: Wait returns at once
@@ -50,6 +50,11 @@
 // Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail or
 // State over MaxDetail are core.ErrInvalid. Order within it: reap, acks one by one as listed (a second
 // ack of the same job is stale), activate what is due, lease. A negative After is 0.
+//
+// Saves. A lease's saves are applied in the order of their Seq: one that arrives late does not undo a later
+// one. Acks rule over them: Retry and Suspend replace what was saved, Return and a crash keep it, and what
+// ends the job drops it. Save does not keep a session alive. In a run that is stopped or cancelled it works as
+// in any other: a leased job may end what it began.
 //
 // Acks. Retry replaces the job's State and counts the attempt; Suspend replaces it and counts none;
 // Return keeps it. Suspend with an Event and After 0 waits for the event only; without an Event,
@@ -97,6 +102,12 @@
 // often it is suspended again meanwhile. It works in steps of bounded size with turns of others in
 // between, so the first may be leased before the last is woken. After core.ErrUnknown or
 // core.ErrUnavailable some may be woken: call it again.
+//
+// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no budget is spent, and
+// the run goes on, complete where these were the last. In a run that is over it has no effect beside the sweep's own.
+//
+// Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is due counts
+// until a turn has looked. Of a run that is over nothing is promised.
 //
 // Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
 // A document that was posted without bytes is one: its data is empty and not nil.

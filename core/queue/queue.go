@@ -20,8 +20,11 @@ const (
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
 type Queue interface {
 	Node
+	Saver
 	Control
+	Waker
 	Inspect
+	Census
 	Board
 	Feed
 }
@@ -61,11 +64,17 @@ type Control interface {
 	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Wake(ctx context.Context, run, event string) (int, error)
+	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
+	// bounded steps as Wake does, and may be called again as Wake may.
+	Dismiss(ctx context.Context, run, event, reason string) (int, error)
 }
 
 // Inspect reads.
 type Inspect interface {
 	Status(ctx context.Context, run string) (Status, error)
+	// Awaited counts the run's suspended jobs by the event that they wait for. It reads some hundred events in one
+	// atomic step; whole is false where it took several, between which jobs may have moved.
+	Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error)
 	// Records returns what was recorded after cursor ("" is the beginning), in order,
 	// at most max, each (job, life) exactly once. With nothing new it waits up to wait.
 	// Jobs cancelled in bulk come as one Record with Count > 1.
@@ -78,6 +87,13 @@ type Inspect interface {
 	// Check looks for broken invariants, and with repair mends them without
 	// losing a job. A sound queue has no findings.
 	Check(ctx context.Context, repair bool) ([]Finding, error)
+}
+
+// Census tells what there is.
+type Census interface {
+	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for who checks, not for who works.
+	// Of what begins or ends meanwhile it may tell either.
+	Runs(ctx context.Context) ([]string, error)
 }
 
 // Turn is one call of a node.
@@ -111,7 +127,7 @@ type Lease struct {
 	Data    []byte // Target.Data
 	Token   uint64 // fence: grows with every lease of the queue
 	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
-	State   []byte // of the last Suspend or Retry ack of this life
+	State   []byte // of the last Save, Suspend or Retry ack of this life
 }
 
 // AckKind is what an ack asks for.

@@ -32,7 +32,7 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	}
 	o := &goredis.UniversalOptions{
 		Username: u.user, Password: u.password, DB: u.db,
-		MaxRetries: -1, MaxRedirects: 5,
+		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
 		DialTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second, PoolTimeout: 4 * time.Second,
 		Addrs: u.addrs,
 	}
@@ -44,7 +44,9 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 		o.MasterName, o.SentinelUsername, o.SentinelPassword = u.master, u.sentinelUser, u.sentinelPassword
 		return goredis.NewFailoverClient(o.Failover()), nil
 	case "cluster":
-		return goredis.NewClusterClient(o.Cluster()), nil
+		c := goredis.NewClusterClient(o.Cluster())
+		c.AddHook(relearn{c})
+		return c, nil
 	case "unix":
 		s := o.Simple()
 		s.Network = "unix"

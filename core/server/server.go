@@ -48,6 +48,7 @@ const (
 	writeTime       = 60 * time.Second // of an answer that is not a stream, however slowly it is read
 	smallBody       = 1 << 20
 	readBody        = 10 * time.Second
+	hookBody        = time.Minute // of a webhook, which may be large
 )
 
 // Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
@@ -61,6 +62,8 @@ type Server struct {
 	streams *streams
 	plans   planCache
 	hub     *hub
+	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
+	arrive, hookTime time.Duration
 }
 
 // New registers all routes.
@@ -73,12 +76,13 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
-		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}},
-		hub:     newHub(cfg.Feed),
+		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
+		hub: newHub(cfg.Feed),
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
-	config.DocsPath = ""     // its page would load a script from elsewhere
+	config.Transformers = append(config.Transformers, brief)
+	config.DocsPath = "" // its page would load a script from elsewhere
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}
 	s.api = humago.New(s.mux, config)
 	s.health()
@@ -109,7 +113,10 @@ func (s *Server) plainRoutes() {
 		plainProblem(w, http.StatusNotFound, "there is no "+r.Method+" "+clip(r.URL.Path, 200)+": see /openapi.json")
 	})
 	if s.cfg.Hook != nil {
-		s.mux.Handle("/hooks/definitions", s.cfg.Hook)
+		s.mux.HandleFunc("/hooks/definitions", func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.hookTime))
+			s.cfg.Hook.ServeHTTP(w, r)
+		})
 	}
 }
 
@@ -126,7 +133,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(r.URL.Path, 200), "panic", fault, "stack", string(debug.Stack()))
 		plainProblem(w, http.StatusInternalServerError, faultText)
 	}()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
+	ctl := http.NewResponseController(w)
+	_ = ctl.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
+	if r.ContentLength != 0 {                           // net/http waits for the rest of a body that nobody wanted, for ever
+		_ = ctl.SetReadDeadline(time.Now().Add(s.arrive))
+	}
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")

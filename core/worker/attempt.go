@@ -92,9 +92,9 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
-	saved := &checkpoint{}
+	saved := &checkpoint{keep: a.checkpoint}
 	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
-	if out.Suspended && !out.Held && out.WakeOn == queue.EventWindow { // its wave would go on without it
+	if out.Suspended && !out.Held && queue.OwnEvent(out.WakeOn) { // its wave would go on without it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
 			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
 	}
@@ -109,19 +109,24 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 // sameInstant is how far apart two processes may see one deadline.
 const sameInstant = 250 * time.Millisecond
 
-// checkpoint holds the last state that a call saved. It outlives the plugin's process and every
-// parking of the job, not the worker's own death: then OnLost decides.
+// checkpoint holds the last state that a call saved. It outlives the plugin's process, every parking of the job and,
+// since the queue has it, this node.
 type checkpoint struct {
+	keep func(ctx context.Context, s host.State) error
+
 	mu     sync.Mutex
 	state  *host.State
 	closed bool
 }
 
-func (c *checkpoint) save(_ context.Context, s host.State) error {
+func (c *checkpoint) save(ctx context.Context, s host.State) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return fmt.Errorf("checkpoint: the call is over: %w", core.ErrInvalid)
+	}
+	if err := c.keep(ctx, s); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
 	c.state = &s
 	return nil
@@ -346,6 +351,9 @@ func (a *attempts) pause(sr core.StepResult, delay time.Duration) *verdict {
 	j := a.m.job
 	j.say(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
 	if delay > inPlace {
+		return &verdict{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+	}
+	if a.cur.Plugin == nil && a.m.catchUp() != nil { // a new attempt begins only when nobody can go on with the old one
 		return &verdict{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
 	}
 	timer := time.NewTimer(delay)

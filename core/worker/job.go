@@ -28,6 +28,8 @@ type job struct {
 	done    chan struct{}     // closed when work has returned
 	started time.Time
 	stuck   bool // given up by the poller, which alone looks at it
+	saves   uint64
+	ahead   bool // the queue keeps a checkpoint of the step under way
 
 	mu     sync.Mutex
 	step   string

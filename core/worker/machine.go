@@ -69,6 +69,9 @@ func (m *machine) run() verdict {
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
+		if v := m.turn(i); v != nil {
+			return *v
+		}
 		m.job.enter(stepName(steps[i]), time.Time{})
 		sr, v := m.step(i)
 		if v != nil {
@@ -78,11 +81,36 @@ func (m *machine) run() verdict {
 		m.state.Done = append(m.state.Done, sr)
 		m.state.Current = progress{}
 		m.publish(steps[i].Name, sr)
+		if i+1 < len(steps) {
+			m.tryCatchUp(sr.Name)
+		}
 		if !sr.Outcome.Good() && !ignored(steps[i], sr.Outcome) {
 			return done(sr.Outcome, sr.Name, sr.Reason)
 		}
 	}
 	return m.allDone()
+}
+
+// turn parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
+func (m *machine) turn(step int) *verdict {
+	t, s := m.prog.snapshot.Turns, m.state
+	if t == nil {
+		return nil
+	}
+	if s.AtGate {
+		s.AtGate = false
+		s.Passed++
+	}
+	class := t.Class(m.job.lease.Job.Index)
+	for ; s.Passed <= t.Gate(step); s.Passed++ {
+		if t.Waits(s.Passed, class) {
+			s.AtGate = true
+			event := queue.TurnEvent(s.Passed, class)
+			return &verdict{kind: queue.AckSuspend, step: stepName(m.prog.book.Steps[step]), reason: queue.WhySuspended(event), event: event}
+		}
+	}
+	return nil
 }
 
 // ignored tells whether continue_on_failure covers the outcome. A host that is not
@@ -169,6 +197,9 @@ func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.Ste
 			return sr, v
 		}
 		cur.add(items[cur.Item], one)
+		if cur.Item < len(items) {
+			m.tryCatchUp(sr.Name)
+		}
 		if !one.Outcome.Good() && !ignored(s, one.Outcome) {
 			break
 		}

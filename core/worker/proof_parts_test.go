@@ -78,6 +78,17 @@ func (l *line) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error)
 	return res, err
 }
 
+func (l *line) Save(ctx context.Context, s queue.Save) error {
+	_, lost, err := l.pass(false)
+	if err != nil {
+		return err
+	}
+	if err := l.q.Save(ctx, s); err != nil || !lost {
+		return err
+	}
+	return fmt.Errorf("the answer is lost: %w", core.ErrUnknown)
+}
+
 func (l *line) Beat(ctx context.Context, session string) (queue.BeatResult, error) {
 	if _, _, err := l.pass(false); err != nil {
 		return queue.BeatResult{}, err

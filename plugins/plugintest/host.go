@@ -109,7 +109,7 @@ func (h *Host) Local() *Host {
 	h.mu.Lock()
 	h.local = true
 	h.mu.Unlock()
-	return h.Handle(runLocally)
+	return h.Handle(Shell)
 }
 
 // Put writes a file of the host.
@@ -211,7 +211,8 @@ func matches(pattern, text string) bool {
 	return text == ""
 }
 
-func runLocally(ctx context.Context, c Call) Reply {
+// Shell is a Handler that runs commands in /bin/sh of this machine.
+func Shell(ctx context.Context, c Call) Reply {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Command) //nolint:gosec // a test host runs what its test says
 	cmd.Env = os.Environ()

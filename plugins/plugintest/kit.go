@@ -28,32 +28,36 @@ type Kit struct {
 	client   wire.PluginClient
 	services *services
 	types    []string
+	death    *death
+	work     *work
 
-	mu    sync.Mutex
-	calls int
+	mu       sync.Mutex
+	calls    int
+	patience time.Duration
+	fake     bool
 }
 
 // New serves the job types. The first of them is what Run calls, unless [Type] says otherwise.
 func New(tb testing.TB, defs ...sdk.Def) *Kit {
 	tb.Helper()
-	k := &Kit{tb: tb, services: newServices()}
+	k := &Kit{tb: tb, services: newServices(), death: &death{seen: map[string][]string{}}, work: newWork(), patience: patience}
 	for _, t := range sdk.Describe(defs...).Types {
 		k.types = append(k.types, t.Name)
 	}
 	worker := serve(tb, func(s *grpc.Server) {
 		wire.RegisterHostsServer(s, k.services)
 		wire.RegisterJobServer(s, k.services)
-	})
+	}, grpc.UnaryInterceptor(k.death.unary), grpc.StreamInterceptor(k.death.stream))
 	server := sdk.NewServer(func() (grpc.ClientConnInterface, error) { return worker, nil }, defs...)
-	k.client = wire.NewPluginClient(serve(tb, func(s *grpc.Server) { server.Register(s) }))
+	k.client = wire.NewPluginClient(serve(tb, func(s *grpc.Server) { server.Register(s) }, grpc.StreamInterceptor(k.work.stream)))
 	return k
 }
 
 // serve starts a gRPC server in memory and returns a connection to it; both end with the test.
-func serve(tb testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
+func serve(tb testing.TB, register func(*grpc.Server), opts ...grpc.ServerOption) *grpc.ClientConn {
 	tb.Helper()
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))
+	server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))...)
 	register(server)
 	served := make(chan struct{})
 	go func() {
@@ -191,7 +195,7 @@ func (k *Kit) Start(params any, opts ...Option) *Running {
 	k.tb.Helper()
 	k.mu.Lock()
 	k.calls++
-	n := k.calls
+	n, patience := k.calls, k.patience
 	k.mu.Unlock()
 	lease := fmt.Sprintf("lease-%d", n)
 	c := &call{ctx: context.Background(), req: &wire.RunRequest{

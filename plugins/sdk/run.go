@@ -79,8 +79,16 @@ func (r *Run[P, S]) Host() *Host { return &Host{s: r.s, Name: r.s.req.GetHost()}
 // HostNamed is another host; the lease must name it too.
 func (r *Run[P, S]) HostNamed(name string) *Host { return &Host{s: r.s, Name: name} }
 
-// Log writes records of this job.
-func (r *Run[P, S]) Log() *slog.Logger { return slog.New(&logHandler{events: r.s.events}) }
+// Log writes records of this job. Those made within a phase carry its name.
+func (r *Run[P, S]) Log() *slog.Logger {
+	h := &logHandler{events: r.s.events}
+	r.s.update(func(d *done) {
+		if d.phase.name != "" {
+			h.attrs = map[string]string{"phase": d.phase.name}
+		}
+	})
+	return slog.New(h)
+}
 
 // Changed records that the host was changed; in check mode, that it would be.
 func (r *Run[P, S]) Changed() { r.s.update(func(d *done) { d.changed = true }) }
@@ -97,7 +105,7 @@ func (r *Run[P, S]) Skip(reason string) error {
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
 // Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs
-// are kept when the step fails, too, as evidence. value must encode to JSON; all together
+// are kept when the step fails, too. The name evidence is that of [Run.Evidence]. value must encode to JSON; all together
 // at most 1 MiB.
 func (r *Run[P, S]) Output(key string, value any) {
 	raw, err := json.Marshal(value)
@@ -110,6 +118,29 @@ func (r *Run[P, S]) Output(key string, value any) {
 			d.err = fmt.Errorf("output %q: outputs are over %d bytes", key, maxOutputs)
 		default:
 			d.outputs[key] = raw
+		}
+	})
+}
+
+// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a probe's answer. It is kept
+// whether the step succeeds, fails, is rolled back or lost; not when the call suspends, is cancelled or dies: what
+// must last over that belongs in State, and is given here at the end. It is the output "evidence", an object of all
+// names; turnus logs shows it. value must encode to JSON. All outputs of a step together are 32 KiB in the record: of what
+// is larger keep a reference and a hash, as [Run.SaveFile] gives them. No secrets.
+func (r *Run[P, S]) Evidence(name string, value any) {
+	raw, err := json.Marshal(value)
+	r.s.update(func(d *done) {
+		d.size += len(name) + len(raw)
+		switch {
+		case err != nil:
+			d.err = fmt.Errorf("evidence %q: %w", name, err)
+		case d.size > maxOutputs:
+			d.err = fmt.Errorf("evidence %q: outputs are over %d bytes", name, maxOutputs)
+		default:
+			if d.evidence == nil {
+				d.evidence = map[string]json.RawMessage{}
+			}
+			d.evidence[name] = raw
 		}
 	})
 }
@@ -138,10 +169,13 @@ func (r *Run[P, S]) ShowDiff(title string, before, after []byte) {
 	}}})
 }
 
-// Progress reports how far the step is, from 0 to 1, and the name of its phase.
-func (r *Run[P, S]) Progress(done float64, phase string) {
+// Progress reports how far the step is, from 0 to 1, and the name of its phase. Within a phase of [Run.Phases] it
+// is how far that is, and what it does there.
+func (r *Run[P, S]) Progress(part float64, phase string) {
+	part = min(max(part, 0), 1)
+	r.s.update(func(d *done) { part, phase = d.phase.progress(part, phase) })
 	_ = r.s.events.emit(&wire.RunEvent{Event: &wire.RunEvent_Progress{Progress: &wire.Progress{
-		Done: min(max(done, 0), 1), Phase: clean(phase, maxTitle),
+		Done: part, Phase: clean(phase, maxTitle),
 	}}})
 }
 

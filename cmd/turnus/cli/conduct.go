@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -103,7 +104,12 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 	if c.approve != nil {
 		opts.Approve = func(ctx context.Context, wave int) error { return c.approve(ctx, p.l, wave) }
 	}
+	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { controller.Announce(announcing, c.q, p.l.Run.ID) })
 	status, err := launch.Drive(ctx, c.q, p.l, opts)
+	stop()
+	wg.Wait()
 	p.tally.end()
 	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
 		return report{}, fmt.Errorf("run %s: %w", p.l.Run.ID, err)
@@ -115,7 +121,7 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 	if c.events != nil {
 		c.events.drive(e)
 	}
-	waves := len(p.l.Limits)
+	waves := p.l.Waves()
 	switch e.Kind {
 	case launch.EventReleased:
 		p.tally.say(fmt.Sprintf("wave %d of %d", e.Wave+1, waves))
@@ -130,6 +136,8 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 		c.a.message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
 	case launch.EventBack:
 		c.a.message(p.l.Playbook.Name + ": the queue answers again")
+	case launch.EventClosed:
+		c.a.message(fmt.Sprintf("%s: %s end without it: %s", p.l.Playbook.Name, plural(e.Waiting, "host"), e.Reason))
 	case launch.EventStopped, launch.EventCancelled:
 		c.a.message(fmt.Sprintf("%s: %s: %s", p.l.Playbook.Name, e.Kind, e.Reason))
 	}

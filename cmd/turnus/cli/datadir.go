@@ -33,6 +33,9 @@ func openData(path string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
+	if err := ownFolder(path); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
@@ -46,7 +49,35 @@ func openData(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data folder %s: lock: %w", path, err), lock.Close())
 	}
+	if err := d.ignore(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	return d, d.sign("starting")
+}
+
+// ownFolder refuses a folder in which others could put another ledger in the place of this one's.
+func ownFolder(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 {
+		return invalid("data folder %s: others may write into it (mode %04o): they could put in what runs on the hosts, or who may ask\nhint: chmod 700 %s", path, mode, path)
+	}
+	return nil
+}
+
+// ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it holds the admin token.
+func (d *dataDir) ignore() error {
+	f, err := os.OpenFile(filepath.Join(d.path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	_, err = f.WriteString("*\n")
+	return errors.Join(err, f.Close())
 }
 
 // sign writes who holds the folder, for whoever comes in vain.
@@ -112,11 +143,15 @@ func (d *dataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (
 	if err != nil {
 		return false, fmt.Errorf("make the first token: %w", err)
 	}
-	if _, err := file.WriteString(secret + "\n"); err != nil {
-		return false, fmt.Errorf("keep the first token: %w", err)
+	_, err = file.WriteString(secret + "\n")
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := file.Sync(); err != nil {
-		return false, fmt.Errorf("keep the first token: %w", err)
+	if err == nil {
+		err = os.Rename(file.Name(), d.tokenFile())
 	}
-	return true, os.Rename(file.Name(), d.tokenFile())
+	if err != nil {
+		return false, fmt.Errorf("keep the first token: %w\nhint: it is lost; turnus tokens create NAME --role admin --ledger URL makes another", err)
+	}
+	return true, nil
 }

@@ -42,6 +42,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
+	c.Flags().Var(&f.plugins.upload, "upload-rate", "most bytes a second that all jobs of this node together write to hosts, as 50MiB; 0: any")
 	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
 	c.Flags().StringVar(&f.configs, "config-dir", defaultConfigs, "git repository for versions of hosts' configurations; turnus config shows them")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
@@ -197,7 +198,8 @@ func (n *node) stop() error {
 // queueFlags choose where runs wait.
 type queueFlags struct {
 	url, pool string
-	patient   bool // a queue that is away at the start is waited for
+	patient   bool           // a queue that is away at the start is waited for
+	remains   memory.Remains // of the queue in the process before this one
 }
 
 func (f *queueFlags) add(c *cobra.Command) {
@@ -234,7 +236,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 // open makes the queue and says what of it an operator should know. closeQueue comes after its last use.
 func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueue func() error, err error) {
 	if f.url == "" {
-		q := memory.New(memory.Options{})
+		q := memory.New(memory.Options{Remains: f.remains})
 		return q, func() error { q.Shutdown(); return nil }, nil
 	}
 	client, err := redisconn.Dial(f.url)

@@ -67,15 +67,12 @@ func (a *app) showProgress(tallies ...*tally) (stop func()) {
 	})
 }
 
-// message prints a line on stderr, above the moving part where there is one.
+// message prints a line on stderr, above the moving part where there is one. It is never cut: its end may say what to do.
 func (a *app) message(text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.view != nil {
-		a.view.erase()
-	}
-	if a.terminal {
-		text = cutVisible(text, terminalWidth(a.err))
+		a.view.erase() // it is drawn again below the message, however many lines that takes
 	}
 	fmt.Fprintln(a.err, text)
 }

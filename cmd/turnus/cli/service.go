@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
@@ -118,6 +120,7 @@ type service struct {
 	listener net.Listener
 	cert     *certificate   // nil without TLS
 	closers  []func() error // last opened first
+	told     seldom
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -137,12 +140,22 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.closes(s.ledger.Close)
 	s.f.queue.patient = true
+	if s.f.queue.url == "" {
+		if s.f.queue.remains, err = s.data.remains(); err != nil {
+			return err
+		}
+	}
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
 		return err
 	}
 	s.queue = q
 	s.closes(closeQueue)
+	if s.f.queue.url == "" { // it ends with this process; what jobs have reached does not
+		if s.queue, err = stash.New(q, filepath.Join(s.data.path, "states")); err != nil {
+			return err
+		}
+	}
 	if err := s.parts(sup); err != nil {
 		return err
 	}
@@ -153,11 +166,22 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	if made {
 		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
 	}
-	if s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.f.listen); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+	if s.listener, err = listen(ctx, s.f.listen); err != nil {
+		return err
 	}
 	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
 	return s.data.sign("listening on " + s.url())
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--listen: %w\nhint: another process has this address, perhaps another turnus: --listen 127.0.0.1:0 takes a free port", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return l, nil
 }
 
 // parts makes controller, catalog and API.
@@ -165,7 +189,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log})
+	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
 	if err != nil {
 		return err
 	}
@@ -256,8 +280,11 @@ const webStop = 5 * time.Second
 
 // run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
 // worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
-// next start.
+// next start; what this process's own queue has reached is kept for that.
 func (s *service) run(ctx context.Context, drain func() error) error {
+	if err := s.data.forgetRemains(); err != nil {
+		return errors.Join(err, drain())
+	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop, failed := context.WithCancelCause(ctx)
@@ -270,7 +297,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		}
 	})
 	wg.Go(func() { s.forget(life) })
-	web := &http.Server{Handler: s.api, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return stop }, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	web := server.HTTP(s.api, s.log)
+	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -288,6 +316,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	s.settle(life)
 	end()
 	wg.Wait()
+	err = errors.Join(err, s.keepQueue(context.WithoutCancel(ctx)))
 	if cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(cause, err)
 	}
@@ -331,8 +360,7 @@ func (s *service) settled(ctx context.Context) bool {
 			return false
 		}
 		for i := range runs {
-			status, err := s.queue.Status(ctx, runs[i].ID)
-			if err == nil && ended(status.Outcomes) > ended(runs[i].Outcomes) {
+			if !recorded(ctx, s.queue, runs[i]) {
 				return false
 			}
 		}
@@ -360,6 +388,10 @@ func (s *service) event(e controller.Event) {
 		s.a.message("the queue answers again")
 	case controller.QueueLost:
 		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
+	case controller.RunHeld:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + e.Reason)
+	case controller.RunRepeated:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
@@ -383,7 +415,9 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.FireSkipped:
 		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
 	case catalog.FireFailed, catalog.Trouble:
-		s.a.message(s.a.paint(yellow, "trouble: ") + strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)))
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
+			s.a.message(s.a.paint(yellow, "trouble: ") + text)
+		}
 	}
 }
 

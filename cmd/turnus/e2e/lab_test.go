@@ -26,6 +26,7 @@ type lab struct {
 	fleet *fleet.Fleet
 	hosts string // the inventory file
 	redis *redisServer
+	queue string // URL of the Redis that the processes share; "" for none
 }
 
 // newLab makes the folder and a fleet with its inventory.
@@ -86,6 +87,7 @@ func (l *lab) bookFor(name, targets string, steps ...string) string {
 func (l *lab) withRedis(extra ...string) *lab {
 	l.t.Helper()
 	l.redis = startRedis(l.t, extra...)
+	l.queue = l.redis.url()
 	return l
 }
 
@@ -93,7 +95,7 @@ func (l *lab) withRedis(extra ...string) *lab {
 func (l *lab) worker(args ...string) *process {
 	l.t.Helper()
 	p := l.start(append([]string{
-		"worker", "--redis", l.redis.url(), "--plugins", plugins(l.t), "--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0",
+		"worker", "--redis", l.queue, "--plugins", plugins(l.t), "--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0",
 	}, args...)...)
 	until(l.t, "a worker to begin", func() bool { return p.err.has("working as") || !p.running() })
 	if !p.running() {
@@ -106,8 +108,8 @@ func (l *lab) worker(args ...string) *process {
 func (l *lab) run(args ...string) *process {
 	l.t.Helper()
 	more := []string{"run", "-i", l.hosts, "--plugins", plugins(l.t), "--cpu-limit", "0", "--memory-limit", "0"}
-	if l.redis != nil {
-		more = append(more, "--redis", l.redis.url(), "--no-worker")
+	if l.queue != "" {
+		more = append(more, "--redis", l.queue, "--no-worker")
 	}
 	return l.start(append(more, args...)...)
 }

@@ -77,17 +77,19 @@ func (s *redisServer) signal(sig syscall.Signal) {
 	}
 }
 
-// queue is the queue as a node sees it, to look at what is recorded.
-func (s *redisServer) queue() *redis.Queue {
-	s.t.Helper()
-	client, err := redisconn.Dial(s.url())
+func (s *redisServer) queue() *redis.Queue { s.t.Helper(); return dialQueue(s.t, s.url()) }
+
+// dialQueue is the queue as a node sees it, to look at what is recorded.
+func dialQueue(t *testing.T, url string) *redis.Queue {
+	t.Helper()
+	client, err := redisconn.Dial(url)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	q, err := redis.New(client, redis.Options{Pool: "default"})
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return q
 }

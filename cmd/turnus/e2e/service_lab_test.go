@@ -21,13 +21,14 @@ import (
 // site is a service of several processes: servers over one ledger and one queue, and workers.
 type site struct {
 	*lab
-	ledger  string // URL
-	ops     string // definitions
-	started int    // servers, so far
+	ledger  string   // URL
+	ops     string   // definitions
+	follow  []string // flags of servers that follow something else
+	started int      // servers, so far
 }
 
-// newSite makes the definitions: hosts in parts, and a playbook for each part.
-func newSite(l *lab, parts, hosts int, step string) *site {
+// emptySite has a ledger, and no definitions yet.
+func emptySite(l *lab) *site {
 	l.t.Helper()
 	s := &site{lab: l, ops: filepath.Join(l.dir, "ops")}
 	pg := pgtest.Start(l.t, "fsync=off", "max_connections=200")
@@ -35,6 +36,13 @@ func newSite(l *lab, parts, hosts int, step string) *site {
 	if err := os.MkdirAll(filepath.Join(s.ops, "playbooks"), 0o700); err != nil {
 		l.t.Fatal(err)
 	}
+	return s
+}
+
+// newSite makes the definitions: hosts in parts, and a playbook for each part.
+func newSite(l *lab, parts, hosts int, step string) *site {
+	l.t.Helper()
+	s := emptySite(l)
 	var inventory strings.Builder
 	inventory.WriteString("hosts:\n")
 	for i := range parts * hosts {
@@ -51,8 +59,12 @@ func newSite(l *lab, parts, hosts int, step string) *site {
 func (s *site) server() *process {
 	s.t.Helper()
 	s.started++
-	p := s.start("server", "--redis", s.redis.url(), "--ledger", s.ledger, "--definitions", s.ops, "--plugins", plugins(s.t),
-		"--data", filepath.Join(s.dir, fmt.Sprintf("data-%d", s.started)), "--listen", "127.0.0.1:0")
+	args := []string{"server", "--redis", s.queue, "--ledger", s.ledger, "--plugins", plugins(s.t),
+		"--data", filepath.Join(s.dir, fmt.Sprintf("data-%d", s.started)), "--listen", "127.0.0.1:0"}
+	if s.follow == nil {
+		args = append(args, "--definitions", s.ops)
+	}
+	p := s.start(append(args, s.follow...)...)
 	until(s.t, "a server to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	return p
 }

@@ -114,6 +114,49 @@ func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	}
 }
 
+// Jobs that must not be repeated blindly go on where they were when the service was told to stop: each step of each job runs
+// once, and the run is not held for a person, as it is after a crash (see the next test).
+func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
+	const hosts = 40
+	dir := t.TempDir()
+	u := newUpSite(t, hosts, fmt.Sprintf("{name: one, uses: lab.hold, with: {file: %s/one, ms: 200}}\n  - {name: two, uses: lab.hold, with: {file: %s/two, ms: 200}}", dir, dir))
+	p, c := u.up()
+	run := submitted(t, c)
+	until(t, "jobs between their steps", func() bool { return len(executions(t, dir+"/one")) > 10 })
+	p.signal(syscall.SIGTERM)
+	p.wants(0)
+	if one, two := len(executions(t, dir+"/one")), len(executions(t, dir+"/two")); two >= hosts || one <= two {
+		t.Fatalf("%d first and %d second steps ran before the stop: the test shows nothing", one, two)
+	}
+	p, c = u.up()
+	finished(t, c, run.ID)
+	p.signal(syscall.SIGTERM)
+	p.wants(0)
+	if outcomes, _ := u.recorded(run.ID); outcomes[core.Changed] != hosts {
+		t.Errorf("outcomes %v", outcomes)
+	}
+	if one, two := len(executions(t, dir+"/one")), len(executions(t, dir+"/two")); one != hosts || two != hosts {
+		t.Errorf("%d first and %d second steps of %d jobs", one, two, hosts)
+	}
+}
+
+// Negative: killed, the service cannot say what such jobs saw, and holds their run.
+func TestUpKilledInTheMiddleHoldsWhatMustNotBeRepeated(t *testing.T) {
+	dir := t.TempDir()
+	u := newUpSite(t, 40, fmt.Sprintf("{uses: lab.hold, with: {file: %s/trace, ms: 200}}", dir))
+	p, c := u.up()
+	run := submitted(t, c)
+	until(t, "the first jobs", func() bool { return len(executions(t, dir+"/trace")) > 4 })
+	p.kill()
+	p, c = u.up()
+	until(t, "the run to be held", func() bool {
+		run, err := c.Run(context.Background(), run.ID)
+		return err == nil && run.Phase == api.Paused
+	})
+	p.signal(syscall.SIGTERM)
+	p.wants(0)
+}
+
 // Killed in the middle, twice, the service loses no run, and each job has one outcome.
 func TestUpKilledInTheMiddleLosesNothing(t *testing.T) {
 	const hosts = 200

@@ -26,6 +26,7 @@ type Options struct {
 	SessionTTL time.Duration    // queue.SessionTTL when zero
 	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
 	Now        func() time.Time // clock of a simulation: Wait then does not fire timers; nil is the real one
+	Remains    Remains          // of the queue before this one; its runs go on there once they are submitted
 }
 
 // Bounds of the work that one call does beside its acks and leases.
@@ -63,6 +64,7 @@ type Queue struct {
 	posts    uint64 // version of the last one
 	feed     *feed
 	faults   []queue.Finding
+	carried  map[string][]Begun // by run: what Submit goes on from
 
 	waiters []*waiter
 	timer   *time.Timer
@@ -92,6 +94,7 @@ func New(opt Options) *Queue {
 		sessions: map[string]*session{},
 		board:    map[string]document{},
 		feed:     newFeed(opt.Now),
+		carried:  carriedBy(opt.Remains),
 		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
 		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
@@ -161,8 +164,10 @@ func (q *Queue) Submit(ctx context.Context, spec queue.Run) (bool, error) {
 	t.known++
 	r := newRun(spec, t, q.next())
 	q.runs[spec.ID] = r
-	r.plan(now)
+	begun := q.begun(&spec)
+	r.plan(now, apart(spec, begun))
 	q.adoptSettled(r)
+	q.resume(r, begun, now)
 	q.settle(r)
 	q.syncTenant(t)
 	q.arm()

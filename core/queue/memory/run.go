@@ -99,6 +99,7 @@ type job struct {
 	event    string
 
 	token      uint64
+	saved      uint64 // Seq of the last Save of this lease
 	session    *session
 	leasedAt   time.Time
 	prev, next *job // in the session's list
@@ -156,10 +157,10 @@ func flowLess(a, b *run) bool {
 	return a.seq < b.seq
 }
 
-// plan lays out the targets that are not settled as spans, in O(segments + settled).
-func (r *run) plan(now time.Time) {
+// plan lays out the targets that are left of spec as spans, in O(segments + settled).
+func (r *run) plan(now time.Time, spec queue.Run) {
 	var due, later []span
-	r.submitted.Unsettled(func(at time.Time, from, to int) {
+	spec.Unsettled(func(at time.Time, from, to int) {
 		r.left += to - from
 		part := span{from, to, at}
 		switch {

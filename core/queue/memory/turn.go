@@ -111,7 +111,7 @@ func (q *Queue) newJob(r *run, index int) *job {
 func (q *Queue) grant(j *job, s *session, now time.Time) {
 	q.move(j, core.EvLease)
 	q.token++
-	j.token, j.leasedAt, j.blockSeq = q.token, now, 0
+	j.token, j.leasedAt, j.blockSeq, j.saved = q.token, now, 0, 0
 	j.r.tenant.inFlight++
 	q.inFlight++
 	s.add(j)
@@ -206,21 +206,26 @@ func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 	} else {
 		q.release(j)
 	}
-	if a.Event == "" {
-		q.park(j, a.After, now)
+	q.await(j, a.Event, a.After, now)
+}
+
+// await lets a suspended job wait for an event, until after has passed, or for whichever comes first.
+func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) {
+	if event == "" {
+		q.park(j, after, now)
 		return
 	}
 	r := j.r
-	j.event = a.Event
+	j.event = event
 	if r.events == nil {
 		r.events = map[string]map[*job]struct{}{}
 	}
-	if r.events[a.Event] == nil {
-		r.events[a.Event] = map[*job]struct{}{}
+	if r.events[event] == nil {
+		r.events[event] = map[*job]struct{}{}
 	}
-	r.events[a.Event][j] = struct{}{}
-	if a.After > 0 {
-		j.due = now.Add(a.After)
+	r.events[event][j] = struct{}{}
+	if after > 0 {
+		j.due = now.Add(after)
 		r.timers.push(j)
 	}
 }

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "wake": m.wake, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -254,6 +255,26 @@ func (m *machine) exchange(t *rapid.T, node, want int, acks []queue.Ack) seen {
 	})
 }
 
+// save saves a state of a lease, of a stale one now and then.
+func (m *machine) save(t *rapid.T) {
+	node := rapid.IntRange(0, machineNodes-1).Draw(t, "node")
+	held := m.sides[0].held[node]
+	if len(held) == 0 {
+		t.Skip("nothing is leased")
+	}
+	job := rapid.SampledFrom(held).Draw(t, "lease").Job
+	state, seq := fmt.Append(nil, rapid.IntRange(0, 9).Draw(t, "state")), rapid.Uint64Range(1, 9).Draw(t, "number")
+	stale := uint64(rapid.IntRange(0, 9).Draw(t, "stale") / 9)
+	both(t, m, "Save", func(s *side) (bool, error) {
+		i := slices.IndexFunc(s.held[node], func(l queue.Lease) bool { return l.Job == job })
+		err := s.q.Save(t.Context(), queue.Save{Session: s.sessions[node], Job: job, Token: s.held[node][i].Token + stale, Seq: seq, State: state})
+		if errors.Is(err, core.ErrConflict) {
+			return false, nil
+		}
+		return true, err
+	})
+}
+
 // pick draws one of the submitted runs, never an anchor.
 func (m *machine) pick(t *rapid.T) queue.Run {
 	if len(m.runs) == len(machineTenants) {
@@ -290,6 +311,14 @@ func (m *machine) adjust(t *rapid.T) {
 func (m *machine) wake(t *rapid.T) {
 	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
 	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Wake(t.Context(), id, event) })
+}
+
+func (m *machine) dismiss(t *rapid.T) {
+	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
+	if rapid.IntRange(0, 2).Draw(t, "dismiss") > 0 {
+		t.Skip("not this time")
+	}
+	both(t, m, "Dismiss", func(s *side) (int, error) { return s.q.Dismiss(t.Context(), id, event, "not wanted") })
 }
 
 var machineDocuments = []string{"windows", "{windows}", "windows:r1"}

@@ -52,7 +52,7 @@ func suffixes() []key {
 		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt
 		{"xSuspended", ":s"}, // run, zset: suspended indexes by time, +inf: event only
 		{"xEvents", ":e"},    // run, lexical zset: event, index
-		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event
+		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event, keeps locks, token and number of the last save
 		{"xLeases", ":l"},    // session, hash: RUN/INDEX -> lease
 		{"xBlocked", ":b"},   // run, hash: index -> its member in wait
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait

@@ -36,6 +36,52 @@ func beatMoves(b bench) {
 	b.unchanged("beat of a session that is gone", func() { b.returns(b.q.scripts.beat, "[GONE]", s, 5_000_000) })
 }
 
+func saveWrites(b bench) {
+	s := b.open()
+	no := b.submit("r", 3)
+	l := b.lease(s, 2)[1]
+	b.has("0", "exists", b.run(no, "xJobs"))
+	b.returns(b.q.scripts.save, "[1]", s, "r", 1, l.Token, 2, "two")
+	b.has("1", "hlen", b.run(no, "xJobs")) // the other lease has no state
+	b.has("3", "hlen", b.leases(s))        // two leases and the padding: none came or went
+	b.unchanged("a save that arrives late", func() { b.returns(b.q.scripts.save, "[1]", s, "r", 1, l.Token, 1, "one") })
+	b.ack(s, []queue.Lease{l}, nil)
+	b.has("0", "exists", b.run(no, "xJobs"))
+	b.unchanged("a save after the ack", func() { b.returns(b.q.scripts.save, "[0]", s, "r", 1, l.Token, 3, "three") })
+}
+
+func saveRefuses(b bench) {
+	s, other := b.open(), b.open()
+	b.submit("r", 2)
+	l := b.lease(s, 1)[0]
+	b.unchanged("a save that has no right", func() {
+		b.returns(b.q.scripts.save, "[0]", s, "r", 0, l.Token+1, 1, "x")
+		b.returns(b.q.scripts.save, "[0]", other, "r", 0, l.Token, 1, "x")
+		b.returns(b.q.scripts.save, "[0]", s, "r", 1, l.Token, 1, "x")
+		b.returns(b.q.scripts.save, "[0]", s, "r", -1, l.Token, 1, "x")
+		b.returns(b.q.scripts.save, "[0]", s, "unknown", 0, l.Token, 1, "x")
+		b.returns(b.q.scripts.save, "[GONE]", "nobody", "r", 0, l.Token, 1, "x")
+	})
+	b.expire(s)
+	b.unchanged("a save of a session that is gone", func() { b.returns(b.q.scripts.save, "[GONE]", s, "r", 0, l.Token, 1, "x") })
+}
+
+func wakeJobOnce(b bench) {
+	s := b.open()
+	no := b.submit("r", 2)
+	b.ack(s, b.lease(s, 2), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "e" })
+	b.unchanged("a wake that has no job", func() {
+		b.returns(b.q.scripts.wakejob, "-1", "unknown", 0, "e")
+		b.returns(b.q.scripts.wakejob, "2", "r", 2, "e")
+		b.returns(b.q.scripts.wakejob, "0", "r", 0, "f")
+	})
+	b.returns(b.q.scripts.wakejob, "1", "r", 1, "e")
+	b.has("1", "zcard", b.run(no, "xSuspended"))
+	b.has("1", "zcard", b.run(no, "xEvents"))
+	b.has("1", "zcard", b.run(no, "xQueue"))
+	b.unchanged("a second wake", func() { b.returns(b.q.scripts.wakejob, "0", "r", 1, "e") })
+}
+
 // old completes n runs and ends their retention.
 func (b bench) old(s string, n int) {
 	b.Helper()

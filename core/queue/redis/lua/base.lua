@@ -237,7 +237,7 @@ local function defer(f, n)
   if n ~= 0 then call('HINCRBY', f.k, 'l', n) end
 end
 
-local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks
+local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save
   local v = call('HGET', f.k .. xJobs, idx)
   if v then return unpk(v) end
   return 0, 0, '', '', false

@@ -1,5 +1,5 @@
 // Package redistest owns the private Redis servers of tests: one standalone server
-// for a test binary, a Cluster of three, a Sentinel with a replica. They listen on
+// for a test binary, a Cluster of three with and without replicas, a Sentinel with a replica. They listen on
 // Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test.
 //
 // It must not know what is stored in them.
@@ -117,32 +117,107 @@ func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 func Cluster(tb testing.TB) []string {
 	tb.Helper()
 	var addrs []string
-	var nodes []*goredis.Client
-	for range 3 {
-		s := StartTCP(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)))
-		c := s.Client()
-		tb.Cleanup(func() { _ = c.Close() })
-		addrs, nodes = append(addrs, s.Addr), append(nodes, c)
-	}
-	ctx := context.Background()
-	for i, c := range nodes {
-		lo, hi := i*16384/3, (i+1)*16384/3-1
-		must(tb, c.ClusterAddSlotsRange(ctx, lo, hi).Err())
-		if i > 0 {
-			bus, err := nodes[0].ConfigGet(ctx, "cluster-port").Result()
-			must(tb, err)
-			host, port, _ := net.SplitHostPort(addrs[0])
-			must(tb, c.Do(ctx, "cluster", "meet", host, port, bus["cluster-port"]).Err())
-		}
-	}
-	for _, c := range nodes {
-		Until(tb, "the cluster to form", func() bool {
-			info, err := c.ClusterInfo(ctx).Result()
-			return err == nil && bytes.Contains([]byte(info), []byte("cluster_state:ok")) &&
-				bytes.Contains([]byte(info), []byte("cluster_known_nodes:3")) && bytes.Contains([]byte(info), []byte("cluster_slots_ok:16384"))
-		})
+	for _, s := range masters(tb) {
+		addrs = append(addrs, s.Addr)
 	}
 	return addrs
+}
+
+// Replicated is a Cluster of three masters, each with a replica that takes over when it is gone.
+type Replicated struct{ Masters, Replicas []*Server }
+
+// ReplicatedCluster starts one.
+func ReplicatedCluster(tb testing.TB) *Replicated {
+	tb.Helper()
+	r := &Replicated{Masters: masters(tb)}
+	for _, m := range r.Masters {
+		s := clusterNode(tb)
+		meet(tb, s, m)
+		id := ask(tb, m, "cluster", "myid")
+		c := s.Client()
+		Until(tb, "a replica to know its master", func() bool { return c.Do(tb.Context(), "cluster", "replicate", id).Err() == nil })
+		must(tb, c.Close())
+		r.Replicas = append(r.Replicas, s)
+	}
+	all := append(append([]*Server{}, r.Masters...), r.Replicas...)
+	for i, s := range r.Replicas {
+		Until(tb, "a replica to be in step", func() bool { return strings.Contains(ask(tb, s, "info", "replication"), "master_link_status:up") })
+		host, port, _ := net.SplitHostPort(s.Addr)
+		Until(tb, "its master to count on it", func() bool {
+			return strings.Contains(ask(tb, r.Masters[i], "info", "replication"), "ip="+host+",port="+port+",state=online")
+		})
+	}
+	for _, s := range all {
+		Until(tb, "everybody to know everybody", func() bool { return formed(ask(tb, s, "cluster", "info"), len(all)) })
+	}
+	return r
+}
+
+// Owner is the master that had the key's slot when all began.
+func (r *Replicated) Owner(tb testing.TB, key string) *Server {
+	tb.Helper()
+	slot, err := strconv.Atoi(ask(tb, r.Masters[0], "cluster", "keyslot", key))
+	must(tb, err)
+	for i := range r.Masters {
+		if slot < (i+1)*slots/len(r.Masters) {
+			return r.Masters[i]
+		}
+	}
+	tb.Fatalf("slot %d of key %s is nobody's", slot, key)
+	return nil
+}
+
+const slots = 16384
+
+// clusterNode is a server that knows nobody yet.
+func clusterNode(tb testing.TB) *Server {
+	tb.Helper()
+	return StartTCP(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)), "--repl-diskless-sync-delay", "0")
+}
+
+// masters starts three, and returns when each says that all is well.
+func masters(tb testing.TB) []*Server {
+	tb.Helper()
+	const n = 3
+	var nodes []*Server
+	for i := range n {
+		s := clusterNode(tb)
+		ask(tb, s, "cluster", "addslotsrange", i*slots/n, (i+1)*slots/n-1)
+		if i > 0 {
+			meet(tb, s, nodes[0])
+		}
+		nodes = append(nodes, s)
+	}
+	for _, s := range nodes {
+		Until(tb, "the cluster to form", func() bool { return formed(ask(tb, s, "cluster", "info"), n) })
+	}
+	return nodes
+}
+
+func formed(info string, nodes int) bool {
+	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes)) &&
+		strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", slots))
+}
+
+// meet makes a node known to those that another one knows.
+func meet(tb testing.TB, s, other *Server) {
+	tb.Helper()
+	c := other.Client()
+	defer func() { _ = c.Close() }()
+	bus, err := c.ConfigGet(context.Background(), "cluster-port").Result()
+	must(tb, err)
+	host, port, _ := net.SplitHostPort(other.Addr)
+	ask(tb, s, "cluster", "meet", host, port, bus["cluster-port"])
+}
+
+// ask sends one command and returns its answer as text.
+func ask(tb testing.TB, s *Server, command ...any) string {
+	tb.Helper()
+	c := s.Client()
+	defer func() { _ = c.Close() }()
+	reply, err := c.Do(context.Background(), command...).Result()
+	must(tb, err)
+	return fmt.Sprint(reply)
 }
 
 // Failover is a master with a replica, watched by one Sentinel under the name "mymaster".

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+)
+
+// remainsFile holds what the queue of a service had reached when it was stopped in good order. It is there only between that
+// and the next start: after a crash there is none, and runs that must not be repeated blindly are held.
+const remainsFile = "queue.json"
+
+// remains reads what the last queue in the folder left.
+func (d *dataDir) remains() (rest memory.Remains, err error) {
+	data, err := os.ReadFile(filepath.Join(d.path, remainsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return rest, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &rest)
+	}
+	if err != nil {
+		return rest, fmt.Errorf("what the queue had reached at the last stop: %w\nhint: remove %s; runs whose jobs must not be repeated are then held until somebody has looked at their hosts", err, filepath.Join(d.path, remainsFile))
+	}
+	return rest, nil
+}
+
+// forgetRemains removes the file: from now on the queue is beyond it.
+func (d *dataDir) forgetRemains() error {
+	if err := os.Remove(filepath.Join(d.path, remainsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// keepRemains writes what the queue has reached, durably: nobody works on it any more.
+func (d *dataDir) keepRemains(rest memory.Remains) error {
+	if len(rest.Runs) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(rest)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(d.path, remainsFile)
+	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
+}
+
+// keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
+// would run again.
+func (s *service) keepQueue(ctx context.Context) error {
+	own, ok := s.queue.(*memory.Queue)
+	if !ok {
+		return nil
+	}
+	rest := own.Remains()
+	var errs []error
+	rest.Runs = slices.DeleteFunc(rest.Runs, func(id string) bool {
+		run, err := s.ledger.Run(ctx, ledger.AllTenants(), id)
+		if err != nil {
+			errs = append(errs, err)
+			return true
+		}
+		return !recorded(ctx, s.queue, run)
+	})
+	if err := errors.Join(append(errs, s.data.keepRemains(rest))...); err != nil {
+		return fmt.Errorf("keep what the queue has reached: %w", err)
+	}
+	return nil
+}
+
+// recorded tells whether the ledger has every outcome that the queue knows of. A run that the queue has not been given is.
+func recorded(ctx context.Context, q queue.Queue, run ledger.Run) bool {
+	status, err := q.Status(ctx, run.ID)
+	return err != nil || ended(status.Outcomes) <= ended(run.Outcomes)
+}

@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// A schedule of the definitions launches on whatever hosts its playbook selects. Whoever acts for one tenant only must
+// not reach other tenants' hosts by it.
+
+// own is what a person in scope launches by a payload: on hosts of all tenants only who may act for all.
+func own(scope ledger.Scope, data []byte) ([]byte, error) {
+	var p payload
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("what the schedule launches cannot be read: %w: %w", core.ErrInvalid, err)
+	}
+	if p.All && !scope.All() {
+		p.All = false
+		return p.encode(), nil
+	}
+	return data, nil
+}
+
+// onlyOwn refuses a schedule that launches on hosts out of scope.
+func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
+	narrow, err := own(scope, s.Definition.Payload)
+	if err != nil || slices.Equal(narrow, s.Definition.Payload) {
+		return err
+	}
+	now := c.Current()
+	book, ok := now.Set.Playbook(s.Playbook)
+	if !ok {
+		return nil // its fires are skipped
+	}
+	others := slices.DeleteFunc(slices.Clone(now.Set.Inventory.Hosts), func(h core.Host) bool { return scope.Allows(h.Customer) })
+	_, err = launch.Prepare(book, others, launch.Options{Types: c.cfg.Playbooks.Types})
+	switch {
+	case errors.Is(err, core.ErrNotFound): // it selects none of them
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("schedule %s launches on hosts of other tenants, too: a trigger leaves them out, a backfill cannot: %w", s.Definition.ID, core.ErrConflict)
+}

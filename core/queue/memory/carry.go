@@ -1,0 +1,116 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Remains is what a queue had reached when it ended in good order, beside what is recorded of its runs. A queue that
+// gets it goes on there; without it jobs that had begun would begin again.
+type Remains struct {
+	// Runs are those that are not complete and of which no job was running. Of any other run nobody knows what its hosts saw.
+	Runs []string `json:"runs"`
+	Jobs []Begun  `json:"jobs"`
+}
+
+// Begun is a job that was leased before, and has not ended.
+type Begun struct {
+	Job      core.JobID `json:"job"`
+	Attempts int        `json:"attempts,omitempty"` // made
+	Crashes  int        `json:"crashes,omitempty"`
+	State    []byte     `json:"state,omitempty"`
+	Due      time.Time  `json:"due,omitzero"` // zero: at once, or with the event alone
+	Event    string     `json:"event,omitempty"`
+	Locks    bool       `json:"locks,omitempty"` // it keeps them
+}
+
+// Remains tells what there is to go on from: call it when no node works any more. What New was given
+// and no Submit has taken is in it, too. The order is that of runs and jobs.
+func (q *Queue) Remains() Remains {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out Remains
+	for id, r := range q.runs {
+		if r.complete || r.count.leased > 0 {
+			continue
+		}
+		out.Runs = append(out.Runs, id)
+		for _, j := range r.jobs {
+			b := Begun{Job: j.id(), Attempts: j.attempts, Crashes: j.crashes, State: j.data, Event: j.event, Locks: j.keeps}
+			if j.state == core.Suspended || j.state == core.Retrying {
+				b.Due = j.due
+			}
+			out.Jobs = append(out.Jobs, b)
+		}
+	}
+	for id, jobs := range q.carried {
+		out.Runs = append(out.Runs, id)
+		out.Jobs = append(out.Jobs, jobs...)
+	}
+	slices.Sort(out.Runs)
+	slices.SortFunc(out.Jobs, func(a, b Begun) int {
+		return cmp.Or(cmp.Compare(a.Job.Run, b.Job.Run), cmp.Compare(a.Job.Index, b.Job.Index))
+	})
+	return out
+}
+
+// carriedBy sorts what remains by run.
+func carriedBy(rest Remains) map[string][]Begun {
+	all := map[string][]Begun{}
+	for _, id := range rest.Runs {
+		all[id] = nil
+	}
+	for _, b := range rest.Jobs {
+		if _, whole := all[b.Job.Run]; whole {
+			all[b.Job.Run] = append(all[b.Job.Run], b)
+		}
+	}
+	return all
+}
+
+// begun takes out what remained of the run that is submitted: its jobs that are not settled, by index.
+func (q *Queue) begun(spec *queue.Run) []Begun {
+	jobs := q.carried[spec.ID]
+	delete(q.carried, spec.ID)
+	slices.SortFunc(jobs, func(a, b Begun) int { return cmp.Compare(a.Job.Index, b.Job.Index) })
+	jobs = slices.CompactFunc(jobs, func(a, b Begun) bool { return a.Job.Index == b.Job.Index })
+	return slices.DeleteFunc(jobs, func(b Begun) bool {
+		i, found := slices.BinarySearchFunc(spec.Settled, b.Job.Index, func(s queue.Settled, index int) int { return cmp.Compare(s.Index, index) })
+		settled := found || i > 0 && b.Job.Index < spec.Settled[i-1].Index+spec.Settled[i-1].Count
+		return settled || b.Job.Index < 0 || b.Job.Index >= len(spec.Targets)
+	})
+}
+
+// apart is the run with the jobs that have begun counted among the settled ones: what is left are targets without a state.
+func apart(spec queue.Run, jobs []Begun) queue.Run {
+	if len(jobs) == 0 {
+		return spec
+	}
+	spec.Settled = slices.Clone(spec.Settled)
+	for _, b := range jobs {
+		spec.Settled = append(spec.Settled, queue.Settled{Index: b.Job.Index, Count: 1})
+	}
+	slices.SortFunc(spec.Settled, func(a, b queue.Settled) int { return cmp.Compare(a.Index, b.Index) })
+	return spec
+}
+
+// resume puts jobs that have begun where they were: each waits for its time or event, at the latest until now.
+func (q *Queue) resume(r *run, jobs []Begun, now time.Time) {
+	for _, b := range jobs {
+		j := q.newJob(r, b.Job.Index)
+		j.state, j.attempts, j.crashes, j.data = core.Suspended, b.Attempts, b.Crashes, b.State
+		r.jobs[j.index] = j
+		r.count.suspended++
+		if b.Locks {
+			j.keeps = q.acquire(j) == nil
+		}
+		if !b.Due.IsZero() && !b.Due.After(now) {
+			b.Event = "" // its time came meanwhile
+		}
+		q.await(j, b.Event, b.Due.Sub(now), now)
+	}
+}

@@ -1,0 +1,37 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Save keeps the state of a leased job.
+func (q *Queue) Save(ctx context.Context, s queue.Save) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own, err := q.session(s.Session, q.now())
+	if err != nil {
+		return err
+	}
+	var j *job
+	if r := q.runs[s.Job.Run]; r != nil {
+		j = r.jobs[s.Job.Index]
+	}
+	if j == nil || j.state != core.Leased || j.session != own || j.token != s.Token {
+		return fmt.Errorf("save the state of %s: it is no longer leased to session %q: %w", s.Job, s.Session, core.ErrConflict)
+	}
+	if s.Seq > j.saved {
+		j.data, j.saved = slices.Clone(s.State), s.Seq
+	}
+	return nil
+}

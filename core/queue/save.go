@@ -1,0 +1,39 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Saver keeps what a job has reached while it runs. Methods are safe for concurrent use.
+type Saver interface {
+	// Save makes State what the job's next lease is handed out with, should this one end without an ack that
+	// says otherwise: its node died, or gave it back. When Save returns nil that is as durable as the queue is.
+	// The job goes on being leased. A save with a Seq that is not higher than that of an applied one of the same
+	// lease changes nothing and is no error: after core.ErrUnknown or core.ErrUnavailable call it again.
+	// A job that is not leased to the session under the token is core.ErrConflict, a session that was
+	// given up core.ErrSessionGone: both mean that the work is somebody else's now.
+	Save(ctx context.Context, s Save) error
+}
+
+// Save is one state of a leased job.
+type Save struct {
+	Session string
+	Job     core.JobID
+	Token   uint64 // of the lease
+	Seq     uint64 // from 1, grows within the lease
+	State   []byte // at most MaxDetail
+}
+
+// Validate tells what Save refuses.
+func (s *Save) Validate() error {
+	if len(s.State) > MaxDetail {
+		return fmt.Errorf("state of %s has %d bytes, expected at most %d: %w", s.Job, len(s.State), MaxDetail, core.ErrInvalid)
+	}
+	if s.Seq == 0 || s.Seq >= 1<<53 {
+		return fmt.Errorf("state of %s has number %d, expected 1 or more: %w", s.Job, s.Seq, core.ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package redisconn_test
+
+import (
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisconn"
+)
+
+// A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at once, and not after the
+// minute that the client believes what it knows.
+func TestTrapClusterFailoverIsNotSeen(t *testing.T) {
+	t.Parallel()
+	r := redistest.ReplicatedCluster(t)
+	var addrs []string
+	for _, s := range r.Masters {
+		addrs = append(addrs, s.Addr)
+	}
+	c, err := redisconn.Dial("redis-cluster://" + strings.Join(addrs, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	plain := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, MaxRetries: -1})
+	t.Cleanup(func() { _ = plain.Close() })
+	conn, err := redisconn.New("test", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := redisconn.NewScript("count", "return redis.call('INCR', KEYS[1])")
+	const key = "{default/0}:n"
+	if _, err := conn.Eval(t.Context(), count, []string{key}); err != nil {
+		t.Fatal(err)
+	}
+	if err := plain.Get(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.Owner(t, key).Kill()
+	redistest.Until(t, "a script to run on the new master", func() bool {
+		_, err := conn.Eval(t.Context(), count, []string{key})
+		return err == nil
+	})
+	if err := plain.Do(t.Context(), "evalsha_ro", strings.Repeat("0", 40), 1, key).Err(); err == nil || strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		t.Errorf("negative control: a client without the hook found the new master too: %v", err)
+	}
+}

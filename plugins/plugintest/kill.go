@@ -1,0 +1,225 @@
+package plugintest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Scene is a job type on the stage: a fresh kit with its hosts, what it is called with, and what must hold in the end.
+type Scene struct {
+	Kit     *Kit
+	Params  any
+	Options []Option
+	// Check looks at the end of the job, and at the hosts: that what cannot be undone happened once, say. Nil checks nothing more.
+	Check func(t *testing.T, end *Result)
+}
+
+// KillAtEachCheckpoint takes the scene to its end once, undisturbed; then once for each checkpoint with the process of the plugin, and its worker,
+// killed right before the checkpoint is durable, and once with both killed right after. What follows is what a worker
+// does: the job type is called again with the state that was saved last, or none. Each time the outcome must be the
+// same, and Check must be content. setup makes a new scene for each. Give synctest.Test as around to have it on a fake clock (see FakeTime).
+func KillAtEachCheckpoint(t *testing.T, setup func(t *testing.T) Scene, around ...func(*testing.T, func(*testing.T))) {
+	t.Helper()
+	killAtEach(t, "checkpoint", setup, around)
+}
+
+// KillAtEachCall is KillAtEachCheckpoint at each call to a host: killed before it reaches the host, and after it took effect and
+// before its answer came.
+func KillAtEachCall(t *testing.T, setup func(t *testing.T) Scene, around ...func(*testing.T, func(*testing.T))) {
+	t.Helper()
+	killAtEach(t, "call", setup, around)
+}
+
+func killAtEach(t *testing.T, kind string, setup func(t *testing.T) Scene, around []func(*testing.T, func(*testing.T))) {
+	t.Helper()
+	var want string
+	names := []string{}
+	play := func(t *testing.T, at int, before bool) {
+		t.Helper()
+		run := func(t *testing.T) {
+			s := setup(t)
+			s.Kit.death.plan(kind, at, before)
+			calls := s.Kit.ResumeUntilDone(s.Params, s.Options...)
+			end := calls[len(calls)-1]
+			seen, killed := s.Kit.death.story(kind)
+			if at == 0 {
+				want, names = end.Outcome, seen
+			} else if !killed {
+				t.Fatalf("the job came to its end without %s %d: it does not do the same each time", kind, at)
+			}
+			if end.Outcome != want {
+				t.Errorf("it ends as %s (%s), undisturbed as %s", end.Outcome, end.Reason, want)
+			}
+			if s.Check != nil {
+				s.Check(t, end)
+			}
+		}
+		if len(around) > 0 {
+			around[0](t, run)
+		} else {
+			run(t)
+		}
+	}
+	t.Run("undisturbed", func(t *testing.T) { play(t, 0, false) })
+	if len(names) == 0 && !t.Failed() {
+		t.Errorf("there is no %s to be killed at", kind)
+	}
+	for i, name := range names {
+		if t.Failed() {
+			return // one story that does not hold together is enough to read
+		}
+		for when, before := range map[string]bool{"before": true, "after": false} {
+			t.Run(fmt.Sprintf("%s %s %d (%s)", when, kind, i+1, name), func(t *testing.T) { play(t, i+1, before) })
+		}
+	}
+}
+
+// death ends a call, and all that it asks for from then on, at a planned event. Safe for concurrent use.
+type death struct {
+	mu     sync.Mutex
+	seen   map[string][]string
+	kind   string
+	at     int // 0: nobody dies
+	before bool
+	killed bool
+	dead   bool // of the present call
+	cancel context.CancelFunc
+}
+
+var errDead = status.Error(codes.Canceled, "plugintest: the process was killed")
+
+func (d *death) plan(kind string, at int, before bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kind, d.at, d.before = kind, at, before
+}
+
+// arm begins a call.
+func (d *death) arm(cancel context.CancelFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancel, d.dead = cancel, false
+}
+
+func (d *death) fired() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+func (d *death) story(kind string) (names []string, killed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen[kind], d.killed
+}
+
+func (d *death) strike() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.killed, d.dead = true, true
+	d.cancel()
+}
+
+// meet counts a call of the plugin, and tells whether it is the planned one.
+func (d *death) meet(method, name string) (now bool, err error) {
+	_, method, _ = strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	kind := "call"
+	switch method {
+	case "Checkpoint":
+		kind = "checkpoint"
+	case "MayStart", "Secret", "SaveFile", "Keep", "Kept":
+		kind = ""
+	}
+	if name == "" {
+		name = strings.ToLower(method)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return false, errDead
+	}
+	if kind == "" || d.cancel == nil {
+		return false, nil
+	}
+	d.seen[kind] = append(d.seen[kind], name)
+	return kind == d.kind && len(d.seen[kind]) == d.at && !d.killed, nil
+}
+
+func (d *death) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	name := ""
+	if named, ok := req.(interface{ GetName() string }); ok {
+		name = named.GetName()
+	}
+	now, err := d.meet(info.FullMethod, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !now:
+		return handler(ctx, req)
+	case !d.before:
+		_, err = handler(ctx, req)
+	}
+	d.strike()
+	return nil, errors.Join(errDead, err)
+}
+
+func (d *death) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	now, err := d.meet(info.FullMethod, "")
+	switch {
+	case err != nil:
+		return err
+	case !now:
+		return handler(srv, stream)
+	case !d.before:
+		_ = handler(srv, mute{stream})
+	}
+	d.strike()
+	return errDead
+}
+
+// mute is a stream whose answers are lost.
+type mute struct{ grpc.ServerStream }
+
+func (mute) SendMsg(any) error { return nil }
+
+// work counts the job type's calls that are under way in the plugin.
+type work struct {
+	mu   sync.Mutex
+	n    int
+	idle *sync.Cond
+}
+
+func newWork() *work {
+	w := &work{}
+	w.idle = sync.NewCond(&w.mu)
+	return w
+}
+
+func (w *work) stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	w.add(1)
+	defer w.add(-1)
+	return handler(srv, stream)
+}
+
+func (w *work) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n += n
+	w.idle.Broadcast()
+}
+
+func (w *work) wait() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.n > 0 {
+		w.idle.Wait()
+	}
+}
