@@ -39,7 +39,7 @@ func (c *counted) Follow(ctx context.Context, topic, cursor string, most int, wa
 // 200 watch one run. The feed is followed once, each of them gets all of it, and one who reads nothing holds up nobody.
 func TestManyWatchersShareOneFollower(t *testing.T) {
 	t.Parallel()
-	const watchers, messages = 200, 1200 // more than a hub keeps
+	const watchers, messages = 200, 300 // of a kilobyte: more than a hub keeps
 	feed := &counted{}
 	b := newBed(t, func(c *Config) { feed.Feed = c.Feed; c.Feed = feed })
 	defer b.server.Close()
@@ -52,7 +52,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 		must(t, err)
 		tokens = append(tokens, secret)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	open := func(i int) *http.Response {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, web.URL+"/v1/runs/"+run.ID+"/events", nil)
@@ -83,7 +83,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 	}
 	until(t, "the run is followed", func() bool { return feed.waiting.Load() == 1 })
 	for i := range messages - 1 {
-		b.publish(run.ID, output(run, 0, strings.Repeat("x", 500)+fmt.Sprint(i)))
+		b.publish(run.ID, output(run, 0, strings.Repeat("x", 1000)+fmt.Sprint(i)))
 	}
 	b.finish(run)
 	b.publish(run.ID, done(run, 0), done(run, 1), done(run, 2))
