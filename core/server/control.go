@@ -80,8 +80,8 @@ func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) err
 	switch {
 	case !l.Playbook.Strategy.PauseBetween.Approve:
 		return fmt.Errorf("run %s asks nobody between its waves: its playbook has no pause_between: approve: %w", id, core.ErrConflict)
-	case wave < 2 || wave > len(l.Limits):
-		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, len(l.Limits), core.ErrInvalid)
+	case wave < 2 || wave > l.Waves():
+		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, l.Waves(), core.ErrInvalid)
 	}
 	return nil
 }
