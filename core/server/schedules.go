@@ -119,7 +119,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	}
 	book, ok := set.Playbook(in.Body.Playbook)
 	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, noPlaybook(in.Body.Playbook)
+		return nil, unknownPlaybook(set, by, in.Body.Playbook)
 	}
 	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {

@@ -56,7 +56,7 @@ func hang(ctx context.Context, die chan struct{}) (host.Outcome, error) {
 
 func TestACheckpointOutlivesItsWorker(t *testing.T) {
 	for name, tc := range map[string]struct {
-		queue func(queue.Worker) Queue
+		queue func(queue.Worker) queue.Worker
 		want  string
 	}{
 		"as it is":                      {sound, `{"n":2}`},

@@ -75,6 +75,11 @@ func (f *serviceFlags) check() error {
 	if f.repo != "" && f.definitions != "" {
 		return invalid("--repo and --definitions both say where the definitions are: give one")
 	}
+	if f.definitions != "" {
+		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
+			return invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
+		}
+	}
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
@@ -150,6 +155,9 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	if made {
 		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+		if s.f.definitions == "" && s.f.repo == "" {
+			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
+		}
 	}
 	if s.listener, err = listen(ctx, s.f.listen); err != nil {
 		return err
