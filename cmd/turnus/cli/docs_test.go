@@ -299,10 +299,11 @@ func followed(text string) string {
 	b.WriteString("set -euo pipefail\n")
 	for _, rest := range strings.Split(text, "\n```")[1:] {
 		language, block, _ := strings.Cut(rest, "\n")
-		switch head, _, _ := strings.Cut(block, "\n"); {
-		case language == "sh":
+		head, _, _ := strings.Cut(block, "\n")
+		switch language {
+		case "sh":
 			b.WriteString(block + "\n")
-		case language == "go" || language == "yaml":
+		case "go", "yaml":
 			if name := fileOfBlock.FindStringSubmatch(head); name != nil {
 				fmt.Fprintf(&b, "cat >%s <<'END_OF_BLOCK'\n%s\nEND_OF_BLOCK\n", name[1], block)
 			}
