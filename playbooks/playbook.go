@@ -90,10 +90,17 @@ type Step struct {
 	Needs         time.Duration // time that must fit, rollback included
 	Timeout       time.Duration // of one attempt
 	Retry         Retry
+	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
 	IgnoreFailure bool // continue_on_failure: the next step runs, the job's outcome is not failed
 	Line          int  // where the step stands in its file, from 1
 }
+
+// What after: of a step says.
+const (
+	AfterAll       = "all_hosts"       // every host has done the steps before it, and ended in none of them
+	AfterRemaining = "remaining_hosts" // those that ended otherwise are left out of it
+)
 
 // Retry is a step's retry policy. Attempts is 1 when none is given.
 type Retry struct {

@@ -52,6 +52,8 @@ func stepFields() []field[draft] {
 		{key: "foreach", doc: "List, or expression that gives one: the step is called for each item.",
 			form: form{"a list, or an expression that gives one", &jsonschema.Schema{Types: []string{"string", "array"}}},
 			read: func(_ *decoder, n *yaml.Node, s *draft) { s.each = n }},
+		{key: "after", doc: "Barrier: no host begins the step before every host of the run has done the steps before it. all_hosts: and all of them well; remaining_hosts: those that failed are left out.",
+			form: enumForm(AfterAll, AfterRemaining), read: func(d *decoder, n *yaml.Node, s *draft) { s.After = d.enumOf(n, AfterAll, AfterRemaining) }},
 		{key: "window", doc: "Window set of this step, over the playbook's; none lets it run at any time.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Window = d.nameOf(n) }},
 		{key: "needs", doc: "Time that must be left in the window, rollback included.", form: durationForm(),
@@ -109,6 +111,9 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 		taken[s.Name] = n.Line
 	}
 	d.unique(&s)
+	if s.After != "" && index == 0 {
+		d.reportNode(d.child(n, "after"), problem{message: "the first step begins after nothing", expected: "after on a later step: it holds every host until all have done the steps before it"})
+	}
 	typ, known := d.typeOf(&s)
 	scope := d.stepScope(s.each != nil)
 	what := fmt.Sprintf("of step %q", s.Name)

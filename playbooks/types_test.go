@@ -54,6 +54,7 @@ type firewallProbe struct {
 }
 
 type firewallParams struct {
+	Mode           string          `json:"mode,omitempty" jsonschema:"replace, widen or narrow"`
 	Artifact       string          `json:"artifact,omitempty" jsonschema:"file beside the playbook"`
 	ConfirmTimeout string          `json:"confirm_timeout,omitempty" jsonschema:"until the host takes the push back"`
 	Probes         []firewallProbe `json:"probes,omitempty" jsonschema:"connections that prove it"`

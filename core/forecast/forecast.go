@@ -111,6 +111,7 @@ const (
 	ByHAGroup  Cause = "ha_group"      // of an HA group
 	ByWaves    Cause = "waves"         // an earlier wave is not done
 	ByPause    Cause = "pause"         // between waves
+	ByBarrier  Cause = "barrier"       // until all hosts have done the steps before
 )
 
 // Hold is a wait.

@@ -88,6 +88,7 @@ const (
 	EventBack      EventKind = "back"     // it answers again
 	EventEnding    EventKind = "ending"   // cancelled: no new job starts, running ones finish
 	EventCancelled EventKind = "cancelled"
+	EventClosed    EventKind = "closed"  // a barrier stays closed: Waiting hosts that wait at it are cancelled, for Reason
 	EventStopped   EventKind = "stopped" // the budget is spent or a job was lost; Reason says it
 )
 
@@ -116,7 +117,7 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), has: make([]bool, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), outcome: make([]core.Outcome, len(l.Hosts))}
 	if o.Resume != nil {
 		d.cursor = o.Resume.Cursor
 		d.settle(o.Resume.Settled)
@@ -154,9 +155,12 @@ type drive struct {
 	answers chan answer // of Approve, at most one in flight
 
 	cursor   string
-	settled  int    // records seen
-	proven   []int  // hosts whose outcome proves something, by wave
-	has      []bool // an outcome, by index
+	settled  int            // records seen
+	proven   []int          // hosts whose outcome proves something, by wave
+	outcome  []core.Outcome // by index
+	gates    gates          // what waited at the last look
+	passAt   int            // pass of the last wave that was opened, see pass.go
+	passTo   int            // waves of it that are open
 	waits    opening
 	lookedAt time.Time // when waits was worked out
 	status   queue.Status
@@ -189,6 +193,7 @@ type answer struct {
 const (
 	statusEvery = 200 * time.Millisecond
 	recordsWait = 500 * time.Millisecond
+	turnsWait   = 50 * time.Millisecond
 	recordsMax  = 1000
 )
 
@@ -253,6 +258,9 @@ func (d *drive) follow(ctx, follow context.Context) error {
 // wait is how long the next look may last.
 func (d *drive) wait(ctx context.Context) time.Duration {
 	if d.o.Wait == nil {
+		if d.l.Snapshot.Turns != nil && d.status.Suspended > 0 {
+			return turnsWait // no record tells that a host came to a barrier
+		}
 		return recordsWait
 	}
 	waiting, cancel := context.WithCancel(ctx)
@@ -369,8 +377,8 @@ func (d *drive) records(ctx context.Context, wait time.Duration) (int, error) {
 func (d *drive) settle(known []queue.Settled) {
 	for _, s := range known {
 		d.settled += s.Count
-		for i := s.Index; i < min(s.Index+s.Count, len(d.has)); i++ {
-			d.has[i] = true
+		for i := s.Index; i < min(s.Index+s.Count, len(d.outcome)); i++ {
+			d.outcome[i] = s.Outcome
 			if s.Outcome.Proves() {
 				d.proven[rollout.Wave(d.l.Limits, i)]++
 			}
@@ -419,13 +427,21 @@ func (d *drive) advance(ctx context.Context) error {
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
 		Approved: d.approved, Now: time.Now(),
 	}
+	limits := d.l.Limits
+	if d.l.Snapshot.Turns != nil && !p.Complete {
+		var stay bool
+		var err error
+		if limits, stay, err = d.takeTurns(ctx, &p); err != nil || stay {
+			return err
+		}
+	}
 	if !p.WaveDone(strategy) {
 		d.doneAt = time.Time{}
 	} else if d.doneAt.IsZero() {
 		d.doneAt = time.Now()
 	}
 	p.Done = d.doneAt
-	next := rollout.Next(d.l.Limits, strategy, p)
+	next := rollout.Next(limits, strategy, p)
 	d.until = next.Until
 	switch next.Action {
 	case rollout.Release:
@@ -442,11 +458,17 @@ func (d *drive) advance(ctx context.Context) error {
 }
 
 func (d *drive) release(ctx context.Context, next rollout.Decision) error {
-	if err := d.adjust(ctx, queue.Adjust{Limit: &next.Limit}); err != nil {
-		return err
+	if next.Wave >= len(d.l.Limits) {
+		if err := d.open(ctx, next); err != nil {
+			return err
+		}
+	} else {
+		if err := d.adjust(ctx, queue.Adjust{Limit: &next.Limit}); err != nil {
+			return err
+		}
+		d.status.Limit = next.Limit
 	}
 	d.doneAt = time.Time{}
-	d.status.Limit = next.Limit
 	d.say(Event{Kind: EventReleased, Wave: next.Wave})
 	return nil
 }

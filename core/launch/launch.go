@@ -57,8 +57,9 @@ type Launch struct {
 	Hosts    []core.Host // in the order of Run.Targets
 	Limits   []int       // cumulative waves, see rollout.Limits
 	Snapshot Snapshot
-	Starts   []Start // of each of Hosts; nil when no step waits for a window
-	Unfit    []Unfit // hosts left out by Options.SkipUnfit
+	After    rollout.After // who comes after whom; nil in a run that disrupts nothing
+	Starts   []Start       // of each of Hosts; nil when no step waits for a window
+	Unfit    []Unfit       // hosts left out by Options.SkipUnfit
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
@@ -82,9 +83,10 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 		return nil, err
 	}
 	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o)}
-	if err := l.place(selected, o); err != nil {
+	if err := l.place(selected, hosts, o); err != nil {
 		return nil, err
 	}
+	l.Snapshot.Turns = l.newTurns(l.After)
 	payload, err := l.Snapshot.Encode()
 	if err != nil {
 		return nil, err
@@ -166,14 +168,13 @@ func newRun(p *playbooks.Playbook, o Options, limits []int) queue.Run {
 // setLocks takes what the job types of the steps say of losing a worker and of
 // disruption. In check mode nothing is changed, so everything may be repeated.
 func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
-	r.OnLost = queue.LostRetry
+	r.OnLost, r.Disruptive = queue.LostRetry, disrupts(p, o)
 	if !o.Check {
 		for _, s := range p.Steps {
 			t, known := playbooks.Type{}, false
 			if o.Types != nil {
 				t, known = o.Types(s.Uses)
 			}
-			r.Disruptive = r.Disruptive || !known || t.Disruptive
 			if !known || t.OnLost != string(queue.LostRetry) {
 				r.OnLost = queue.LostHold
 			}
@@ -185,9 +186,6 @@ func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 			return fmt.Errorf("playbook %s: strategy: %w", p.Name, err)
 		}
 	}
-	if len(keys) > 1 && keys[haGroup] == 1 {
-		r.Disruptive = true // the HA group's lock says the same, and frees per_group for the other key
-	}
 	key := groupKey(p.Strategy)
 	if left := len(keys) - 1; left > 0 && (left > 1 || keys[haGroup] != 1) {
 		return fmt.Errorf("playbook %s: strategy: per_group has %s: expected one key, or ha_group: 1 and one more: %w",
@@ -195,6 +193,14 @@ func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 	}
 	r.PerGroup = keys[key]
 	return nil
+}
+
+// disrupts tells whether the run takes the locks of HA groups, and keeps hosts in their order.
+func disrupts(p *playbooks.Playbook, o Options) bool {
+	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
+		return true // the HA group's lock says the same, and frees per_group for the other key
+	}
+	return !o.Check && slices.ContainsFunc(p.Steps, func(s playbooks.Step) bool { return o.disruptive(s.Uses) })
 }
 
 const haGroup = "ha_group"

@@ -46,7 +46,8 @@ type PlanWindow struct {
 type PlanStep struct {
 	Name     string `json:"name"`
 	Uses     string `json:"uses"`
-	Selected bool   `json:"selected"` // by --tags and --skip-tags
+	Selected bool   `json:"selected"`        // by --tags and --skip-tags
+	After    string `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
 }
 
 // PlanWave is one wave.
@@ -66,6 +67,8 @@ type PlanHost struct {
 	Pool     string `json:"pool,omitempty"`
 	HAGroup  string `json:"ha_group,omitempty"`
 	Group    string `json:"group,omitempty"` // of per_group
+	// Hosts that must have ended well before it begins: the standby of its pair, bastions on its way.
+	After []string `json:"after,omitempty"`
 	// Of a host that waits for a window:
 	WindowSet  string    `json:"window_set,omitempty"`
 	Start      time.Time `json:"start,omitzero"`        // none is at once
@@ -83,7 +86,7 @@ func (l *Launch) Plan() Plan {
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween),
 	}
 	for _, s := range l.Playbook.Steps {
-		p.Steps = append(p.Steps, PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.Snapshot.Selects(s.Tags)})
+		p.Steps = append(p.Steps, PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.Snapshot.Selects(s.Tags), After: s.After})
 	}
 	from := 0
 	for k, limit := range l.Limits {
@@ -92,7 +95,7 @@ func (l *Launch) Plan() Plan {
 			h := l.Hosts[i]
 			one := PlanHost{
 				Index: i, Host: h.Name, Address: h.Target(), Customer: h.Customer, Site: h.Site,
-				Pool: h.Pool, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group,
+				Pool: h.Pool, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group, After: l.After[h.Name],
 			}
 			if l.Starts != nil {
 				one.startAt(l.Starts[i])

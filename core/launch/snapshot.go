@@ -15,8 +15,8 @@ import (
 
 // SnapshotVersion is the newest version that Encode writes; it writes the oldest that says
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
-// instead of running it outside of them.
-const SnapshotVersion = 2
+// instead of running it outside of them, and one that knows no turns a run of version 3.
+const SnapshotVersion = 3
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -36,6 +36,7 @@ type Snapshot struct {
 	Launched   time.Time      `json:"launched"`
 	Files      string         `json:"files,omitempty"`
 	Windows    *Gating        `json:"windows,omitempty"` // nil: no step waits for a window
+	Turns      *Turns         `json:"turns,omitempty"`   // nil: no host waits for another
 }
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
@@ -48,8 +49,13 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
-	if s.Version = 1; s.Windows != nil {
+	switch {
+	case s.Turns != nil:
+		s.Version = 3
+	case s.Windows != nil:
 		s.Version = 2
+	default:
+		s.Version = 1
 	}
 	data, err := json.Marshal(s)
 	if err != nil {

@@ -59,7 +59,7 @@ func (d *drive) opening(book *gate.Book, now time.Time) (opening, bool) {
 	found := false
 	for i, start := range d.l.Starts[:min(d.status.Limit, len(d.l.Starts))] {
 		k := asked{start.Set, start.Need}
-		if d.has[i] || seen[k] || start.Need <= 0 {
+		if d.outcome[i] != "" || seen[k] || start.Need <= 0 {
 			continue
 		}
 		seen[k] = true

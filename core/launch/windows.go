@@ -131,20 +131,16 @@ func asks(p *playbooks.Playbook, o Options) string {
 }
 
 // place orders the hosts, cuts the waves, and with windows finds each host's start.
-func (l *Launch) place(hosts []core.Host, o Options) error {
+func (l *Launch) place(hosts, all []core.Host, o Options) error {
 	p := l.Playbook
 	if o.Windows == nil || l.Asks == "" {
-		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
-		l.Hosts = rollout.Order(hosts, l.Limits)
-		return nil
+		return l.order(hosts, all, o)
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
 		l.Inert = !gate.NewSteps(p, gate.Options{Disruptive: o.disruptive}).Any()
 		l.Snapshot.Windows = nil
-		l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
-		l.Hosts = rollout.Order(hosts, l.Limits)
-		return err
+		return cmp.Or(err, l.order(hosts, all, o))
 	}
 	starts, unfit, err := l.starts(hosts, steps, o)
 	if err != nil {
@@ -161,8 +157,9 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	start := func(h core.Host) time.Time { return starts[h.Name].At }
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(a, b core.Host) int { return start(a).Compare(start(b)) })
-	l.Limits = rollout.Limits(p.Strategy.Waves, len(hosts))
-	l.Hosts = rollout.Order(hosts, l.Limits)
+	if err := l.order(hosts, all, o); err != nil {
+		return err
+	}
 	from := 0
 	for _, limit := range l.Limits { // within a wave hosts of one occurrence side by side are one segment
 		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
@@ -178,6 +175,20 @@ func (l *Launch) place(hosts []core.Host, o Options) error {
 	for i, h := range l.Hosts {
 		l.Starts[i] = starts[h.Name]
 	}
+	return nil
+}
+
+// order cuts the waves, and brings the hosts into their order.
+func (l *Launch) order(hosts, all []core.Host, o Options) (err error) {
+	l.Limits = rollout.Limits(l.Playbook.Strategy.Waves, len(hosts))
+	l.Hosts = rollout.Order(hosts, l.Limits)
+	if !disrupts(l.Playbook, o) {
+		return nil
+	}
+	if l.After, err = rollout.Sequence(l.Hosts, all); err != nil {
+		return fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
+	}
+	l.Hosts = l.After.Arrange(l.Hosts)
 	return nil
 }
 

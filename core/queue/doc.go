@@ -103,6 +103,12 @@
 // between, so the first may be leased before the last is woken. After core.ErrUnknown or
 // core.ErrUnavailable some may be woken: call it again.
 //
+// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no budget is spent, and
+// the run goes on, complete where these were the last. In a run that is over it has no effect beside the sweep's own.
+//
+// Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is due counts
+// until a turn has looked. Of a run that is over nothing is promised.
+//
 // Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
 // A document that was posted without bytes is one: its data is empty and not nil.
 //

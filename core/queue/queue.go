@@ -22,6 +22,7 @@ type Queue interface {
 	Node
 	Saver
 	Control
+	Waker
 	Inspect
 	Census
 	Board
@@ -63,11 +64,17 @@ type Control interface {
 	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Wake(ctx context.Context, run, event string) (int, error)
+	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
+	// bounded steps as Wake does, and may be called again as Wake may.
+	Dismiss(ctx context.Context, run, event, reason string) (int, error)
 }
 
 // Inspect reads.
 type Inspect interface {
 	Status(ctx context.Context, run string) (Status, error)
+	// Awaited counts the run's suspended jobs by the event that they wait for. It reads some hundred events in one
+	// atomic step; whole is false where it took several, between which jobs may have moved.
+	Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error)
 	// Records returns what was recorded after cursor ("" is the beginning), in order,
 	// at most max, each (job, life) exactly once. With nothing new it waits up to wait.
 	// Jobs cancelled in bulk come as one Record with Count > 1.

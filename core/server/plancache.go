@@ -7,6 +7,7 @@ type plan struct {
 	check   bool
 	approve bool  // a person is asked between its waves
 	limits  []int // hosts that are released with each wave
+	waves   int   // with those behind barriers
 }
 
 // maxPlans bounds the cache; its waves are few numbers each.

@@ -102,7 +102,7 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	return plan{check: l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits)}, nil
+	return plan{check: l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves()}, nil
 }
 
 // waves says which wave a run is in, and whether the next one waits for a person.
@@ -111,9 +111,22 @@ func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.
 	for at < len(p.limits)-1 && p.limits[at] < st.Limit {
 		at++
 	}
-	shown.Live.Wave, shown.Live.Waves = at+1, max(len(p.limits), 1)
+	next, size := at+1, 0
 	rest := st.Blocked + st.InFlight + st.Waiting + st.Suspended + max(0, st.Pending-(st.Total-st.Limit))
-	if !p.approve || at+1 >= len(p.limits) || rest-st.Deferred > 0 || st.Phase != queue.Active {
+	if p.waves > len(p.limits) && st.Suspended > 0 {
+		wave, waiting := s.atBarrier(ctx, shown.ID)
+		if rest -= waiting; waiting > 0 && st.Limit == st.Total {
+			next = wave
+		}
+	}
+	shown.Live.Wave, shown.Live.Waves = next, max(p.waves, 1)
+	if next < p.waves {
+		size = p.limits[next%len(p.limits)]
+		if k := next % len(p.limits); k > 0 {
+			size -= p.limits[k-1]
+		}
+	}
+	if !p.approve || size == 0 || rest-st.Deferred > 0 || st.Phase != queue.Active {
 		return
 	}
 	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), shown.ID)
@@ -121,11 +134,30 @@ func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.
 		return
 	}
 	for _, d := range decisions {
-		if d.Wave == at+1 && !d.Void {
+		if d.Wave == next && !d.Void {
 			return
 		}
 	}
-	shown.Waits = &api.WaveWait{Wave: at + 2, Hosts: p.limits[at+1] - p.limits[at]}
+	shown.Waits = &api.WaveWait{Wave: next + 1, Hosts: size}
+}
+
+// atBarrier is the next wave, from 0, of a run that waits at a barrier, and how many jobs wait so.
+func (s *Server) atBarrier(ctx context.Context, id string) (wave, waiting int) {
+	awaited, _, err := s.cfg.Queue.Awaited(ctx, id)
+	if err != nil {
+		return 0, 0
+	}
+	l, err := s.restore(ctx, id)
+	if err != nil {
+		return 0, 0
+	}
+	for event, n := range awaited {
+		if gate, _, ok := queue.ParseTurn(event); ok && gate > 0 {
+			waiting += n
+		}
+	}
+	wave, _ = l.NextWave(awaited)
+	return wave, waiting
 }
 
 // restore reads back what a run was made of.

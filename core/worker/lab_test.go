@@ -41,6 +41,7 @@ var scriptTypes = map[string]host.Type{
 	"command":      {Name: "command", Check: true, OnLost: "hold"},
 	"file":         {Name: "file", Check: true, Idempotent: true, OnLost: "retry"},
 	"firmware.set": {Name: "firmware.set", Disruptive: true, OnLost: "hold"},
+	"reboot":       {Name: "reboot", Disruptive: true, Idempotent: true, OnLost: "retry"},
 }
 
 func (s *script) Type(name string) (host.Type, bool) {

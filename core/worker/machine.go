@@ -69,6 +69,9 @@ func (m *machine) run() verdict {
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
+		if v := m.turn(i); v != nil {
+			return *v
+		}
 		m.job.enter(stepName(steps[i]), time.Time{})
 		sr, v := m.step(i)
 		if v != nil {
@@ -86,6 +89,28 @@ func (m *machine) run() verdict {
 		}
 	}
 	return m.allDone()
+}
+
+// turn parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
+func (m *machine) turn(step int) *verdict {
+	t, s := m.prog.snapshot.Turns, m.state
+	if t == nil {
+		return nil
+	}
+	if s.AtGate {
+		s.AtGate = false
+		s.Passed++
+	}
+	class := t.Class(m.job.lease.Job.Index)
+	for ; s.Passed <= t.Gate(step); s.Passed++ {
+		if t.Waits(s.Passed, class) {
+			s.AtGate = true
+			event := queue.TurnEvent(s.Passed, class)
+			return &verdict{kind: queue.AckSuspend, step: stepName(m.prog.book.Steps[step]), reason: queue.WhySuspended(event), event: event}
+		}
+	}
+	return nil
 }
 
 // ignored tells whether continue_on_failure covers the outcome. A host that is not

@@ -25,6 +25,8 @@ type state struct {
 	Done    []core.StepResult `json:"done,omitempty"`    // a step each, in order
 	Current progress          `json:"current,omitzero"`  // of the step after them
 	Window  *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
+	Passed  int               `json:"passed,omitempty"`  // gates of launch.Turns
+	AtGate  bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
 }
 
 // waiting is how a job stands with its windows.

@@ -18,6 +18,7 @@ type Params struct {
 	Ruleset        string       `json:"ruleset,omitempty" turnus:"min=1" jsonschema:"the table, in nft's own syntax: define lines and blocks of the one table; either this or artifact"`
 	Artifact       string       `json:"artifact,omitempty" turnus:"min=1" jsonschema:"the same as a file relative to the playbook, or its digest"`
 	SHA256         string       `json:"sha256,omitempty" turnus:"pattern=^[0-9a-f]{64}$" jsonschema:"of the artifact; another content is refused"`
+	Mode           string       `json:"mode,omitempty" turnus:"default=replace,enum=replace|widen|narrow" jsonschema:"replace: the ruleset is what is live afterwards; widen: what the live table or the ruleset lets through is let through; narrow: the ruleset alone, on a host that was widened to it"`
 	Table          string       `json:"table,omitempty" turnus:"default=inet turnus,pattern=^(ip|ip6|inet|arp|bridge|netdev) [A-Za-z_][A-Za-z0-9_.-]{0,60}$" jsonschema:"family and name of the table that is replaced; no other table is touched"`
 	ConfirmTimeout sdk.Duration `json:"confirm_timeout,omitempty" turnus:"default=60s" jsonschema:"unless the push is proven within this time, the host puts its old table back by itself; at least three times connect_timeout"`
 	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one fresh connection, or one probe, may take"`
@@ -142,7 +143,7 @@ func Def() sdk.Def {
 }
 
 const description = `
-Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, unshare, and root.
+Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, an empty network namespace (unshare or ip netns; without, see the guide), and root.
 
 First it looks, in one round trip: the ruleset is loaded in an empty network namespace on the host (which finds what ` + "`nft -c`" + ` lets pass, such as a jump
 loop), checked against the live kernel, and compared with the live table in canonical form, that is without handles, counters and what packets put into sets. Equal tables are ` + "`unchanged`" + `.
@@ -152,6 +153,9 @@ Then: the old table is kept as a file, proven to load; a timer is armed **on the
 a new, authenticated connection works, every probe is as expected, and the live table is the wanted one, is the timer disarmed, and the file for the next boot written.
 Otherwise the host puts its old table back within ` + "`confirm_timeout`" + `, without worker and plugin; the step waits for that, proves the old table over a fresh
 connection, and ends as ` + "`rolled_back`" + `; where it cannot be proven, as ` + "`lost`" + `. A reboot in between brings the old rules back as well.
+
+Over a fleet, two steps with a barrier between: ` + "`mode: widen`" + ` makes a table that lets through what the live one or the ruleset does, ` + "`mode: narrow`" + ` the ruleset alone, and only
+where it was widened to it. What cannot be joined soundly (rules that change packets, sets that time empties, two chains at one hook, another nat) is refused before anything is done.
 
 The ruleset may hold define lines and blocks of the table, nothing else: no ` + "`flush ruleset`" + ` (it wipes the tables of Docker and fail2ban), no include, no commands. Use iifname rather than iif.
 One push at a time: a second one is refused while the timer of the first runs. When the worker dies, the next one finds that timer: it confirms what is proven, or takes it back and starts again.

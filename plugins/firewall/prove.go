@@ -43,6 +43,10 @@ func (p *push) prove(ctx context.Context) error {
 		return p.takeBack(ctx, fmt.Errorf("reading the live table: %w", err))
 	}
 	live, err := p.canonical(status, "live")
+	if p.blind && err == nil {
+		p.want = live // by the apply's word: the kernel took the whole file, or nothing of it
+		p.r.Output("new_hash", live.hash)
+	}
 	if err == nil && live.hash != p.want.hash {
 		err = errors.New("the live table is not the wanted one")
 	}

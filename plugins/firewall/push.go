@@ -24,6 +24,10 @@ type push struct {
 	key    string // the same in each attempt of this step of this job
 	job    string
 
+	source string // hash of the file
+	blind  bool   // the host has no place to load a table in but its own: what a ruleset becomes is known when it is live
+
+	fresh     table // of the ruleset; want is the same but when widening
 	want, old table
 	armed     time.Time // a little before the host's timer began
 	seen      bool      // the new table was applied, or may have been
@@ -67,8 +71,15 @@ func (p *push) load(ctx context.Context) error {
 			return sdk.Failf("artifact %s: %w", p.params.Artifact, err).Effects(sdk.EffectsNone)
 		}
 	}
-	// On one line, so that nft's line numbers are those of the ruleset. nft 1.0.6 has no destroy: declare, then delete.
-	p.file = fmt.Appendf(nil, "add table %s; delete table %s; %s\n", p.params.Table, p.params.Table, strings.TrimRight(text, "\n"))
+	p.file = []byte(p.head() + strings.TrimRight(text, "\n") + "\n")
+	sum := sha256.Sum256(p.file)
+	p.source = hex.EncodeToString(sum[:])
+	p.linked(text)
+	return nil
+}
+
+// linked notes whether rules look interfaces up when they load: the old table's do in its snapshot.
+func (p *push) linked(text string) {
 	for _, s := range statements(text) {
 		for w := range strings.FieldsSeq(s.text) {
 			if w == "iif" || w == "oif" || w == "devices" || w == "device" {
@@ -76,13 +87,16 @@ func (p *push) load(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // attempt is the whole push; again tells that something of an earlier one was cleared away first.
 func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	facts, err := p.look(ctx)
 	if err != nil {
+		return false, err
+	}
+	p.linked(facts.text("livetext"))
+	if err := p.choose(ctx, facts); err != nil {
 		return false, err
 	}
 	if facts.has("lock") && !facts.has("stale") {
@@ -95,8 +109,12 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if p.old.hash == p.want.hash {
 		return false, p.equal(ctx, facts)
 	}
-	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(facts.text("wanttext")))
-	if p.drifted(facts) {
+	text := facts.text("wanttext")
+	if p.blind {
+		text = string(p.file)
+	}
+	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(text))
+	if p.params.Mode != "narrow" && p.drifted(facts) { // what is narrowed is known to be what was widened
 		p.r.Output("drift", true)
 		what := fmt.Sprintf("the live table %s is not the one that was pushed last", p.params.Table)
 		switch p.params.OnDrift {
@@ -122,12 +140,17 @@ func (p *push) look(ctx context.Context) (answer, error) {
 	if err != nil {
 		return facts, fmt.Errorf("looking at the firewall: %w", err)
 	}
-	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !facts.has("want") {
+	p.blind = facts.values["scratch"] == "none"
+	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !p.blind && !facts.has("want") {
 		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
+	}
+	if p.blind {
+		return facts, p.lookBlind(facts)
 	}
 	if p.want, err = p.canonical(facts, "want"); err != nil {
 		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
 	}
+	p.fresh = p.want
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return facts, sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
 	}
@@ -221,6 +244,10 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 func (p *push) equal(ctx context.Context, facts answer) error {
 	if p.r.Resumed && p.r.State.New == p.want.hash {
 		p.r.Changed() // by an attempt whose worker died after it confirmed
+	}
+	if p.params.Mode == "widen" {
+		p.r.Explain("what the ruleset lets through is let through already")
+		return nil // what was widened was persisted with its confirmation
 	}
 	if p.params.Persist == "" || facts.has("persisted") {
 		return nil

@@ -523,22 +523,29 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// The rules of the example playbook, widened and narrowed, with its own probes and sources.
+// The rules of the example playbook on a host with older ones, widened and narrowed, with its own probes and sources.
 func TestExampleWidensAndNarrows(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
-	for _, phase := range []string{"widen", "narrow"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "playbooks", "examples", "rules", "branch-"+phase+".nft"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.kit.Artifact("rules/branch-"+phase+".nft", string(text))
-		with := d.with("", sdk.With{"artifact": "rules/branch-" + phase + ".nft", "mgmt_sources": []string{"192.0.2.10", "198.51.100.0/28"}})
-		delete(with, "ruleset")
-		want(t, d.kit.Run(with), "changed", "")
-		want(t, d.kit.Run(with), "unchanged", "")
+	text, err := os.ReadFile(filepath.Join("..", "..", "playbooks", "examples", "rules", "branch.nft"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	with := d.with("", sdk.With{"artifact": "rules/branch-narrow.nft", "mgmt_sources": []string{"192.0.2.77"}}) // the control: no longer let in
-	delete(with, "ruleset")
-	want(t, d.kit.Run(with), "failed", "surely drops SSH (port 22) from 192.0.2.77")
+	old := strings.Replace(string(text), "192.0.2.10,", "192.0.2.0/24,", 1)
+	if old == string(text) {
+		t.Fatal("the rules have no management network of the old kind")
+	}
+	want(t, d.kit.Run(d.with("", sdk.With{"ruleset": old})), "changed", "")
+	d.kit.Artifact("rules/branch.nft", string(text))
+	push := func(mode, source string) sdk.With {
+		with := d.with("", sdk.With{"artifact": "rules/branch.nft", "mode": mode, "mgmt_sources": []string{source, "198.51.100.0/28"}})
+		delete(with, "ruleset")
+		return with
+	}
+	for _, mode := range []string{"widen", "narrow"} {
+		want(t, d.kit.Run(push(mode, "192.0.2.10")), "changed", "")
+		want(t, d.kit.Run(push(mode, "192.0.2.10")), "unchanged", "")
+	}
+	// The control: no longer let in, and told so when it could still be widened.
+	want(t, d.kit.Run(push("widen", "192.0.2.77")), "failed", "surely drops SSH (port 22) from 192.0.2.77")
 }

@@ -13,7 +13,20 @@ import (
 
 // preamble of every script, after the switch's own. State is told in lines of a word and its value.
 const preamble = `there() { nft list tables | grep -qx "table $T"; }
-alone() { unshare -n /bin/sh -c "$@"; }
+scratch() { # how to get an empty network namespace; none where the kernel has no such thing
+  if unshare -n true 2>/dev/null; then S=unshare
+  elif ip netns add "turnus-$$" 2>/dev/null; then S=netns; ip netns del "turnus-$$"
+  else S=none; fi
+}
+alone() { # LINKS: interfaces of the names that the host has, for rules that look them up when they load
+  [ -n "$S" ] || scratch
+  script=$1; shift
+  [ -z "$LINKS" ] || script="for i in $(cd /sys/class/net && echo *); do ip link add \$i type dummy || ip link add \$i type bridge; done 2>/dev/null; $script"
+  if [ "$S" = unshare ]; then unshare -n /bin/sh -c "$script" "$@"; return; fi
+  ip netns add "turnus-$$" || return
+  ip netns exec "turnus-$$" /bin/sh -c "$script" "$@"; s=$?
+  ip netns del "turnus-$$"; return $s
+}
 live() {
   if there; then nft -j list table $T | sed 's/^/live /'; nft -s list table $T | sed 's/^/livetext /'
   else nft list tables >/dev/null || exit 65; echo absent; fi
@@ -25,7 +38,6 @@ func lookScript(dead sdk.DeadMan) string { return lookLines + dead.Other() + fac
 
 const lookLines = `command -v nft >/dev/null 2>&1 || { echo "nft is not installed" >&2; exit 65; }
 nft list tables >/dev/null || exit 65
-unshare -n true || { echo "unshare -n does not work here: the ruleset must be loaded in an empty network namespace first" >&2; exit 65; }
 t=$(mktemp -d) || exit 65
 trap 'rm -rf "$t"' EXIT
 trap 'exit 65' HUP INT TERM
@@ -33,15 +45,34 @@ cat >"$t/new" || exit 65
 now; echo "uptime $up"
 nft --version | sed 's/^/version /'
 live
+scratch; echo "scratch $S"
 {
-  alone '[ -z "$2" ] || for i in /sys/class/net/*; do i=${i##*/}; ip link add "$i" type dummy || ip link add "$i" type bridge; done 2>/dev/null
-    nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" "$LINKS" >"$t/out" 2>"$t/err" &&
-  cat "$t/out" && nft -c -f "$t/new" >"$t/out" 2>"$t/err"
+  if [ "$S" != none ]; then
+    alone 'nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" >"$t/out" 2>"$t/err" && cat "$t/out"
+  fi &&
+  nft -c -f "$t/new" >"$t/out" 2>"$t/err"
 } || sed "s|^$t/new|ruleset|; s/^/bad /" "$t/err"
 `
 
 const factLines = `[ ! -r "$D/applied" ] || sed 's/^/applied /' "$D/applied"
+[ ! -r "$D/source" ] || sed 's/^/source /' "$D/source"
+[ ! -r "$D/widened" ] || sed 's/^/widened /' "$D/widened"
+[ ! -r "$D/lock/widens" ] || sed 's/^/widens /' "$D/lock/widens"
 if [ -n "$PERSIST" ] && cmp -s "$PERSIST" "$t/new"; then echo persisted; fi
+exit 0
+`
+
+// widenScript writes the table that comes on stdin as JSON as text, and sees whether it loads. It changes nothing.
+const widenScript = `t=$(mktemp -d) || exit 65
+trap 'rm -rf "$t"' EXIT
+trap 'exit 65' HUP INT TERM
+cat >"$t/json" || exit 65
+{
+  alone 'nft -j -f "$1" >&2 || exit 1; nft -s list table $2 || exit 1' sh "$t/json" "$T" >"$t/text" 2>"$t/err" &&
+  { echo "add table $T; delete table $T; "; cat "$t/text"; } >"$t/new" &&
+  alone 'nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/want /"; nft -s list ruleset | sed "s/^/wanttext /"' sh "$t/new" >"$t/out" 2>"$t/err" &&
+  cat "$t/out" && nft -c -f "$t/new" >"$t/out" 2>"$t/err"
+} || sed "s|^$t/||; s/^/bad /" "$t/err"
 exit 0
 `
 
@@ -51,14 +82,16 @@ func armScript(dead sdk.DeadMan) string {
 }
 
 const stageLines = `cat >"$ID/new.nft" || giveup "the ruleset cannot be written"
+[ "$MODE" != widen ] || printf '%s\n' "$HASH $NEW" >"$ID/widens"
 {
   echo "add table $T"; echo "delete table $T"
   if there; then nft list table $T || exit 1; fi
 } >"$ID/restore.nft" || giveup "the old table cannot be listed"
 e=$(nft -c -f "$ID/restore.nft" 2>&1) || giveup "what nft lists of the old table does not load: $e"
-if there; then
-  alone '[ -z "$2" ] || for i in /sys/class/net/*; do i=${i##*/}; ip link add "$i" type dummy || ip link add "$i" type bridge; done 2>/dev/null
-    nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/live /"; nft -s list ruleset | sed "s/^/livetext /"' sh "$ID/restore.nft" "$LINKS" || giveup "the snapshot of the old table does not load"
+scratch
+if [ "$S" = none ]; then live
+elif there; then
+  alone 'nft -f "$1" || exit 1; nft -j list ruleset | sed "s/^/live /"; nft -s list ruleset | sed "s/^/livetext /"' sh "$ID/restore.nft" || giveup "the snapshot of the old table does not load"
 else echo absent; fi
 `
 
@@ -81,6 +114,9 @@ func confirmScript(dead sdk.DeadMan) string {
 }
 
 const appliedLine = `printf '%s\n' "$HASH" >../applied.part && mv -f ../applied.part ../applied
+printf '%s\n' "$SOURCE $HASH" >../source.part && mv -f ../source.part ../source
+rm -f ../widened
+if [ -e widens ]; then cp widens ../widened.part && mv -f ../widened.part ../widened; fi
 `
 
 const persistLines = `if [ -n "$PERSIST" ]; then
@@ -111,6 +147,9 @@ func (p *push) script(text string) string {
 	vars := []struct{ name, value string }{
 		{"T", sdk.Quote(p.params.Table)},
 		{"HASH", sdk.Quote(p.want.hash)},
+		{"NEW", sdk.Quote(p.fresh.hash)},
+		{"SOURCE", sdk.Quote(p.source)},
+		{"MODE", sdk.Quote(p.params.Mode)},
 		{"PERSIST", sdk.Quote(p.params.Persist)},
 		{"LINKS", sdk.Quote(p.links)},
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Grace    time.Duration   // between asking a job or process to end and killing it; 5 s
 	MaxAge   time.Duration   // a process older than this takes no new call; 6 h
 	Log      *slog.Logger    // slog.Default() when nil
+
+	UploadRate int64 // most bytes a second that all calls together write to hosts; 0: any
 }
 
 // Plugin is one plugin that can be started.

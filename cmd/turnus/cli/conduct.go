@@ -121,7 +121,7 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 	if c.events != nil {
 		c.events.drive(e)
 	}
-	waves := len(p.l.Limits)
+	waves := p.l.Waves()
 	switch e.Kind {
 	case launch.EventReleased:
 		p.tally.say(fmt.Sprintf("wave %d of %d", e.Wave+1, waves))
@@ -136,6 +136,8 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 		c.a.message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
 	case launch.EventBack:
 		c.a.message(p.l.Playbook.Name + ": the queue answers again")
+	case launch.EventClosed:
+		c.a.message(fmt.Sprintf("%s: %s end without it: %s", p.l.Playbook.Name, plural(e.Waiting, "host"), e.Reason))
 	case launch.EventStopped, launch.EventCancelled:
 		c.a.message(fmt.Sprintf("%s: %s: %s", p.l.Playbook.Name, e.Kind, e.Reason))
 	}

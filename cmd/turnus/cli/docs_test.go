@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"go/format"
 	"io"
@@ -354,6 +355,29 @@ func TestCommandsOfTheGuideRun(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in what the commands print:\n%s", want, out)
 		}
+	}
+	editorsKnow(t, work)
+}
+
+// An installed plugin's parameters are known to editors, and their mistakes have a place, as those of the built-in types.
+func editorsKnow(t *testing.T, work string) {
+	t.Helper()
+	dir := filepath.Join(work, "plugins")
+	text, _ := turnus(t, exitOK, "schema", "--plugins", dir)
+	if !json.Valid([]byte(text)) {
+		t.Errorf("the schema for editors is no JSON")
+	}
+	for _, part := range []string{`"uptime.check"`, `"at_least"`, "the host must be up for so long"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the schema for editors has no %s", part)
+		}
+	}
+	wrong := filepath.Join(work, "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := turnus(t, exitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
+		t.Errorf("a misspelt parameter of a plugin: %s", errs)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +92,9 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) {
 		for line := range strings.Lines(stepText(s)) {
 			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(strings.TrimRight(line, "\r\n")))
 		}
+		for _, line := range evidenceLines(s) {
+			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(line))
+		}
 		if s.Reason != "" && !s.Outcome.Good() {
 			fmt.Fprintf(w, "%s %s | %s: %s\n", j.Host, s.Name, s.Outcome, printable(firstLine(s.Reason)))
 		}
@@ -98,6 +102,22 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) {
 	if len(j.Steps) == 0 && j.Outcome != "" && !j.Outcome.Good() {
 		fmt.Fprintf(w, "%s | %s: %s\n", j.Host, j.Outcome, printable(firstLine(j.Reason)))
 	}
+}
+
+// evidenceLines is what a job type attached to its outcome, a line each name.
+func evidenceLines(s core.StepResult) (lines []string) {
+	all, ok := s.Outputs["evidence"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text, isText := all[name].(string)
+		if raw, err := json.Marshal(all[name]); !isText && err == nil {
+			text = string(raw)
+		}
+		lines = append(lines, "evidence "+name+": "+strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", " "))
+	}
+	return lines
 }
 
 // followLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it

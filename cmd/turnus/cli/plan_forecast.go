@@ -56,6 +56,7 @@ func (h plannedHost) zone() *time.Location {
 type stepTime struct {
 	name, uses string
 	selected   bool
+	after      string // of a barrier
 	took       forecast.Dist
 	source     string // given, learned or assumed
 	from       string // a sentence
@@ -78,16 +79,25 @@ func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Typ
 		At: d.at, Slots: d.slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, Seed: 1,
 	}
-	w := stager{d: d, steps: steps, book: f.play.windows.book, work: map[string]*forecast.Work{}, why: map[question]string{}}
-	for i, h := range l.Hosts {
-		work := w.of(h)
-		d.hosts = append(d.hosts, w.host(work))
-		in.Hosts = append(in.Hosts, forecast.Host{
-			Name: h.Name, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group, Wave: rollout.Wave(l.Limits, i), Work: work,
-		})
+	w := stager{d: d, steps: steps, book: f.play.windows.book, why: map[question]string{}}
+	d.hosts = make([]plannedHost, len(l.Hosts))
+	var passes []forecast.Input
+	for _, part := range l.Passes() {
+		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
+		pass := in
+		for i, h := range l.Hosts {
+			work := w.of(h)
+			if d.hosts[i].set == nil {
+				d.hosts[i] = w.host(work)
+			}
+			pass.Hosts = append(pass.Hosts, forecast.Host{
+				Name: h.Name, HAGroup: h.HAGroup, Group: l.Run.Targets[i].Group, Wave: rollout.Wave(l.Limits, i), Work: work,
+			})
+		}
+		passes = append(passes, pass)
 	}
 	var err error
-	if d.result, err = forecast.Make(in); err != nil {
+	if d.result, err = forecast.MakeChain(passes); err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
 	}
 	d.remark()
@@ -99,6 +109,8 @@ type stager struct {
 	d     *planView
 	steps *gate.Steps // nil: nothing is gated
 	book  *gate.Book
+	from  int                       // step: a pass of the run, see launch.Turns
+	to    int                       // the step behind it
 	work  map[string]*forecast.Work // by the host's window set: all else is the same
 	why   map[question]string
 }
@@ -116,7 +128,7 @@ func (w *stager) of(h core.Host) *forecast.Work {
 	l, work := w.d.launch, &forecast.Work{}
 	for i, s := range l.Playbook.Steps {
 		t := w.d.steps[i]
-		if !t.selected {
+		if !t.selected || i < w.from || i >= w.to {
 			continue
 		}
 		step := forecast.Step{Took: t.took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
@@ -166,7 +178,7 @@ func (w *stager) host(work *forecast.Work) plannedHost {
 func stepTimes(l *launch.Launch, past *history) []stepTime {
 	out := make([]stepTime, len(l.Playbook.Steps))
 	for i, s := range l.Playbook.Steps {
-		t := stepTime{name: s.Name, uses: s.Uses, selected: l.Snapshot.Selects(s.Tags), need: s.Needs}
+		t := stepTime{name: s.Name, uses: s.Uses, selected: l.Snapshot.Selects(s.Tags), after: s.After, need: s.Needs}
 		if s.Needs > 0 {
 			t.needSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
@@ -213,13 +225,16 @@ func (d *planView) remark() {
 		}
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))
 	}
-	if n := len(l.Limits) - 1; l.Playbook.Strategy.PauseBetween.Approve && n > 0 {
+	if n := l.Waves() - 1; l.Playbook.Strategy.PauseBetween.Approve && n > 0 {
 		d.notes = append(d.notes, fmt.Sprintf("%s between waves: how long they take is not known, and not counted", plural(n, "approval")))
 	}
 	if l.Playbook.Strategy.PerGroup["ha_group"] == 1 || l.Run.Disruptive {
 		if slices.ContainsFunc(l.Hosts, func(h core.Host) bool { return h.HAGroup != "" }) {
 			d.notes = append(d.notes, "hosts of one HA group are done one after the other")
 		}
+	}
+	if len(l.Passes()) > 1 {
+		d.notes = append(d.notes, "a step that begins after all hosts is counted roughly: from the median end of what comes before it")
 	}
 	var assumed []string
 	for _, t := range d.steps {
@@ -269,6 +284,8 @@ func holdText(cause forecast.Cause, name string) string {
 		return "earlier waves"
 	case forecast.ByPause:
 		return "pause between waves"
+	case forecast.ByBarrier:
+		return "until all hosts have done the steps before"
 	}
 	return "the work itself"
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core/forecast"
@@ -57,6 +58,9 @@ func (a *app) writePlanHead(d *planView) {
 	rows := [][]string{}
 	for _, s := range d.steps {
 		row := []string{fmt.Sprintf("  step %s (%s)", s.name, s.uses)}
+		if s.after != "" && s.selected {
+			row[0] += ", after " + strings.ReplaceAll(s.after, "_", " ")
+		}
 		if s.selected {
 			row = append(row, "takes "+rough(s.took.Quantile(0.5))+", P95 "+rough(s.took.Quantile(0.95)), s.source+": "+s.from)
 			if s.needSource == "learned" {
@@ -68,6 +72,28 @@ func (a *app) writePlanHead(d *planView) {
 		rows = append(rows, row)
 	}
 	table(a.out, rows)
+	a.writeOrder(d.launch)
+}
+
+// writeOrder says which hosts come after which: they begin when those have ended well.
+func (a *app) writeOrder(l *launch.Launch) {
+	const most = 5
+	if n := len(l.Passes()); n > 1 {
+		fmt.Fprintf(a.out, "  the waves are gone through %d times, %d in all: no host begins a later time before all hosts have done the one before\n", n, l.Waves())
+	}
+	n := 0
+	for _, h := range l.Hosts {
+		before := l.After[h.Name]
+		if len(before) == 0 {
+			continue
+		}
+		if n++; n <= most {
+			fmt.Fprintf(a.out, "  %s comes after %s\n", h.Name, strings.Join(before, ", "))
+		}
+	}
+	if n > most {
+		fmt.Fprintf(a.out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", plural(n-most, "host"))
+	}
 }
 
 // rough writes a duration with as much precision as an estimate has.

@@ -17,7 +17,10 @@ import (
 )
 
 // pluginFlags say where job types come from.
-type pluginFlags struct{ dirs []string }
+type pluginFlags struct {
+	dirs   []string
+	upload byteRate
+}
 
 func (f *pluginFlags) add(c *cobra.Command) {
 	var dirs []string
@@ -38,7 +41,7 @@ func (f *pluginFlags) supervisor(reach *transport.Pool, log *slog.Logger) (*host
 	if err != nil {
 		return nil, err
 	}
-	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Adapter: adapter, Reach: reach, Log: log})
+	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Adapter: adapter, Reach: reach, Log: log, UploadRate: int64(f.upload)})
 }
 
 // playbookOptions let validation see the job types and the -e vars.

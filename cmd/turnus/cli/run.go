@@ -261,7 +261,7 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		}
 		one.Lock()
 		defer one.Unlock()
-		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, len(l.Limits), plural(l.Limits[wave]-l.Limits[wave-1], "host")))
+		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), plural(l.WaveHosts(wave), "host")))
 		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted

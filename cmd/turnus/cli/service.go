@@ -26,6 +26,7 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
@@ -135,6 +136,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
+	if s.f.queue.url == "" { // it ends with this process; what jobs have reached does not
+		if s.queue, err = stash.New(q, filepath.Join(s.data.path, "states")); err != nil {
+			return err
+		}
+	}
 	if err := s.parts(sup); err != nil {
 		return err
 	}

@@ -155,14 +155,28 @@ func (q *Queue) reopen(r *run) {
 	q.sync(r)
 }
 
+// Dismiss ends the jobs that wait for event as cancelled, in batches as Wake.
+func (q *Queue) Dismiss(ctx context.Context, id, event, reason string) (int, error) {
+	return q.eachAwaiting(ctx, "dismiss", id, event, func(j *job) {
+		r := j.r
+		q.unpark(j)
+		q.finish(j, core.EvCancel, core.Cancelled, reason, nil)
+		q.settle(r)
+	})
+}
+
 // Wake ends the suspension of the jobs that wait for event. It gives the queue free between batches of jobs,
 // so some of them may be leased before the last one is woken.
 func (q *Queue) Wake(ctx context.Context, id, event string) (int, error) {
+	return q.eachAwaiting(ctx, "wake", id, event, q.wakeJob)
+}
+
+func (q *Queue) eachAwaiting(ctx context.Context, verb, id, event string, do func(*job)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	if event == "" {
-		return 0, fmt.Errorf("wake run %q: the event has no name: %w", id, core.ErrInvalid)
+		return 0, fmt.Errorf("%s run %q: the event has no name: %w", verb, id, core.ErrInvalid)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,7 +193,7 @@ func (q *Queue) Wake(ctx context.Context, id, event string) (int, error) {
 		}
 		for _, j := range batch {
 			if _, waits := r.events[event][j]; waits { // else it ended meanwhile
-				q.wakeJob(j)
+				do(j)
 				n++
 			}
 		}

@@ -37,6 +37,24 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 	return st, nil
 }
 
+// Awaited counts suspended jobs by the event that they wait for.
+func (q *Queue) Awaited(ctx context.Context, id string) (jobs map[string]int, whole bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, err := q.find(id)
+	if err != nil {
+		return nil, false, err
+	}
+	jobs = make(map[string]int, len(r.events))
+	for event, waiting := range r.events {
+		jobs[event] = len(waiting)
+	}
+	return jobs, true, nil
+}
+
 // Records returns what was recorded after cursor, which is a position.
 func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait time.Duration) ([]queue.Record, string, error) {
 	from := 0

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -17,6 +18,10 @@ var ackTests = []test{
 	{name: "SuspendedHoldsNoSlotAndNoLock", run: suspendFree},
 	{name: "KeepLocks", run: keepLocks},
 	{name: "WakeRefusesNoEvent", run: wakeInvalid},
+	{name: "AwaitedCountsByEvent", run: awaited},
+	{name: "DismissEndsWhoWaitsAndNobodyElse", run: dismiss},
+	{name: "DismissGivesKeptLocksFree", run: dismissLocks},
+	{name: "DismissOfManyJobs", run: dismissMany},
 }
 
 func acksFenced(f *fixture) {
@@ -255,4 +260,111 @@ func wakeInvalid(f *fixture) {
 	if _, err := f.q.Wake(f.ctx, "a", ""); !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("error %v, expected core.ErrInvalid", err)
 	}
+}
+
+// awaited: also of more events than one step reads, and of names that begin alike.
+func awaited(f *fixture) {
+	const n = 600
+	f.submit(run("a", n))
+	f.submit(run("b", 1))
+	s := f.open("n")
+	want := map[string]int{}
+	for _, l := range f.leaseN(s, n+1) {
+		ack := suspend(l, queue.TurnEvent(l.Job.Index%2, l.Job.Index/3))
+		switch {
+		case l.Job.Run == "b":
+			ack.Event = "other"
+		case l.Job.Index >= 590:
+			ack.Event, ack.After = "", time.Hour
+		}
+		if l.Job.Run == "a" && ack.Event != "" {
+			want[ack.Event]++
+		}
+		f.ack(s, ack)
+	}
+	got, _, err := f.q.Awaited(f.ctx, "a")
+	f.must(err)
+	if !maps.Equal(got, want) {
+		f.Fatalf("awaited %v, expected %v", got, want)
+	}
+	got, whole, err := f.q.Awaited(f.ctx, "b")
+	f.must(err)
+	eq(f, "whole", whole, true)
+	eq(f, "of the other run", got["other"], 1)
+	_, err = f.q.Wake(f.ctx, "b", "other")
+	f.must(err)
+	got, _, err = f.q.Awaited(f.ctx, "b")
+	f.must(err)
+	eq(f, "after it was woken", len(got), 0)
+	if _, _, err := f.q.Awaited(f.ctx, "no"); !errors.Is(err, core.ErrNotFound) {
+		f.Errorf("of an unknown run: %v, expected core.ErrNotFound", err)
+	}
+}
+
+func dismiss(f *fixture) {
+	r := run("a", 4)
+	r.StopAfter = 1
+	f.submit(r)
+	s := f.open("n")
+	got := f.leaseN(s, 4)
+	timed := suspend(got[2], "e")
+	timed.After = time.Hour
+	f.ack(s, suspend(got[0], "e"), suspend(got[1], "f"), timed)
+	if _, err := f.q.Dismiss(f.ctx, "a", "", "why"); !errors.Is(err, core.ErrInvalid) {
+		f.Errorf("no event: %v, expected core.ErrInvalid", err)
+	}
+	if _, err := f.q.Dismiss(f.ctx, "no", "e", "why"); !errors.Is(err, core.ErrNotFound) {
+		f.Errorf("unknown run: %v, expected core.ErrNotFound", err)
+	}
+	n, err := f.q.Dismiss(f.ctx, "a", "e", "a host before it failed")
+	f.must(err)
+	eq(f, "dismissed", n, 2)
+	n, err = f.q.Dismiss(f.ctx, "a", "e", "again")
+	f.must(err)
+	eq(f, "dismissed again", n, 0)
+	st := f.status("a")
+	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
+	eq(f, "phase: no budget is spent", st.Phase, queue.Active)
+	f.ack(s, done(got[3], core.Changed))
+	_, err = f.q.Wake(f.ctx, "a", "f")
+	f.must(err)
+	f.ack(s, done(f.one(s), core.Changed))
+	eq(f, "complete", f.status("a").Complete, true)
+	records, _, err := f.q.Records(f.ctx, "a", "", 10, 0)
+	f.must(err)
+	eq(f, "records", len(records), 4)
+	for _, rec := range records[:2] {
+		eq(f, "reason", rec.Reason, "a host before it failed")
+		eq(f, "outcome", rec.Outcome, core.Cancelled)
+	}
+	f.clean()
+}
+
+func dismissLocks(f *fixture) {
+	f.submit(on("a", "h"))
+	s := f.open("n")
+	park := suspend(f.one(s), "e")
+	park.KeepLocks = true
+	f.ack(s, park)
+	f.submit(on("b", "h"))
+	f.none(s, "the host is kept")
+	n, err := f.q.Dismiss(f.ctx, "a", "e", "why")
+	f.must(err)
+	eq(f, "dismissed", n, 1)
+	eq(f, "the last one ends its run", f.status("a").Complete, true)
+	eq(f, "freed", f.one(s).Job.Run, "b")
+}
+
+func dismissMany(f *fixture) {
+	const n = 1000
+	f.submit(run("a", n))
+	s := f.open("n")
+	for _, l := range f.leaseN(s, n) {
+		f.ack(s, suspend(l, "e"))
+	}
+	got, err := f.q.Dismiss(f.ctx, "a", "e", "why")
+	f.must(err)
+	eq(f, "dismissed", got, n)
+	eq(f, "complete", f.status("a").Complete, true)
+	f.clean()
 }

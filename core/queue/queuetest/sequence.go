@@ -34,7 +34,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "save": m.save, "wake": m.wake, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -311,6 +311,14 @@ func (m *machine) adjust(t *rapid.T) {
 func (m *machine) wake(t *rapid.T) {
 	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
 	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Wake(t.Context(), id, event) })
+}
+
+func (m *machine) dismiss(t *rapid.T) {
+	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
+	if rapid.IntRange(0, 2).Draw(t, "dismiss") > 0 {
+		t.Skip("not this time")
+	}
+	both(t, m, "Dismiss", func(s *side) (int, error) { return s.q.Dismiss(t.Context(), id, event, "not wanted") })
 }
 
 var machineDocuments = []string{"windows", "{windows}", "windows:r1"}

@@ -55,13 +55,22 @@ func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
 // Wake ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
 // some of the jobs may be leased before the last one is woken.
 func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
+	return q.eachAwaiting(ctx, "wake", run, event)
+}
+
+// Dismiss ends the run's jobs that wait for event as cancelled, in steps as Wake.
+func (q *Queue) Dismiss(ctx context.Context, run, event, reason string) (int, error) {
+	return q.eachAwaiting(ctx, "dismiss", run, event, reason)
+}
+
+func (q *Queue) eachAwaiting(ctx context.Context, verb, run, event string, reason ...any) (int, error) {
 	if event == "" || len(event) > queue.MaxIDLength {
-		return 0, fmt.Errorf("wake run %q: event is %d bytes, expected 1 to %d: %w", run, len(event), queue.MaxIDLength, core.ErrInvalid)
+		return 0, fmt.Errorf("%s run %q: event is %d bytes, expected 1 to %d: %w", verb, run, len(event), queue.MaxIDLength, core.ErrInvalid)
 	}
 	for total, from := 0, 0; ; {
-		v, err := q.eval(ctx, q.scripts.event, run, event, from)
+		v, err := q.eval(ctx, q.scripts.event, append([]any{run, event, from}, reason...)...)
 		if err != nil {
-			return total, fmt.Errorf("wake run %q: %w", run, err)
+			return total, fmt.Errorf("%s run %q: %w", verb, run, err)
 		}
 		r := newReply(v)
 		n, next := r.int(), r.int()
@@ -69,7 +78,7 @@ func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
 		case r.bad != nil:
 			return total, r.end("event")
 		case n < 0:
-			return total, fmt.Errorf("wake run %q: no such run: %w", run, core.ErrNotFound)
+			return total, fmt.Errorf("%s run %q: no such run: %w", verb, run, core.ErrNotFound)
 		}
 		total += n
 		if next < 0 {

@@ -63,6 +63,29 @@ func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, err
 	return st, m, r.end("status")
 }
 
+// Awaited counts suspended jobs by the event that they wait for.
+func (q *Queue) Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error) {
+	jobs, whole = map[string]int{}, true
+	for from := ""; ; whole = false {
+		v, err := q.eval(ctx, q.scripts.awaited, run, from)
+		if err != nil {
+			return nil, false, err
+		}
+		if n, ok := v.(int64); ok && n < 0 {
+			return nil, false, fmt.Errorf("events of run %q: %w", run, core.ErrNotFound)
+		}
+		r := newReply(v)
+		more := r.int() == 1
+		for !r.empty() {
+			from = r.text()
+			jobs[from] = r.int()
+		}
+		if err := r.end("awaited"); err != nil || !more {
+			return jobs, whole, err
+		}
+	}
+}
+
 // Payload returns Run.Payload.
 func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 	no, err := q.runNumber(ctx, run)

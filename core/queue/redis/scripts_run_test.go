@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -449,4 +450,39 @@ func statusOfAStoppedRun(b bench) {
 		b.Errorf("after the stop: %+v", st)
 	}
 	b.sound()
+}
+
+func eventDismisses(b bench) {
+	s := b.open()
+	no := b.submit("r", 200)
+	b.ack(s, b.lease(s, 200), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "go" })
+	b.returns(b.q.scripts.event, "[128 128]", "r", "go", 0, "why")
+	b.has("72", "zcard", b.run(no, "xSuspended"))
+	b.has("0", "zcard", b.run(no, "xQueue"))
+	b.has("72", "hlen", b.run(no, "xJobs"))
+	b.sound()
+	b.returns(b.q.scripts.event, "[72 -1]", "r", "go", 128, "why")
+	b.has("0", "exists", b.run(no, "xSuspended"), b.run(no, "xEvents"), b.run(no, "xJobs"))
+	if st := b.status("r"); !st.Complete || st.Outcomes[core.Cancelled] != 200 || st.Phase != queue.Finished {
+		b.Errorf("after all were dismissed: %+v", st)
+	}
+	b.sound()
+}
+
+func awaitedBounded(b bench) {
+	s := b.open()
+	b.submit("r", 300)
+	b.ack(s, b.lease(s, 300), func(a *queue.Ack) {
+		if a.Kind, a.Event = queue.AckSuspend, fmt.Sprintf("e%03d", a.Job.Index); a.Job.Index >= 298 {
+			a.Event = "e"
+		}
+	})
+	b.unchanged("awaited", func() {
+		b.returns(b.q.scripts.awaited, "-1", "none", "")
+		b.returns(b.q.scripts.awaited, "[0 e296 1 e297 1]", "r", "e295")
+		first := b.call(b.q.scripts.awaited, "r", "").([]any)
+		if want := []any{int64(1), "e", int64(2), "e000", int64(1)}; len(first) != 1+2*256 || !slices.Equal(first[:5], want) {
+			b.Errorf("awaited begins %v and has %d values, expected %v and 513", first[:5], len(first), want)
+		}
+	})
 }

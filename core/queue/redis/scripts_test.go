@@ -36,7 +36,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"beat":    {beatMoves, beatForgetsEight},
 		"cancel":  {cancelBounded, cancelUnknown},
 		"close":   {closeBounded},
-		"event":   {eventBounded},
+		"awaited": {awaitedBounded},
+		"event":   {eventBounded, eventDismisses},
 		"explain": {explainReads},
 		"names":   {namesPrunes},
 		"open":    {openOnce},
@@ -49,6 +50,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
+		"wakejob": {wakeJobOnce},
 		"wait":    {waitKeepsTime},
 	}
 	c := redistest.Start(t).Client()

@@ -1,6 +1,6 @@
--- event.lua: ends the suspension of jobs that wait for an event; control.go calls it until it answers no next index.
+-- event.lua: ends the suspension of jobs that wait for an event, or with a reason the jobs themselves, as cancelled; control.go calls it until it answers no next index.
 -- Needs: base, locks, jobs. Does: at most 128 jobs, by index from FROM on, so that a job which is suspended again meanwhile is not woken for ever.
--- ARGV: run id, event, from. Returns: {how many, next index or -1}; {-1, -1} when the run is unknown.
+-- ARGV: run id, event, from [, reason]. Returns: {how many, next index or -1}; {-1, -1} when the run is unknown.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { -1, -1 } end
@@ -9,7 +9,7 @@ local page, n, next = call('ZRANGEBYLEX', f.k .. xEvents, '[' .. event .. spack(
 for _, m in ipairs(page) do
   local idx = sunpack('>I4', m, #event + 1)
   if call('ZREM', f.k .. xSuspended, idx) == 1 then
-    again(f, idx)
+    if ARGV[4] then cancelsingle(f, idx, ARGV[4]) else again(f, idx) end
     n = n + 1
   end
   next = idx + 1

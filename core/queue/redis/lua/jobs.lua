@@ -190,10 +190,10 @@ local function activate(n)
   return n > 0
 end
 
-local function cancelsingle(f, idx)
+local function cancelsingle(f, idx, reason)
   local made, _, _, event, keep = jobstate(f, idx)
   if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
-  record(f, idx, 1, CANCEL, made, reasonof(f), '')
+  record(f, idx, 1, CANCEL, made, reason or reasonof(f), '')
   append(f, 'jdel', idx)
   local m = call('HGET', f.k .. xHeirs, idx)
   if m then

@@ -1,0 +1,126 @@
+package launch
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is before the first step: a host waits there for
+// those that it comes after. Gate n is before the step of barrier n, for every host.
+type Turns struct {
+	Barriers []Barrier `json:"barriers,omitempty"` // by step
+	Classes  []Class   `json:"classes"`            // by From; together they hold all jobs
+}
+
+// Barrier is a step that no host begins before all have done the steps before it.
+type Barrier struct {
+	Step      int  `json:"step"`                // index in the playbook
+	Remaining bool `json:"remaining,omitempty"` // a host that did not end well does not keep it closed
+}
+
+// Class is the jobs from From up to the next class: those side by side that are of one wave and come after the same jobs.
+type Class struct {
+	From  int   `json:"from"`
+	After []int `json:"after,omitempty"` // indexes of jobs
+}
+
+// newTurns is nil where no job ever waits for another.
+func (l *Launch) newTurns(after rollout.After) *Turns {
+	t := &Turns{}
+	for i, s := range l.Playbook.Steps {
+		if s.After != "" && l.Snapshot.Selects(s.Tags) {
+			t.Barriers = append(t.Barriers, Barrier{Step: i, Remaining: s.After == playbooks.AfterRemaining})
+		}
+	}
+	if len(t.Barriers) == 0 && len(after) == 0 {
+		return nil
+	}
+	at := make(map[string]int, len(l.Hosts))
+	for i, h := range l.Hosts {
+		at[h.Name] = i
+	}
+	wave := -1
+	for i, h := range l.Hosts {
+		var before []int
+		for _, name := range after[h.Name] {
+			if j, ok := at[name]; ok {
+				before = append(before, j)
+			}
+		}
+		slices.Sort(before)
+		k := rollout.Wave(l.Limits, i)
+		if n := len(t.Classes); n == 0 || k != wave || !slices.Equal(before, t.Classes[n-1].After) {
+			t.Classes = append(t.Classes, Class{From: i, After: before})
+			wave = k
+		}
+	}
+	return t
+}
+
+// Class is the one of a job.
+func (t *Turns) Class(job int) int {
+	return sort.Search(len(t.Classes), func(i int) bool { return t.Classes[i].From > job }) - 1
+}
+
+// Gate is how many gates, from 0 on, a job must have passed before a step, less one: the last of them.
+func (t *Turns) Gate(step int) int {
+	n := 0
+	for _, b := range t.Barriers {
+		if b.Step <= step {
+			n++
+		}
+	}
+	return n
+}
+
+// Waits tells whether the jobs of a class wait at a gate at all.
+func (t *Turns) Waits(gate, class int) bool {
+	return gate > 0 || len(t.Classes[class].After) > 0
+}
+
+// Waves is how many waves the run has in all: the hosts go through them again behind each barrier.
+func (l *Launch) Waves() int {
+	if l.Snapshot.Turns == nil {
+		return len(l.Limits)
+	}
+	return len(l.Limits) * (1 + len(l.Snapshot.Turns.Barriers))
+}
+
+// WaveHosts is how many hosts a wave adds, from 0, of those that Waves counts.
+func (l *Launch) WaveHosts(wave int) int {
+	k := wave % len(l.Limits)
+	if k == 0 {
+		return l.Limits[0]
+	}
+	return l.Limits[k] - l.Limits[k-1]
+}
+
+// Passes are the stretches of steps between the barriers, each as its first step and the one behind its last.
+func (l *Launch) Passes() [][2]int {
+	passes, from := [][2]int{}, 0
+	if t := l.Snapshot.Turns; t != nil {
+		for _, b := range t.Barriers {
+			passes, from = append(passes, [2]int{from, b.Step}), b.Step
+		}
+	}
+	return append(passes, [2]int{from, len(l.Playbook.Steps)})
+}
+
+// NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited answered; ok is false where none does.
+func (l *Launch) NextWave(awaited map[string]int) (wave int, ok bool) {
+	for event := range awaited {
+		gate, class, turn := queue.ParseTurn(event)
+		if !turn || gate == 0 || l.Snapshot.Turns == nil || class >= len(l.Snapshot.Turns.Classes) {
+			continue
+		}
+		at := gate*len(l.Limits) + rollout.Wave(l.Limits, l.Snapshot.Turns.Classes[class].From)
+		if !ok || at < wave {
+			wave, ok = at, true
+		}
+	}
+	return wave, ok
+}

@@ -1,0 +1,84 @@
+package firewall
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// choose settles which table is wanted: in mode widen not the ruleset's own.
+func (p *push) choose(ctx context.Context, facts answer) error {
+	switch p.params.Mode {
+	case "widen":
+		if p.old.hash == "" || p.old.hash == p.fresh.hash || p.isWidened(facts) {
+			p.want = p.old
+			return nil
+		}
+		return p.widen(ctx, facts)
+	case "narrow":
+		if p.old.hash == "" || p.old.hash == p.fresh.hash || p.isWidened(facts) {
+			return nil
+		}
+		return sdk.Failf("the live table %s was not widened to this ruleset, so what it lets through may be needed still: push the ruleset with mode: widen first, or with mode: replace", p.params.Table).Effects(sdk.EffectsNone)
+	}
+	return nil
+}
+
+// isWidened tells whether the live table is one that was widened to this ruleset, here or by a push of this step that is under way.
+func (p *push) isWidened(facts answer) bool {
+	record := p.old.hash + " " + p.fresh.hash
+	return facts.values["widened"] == record || facts.values["key"] == p.key && facts.values["widens"] == record
+}
+
+// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own nft writes it as text.
+func (p *push) widen(ctx context.Context, facts answer) error {
+	raw, err := widen(p.params.Table, []byte(facts.text("live")), []byte(facts.text("want")), dynamicSets(facts.text("livetext")), dynamicSets(facts.text("wanttext")))
+	if err != nil {
+		return sdk.Failf("the live table and the ruleset cannot be joined to one that lets through what either does: %w; change it in steps of your own with mode: replace", err).Effects(sdk.EffectsNone)
+	}
+	a, err := p.ask(ctx, sdk.Command{Run: p.script(widenScript), Stdin: bytes.NewReader(raw), ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("widening: %w", err)
+	}
+	if bad := strings.TrimSpace(a.text("bad")); bad != "" || !a.has("want") {
+		return sdk.Fail("nft refuses the widened table: " + clip(bad)).Effects(sdk.EffectsNone)
+	}
+	p.file = []byte(p.head() + a.text("wanttext"))
+	for _, word := range []string{"want", "wanttext"} {
+		facts.texts[word] = a.texts[word]
+	}
+	if p.want, err = p.canonical(a, "want"); err != nil {
+		return sdk.Failf("the widened table: %w", err).Effects(sdk.EffectsNone)
+	}
+	return nil
+}
+
+// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a jump loop pass, and what it
+// becomes is not known before it is live. The file that was pushed last, and what it became, tell whether there is anything to do.
+func (p *push) lookBlind(facts answer) (err error) {
+	if p.old, err = p.canonical(facts, "live"); err != nil {
+		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
+	}
+	if p.params.Mode != "replace" {
+		return sdk.Failf("mode %s needs an empty network namespace on the host, from unshare -n or ip netns; neither works there", p.params.Mode).Effects(sdk.EffectsNone)
+	}
+	if len(p.params.MgmtSources) > 0 {
+		p.r.Log().Warn("mgmt_sources are not checked: the host has no empty network namespace to load the ruleset in; the proof over a fresh connection decides alone")
+	}
+	if p.old.hash != "" && facts.values["source"] == p.source+" "+p.old.hash {
+		p.want = p.old
+	} else {
+		p.want = table{hash: "of " + p.source}
+	}
+	p.fresh = p.want
+	return nil
+}
+
+// head is what comes before a table that is loaded in the place of another, on its first line, so that nft's line numbers stay those of
+// the ruleset. nft 1.0.6 has no destroy: declare, then delete.
+func (p *push) head() string {
+	return fmt.Sprintf("add table %s; delete table %s; ", p.params.Table, p.params.Table)
+}
