@@ -53,6 +53,7 @@ func TestAWellMadePluginPasses(t *testing.T) {
 
 // Each fault is caught by its own case, which names it.
 func TestEachFaultIsCaughtAndNamed(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct{ kind, at, names string }{
 		{"noise-before", "stdout-before", "loading, please wait"},
 		{"never-starts", "handshake", "no licence"},

@@ -171,7 +171,7 @@ func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s := &suite{cfg: cfg, scratch: scratch, secret: "secret-" + hex.EncodeToString(id[:])}

@@ -36,7 +36,7 @@ func (s *script) run(ctx context.Context, r *sdk.Raw) error {
 	if err != nil {
 		return sdk.Failf("folder for the script: %w", err).Effects(sdk.EffectsNone)
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	cmd := exec.Command(s.path, s.args...) //nolint:gosec,noctx // the plugin's own script; it is ended gently, below
 	cmd.Dir, cmd.Env, cmd.Stdin = work, environment(r, s.typ, work), bytes.NewReader(r.Params)
 	stdout, err := cmd.StdoutPipe()
@@ -243,20 +243,20 @@ func (s *said) failed(e event) error {
 	switch e.Effects {
 	case "", "unknown":
 	case "none":
-		f.Effects(sdk.EffectsNone)
+		f = f.Effects(sdk.EffectsNone)
 	case "partial":
-		f.Effects(sdk.EffectsPartial)
+		f = f.Effects(sdk.EffectsPartial)
 	default:
 		return fmt.Errorf("effects %q: expected none, partial or unknown", e.Effects)
 	}
 	if e.Retryable {
-		f.Retryable()
+		f = f.Retryable()
 	}
 	if e.RolledBack {
-		f.RolledBack()
+		f = f.RolledBack()
 	}
 	if e.Lost {
-		f.Lost()
+		f = f.Lost()
 	}
 	s.end = f
 	return nil

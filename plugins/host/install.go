@@ -56,7 +56,7 @@ func Install(ctx context.Context, in Installing) (Installed, error) {
 	}
 	m, err := describeFolder(ctx, staged, in.Adapter)
 	if err != nil {
-		return out, fmt.Errorf("%s: asking it for its manifest failed: %w", in.Source, err)
+		return out, fmt.Errorf("%w: %s: asking it for its manifest failed: %w", core.ErrInvalid, in.Source, err)
 	}
 	raw, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

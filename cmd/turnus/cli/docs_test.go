@@ -293,76 +293,101 @@ func TestBrokenLinksAreNoticed(t *testing.T) {
 
 const pluginGuide = "docs/writing-a-plugin.md"
 
-// The guide's plugin is built and tested as its reader would, its own tests included, and
-// its playbook loads with it.
-func TestPluginOfTheGuideWorks(t *testing.T) {
+// followed is a page as its reader would follow it: files are written where a block's first line names them, and
+// the lines of sh blocks run, in order and in one shell.
+func followed(text string) string {
+	var b strings.Builder
+	b.WriteString("set -euo pipefail\n")
+	for _, rest := range strings.Split(text, "\n```")[1:] {
+		language, block, _ := strings.Cut(rest, "\n")
+		head, _, _ := strings.Cut(block, "\n")
+		switch language {
+		case "sh":
+			b.WriteString(block + "\n")
+		case "go", "yaml":
+			if name := fileOfBlock.FindStringSubmatch(head); name != nil {
+				fmt.Fprintf(&b, "cat >%s <<'END_OF_BLOCK'\n%s\nEND_OF_BLOCK\n", name[1], block)
+			}
+		}
+	}
+	return b.String()
+}
+
+var fileOfBlock = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.(?:go|yaml))$`)
+
+// Every command of the guide runs as it stands, on the code as it stands there, from an empty folder.
+func TestCommandsOfTheGuideRun(t *testing.T) {
 	golang := testparts.Need(t, "go", "golang")
+	testparts.Need(t, "jq", "jq")
+	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run())
 	checkout, err := filepath.Abs(repo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, src, dir := page(t, pluginGuide), t.TempDir(), t.TempDir()
-	folder := filepath.Join(dir, "uptime", "1.0.0")
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	guide, work, bin := page(t, pluginGuide), t.TempDir(), t.TempDir()
 	code := fenced(guide, "go")
-	if len(code) != 2 || !strings.HasPrefix(code[0], "// main.go\n") || !strings.HasPrefix(code[1], "// main_test.go\n") {
-		t.Fatalf("the guide has %d go blocks, expected main.go and main_test.go", len(code))
-	}
-	write(filepath.Join(src, "main.go"), code[0])
-	write(filepath.Join(src, "main_test.go"), code[1])
-	write(filepath.Join(src, "go.sum"), page(t, "go.sum"))
-	write(filepath.Join(src, "go.mod"), "module example.org/uptime\n\ngo 1.26.0\n\nrequire github.com/turnus/turnus v0.0.0\n\nreplace github.com/turnus/turnus => "+checkout+"\n")
-	run := func(args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), golang, args...)
-		cmd.Dir = src
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
 	if out, err := format.Source([]byte(code[0])); err != nil || string(out) != code[0] {
 		t.Errorf("main.go is not formatted: %v", err)
 	}
-	run("test", "-vet=all", ".")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "turnus"))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	run("build", "-o", filepath.Join(folder, "plugin"), ".")
-	book := filepath.Join(src, "up.yaml")
-	for _, block := range fenced(guide, "yaml") {
-		if isPlaybook(block) {
-			write(book, block)
+	// go mod tidy would ask the network for what the tests of others need; what is needed here is known.
+	commands := strings.Replace(followed(guide), "go mod tidy", "cp '"+checkout+"/go.sum' .", 1)
+	for _, want := range []string{"turnus plugins test ./plugin", "cat >main.go", "cat >main_test.go", "cat >up.yaml", "turnus plugins init motd --lang python", "disk/test.sh"} {
+		if !strings.Contains(commands, want) {
+			t.Fatalf("the guide has lost %q", want)
 		}
 	}
-	var out, errs bytes.Buffer
-	if code := Main([]string{"validate", book, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK {
-		t.Errorf("the guide's playbook does not load: %s", errs.String())
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", commands)
+	cmd.Dir = work
+	cmd.Env = append(os.Environ(), "PATH="+bin+":/usr/bin:/bin:"+filepath.Dir(golang), "GOFLAGS=-mod=mod", "GOWORK=off", "TURNUS_SOURCE="+checkout, "PYTHONDONTWRITEBYTECODE=1",
+		"HOME="+work, "GOCACHE="+goEnv(t, golang, "GOCACHE"), "GOMODCACHE="+goEnv(t, golang, "GOMODCACHE"), "TURNUS_STATE="+filepath.Join(work, "state"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	// An installed plugin's parameters are known to editors, and their mistakes have a place, as those of the built-in types.
-	out.Reset()
-	if code := Main([]string{"schema", "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK || !json.Valid(out.Bytes()) {
-		t.Fatalf("schema: exit code %d, %s", code, errs.String())
+	for _, want := range []string{"uptime 1.0.0: ", "motd 0.1.0: ", "disk 0.1.0: ", "uptime.check", "web1.example.net"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in what the commands print:\n%s", want, out)
+		}
+	}
+	editorsKnow(t, work)
+}
+
+// An installed plugin's parameters are known to editors, and their mistakes have a place, as those of the built-in types.
+func editorsKnow(t *testing.T, work string) {
+	t.Helper()
+	dir := filepath.Join(work, "plugins")
+	text, _ := turnus(t, exitOK, "schema", "--plugins", dir)
+	if !json.Valid([]byte(text)) {
+		t.Errorf("the schema for editors is no JSON")
 	}
 	for _, part := range []string{`"uptime.check"`, `"at_least"`, "the host must be up for so long"} {
-		if !strings.Contains(out.String(), part) {
+		if !strings.Contains(text, part) {
 			t.Errorf("the schema for editors has no %s", part)
 		}
 	}
-	wrong := filepath.Join(src, "wrong.yaml")
-	write(wrong, "playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n")
-	errs.Reset()
-	if code := Main([]string{"validate", wrong, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitInvalid || !strings.Contains(errs.String(), "wrong.yaml:6:7") || !strings.Contains(errs.String(), "at_least") {
-		t.Errorf("a misspelt parameter of a plugin: exit code %d, %s", code, errs.String())
+	wrong := filepath.Join(work, "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	if _, errs := turnus(t, exitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
+		t.Errorf("a misspelt parameter of a plugin: %s", errs)
+	}
+}
+
+func goEnv(t *testing.T, golang, name string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), golang, "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // Every package is a room of ARCHITECTURE's table, or stands below one for a reason.

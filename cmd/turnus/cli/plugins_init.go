@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -56,6 +57,6 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 	c.Flags().StringVar(&o.Lang, "lang", "go", strings.Join(scaffold.Languages(), ", ")+": exec is for scripts in any language")
 	c.Flags().StringVar(&o.Dir, "dir", "", "folder to write to; NAME when not given")
 	c.Flags().StringVar(&o.Module, "module", "", "path of the Go module; example.org/NAME when not given")
-	c.Flags().StringVar(&o.Replace, "replace", "", "build against this checkout of Turnus, instead of a release")
+	c.Flags().StringVar(&o.Replace, "replace", os.Getenv("TURNUS_SOURCE"), "build against this checkout of Turnus, instead of a release (TURNUS_SOURCE)")
 	return c
 }

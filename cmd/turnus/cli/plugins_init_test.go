@@ -81,6 +81,7 @@ func usable(t *testing.T, src, example string) {
 }
 
 func TestTheGoTemplatePassesAsItIsMade(t *testing.T) {
+	t.Parallel()
 	golang := testparts.Need(t, "go", "golang")
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--replace", repo)
@@ -107,6 +108,7 @@ func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
 }
 
 func TestTheScriptTemplatePassesAsItIsMade(t *testing.T) {
+	t.Parallel()
 	testparts.Need(t, "jq", "jq")
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
@@ -117,6 +119,7 @@ func TestTheScriptTemplatePassesAsItIsMade(t *testing.T) {
 
 // A script with phases, a secret and a file: killed at each checkpoint, it goes on to the same end.
 func TestAScriptWithPhasesPasses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"plugin.yaml": `plugin: phases
@@ -157,6 +160,7 @@ echo '{"event":"changed"}'
 
 // All built-in plugins are held to what anybody's are.
 func TestBuiltinsPassTheSuite(t *testing.T) {
+	t.Parallel()
 	for _, name := range sortedKeys(builtinDefs()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
