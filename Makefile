@@ -5,10 +5,11 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/cli.version=$(VERSION)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
 LINT := $(GO) tool -modfile=.tools/go.mod golangci-lint
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/turnus
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
@@ -69,7 +70,18 @@ release: ## static binaries for Linux and macOS in dist/
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/turnus-$$os-$$arch ./cmd/turnus; done
 	@cd dist && sha256sum turnus-* > SHA256SUMS
 
+package: ## the Debian package in dist/: binary, units, manual pages, completions
+	@rm -rf dist/package && mkdir -p dist/package/completion
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/package/turnus ./cmd/turnus
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); dist/package/turnus man dist/package/man && gzip -9 -n dist/package/man/*.1
+	@cd dist/package && ./turnus completion bash >completion/turnus.bash && ./turnus completion zsh >completion/_turnus && ./turnus completion fish >completion/turnus.fish
+	@arch=$$($(GO) env GOARCH); VERSION='$(patsubst v%,%,$(VERSION))' ARCH=$$arch \
+	  $(NFPM) package --config .package/nfpm.yaml --packager deb --target "dist/turnus_$(patsubst v%,%,$(VERSION))_$$arch.deb"
+
+package-check: ## install, upgrade and purge the package in a throw-away root (root)
+	@.package/check
+
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race lab-firewall fuzz lint generate verify vuln bench readme check release clean
+.PHONY: help build up demo deps test race lab-firewall fuzz lint generate verify vuln bench readme check release package package-check clean

@@ -90,6 +90,18 @@ type Why struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
+// Wake sends an event to the jobs of a run that wait for it.
+type Wake struct {
+	Event  string `json:"event" minLength:"1" maxLength:"128" doc:"its name, as the job type gave it when it suspended itself"`
+	Job    *int   `json:"job,omitempty" minimum:"0" doc:"index of the one job; without it all of the run"`
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
+}
+
+// Woken is how many jobs an event woke.
+type Woken struct {
+	Woken int `json:"woken"`
+}
+
 // Approve is a decision about a run that waits for one.
 type Approve struct {
 	Wave    int    `json:"wave,omitempty" minimum:"0" doc:"from 1; 0 is the run as a whole"`

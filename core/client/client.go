@@ -101,7 +101,8 @@ type call struct {
 	method string
 	path   string // escaped
 	query  url.Values
-	body   any // JSON; nil is none
+	body   any                       // JSON; nil is none
+	raw    func() (io.Reader, error) // instead of body: bytes, from their beginning each time
 	header http.Header
 	again  bool // asking twice is as once
 }
@@ -170,6 +171,12 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 		}
 		body = bytes.NewReader(text)
 	}
+	if q.raw != nil {
+		var err error
+		if body, err = q.raw(); err != nil {
+			return nil, fmt.Errorf("%s: %w", q.what, err)
+		}
+	}
 	req, err := http.NewRequestWithContext(ctx, q.method, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", q.what, core.ErrInvalid, err)
@@ -177,6 +184,9 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	maps.Copy(req.Header, q.header)
 	if q.body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if q.raw != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
 	}
 	if req.Header.Get("Accept") == "" {
 		req.Header.Set("Accept", "application/json")

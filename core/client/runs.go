@@ -66,6 +66,12 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 	return c.change(ctx, id, "resume", api.Why{Reason: reason})
 }
 
+// WakeRun sends an event to jobs of a run that wait for it, and tells how many went on.
+func (c *Client) WakeRun(ctx context.Context, id string, w api.Wake) (int, error) {
+	woken, err := post[api.Woken](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
+	return woken.Woken, err
+}
+
 // ApproveRun decides on a run, or a wave, that waits for somebody.
 func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.Run, error) {
 	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)

@@ -129,7 +129,7 @@ func TestKillsOverRedisAndPostgreSQL(t *testing.T) {
 }
 
 // Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and it is told. What must not be
-// repeated is held.
+// repeated is held, and what is over by the record is not begun again.
 func TestRedisComesBackOlder(t *testing.T) {
 	first, second := redistest.StartTCP(t), redistest.StartTCP(t)
 	r := overReal(t, first)
@@ -155,6 +155,7 @@ func TestRedisComesBackOlder(t *testing.T) {
 		r.accept(c, spec{id: id, hosts: 60})
 	}
 	r.accept(c, spec{id: "once", hosts: 60, uses: "flash"})
+	r.accept(c, spec{id: "over", hosts: 20})
 	r.until("a part is recorded", func() bool { return r.recorded(runs) >= 10 && r.run("once").Recorded >= 5 })
 	client := first.Client()
 	defer func() { _ = client.Close() }()
@@ -166,9 +167,15 @@ func TestRedisComesBackOlder(t *testing.T) {
 	}
 	at, once := r.recorded(runs), r.run("once").Recorded
 	r.until("more is recorded, which the copy has not", func() bool { return r.recorded(runs) >= at+10 && r.run("once").Recorded >= once+5 })
+	r.complete("over")
 	node()
+	_, ran := r.times("over")
 	r.addr.Store(&second.Addr)
 	first.Kill()
+	r.until("the run that is over is held", func() bool {
+		s, err := r.queue().Status(t.Context(), "over")
+		return err == nil && s.Phase != queue.Active
+	})
 	r.until("the run that must not be repeated is held", func() bool {
 		return r.run("once").Phase == ledger.PhasePaused
 	})
@@ -182,6 +189,13 @@ func TestRedisComesBackOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.complete("once")
+	r.until("the run that is over has ended", func() bool {
+		s, err := r.queue().Status(t.Context(), "over")
+		return err == nil && s.Complete
+	})
+	if _, again := r.times("over"); again != ran {
+		t.Errorf("%d jobs of a run that is over ran again", again-ran)
+	}
 	r.done(runs, 60)
 }
 

@@ -70,11 +70,9 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 		all = append(all, Finding{Part: Between, What: "the queue is empty or was emptied, and no server has taken notice", Repaired: repair})
 	}
 	var suspects []ledger.Run
-	here := 0
+	unfinished := map[string]bool{}
 	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
-		if r.Incarnation == life {
-			here++
-		}
+		unfinished[r.ID] = true
 		what, _, err := c.disagree(ctx, r, life)
 		if what != "" {
 			suspects = append(suspects, r)
@@ -84,12 +82,24 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 	if err != nil {
 		return all, err
 	}
-	if len(suspects) > 0 {
-		if err := sleep(ctx, lag); err != nil {
-			return all, err
-		}
+	disagreeing, err := c.recheck(ctx, suspects, life, repair)
+	all = append(all, disagreeing...)
+	if err != nil {
+		return all, err
 	}
-	for _, r := range suspects { // again: a server may have been at it
+	orphans, err := c.checkOrphans(ctx, unfinished, repair)
+	return append(all, orphans...), err
+}
+
+// recheck looks again at runs on which ledger and queue did not agree: a server may have been at it.
+func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, life string, repair bool) (all []Finding, err error) {
+	if len(suspects) == 0 {
+		return nil, nil
+	}
+	if err := sleep(ctx, lag); err != nil {
+		return nil, err
+	}
+	for _, r := range suspects {
 		r, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), r.ID)
 		if err != nil {
 			return all, err
@@ -110,17 +120,6 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 			}
 		}
 		all = append(all, f)
-	}
-	if len(suspects) > 0 {
-		return all, nil
-	}
-	stats, err := c.cfg.Queue.Stats(ctx)
-	if err != nil {
-		return all, err
-	}
-	if stats.Runs > here {
-		all = append(all, Finding{Part: Between, Note: true, What: fmt.Sprintf(
-			"the queue has %d runs at work, the ledger knows %d of them: the others were started beside the service, as by turnus run --redis", stats.Runs, here)})
 	}
 	return all, nil
 }

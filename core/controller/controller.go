@@ -50,6 +50,9 @@ type Controller struct {
 	poke     chan struct{}                                                  // has room for one
 	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
 
+	posted  uint64    // version of this server's document on the board; of the goroutine of Run
+	sweepAt time.Time // when to look for runs that are over; of the same
+
 	mu        sync.Mutex
 	wakes     int    // how often windows have changed
 	life      string // incarnation of the queue, as last asked for; "" while it is away
@@ -117,6 +120,7 @@ func (c *Controller) tick(ctx context.Context) {
 	life, err := incarnation(ctx, c.cfg.Queue)
 	c.setLife(life, err)
 	if err != nil {
+		c.sweepAt = time.Time{}
 		return
 	}
 	for {
@@ -134,6 +138,7 @@ func (c *Controller) tick(ctx context.Context) {
 		}
 		c.shared, c.sharing = began, time.Since(began)
 	}
+	c.sweep(ctx)
 	c.attend(ctx)
 }
 

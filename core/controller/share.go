@@ -2,11 +2,14 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -41,7 +44,15 @@ func (c *Controller) share(ctx context.Context, life string) error {
 
 // servers says that this server lives, and lists all that do.
 func (c *Controller) servers(ctx context.Context) ([]string, error) {
-	if _, err := c.cfg.Queue.Post(ctx, serverPrefix+c.cfg.Name, nil, aliveFor); err != nil {
+	mine := serverPrefix + c.cfg.Name
+	_, version, err := c.cfg.Queue.Posted(ctx, mine, 0)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return nil, fmt.Errorf("look whether this server is known to live: %w", err)
+	}
+	if version != c.posted { // it does not have what was said last: it may have come back older
+		c.sweepAt = time.Time{}
+	}
+	if c.posted, err = c.cfg.Queue.Post(ctx, mine, nil, aliveFor); err != nil {
 		return nil, fmt.Errorf("say that this server lives: %w", err)
 	}
 	names, err := c.cfg.Queue.Names(ctx, serverPrefix)

@@ -22,7 +22,9 @@ type Queue interface {
 	Node
 	Saver
 	Control
+	Waker
 	Inspect
+	Census
 	Board
 	Feed
 }
@@ -85,6 +87,13 @@ type Inspect interface {
 	// Check looks for broken invariants, and with repair mends them without
 	// losing a job. A sound queue has no findings.
 	Check(ctx context.Context, repair bool) ([]Finding, error)
+}
+
+// Census tells what there is.
+type Census interface {
+	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for who checks, not for who works.
+	// Of what begins or ends meanwhile it may tell either.
+	Runs(ctx context.Context) ([]string, error)
 }
 
 // Turn is one call of a node.

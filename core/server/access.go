@@ -75,7 +75,7 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 			_ = huma.WriteErr(s.api, ctx, status, why)
 			return
 		}
-		if r.maxBody > smallBody {
+		if r.maxBody > smallBody && !r.raw {
 			select {
 			case s.heavy <- struct{}{}:
 				defer func() { <-s.heavy }()
@@ -88,6 +88,11 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 		if r.bodyTime > 0 {
 			_, w := humago.Unwrap(ctx)
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(r.bodyTime + writeTime))
+		}
+		if r.raw {
+			req, w := humago.Unwrap(ctx)
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(r.bodyTime))
+			ctx = huma.WithValue(ctx, rawBody{}, http.MaxBytesReader(w, req.Body, r.maxBody))
 		}
 		next(huma.WithValue(ctx, callerKey{}, by))
 	}

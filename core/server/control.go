@@ -21,6 +21,8 @@ func (s *Server) control() {
 		"When this answers, no job of it starts any more. Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Cancel))
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", "", Operator), s.word(s.cfg.Controller.Resume))
+	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
+		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.wakeRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
 		"Of a run that asks for four eyes, whoever launched or changed it cannot approve it, nor its waves, whatever their role. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)

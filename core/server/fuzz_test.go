@@ -98,6 +98,9 @@ func (g *generator) request(o operation) (method, target, body string, headers [
 	if o.RequestBody == nil {
 		return o.Method, target, "", headers
 	}
+	if o.RequestBody.Content["application/json"] == nil {
+		return o.Method, target, strings.Repeat("output\n", g.IntN(20_000)), headers
+	}
 	text, err := json.Marshal(g.value(o.RequestBody.Content["application/json"].Schema, 0))
 	if err != nil {
 		text = []byte("{")

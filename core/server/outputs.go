@@ -24,6 +24,41 @@ func (s *Server) outputs() {
 		id: "get-output", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/outputs/{step}/{stream}", summary: "Read what a step wrote", role: Viewer,
 		detail: "Range requests give a part of it. To follow a job that runs, see its events.", content: "text/plain",
 	}, s.getOutput)
+	handle(s, route{
+		id: "put-output", method: http.MethodPut, path: "/v1/runs/{run}/jobs/{job}/outputs/{step}/{stream}", summary: "Keep what a step wrote", role: Operator, everyone: true,
+		detail:  "For workers: what does not fit into a job's result, before that is told. It takes the place of what that name had; once the job has its outcome it is refused.",
+		maxBody: maxOutput, bodyTime: 2 * time.Minute, raw: true,
+	}, s.putOutput)
+}
+
+// maxOutput bounds one output that a worker sends: escaped, the bytes of a stream may be four times as many.
+const maxOutput = 4*64<<20 + 1<<10
+
+func (s *Server) putOutput(ctx context.Context, by caller, in *struct {
+	JobPath
+	Step   int    `path:"step" minimum:"0" maximum:"100000" doc:"number of the step, from 0"`
+	Stream string `path:"stream" maxLength:"100" pattern:"^[a-z]+(-[0-9]+)?$" doc:"stdout, stderr or diff; with -N of a foreach step its Nth item"`
+},
+) (*body[api.Output], error) {
+	job, err := s.cfg.Ledger.Job(ctx, by.scope, in.id())
+	if err != nil {
+		return nil, err
+	}
+	if job.Outcome != "" {
+		return nil, fmt.Errorf("job %s ended as %s, and its outputs are what they are: %w", in.id(), job.Outcome, core.ErrConflict)
+	}
+	from, ok := ctx.Value(rawBody{}).(io.Reader)
+	if !ok {
+		return nil, errors.New("the body of the request is not there")
+	}
+	o, err := s.cfg.Ledger.PutOutput(ctx, in.id(), strconv.Itoa(in.Step)+"/"+in.Stream, from)
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return nil, huma.NewError(http.StatusRequestEntityTooLarge, fmt.Sprintf("an output has at most %d bytes", maxOutput))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Output]{api.Output{Name: o.Name, Size: o.Size, Written: o.Written}}, nil
 }
 
 // text is one output, wherever it is kept.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"gocloud.dev/blob/fileblob"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -83,12 +84,17 @@ type bed struct {
 	ctl    *controller.Controller
 	cat    *catalog.Catalog
 	store  schedule.Store
-	tokens map[string]string // TENANT:ROLE → secret
+	// outputs is the folder of large outputs.
+	outputs string
+	tokens  map[string]string // TENANT:ROLE → secret
 }
 
 func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
+	dir := t.TempDir()
+	bucket, err := fileblob.OpenBucket(filepath.Join(dir, "outputs"), &fileblob.Options{CreateDir: true, NoTempDir: true})
+	must(t, err)
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Bucket: bucket})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	q := memory.New(memory.Options{})
@@ -106,7 +112,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	}
 	s, err := New(cfg)
 	must(t, err)
-	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, store: store, tokens: map[string]string{}}
+	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, store: store, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}
 }
 
 // token is the secret of a token; tenant * is all.

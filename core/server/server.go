@@ -166,7 +166,11 @@ type route struct {
 	bodyTime                  time.Duration // readBody when zero
 	stream                    bool          // ends when the caller goes away, or with what it follows
 	content                   string        // type of an answer that is no JSON
+	raw                       bool          // the body is read by the operation, as it comes: it is never in memory as a whole
 }
+
+// rawBody is where the context has the body of a raw route.
+type rawBody struct{}
 
 // extension is where the document says that a route is for tokens of all tenants only.
 const extension = "x-all-tenants"
@@ -188,6 +192,11 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 	if r.everyone {
 		op.Extensions = map[string]any{extension: true}
 	}
+	if r.raw {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}}
+	}
 	if r.content != "" {
 		op.Responses = map[string]*huma.Response{"200": {
 			Description: "OK", Content: map[string]*huma.MediaType{r.content: {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -195,7 +204,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		if !r.stream {
-			limited, cancel := context.WithTimeout(ctx, requestTime)
+			limited, cancel := context.WithTimeout(ctx, requestTime+r.bodyTime)
 			defer cancel()
 			ctx = limited
 		}

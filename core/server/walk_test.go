@@ -44,6 +44,7 @@ var aims = map[string]aim{
 	"cancel-run":       {run: "ending", body: api.Why{}},
 	"pause-run":        {run: "queued", body: api.Why{}},
 	"resume-run":       {run: "queued", body: api.Why{}},
+	"wake-run":         {run: "queued", body: api.Wake{Event: "go"}},
 	"approve-run":      {run: "waiting", body: api.Approve{Approve: true}},
 	"retry-run":        {creates: true, run: "done", body: api.Retry{}},
 	"list-decisions":   {run: "done"},
@@ -83,9 +84,12 @@ var aims = map[string]aim{
 	},
 	"delete-schedule": {removes: true, path: map[string]string{"schedule": "acme:made"}},
 	// Of all tenants: refused to any single one.
-	"list-workers":      {},
-	"cordon-worker":     {path: map[string]string{"worker": "w1"}, body: api.Why{}},
-	"uncordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"list-workers":    {},
+	"cordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"uncordon-worker": {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"put-output": { // what workers write of jobs is no change that a person makes
+		run: "queued", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}, body: "text", quiet: true,
+	},
 	"drain-worker":      {path: map[string]string{"worker": "w1"}, body: api.Why{}},
 	"get-queue":         {},
 	"get-definitions":   {},

@@ -45,6 +45,7 @@ type attempts struct {
 
 // run tries until there is a result, or a verdict with which the lease ends.
 func (a *attempts) run() (core.StepResult, *verdict) {
+	defer a.dropOutputs()
 	for {
 		if v := a.admit(); v != nil {
 			return core.StepResult{Name: a.name, Uses: a.step.Uses, Attempts: a.cur.All, Took: a.cur.Took}, v
@@ -59,10 +60,14 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		if v := a.ended(out, err, &sr, timedOut); v != nil {
+			if v.kind == queue.AckDone {
+				a.keepOutputs()
+			}
 			return sr, v
 		}
 		again, delay := a.again(err, &sr)
 		if !again {
+			a.keepOutputs()
 			return sr, nil
 		}
 		if v := a.pause(sr, delay); v != nil {
@@ -73,8 +78,9 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 
 // call makes one attempt.
 func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
-	a.stdout, a.stderr, a.diff = capture{}, capture{}, capture{}
 	j := a.m.job
+	a.dropOutputs()
+	a.stdout, a.stderr, a.diff = j.w.captured(), j.w.captured(), j.w.captured()
 	limit := a.limit()
 	ctx, cancel := j.ctx, context.CancelFunc(func() {})
 	var by time.Time

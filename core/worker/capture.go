@@ -16,9 +16,17 @@ type capture struct {
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
 	total int64
+	whole spool // has all of it once it is more than head and tail hold
 }
 
 func (c *capture) write(p []byte) {
+	if c.whole.used != nil && c.total+int64(len(p)) > streamKeep {
+		if c.whole.file == nil && c.whole.err == nil {
+			c.whole.write(c.head)
+			c.whole.write(c.tail) // not yet a ring
+		}
+		c.whole.write(p)
+	}
 	c.total += int64(len(p))
 	const half = streamKeep / 2
 	if room := half - len(c.head); room > 0 {

@@ -53,6 +53,10 @@ type Config struct {
 	// Board has the service windows of runs. Without it a step that waits for a window waits on.
 	Board queue.Board
 
+	// KeepOutput stores what a step wrote where that is more than its result holds; nil keeps the head and the tail only. It is
+	// called before the step's result is known to the queue, by the one that has the job's lease.
+	KeepOutput KeepOutput
+
 	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
 	StepTimeout time.Duration
 	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
@@ -128,7 +132,8 @@ type Worker struct {
 	pace     pace
 	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
 
-	cordoned atomic.Bool // nothing new is taken
+	cordoned atomic.Bool  // nothing new is taken
+	spooled  atomic.Int64 // bytes of outputs in files
 
 	mu      sync.Mutex
 	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended

@@ -190,3 +190,28 @@ func TestACancelledJobBeginsNoFurtherPhase(t *testing.T) {
 		t.Errorf("checkpoints %+v: a is repeated, although it was done", got.Checkpoints)
 	}
 }
+
+// Evidence is kept however the step ends by the job type's word.
+func TestEvidenceIsKept(t *testing.T) {
+	for outcome, end := range map[string]error{
+		"unchanged": nil, "failed": errors.New("no"), "rolled_back": sdk.Fail("no").RolledBack(), "lost": sdk.Fail("no").Lost(),
+	} {
+		kit := plugintest.New(t, job(func(_ context.Context, r *plain) error {
+			r.Evidence("before", "abc")
+			r.Evidence("probe", map[string]int{"ms": 12})
+			r.Output("other", 1)
+			return end
+		}))
+		kit.Host("r1")
+		got := kit.Run(none)
+		want := map[string]any{"other": 1.0, "evidence": map[string]any{"before": "abc", "probe": map[string]any{"ms": 12.0}}}
+		if got.Outcome != outcome || !reflect.DeepEqual(got.Outputs, want) {
+			t.Errorf("%s: got %s (%s), %v", outcome, got.Outcome, got.Reason, got.Outputs)
+		}
+	}
+	kit := plugintest.New(t, job(func(_ context.Context, r *plain) error { r.Evidence("f", func() {}); return nil }))
+	kit.Host("r1")
+	if got := kit.Run(none); got.Outcome != "failed" || !strings.Contains(got.Reason, `evidence "f"`) {
+		t.Errorf("got %s (%s)", got.Outcome, got.Reason)
+	}
+}

@@ -105,7 +105,7 @@ func (r *Run[P, S]) Skip(reason string) error {
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
 // Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs
-// are kept when the step fails, too, as evidence. value must encode to JSON; all together
+// are kept when the step fails, too. The name evidence is that of [Run.Evidence]. value must encode to JSON; all together
 // at most 1 MiB.
 func (r *Run[P, S]) Output(key string, value any) {
 	raw, err := json.Marshal(value)
@@ -118,6 +118,29 @@ func (r *Run[P, S]) Output(key string, value any) {
 			d.err = fmt.Errorf("output %q: outputs are over %d bytes", key, maxOutputs)
 		default:
 			d.outputs[key] = raw
+		}
+	})
+}
+
+// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a probe's answer. It is kept
+// whether the step succeeds, fails, is rolled back or lost; not when the call suspends, is cancelled or dies: what
+// must last over that belongs in State, and is given here at the end. It is the output "evidence", an object of all
+// names; turnus logs shows it. value must encode to JSON. All outputs of a step together are 32 KiB in the record: of what
+// is larger keep a reference and a hash, as [Run.SaveFile] gives them. No secrets.
+func (r *Run[P, S]) Evidence(name string, value any) {
+	raw, err := json.Marshal(value)
+	r.s.update(func(d *done) {
+		d.size += len(name) + len(raw)
+		switch {
+		case err != nil:
+			d.err = fmt.Errorf("evidence %q: %w", name, err)
+		case d.size > maxOutputs:
+			d.err = fmt.Errorf("evidence %q: outputs are over %d bytes", name, maxOutputs)
+		default:
+			if d.evidence == nil {
+				d.evidence = map[string]json.RawMessage{}
+			}
+			d.evidence[name] = raw
 		}
 	})
 }

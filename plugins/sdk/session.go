@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type done struct {
 	changed, skipped bool
 	reason           string
 	outputs          map[string]json.RawMessage
+	evidence         map[string]json.RawMessage
 	size             int
 	err              error           // of an output; fails the step
 	saved            json.RawMessage // the state that the next call finds
@@ -184,10 +186,18 @@ func (e Effects) wire() wire.Failed_Effects {
 
 // outputs needs s.mu.
 func (s *session) outputs() []byte {
-	if len(s.done.outputs) == 0 {
+	all := maps.Clone(s.done.outputs)
+	if len(s.done.evidence) > 0 {
+		raw, err := json.Marshal(s.done.evidence)
+		if err != nil {
+			return nil // each value was marshalled before
+		}
+		all["evidence"] = raw
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(s.done.outputs)
+	raw, err := json.Marshal(all)
 	if err != nil {
 		return nil // each value was marshalled before
 	}

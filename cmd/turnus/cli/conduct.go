@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -103,7 +104,12 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 	if c.approve != nil {
 		opts.Approve = func(ctx context.Context, wave int) error { return c.approve(ctx, p.l, wave) }
 	}
+	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { controller.Announce(announcing, c.q, p.l.Run.ID) })
 	status, err := launch.Drive(ctx, c.q, p.l, opts)
+	stop()
+	wg.Wait()
 	p.tally.end()
 	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
 		return report{}, fmt.Errorf("run %s: %w", p.l.Run.ID, err)

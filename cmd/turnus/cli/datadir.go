@@ -97,18 +97,21 @@ func (d *dataDir) sign(what string) error {
 // close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
 func (d *dataDir) close() error { return d.lock.Close() }
 
-// openLedger opens what url names, or the data folder's own; large outputs are files of the folder either way.
-func (d *dataDir) openLedger(ctx context.Context, url string) (*ledger.Ledger, error) {
+// openLedger opens what url names, or the data folder's own; large outputs are files of a folder either way, the data folder's unless
+// another is named.
+func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
 	}
-	outputs := filepath.Join(d.path, "outputs")
+	if outputs == "" {
+		outputs = filepath.Join(d.path, "outputs")
+	}
 	if err := os.MkdirAll(outputs, 0o700); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("folder of outputs: %w", err)
 	}
 	bucket, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
 	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("folder of outputs: %w", err)
 	}
 	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"go/format"
 	"io"
@@ -345,6 +346,22 @@ func TestPluginOfTheGuideWorks(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := Main([]string{"validate", book, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK {
 		t.Errorf("the guide's playbook does not load: %s", errs.String())
+	}
+	// An installed plugin's parameters are known to editors, and their mistakes have a place, as those of the built-in types.
+	out.Reset()
+	if code := Main([]string{"schema", "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitOK || !json.Valid(out.Bytes()) {
+		t.Fatalf("schema: exit code %d, %s", code, errs.String())
+	}
+	for _, part := range []string{`"uptime.check"`, `"at_least"`, "the host must be up for so long"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the schema for editors has no %s", part)
+		}
+	}
+	wrong := filepath.Join(src, "wrong.yaml")
+	write(wrong, "playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n")
+	errs.Reset()
+	if code := Main([]string{"validate", wrong, "--plugins", dir}, strings.NewReader(""), &out, &errs); code != exitInvalid || !strings.Contains(errs.String(), "wrong.yaml:6:7") || !strings.Contains(errs.String(), "at_least") {
+		t.Errorf("a misspelt parameter of a plugin: exit code %d, %s", code, errs.String())
 	}
 }
 

@@ -30,15 +30,15 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Check the record and the queue, and repair them",
 		Long: `Check that the ledger's counts are the outcomes that can be read, that the audit
 log is what was written, that the queue's invariants hold, and that ledger and queue agree
-on every run that is not complete. It may run beside servers and workers: what they are
-about to do is no fault. Without --redis the ledger alone is checked: the queue of
-turnus up is in its process, and is rebuilt at each start.`,
+on every run that is not complete, those too that only the queue has. It may run beside
+servers and workers: what they are about to do is no fault. Without --redis the ledger
+alone is checked: the queue of turnus up is in its process, and is rebuilt at each start.`,
 		Example: `  turnus doctor --ledger sqlite:turnus-data/ledger.db
   turnus doctor --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0 --fix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.ledger == "" {
-				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db")
+				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
 			}
 			if f.output != "" && f.output != "json" {
 				return invalid("--output %q: expected json", f.output)
@@ -51,7 +51,8 @@ turnus up is in its process, and is rebuilt at each start.`,
 			return a.doctor(cmd.Context(), &f)
 		},
 	}
-	c.Flags().StringVar(&f.ledger, "ledger", "", "the record: sqlite:PATH or postgres://…")
+	c.Flags().StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
+	c.Flags().Lookup("ledger").DefValue = "" // --help would print the password
 	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json: one document with all findings")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")

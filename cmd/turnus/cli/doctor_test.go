@@ -12,6 +12,8 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Setenv("TURNUS_LEDGER", "")
+	t.Setenv("TURNUS_REDIS", "")
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := ledger.Open(t.Context(), "sqlite:"+path, ledger.Options{})
 	if err != nil {
@@ -31,6 +33,7 @@ func TestDoctor(t *testing.T) {
 		code int
 		want string
 	}{
+		{[]string{"--help"}, exitOK, "TURNUS_LEDGER"},
 		{[]string{"--ledger", "sqlite:" + path}, exitOK, "sound: the ledger; without --redis"},
 		{[]string{"--ledger", "sqlite:" + path, "-o", "json"}, exitOK, `"sound": true`},
 		{[]string{"--ledger", "sqlite:" + path + ".not"}, exitInvalid, "there is no ledger"},
@@ -48,5 +51,16 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}
+	}
+	t.Setenv("TURNUS_LEDGER", "sqlite:"+path)
+	t.Setenv("TURNUS_REDIS", "redis://127.0.0.1:1")
+	var out, errs bytes.Buffer
+	if code := Main([]string{"doctor"}, strings.NewReader(""), &out, &errs); code != exitInternal || !strings.Contains(errs.String(), "127.0.0.1:1") {
+		t.Errorf("ledger and queue from the environment: exit %d, %s%s", code, &out, &errs)
+	}
+	t.Setenv("TURNUS_LEDGER", "postgres://u:hunter2@db/x")
+	out.Reset()
+	if code := Main([]string{"doctor", "--help"}, strings.NewReader(""), &out, &errs); code != exitOK || strings.Contains(out.String(), "hunter2") {
+		t.Errorf("--help prints the ledger's password: %s", &out)
 	}
 }

@@ -1,14 +1,20 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -55,7 +61,14 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 			all = append(all, jobs...)
 		} else {
 			for _, j := range jobs {
-				writeJobLogs(a.out, j)
+				whole, err := wholeOutputs(ctx, c, j)
+				if err != nil {
+					return err
+				}
+				writeJobLogs(a.out, j, whole)
+				if err := whole.failed; err != nil {
+					return err
+				}
 			}
 		}
 		if page.Next == "" {
@@ -73,10 +86,14 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 }
 
 // writeJobLogs writes what the steps of a job showed, then how it ended.
-func writeJobLogs(w io.Writer, j api.Job) {
-	for _, s := range j.Steps {
+func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) {
+	for i, s := range j.Steps {
+		s := whole.write(w, j.Host, i, s)
 		for line := range strings.Lines(stepText(s)) {
 			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(strings.TrimRight(line, "\r\n")))
+		}
+		for _, line := range evidenceLines(s) {
+			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(line))
 		}
 		if s.Reason != "" && !s.Outcome.Good() {
 			fmt.Fprintf(w, "%s %s | %s: %s\n", j.Host, s.Name, s.Outcome, printable(firstLine(s.Reason)))
@@ -85,6 +102,22 @@ func writeJobLogs(w io.Writer, j api.Job) {
 	if len(j.Steps) == 0 && j.Outcome != "" && !j.Outcome.Good() {
 		fmt.Fprintf(w, "%s | %s: %s\n", j.Host, j.Outcome, printable(firstLine(j.Reason)))
 	}
+}
+
+// evidenceLines is what a job type attached to its outcome, a line each name.
+func evidenceLines(s core.StepResult) (lines []string) {
+	all, ok := s.Outputs["evidence"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text, isText := all[name].(string)
+		if raw, err := json.Marshal(all[name]); !isText && err == nil {
+			text = string(raw)
+		}
+		lines = append(lines, "evidence "+name+": "+strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", " "))
+	}
+	return lines
 }
 
 // followLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
@@ -195,4 +228,72 @@ func (p *logPrinter) flush(key streamKey) {
 
 func (p *logPrinter) line(host, step, line string) {
 	fmt.Fprintf(p.a.out, "%s %s | %s\n", host, step, printable(strings.TrimRight(line, "\r\n")))
+}
+
+// keptApart are the outputs of a job that a server keeps apart, for they do not fit into its result.
+type keptApart struct {
+	ctx    context.Context //nolint:containedctx // of the one command that shows them
+	client *client.Client
+	job    core.JobID
+	names  []string
+	failed error
+}
+
+// wholeOutputs asks which outputs of a job are kept apart. It asks where something was cut only.
+func wholeOutputs(ctx context.Context, c *client.Client, j api.Job) (*keptApart, error) {
+	o := &keptApart{ctx: ctx, client: c, job: core.JobID{Run: j.Run, Index: j.Index}}
+	if !slices.ContainsFunc(j.Steps, func(s core.StepResult) bool { return s.Truncated }) {
+		return o, nil
+	}
+	list, err := c.Outputs(ctx, o.job)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range list.Items {
+		if !one.Cut {
+			o.names = append(o.names, one.Name)
+		}
+	}
+	return o, nil
+}
+
+// write shows what is kept whole of a step, in bounded memory, and returns what is left to show of it.
+func (o *keptApart) write(w io.Writer, host string, step int, s core.StepResult) core.StepResult {
+	if !s.Truncated {
+		return s
+	}
+	for _, stream := range []struct {
+		name string
+		text *string
+	}{{"stdout", &s.Stdout}, {"stderr", &s.Stderr}, {"diff", &s.Diff}} {
+		name := strconv.Itoa(step) + "/" + stream.name
+		if o.failed != nil || !slices.Contains(o.names, name) {
+			continue
+		}
+		if o.failed = o.copy(w, host, s.Name, name); o.failed == nil {
+			*stream.text = ""
+		}
+	}
+	return s
+}
+
+func (o *keptApart) copy(w io.Writer, host, step, name string) error {
+	r, err := o.client.Output(o.ctx, o.job, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	lines := bufio.NewReaderSize(r, maxOpenLine)
+	for {
+		line, err := lines.ReadSlice('\n') // a longer line comes in parts
+		if len(line) > 0 {
+			fmt.Fprintf(w, "%s %s | %s\n", host, step, printable(strings.TrimRight(string(line), "\r\n")))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("read output %s of job %s: %w", name, o.job, err)
+		}
+	}
 }

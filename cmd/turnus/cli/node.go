@@ -85,6 +85,8 @@ type workerOf struct {
 	events func(worker.Event)             // nil: nobody wants them
 	report bool                           // to the service: how it is, and what happens to jobs
 	drain  func()                         // see worker.ReportConfig
+	// outputs keeps what is too long for a result; nil: its middle is cut.
+	outputs worker.KeepOutput
 }
 
 // reach makes the parts that a node has before it works: connections and plugins.
@@ -113,7 +115,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	q := o.queue
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
-		FilesDir: o.files, FetchDir: f.fetchDir, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
+		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
 	}
 	load := worker.NodeLoad()
 	if f.cpu > 0 || f.mem > 0 {

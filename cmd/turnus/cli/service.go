@@ -26,12 +26,14 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/windows"
 )
 
 // serviceFlags say what a service keeps, follows and listens on.
@@ -45,6 +47,9 @@ type serviceFlags struct {
 	listen          string
 	insecure        bool
 	tlsCert, tlsKey string
+	outputs         string
+	keepRuns        string
+	keep            time.Duration // of keepRuns; 0: for ever
 }
 
 func (f *serviceFlags) add(c *cobra.Command) {
@@ -53,6 +58,8 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
+	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB; several servers share one (default: outputs in --data)")
+	fl.StringVar(&f.keepRuns, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
 	fl.StringVar(&f.branch, "branch", "main", "branch of --repo")
 	fl.DurationVar(&f.repoEvery, "repo-every", time.Minute, "between looks at --repo; a webhook makes it look at once")
@@ -70,6 +77,12 @@ func (f *serviceFlags) check() error {
 	}
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+	}
+	if f.keepRuns != "" {
+		var err error
+		if f.keep, err = windows.ParseDuration(f.keepRuns); err != nil || f.keep < leastKept {
+			return invalid("--keep-runs %s: expected a duration of a day or more, as 1095d", f.keepRuns)
+		}
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
@@ -107,7 +120,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.data.close)
-	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger); err != nil {
+	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
@@ -123,6 +136,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
+	if s.f.queue.url == "" { // it ends with this process; what jobs have reached does not
+		if s.queue, err = stash.New(q, filepath.Join(s.data.path, "states")); err != nil {
+			return err
+		}
+	}
 	if err := s.parts(sup); err != nil {
 		return err
 	}
@@ -263,6 +281,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(err)
 		}
 	})
+	wg.Go(func() { s.forget(life) })
 	web := server.HTTP(s.api, s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {

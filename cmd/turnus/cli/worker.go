@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/worker"
 )
@@ -20,14 +21,19 @@ func (a *app) workerCmd() *cobra.Command {
 	var files string
 	var sources []string
 	var name string
+	var keep outputFlags
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
 		Long: `Work on the runs of a Redis queue until told to stop. Any number of workers share
 a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, and
-other workers go on with the rest; a second signal cancels what runs.`,
+other workers go on with the rest; a second signal cancels what runs.
+
+Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
+keeps the whole.`,
 		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
-  turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks`,
+  turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
+  turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.url == "" {
@@ -36,24 +42,34 @@ other workers go on with the rest; a second signal cancels what runs.`,
 			if err := f.check(); err != nil { // before Redis is asked: wrong usage contacts nothing
 				return err
 			}
-			return a.work(cmd.Context(), &f, &q, name, files, sources)
+			return a.work(cmd.Context(), &f, &q, &keep, name, files, sources)
 		},
 	}
 	f.add(c)
 	q.add(c)
+	keep.add(c)
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 	return c
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, name, files string, sources []string) (err error) {
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, name, files string, sources []string) (err error) {
 	log := a.logger(f.verbose)
 	var inv *inventory.Inventory
 	if len(sources) > 0 {
 		if inv, err = inventory.Load(ctx, sources); err != nil {
 			return err
 		}
+	}
+	server, err := of.client()
+	if err != nil {
+		return err
+	}
+	var outputs worker.KeepOutput
+	if server != nil {
+		defer server.Close()
+		outputs = server.PutOutput
 	}
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
@@ -80,7 +96,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, name, file
 	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
-	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, drain: func() {
+	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, drain: func() {
 		a.message("an order came to drain: " + drainingSteps)
 		drain()
 	}}
@@ -95,4 +111,26 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, name, file
 		n.done <- err // for stop
 		return err
 	}
+}
+
+// outputFlags name the server that keeps what is too long for a result.
+type outputFlags struct{ server, tokenFile, caFile string }
+
+func (f *outputFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.server, "server", "", "URL of a server that keeps outputs over 64 KiB whole")
+	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: an operator's of all tenants (TURNUS_TOKEN holds the token itself)")
+	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+}
+
+// client is nil where no server is named.
+func (f *outputFlags) client() (*client.Client, error) {
+	if f.server == "" {
+		if f.tokenFile != "" || f.caFile != "" {
+			return nil, invalid("--token-file and --ca-file are for --server: name the server that keeps outputs")
+		}
+		return nil, nil
+	}
+	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile}
+	return r.client(0)
 }

@@ -20,12 +20,14 @@ import (
 // Two servers and three workers go on when the master of Redis is killed in the middle of a run, and its replica
 // takes over by the Sentinel's word.
 func TestServiceOverSentinelOutlivesAFailover(t *testing.T) {
+	t.Parallel()
 	f := redistest.Sentinel(t)
 	failover(t, "redis-sentinel://"+f.Sentinel+"/mymaster", 240, f.Master.Kill)
 }
 
 // The same over a Cluster of three masters, of which the one that has the queue is killed.
 func TestServiceOverClusterOutlivesAFailover(t *testing.T) {
+	t.Parallel()
 	r := redistest.ReplicatedCluster(t)
 	var addrs []string
 	for _, s := range r.Masters {
@@ -36,6 +38,7 @@ func TestServiceOverClusterOutlivesAFailover(t *testing.T) {
 
 // The same over a Cluster of three masters and nobody else: none is killed, and every run is complete.
 func TestServiceOverClusterWithoutReplicas(t *testing.T) {
+	t.Parallel()
 	failover(t, "redis-cluster://"+strings.Join(redistest.Cluster(t), ","), 90, func() {})
 }
 

@@ -94,6 +94,7 @@ func hook(t *testing.T, server, secret string) int {
 // Two servers follow a branch. A push and its webhook at one of them change what both run by; a run carries the revision. A bad
 // commit changes nothing and is told of, and the next good one heals.
 func TestServersFollowABranch(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := emptySite(l)
 	o := newOrigin(l)

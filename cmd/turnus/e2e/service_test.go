@@ -98,3 +98,23 @@ func TestRunsAreAcceptedWhileRedisIsAway(t *testing.T) {
 		}
 	}
 }
+
+// The doctor tells of a run that somebody started beside the service, and lets it be, for whoever started it is there.
+func TestDoctorLetsARunBesideTheServiceBe(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
+	trace := l.dir + "/trace"
+	s := newSite(l, 1, 1, fmt.Sprintf("{uses: lab.trace, with: {file: %s/unused}}", l.dir))
+	a := s.server()
+	c := s.ask(a)
+	mine := s.submit(func() *client.Client { return c }, "k", "part0")
+	s.worker("-f", "4")
+	finished(t, c, mine.ID)
+	l.run(l.book("beside", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 600000}}", trace)))
+	until(t, "its job to run", func() bool { return len(executions(t, trace)) == 1 })
+	doctor := s.start("doctor", "--ledger", s.ledger, "--redis", s.queue, "--fix")
+	doctor.wants(0)
+	if !doctor.out.has("note ", "it was started beside the service", "sound: ledger and queue") {
+		t.Errorf("doctor: %s", doctor.out)
+	}
+}

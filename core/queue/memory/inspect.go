@@ -166,6 +166,22 @@ func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 	return st, nil
 }
 
+// Runs lists the runs that are not complete.
+func (q *Queue) Runs(ctx context.Context) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ids := []string{}
+	for id, r := range q.runs {
+		if !r.complete {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // Explain says in words why a job is where it is.
 func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, error) {
 	if err := ctx.Err(); err != nil {

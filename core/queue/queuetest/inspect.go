@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,12 @@ func statsCounts(f *fixture) {
 	got := f.leaseN(s, 4)
 	st := f.stats()
 	eq(f, "runs", st.Runs, 4)
+	ids, err := f.q.Runs(f.ctx)
+	f.must(err)
+	eq(f, "runs listed", len(ids), 4)
+	if !slices.Contains(ids, later.ID) {
+		f.Errorf("the runs are listed as %v, without %s", ids, later.ID)
+	}
 	eq(f, "tenants", st.Tenants, 3)
 	eq(f, "ready", st.Ready, 3)
 	eq(f, "in flight", st.InFlight, 4)
@@ -129,4 +136,7 @@ func checkSound(f *fixture) {
 	}
 	f.ack(s, done(l, core.Failed))
 	f.completes(s, "a")
+	if ids, err := f.q.Runs(f.ctx); err != nil || slices.Contains(ids, "a") {
+		f.Errorf("a complete run is listed: %v, %v", ids, err)
+	}
 }

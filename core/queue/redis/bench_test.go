@@ -240,3 +240,33 @@ func BenchmarkWake(b *testing.B) {
 	b.ReportMetric(wakes/float64(b.N)*1e3, "ms/wake")
 	b.ReportMetric(slowest.Seconds()*1e3, "ms/slowest-turn")
 }
+
+// BenchmarkSave is what a checkpoint costs the queue: one round trip.
+func BenchmarkSave(b *testing.B) {
+	for _, size := range []int{1 << 10, 64 << 10} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			q, _ := benchQueue(b)
+			ctx := context.Background()
+			submit(b, q, queue.Run{ID: "r", Targets: targets("h", 1)})
+			s, err := q.Open(ctx, "node")
+			if err != nil {
+				b.Fatal(err)
+			}
+			res, err := q.Turn(ctx, queue.Turn{Session: s, Want: 1})
+			if err != nil || len(res.Leases) != 1 {
+				b.Fatal(res, err)
+			}
+			save := queue.Save{Session: s, Job: res.Leases[0].Job, Token: res.Leases[0].Token, State: make([]byte, size)}
+			for b.Loop() {
+				if save.Seq++; save.Seq%1000 == 0 { // a session lives for some seconds
+					if _, err := q.Beat(ctx, s); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := q.Save(ctx, save); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -150,6 +150,22 @@ func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 	return st, err
 }
 
+// Runs lists the runs that are not complete. It asks once a run.
+func (q *Queue) Runs(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	err := q.eachRun(ctx, func(run string, _ int64) error {
+		s, _, err := q.status(ctx, run)
+		if err == nil && !s.Complete {
+			ids = append(ids, run)
+		}
+		if errors.Is(err, core.ErrNotFound) {
+			return nil // forgotten meanwhile
+		}
+		return err
+	})
+	return ids, err
+}
+
 // eachRun visits all runs, in no order.
 func (q *Queue) eachRun(ctx context.Context, visit func(run string, no int64) error) error {
 	seen := map[string]bool{}

@@ -17,7 +17,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, open, beat, shut, adopt, save, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -43,6 +43,7 @@ func loadScripts() (*scripts, error) {
 		{&s.shut, "close", "base locks jobs"},
 		{&s.adopt, "adopt", "base locks jobs"},
 		{&s.save, "save", "base locks jobs"},
+		{&s.wakejob, "wakejob", "base locks jobs"},
 		{&s.cancel, "cancel", "base locks jobs"},
 		{&s.adjust, "adjust", "base locks"},
 		{&s.redrive, "redrive", "base locks jobs"},

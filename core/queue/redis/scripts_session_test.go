@@ -66,6 +66,22 @@ func saveRefuses(b bench) {
 	b.unchanged("a save of a session that is gone", func() { b.returns(b.q.scripts.save, "[GONE]", s, "r", 0, l.Token, 1, "x") })
 }
 
+func wakeJobOnce(b bench) {
+	s := b.open()
+	no := b.submit("r", 2)
+	b.ack(s, b.lease(s, 2), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "e" })
+	b.unchanged("a wake that has no job", func() {
+		b.returns(b.q.scripts.wakejob, "-1", "unknown", 0, "e")
+		b.returns(b.q.scripts.wakejob, "2", "r", 2, "e")
+		b.returns(b.q.scripts.wakejob, "0", "r", 0, "f")
+	})
+	b.returns(b.q.scripts.wakejob, "1", "r", 1, "e")
+	b.has("1", "zcard", b.run(no, "xSuspended"))
+	b.has("1", "zcard", b.run(no, "xEvents"))
+	b.has("1", "zcard", b.run(no, "xQueue"))
+	b.unchanged("a second wake", func() { b.returns(b.q.scripts.wakejob, "0", "r", 1, "e") })
+}
+
 // old completes n runs and ends their retention.
 func (b bench) old(s string, n int) {
 	b.Helper()

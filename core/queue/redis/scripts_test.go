@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
 		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
+		"wakejob": {wakeJobOnce},
 		"wait":    {waitKeepsTime},
 	}
 	c := redistest.Start(t).Client()

@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// The board's documents by which who drives a run that no ledger has, as turnus run --redis does, says that it is there.
+const (
+	driverPrefix = "driver/"
+	driverFor    = time.Minute
+	driverEvery  = 15 * time.Second
+)
+
+// Announce says on the board that this process drives the run, which no ledger has, until ctx ends: Check lets it be. What cannot
+// be said is said later.
+func Announce(ctx context.Context, board queue.Board, run string) {
+	ticker := time.NewTicker(driverEvery)
+	defer ticker.Stop()
+	for {
+		_, _ = board.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run tells that the queue is away
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished tells which it does.
+func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]bool, repair bool) ([]Finding, error) {
+	suspects, err := c.orphans(ctx, unfinished)
+	if err != nil || len(suspects) == 0 {
+		return nil, err
+	}
+	if err := sleep(ctx, lag); err != nil { // they may be new, or just ending
+		return nil, err
+	}
+	driven, err := c.cfg.Queue.Names(ctx, driverPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var all []Finding
+	for _, id := range suspects {
+		f, err := c.orphan(ctx, id, slices.Contains(driven, driverPrefix+id), repair)
+		if err != nil {
+			return all, err
+		}
+		if f != nil {
+			all = append(all, *f)
+		}
+	}
+	return all, nil
+}
+
+func (c *Controller) orphans(ctx context.Context, unfinished map[string]bool) ([]string, error) {
+	ids, err := c.cfg.Queue.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return unfinished[id] })
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that keeps what runs from being cut off,
+// and a service with another ledger, whose run it may be, lets it go on by itself.
+func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool) (*Finding, error) {
+	s, err := c.cfg.Queue.Status(ctx, id)
+	if errors.Is(err, core.ErrNotFound) || err == nil && s.Complete {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+	unknown := errors.Is(err, core.ErrNotFound)
+	if err != nil && !unknown {
+		return nil, err
+	}
+	f := &Finding{Part: Between, Run: id}
+	held := s.Phase != queue.Active && s.InFlight == 0
+	switch {
+	case !unknown && !run.Complete(): // it was accepted meanwhile
+		return nil, nil
+	case unknown && driven:
+		f.What, f.Note = "the queue has it, and the ledger does not: it was started beside the service, as by turnus run --redis, which is there", true
+	case held && unknown:
+		f.What, f.Note = "the queue has it, and the ledger does not; it is "+string(s.Phase)+", and nothing of it runs", true
+	case held:
+		f.What, f.Note = "it is over in the ledger, and the queue has forgotten a part of that; it is "+string(s.Phase)+", and nothing of it runs", true
+	case unknown:
+		f.What = "the queue has it, the ledger does not, and nobody drives it: what its jobs do is recorded nowhere"
+	default:
+		f.What = "it is over in the ledger, and the queue works on it: its jobs run again, and that is recorded nowhere"
+	}
+	if f.Note || !repair {
+		return f, nil
+	}
+	if s.Phase == queue.Active {
+		if err := c.setQueuePaused(ctx, id, true); err != nil {
+			f.What += "; it could not be held: " + err.Error()
+			return f, nil
+		}
+	}
+	f.What += "; it is held: jobs that run end, and nothing more of it starts"
+	f.Repaired = true
+	return f, nil
+}
+
+// How often a server looks for runs that are over when nothing tells it that the queue came back older, and while jobs of one run.
+const (
+	sweepEvery = time.Minute
+	sweepSoon  = 2 * time.Second
+)
+
+// overReason is why the queue's part of a run is ended.
+const overReason = "the queue came back older: by the ledger the run is over"
+
+// sweep has the queue stop working on runs that are over in the ledger: it came back older, and has forgotten the end of them. Nobody
+// follows those any more, and their jobs would run again.
+func (c *Controller) sweep(ctx context.Context) {
+	began := time.Now()
+	if began.Before(c.sweepAt) {
+		return
+	}
+	ending, err := c.endOver(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("runs that are over could not be looked for", "error", err)
+		return // again at the next look
+	}
+	every := sweepEvery
+	if ending {
+		every = sweepSoon
+	}
+	c.sweepAt = began.Add(max(every, 50*time.Since(began)))
+}
+
+// endOver ends them; ending tells that jobs of some still run.
+func (c *Controller) endOver(ctx context.Context) (ending bool, err error) {
+	ids, err := c.cfg.Queue.Runs(ctx) // first: what is accepted meanwhile is none of them
+	if err != nil {
+		return false, err
+	}
+	unfinished := map[string]bool{}
+	err = c.eachUnfinished(ctx, func(r ledger.Run) error { unfinished[r.ID] = true; return nil })
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		if unfinished[id] {
+			continue
+		}
+		run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+		if errors.Is(err, core.ErrNotFound) || err == nil && !run.Complete() {
+			continue // beside the service, or let go on meanwhile
+		}
+		if err != nil {
+			return ending, err
+		}
+		ended, err := c.endOne(ctx, id)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			return ending, err
+		}
+		ending = ending || !ended
+	}
+	return ending, nil
+}
+
+// endOne holds a run, and ends it once nothing of it runs: what runs is not cut off.
+func (c *Controller) endOne(ctx context.Context, id string) (ended bool, err error) {
+	s, err := c.cfg.Queue.Status(ctx, id)
+	if err != nil || s.Complete {
+		return true, err
+	}
+	if s.Phase == queue.Active {
+		if err := c.setQueuePaused(ctx, id, true); err != nil {
+			return false, err
+		}
+		c.cfg.Log.Warn(overReason, "run", id)
+		c.say(Event{Kind: RunHeld, Run: id, Reason: overReason})
+		if s, err = c.cfg.Queue.Status(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if s.InFlight > 0 {
+		return false, nil
+	}
+	return true, c.cfg.Queue.Cancel(ctx, id, overReason)
+}

@@ -1,0 +1,170 @@
+package controller_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// finding is the only one of a run.
+func (l *lab) finding(run string, repair bool) controller.Finding {
+	l.Helper()
+	found, err := l.doctor().Check(l.Context(), repair)
+	if err != nil || len(found) != 1 || found[0].Run != run {
+		l.Fatalf("%+v, %v; expected one finding, of run %s", found, err, run)
+	}
+	return found[0]
+}
+
+// A run that the ledger does not know is found, and held: what runs ends, nothing more starts. Whose launcher is there is let be.
+func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
+	fake(t, func(l *lab) {
+		_, stop := l.server("s1", l.queue())
+		defer stop()
+		q := l.queue()
+		l.until("the server works", func() bool {
+			_, _, err := q.Posted(l.Context(), "incarnation", 0)
+			return err == nil
+		})
+		run := l.launch(spec{id: "r1", hosts: 3}).Run
+		if _, err := q.Submit(l.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		driving, away := context.WithCancel(l.Context())
+		driven := make(chan struct{})
+		go func() { defer close(driven); controller.Announce(driving, q, "r1") }()
+		<-time.After(10 * time.Minute)
+		if f := l.finding("r1", true); !f.Note || f.Repaired {
+			t.Errorf("its launcher is there: %+v", f)
+		}
+		away()
+		<-driven
+		<-time.After(2 * time.Minute)
+		if f := l.finding("r1", false); f.Note || f.Repaired || !strings.Contains(f.What, "nobody drives it") {
+			t.Errorf("%+v", f)
+		}
+		s, err := q.Open(l.Context(), "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 1})
+		if err != nil || len(got.Leases) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		ctx, done := context.WithCancel(l.Context())
+		beating := make(chan struct{})
+		go func() {
+			defer close(beating)
+			for !pause(ctx, time.Second) {
+				if beat, err := q.Beat(ctx, s); err != nil && ctx.Err() == nil || len(beat.Stop) > 0 {
+					t.Errorf("the job that runs is told to end: %+v, %v", beat, err)
+				}
+			}
+		}()
+		if f := l.finding("r1", true); !f.Repaired {
+			t.Errorf("%+v", f)
+		}
+		done()
+		<-beating
+		lease := got.Leases[0]
+		got, err = q.Turn(l.Context(), queue.Turn{Session: s, Want: 3, Acks: []queue.Ack{{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed}}})
+		if err != nil || len(got.Leases) > 0 || len(got.Stale) > 0 {
+			t.Errorf("a held run: %+v, %v", got, err)
+		}
+		if f := l.finding("r1", true); !f.Note || f.Repaired {
+			t.Errorf("once it is held it is no fault: %+v", f)
+		}
+	})
+}
+
+// older has the queue be as it was before the last job of a run ended, in the same life.
+func (l *lab) older(one *launch.Launch) {
+	l.Helper()
+	life, _, err := l.queue().Posted(l.Context(), "incarnation", 0)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.newQueue()
+	if _, err := l.queue().Post(l.Context(), "incarnation", life, queue.MaxKeep); err != nil {
+		l.Fatal(err)
+	}
+	if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// A queue that came back older goes on with a run that is over: the doctor finds that, and holds it.
+func TestCheckHoldsRunsThatAreOver(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		node := l.node(l.queue(), 5)
+		one := l.launch(spec{id: "r1", hosts: 3})
+		l.put(c, one)
+		l.complete("r1")
+		stop()
+		node()
+		l.older(one)
+		if f := l.finding("r1", false); f.Note || !strings.Contains(f.What, "it is over in the ledger") {
+			t.Errorf("%+v", f)
+		}
+		if f := l.finding("r1", true); !f.Repaired {
+			t.Errorf("%+v", f)
+		}
+		defer l.node(l.queue(), 5)()
+		<-time.After(time.Minute)
+		if most, sum := l.times("r1"); most != 1 || sum != 3 {
+			t.Errorf("jobs of a run that is over ran %d times, %d in all", most, sum)
+		}
+	})
+}
+
+// A server that finds such a queue ends the run in it before a job of it runs again, and lets what runs already end. The negative
+// control: without a server they all run again.
+func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		fake(t, func(l *lab) {
+			c, stop := l.server("s1", l.queue())
+			node := l.node(l.queue(), 5)
+			one := l.launch(spec{id: "r1", hosts: 3})
+			l.put(c, one)
+			l.complete("r1")
+			stop()
+			node()
+			l.older(one)
+			q := l.queue()
+			running := 0
+			if served {
+				node = l.node(q, 1)
+				synctest.Wait() // it has one job
+				running = 1
+				_, stop = l.server("s2", q)
+				defer stop()
+			} else {
+				node = l.node(q, 1)
+			}
+			defer node()
+			<-time.After(5 * time.Minute)
+			most, sum := l.times("r1")
+			if served && sum != 3+running {
+				t.Errorf("jobs of a run that is over ran %d times, %d in all, expected %d", most, sum, 3+running)
+			}
+			if !served && sum != 6 {
+				t.Errorf("negative control: without a server jobs ran %d times, %d in all", most, sum)
+			}
+			if s, err := q.Status(l.Context(), "r1"); served && (err != nil || !s.Complete || len(l.said(controller.RunHeld)) != 1) {
+				t.Errorf("%+v, %v, said %v", s, err, l.said(controller.RunHeld))
+			}
+			if r := l.run("r1"); r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 3 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}

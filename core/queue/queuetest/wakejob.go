@@ -1,0 +1,73 @@
+package queuetest
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+var wakeJobTests = []test{
+	{name: "WakeJobWakesOne", run: wakeOne},
+	{name: "WakeJobRefuses", run: wakeOneRefuses},
+}
+
+func (f *fixture) wakeJob(index int, event string, want bool) {
+	f.Helper()
+	woken, err := f.q.WakeJob(f.ctx, core.JobID{Run: "a", Index: index}, event)
+	f.must(err)
+	eq(f, "woken", woken, want)
+}
+
+func wakeOne(f *fixture) {
+	f.submit(run("a", 4))
+	s := f.open("n")
+	leases := f.leaseN(s, 4)
+	acks := make([]queue.Ack, 4)
+	for i, l := range leases {
+		acks[i] = suspend(l, "e")
+		acks[i].State = []byte("state")
+	}
+	acks[1].After = time.Hour
+	acks[3].Event = "other"
+	f.ack(s, acks...)
+	f.none(s, "all wait")
+	f.wakeJob(3, "e", false)
+	f.wakeJob(1, "e", true)
+	f.wakeJob(1, "e", false) // it waits no more
+	l := f.one(s)
+	eq(f, "job", l.Job.Index, 1)
+	eq(f, "state", string(l.State), "state")
+	eq(f, "attempt", l.Attempt, 1)
+	f.none(s, "the others wait still")
+	f.wakeJob(1, "e", false) // it is leased
+	f.ack(s, suspend(l, "e"))
+	f.wakeJob(1, "e", true) // once more, as often as it waits
+	f.ack(s, done(f.one(s), core.Changed))
+	f.wakeJob(1, "e", false)
+	eq(f, "suspended", f.status("a").Suspended, 3)
+	n, err := f.q.Wake(f.ctx, "a", "e")
+	f.must(err)
+	eq(f, "woken together", n, 2)
+}
+
+func wakeOneRefuses(f *fixture) {
+	f.submit(run("a", 1))
+	for _, c := range []struct {
+		job   core.JobID
+		event string
+		want  error
+	}{
+		{core.JobID{Run: "b"}, "e", core.ErrNotFound},
+		{core.JobID{Run: "a", Index: 1}, "e", core.ErrInvalid},
+		{core.JobID{Run: "a", Index: -1}, "e", core.ErrInvalid},
+		{core.JobID{Run: "a"}, "", core.ErrInvalid},
+		{core.JobID{Run: "a"}, strings.Repeat("e", queue.MaxIDLength+1), core.ErrInvalid},
+	} {
+		if _, err := f.q.WakeJob(f.ctx, c.job, c.event); !errors.Is(err, c.want) {
+			f.Errorf("WakeJob(%v, %q): %v, expected %v", c.job, c.event, err, c.want)
+		}
+	}
+}
