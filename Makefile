@@ -32,6 +32,12 @@ race: ## all tests under the race detector
 lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabToPlayWith$$' -v ./plugins
 
+lab-dnssec: build ## a signed zone with its parent and a validating resolver in a namespace, to play with (root)
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabDNSSECToPlayWith$$' -v ./plugins
+
+lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reboots, to play with (root)
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
@@ -84,4 +90,4 @@ package-check: ## install, upgrade and purge the package in a throw-away root (r
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race lab-firewall fuzz lint generate verify vuln bench readme check release package package-check clean
+.PHONY: help build up demo deps test race lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean

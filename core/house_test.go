@@ -35,6 +35,9 @@ var borders = []struct {
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
 	{"plugins/internal/wire", "generated messages", nil},
 	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
+	{"plugins/exec", "makes scripts plugins: like anybody's plugin it stands on the sdk", []string{"plugins/sdk"}},
+	{"plugins/scaffold", "writes the files of a new plugin; the wire is rendered for other languages", []string{"plugins/internal/wire"}},
+	{"plugins/conformance", "a plugin's process and simulated hosts, over the worker's own host services; it must not know the sdk", []string{"core", "core/transport", "core/transport/fleet", "plugins/host", "plugins/internal/wire"}},
 	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisconn", "core/testparts", "windows"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
@@ -61,10 +64,10 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
-var builtins = []string{"command", "script", "file", "fetch", "config", "firewall", "reboot", "wait", "http"}
+var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}
 
 type listed struct {
 	ImportPath                         string

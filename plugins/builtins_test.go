@@ -23,9 +23,11 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/dnssec"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
+	"github.com/turnus/turnus/plugins/firmware"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -37,6 +39,7 @@ import (
 func builtins() []sdk.Def {
 	return []sdk.Def{
 		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
+		dnssec.Def(), firmware.StageDef(), firmware.UpgradeDef(),
 	}
 }
 
@@ -85,7 +88,7 @@ func start(t *testing.T) *place {
 }
 
 // supervise starts a real supervisor with the built-ins, over real SSH with the key.
-func supervise(key string) (*host.Supervisor, func() error, error) {
+func supervise(key string, more ...func(*host.Config)) (*host.Supervisor, func() error, error) {
 	pool, err := transport.New(transport.Config{
 		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
 	})
@@ -104,10 +107,14 @@ func supervise(key string) (*host.Supervisor, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	supervisor, err := host.New(host.Config{
+	cfg := host.Config{
 		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
 		Reach:    pool,
-	})
+	}
+	for _, change := range more {
+		change(&cfg)
+	}
+	supervisor, err := host.New(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -268,25 +268,31 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	order, err := json.Marshal(labOrder{Key: d.private, Host: d.sshd.Host("r1"), Params: params})
+	return startWorker(d.t, labOrder{Type: "firewall.push", Key: d.private, Host: d.sshd.Host("r1"), Params: params})
+}
+
+// startWorker starts a process of this test binary.
+func startWorker(t *testing.T, o labOrder) *labWorker {
+	t.Helper()
+	order, err := json.Marshal(o)
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	file := filepath.Join(d.t.TempDir(), "order.json")
+	file := filepath.Join(t.TempDir(), "order.json")
 	if err := os.WriteFile(file, order, 0o600); err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	w := &labWorker{cmd: exec.Command(self, "worker", file)}
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 	w.cmd.WaitDelay = 10 * time.Second
 	if err := w.cmd.Start(); err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	d.t.Cleanup(w.kill)
+	t.Cleanup(w.kill)
 	return w
 }
 

@@ -3,8 +3,12 @@ package plugins_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -13,9 +17,15 @@ import (
 
 // labOrder is what a worker in a process of its own does, so that a test may kill it.
 type labOrder struct {
+	Type   string
 	Key    string
 	Host   core.Host
 	Params json.RawMessage
+	Files  string
+	State  string // file; empty: none is kept
+
+	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
+	KillAfter time.Duration // so long afterwards
 }
 
 func workerMain(file string) {
@@ -40,9 +50,58 @@ func work(order labOrder) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	got, err := supervisor.Run(ctx, host.Call{
-		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: "firewall.push", Params: order.Params, Host: order.Host, Key: "worker", Fence: 1,
-	})
+	call := host.Call{
+		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1, Files: order.Files,
+	}
+	if order.State != "" { // a file: what the queue would keep
+		if err := follow(&call, order); err != nil {
+			return err
+		}
+	}
+	got, err := supervisor.Run(ctx, call)
+	for err == nil && got.Suspended {
+		if err = call.Checkpoint(ctx, *got.State); err != nil {
+			break
+		}
+		fmt.Println(got.Reason)
+		select {
+		case <-ctx.Done():
+		case <-time.After(got.ResumeAfter):
+		}
+		call.State = got.State
+		got, err = supervisor.Run(ctx, call)
+	}
 	fmt.Printf("%+v %v\n", got, err)
-	return stop()
+	if order.State != "" && err == nil {
+		raw, _ := json.Marshal(got)
+		err = os.WriteFile(order.State+".end", raw, 0o600)
+	}
+	return errors.Join(err, stop())
+}
+
+// follow reads the state that an earlier worker left, and keeps each later one.
+func follow(call *host.Call, order labOrder) error {
+	file := order.State
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		call.State = &host.State{}
+		err = json.Unmarshal(raw, call.State)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	call.Checkpoint = func(_ context.Context, s host.State) error {
+		raw, err := json.Marshal(s)
+		if err == nil {
+			err = os.WriteFile(file+".part", raw, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(file+".part", file)
+		}
+		if err == nil && order.KillAt != "" && strings.Contains(string(s.JSON), order.KillAt) {
+			time.AfterFunc(order.KillAfter, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		}
+		return err
+	}
+	return nil
 }

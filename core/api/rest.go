@@ -32,7 +32,7 @@ type Schedule struct {
 // NewSchedule makes or replaces a schedule of a playbook that the definitions hold.
 type NewSchedule struct {
 	Playbook    string `json:"playbook" minLength:"1" maxLength:"200"`
-	Cron        string `json:"cron" minLength:"9" maxLength:"200"`
+	Cron        string `json:"cron" minLength:"1" maxLength:"200"`
 	Timezone    string `json:"timezone,omitempty" maxLength:"64"`
 	CatchUp     string `json:"catch_up,omitempty" enum:"skip,once,all"`
 	Overlap     string `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`

@@ -141,7 +141,7 @@ func (l *loader) selectHosts() error {
 
 func (l *loader) selectFor(p *playbooks.Playbook) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
-	var names, without []string
+	var names, without, others []string
 	service := usesService(p)
 	for _, h := range l.set.Inventory.Hosts {
 		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Run: run})
@@ -156,11 +156,19 @@ func (l *loader) selectFor(p *playbooks.Playbook) {
 		if service && h.WindowSet == "" {
 			without = append(without, h.Name)
 		}
+		if p.Tenant != "" && h.Customer != "" && h.Customer != p.Tenant {
+			others = append(others, h.Name)
+		}
 	}
 	l.set.selected[p.Name] = names
 	if len(names) == 0 {
 		line, col := placeOf(p.Source, "targets")
 		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""))
+	}
+	if len(others) > 0 {
+		line, col := placeOf(p.Source, "tenant")
+		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("%d of %d hosts are of other customers than %s, whose tokens see what runs on them, and its output: %s", len(others), len(names), p.Tenant, some(others)),
+			fmt.Sprintf("add host.customer == %q to targets:, or take tenant: away", p.Tenant)))
 	}
 	if len(without) > 0 {
 		line, col := placeOf(p.Source, "window")

@@ -100,6 +100,25 @@ func TestLoadWarns(t *testing.T) {
 	}
 }
 
+// The tenant of a playbook sees its runs, with the output of all their hosts.
+func TestLoadWarnsOfATenantThatSeesOthersHosts(t *testing.T) {
+	hosts := "hosts: {a: {customer: acme}, b: {customer: birch}, c: {}}\n"
+	for targets, want := range map[string]string{
+		"true":                              "playbooks/x.yaml:2:9: 1 of 3 hosts are of other customers than acme, whose tokens see what runs on them, and its output: b",
+		"host.customer == \"acme\"":         "",
+		"host.customer in [\"acme\", \"\"]": "",
+	} {
+		s := mustSet(t, map[string]string{
+			"inventory.yaml":   hosts,
+			"playbooks/x.yaml": "playbook: x\ntenant: acme\ntargets: '" + targets + "'\nsteps: [{uses: command, with: {run: x}}]\n",
+		})
+		text := playbooks.Diagnostics(s.Warnings).Error()
+		if want == "" && len(s.Warnings) > 0 || !strings.Contains(text, want) {
+			t.Errorf("%s: does not say %q:\n%s", targets, want, text)
+		}
+	}
+}
+
 func TestLayoutNamesOtherPlaces(t *testing.T) {
 	tree := map[string]string{
 		"turnus.yaml": "playbooks: [ops/books, one.yaml]\ninventory: ops/hosts.ini\nwindows: ops/windows.yaml\n",

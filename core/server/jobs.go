@@ -175,7 +175,7 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	why := s.standing(ctx, &run, in.id())
+	why := s.whyPending(ctx, s.standing(ctx, &run, in.id()))
 	e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
 	return &body[api.Explanation]{e}, nil
 }

@@ -39,6 +39,29 @@ func (s *Server) problem(r route, err error) error {
 	return huma.NewError(http.StatusInternalServerError, faultText)
 }
 
+// maxEcho bounds what a problem repeats of what was sent, in bytes.
+const maxEcho = 200
+
+// brief keeps problems from repeating all that was sent: a megabyte of it, or the secrets in it. Short values show what was meant.
+func brief(_ huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	for _, e := range model.Errors {
+		switch sent := e.Value.(type) {
+		case nil, bool, float64, int, int64:
+		case string:
+			if e.Value = clip(sent, maxEcho); e.Location == "body" { // the whole of it
+				e.Value = nil
+			}
+		default:
+			e.Value = nil
+		}
+	}
+	return model, nil
+}
+
 // forbidden is what a token's rights do not cover.
 func forbidden(why string) error { return huma.NewError(http.StatusForbidden, why) }
 

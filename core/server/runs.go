@@ -89,6 +89,7 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 		Pending: st.Pending, Blocked: st.Blocked, InFlight: st.InFlight, Waiting: st.Waiting, Suspended: st.Suspended,
 		Deferred: st.Deferred, Released: st.Limit, Wave: 1, Waves: 1,
 	}
+	s.whyIdle(ctx, shown)
 	if w, err := s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) }); err == nil {
 		shown.Check = w.check
 		s.waves(ctx, w, st, shown)

@@ -139,6 +139,11 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 			return nil, fmt.Errorf("%s %q: expected a duration as 30m: %w", d.name, d.text, core.ErrInvalid)
 		}
 	}
+	if cron, err := civil.ParseCron(in.Body.Cron); err == nil { // what is no expression is told below
+		if _, ever := cron.NextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)); !ever { // a leap year
+			return nil, fmt.Errorf("cron %q: there is no such day: %w", in.Body.Cron, core.ErrInvalid)
+		}
+	}
 	version := int64(0)
 	before, err := s.cfg.Catalog.Schedule(ctx, by.scope, id)
 	switch {

@@ -81,7 +81,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
-	config.DocsPath = ""     // its page would load a script from elsewhere
+	config.Transformers = append(config.Transformers, brief)
+	config.DocsPath = "" // its page would load a script from elsewhere
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}
 	s.api = humago.New(s.mux, config)
 	s.health()

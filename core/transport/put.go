@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pkg/sftp"
@@ -45,6 +46,8 @@ type upload struct {
 	r    route
 	put  Put
 	part string
+
+	verified bool // the host's hash of the part file was right already
 }
 
 // Put writes a file: to PATH.part.RANDOM, readable by the user only, verified by
@@ -174,6 +177,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	if err != nil {
 		return err
 	}
+	done = sync.OnceFunc(done)
 	defer done()
 	f, err := c.OpenFile(u.part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -183,14 +187,38 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	if err == nil {
 		_, err = f.ReadFromWithConcurrency(src, 64)
 	}
+	early := func() {}
+	if err == nil && src.n >= largePut {
+		early = u.sumEarly(ctx, hex.EncodeToString(src.sum.Sum(nil)))
+	}
 	if _, ok := c.HasExtension("fsync@openssh.com"); ok && err == nil {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
+	done() // its session may be the one that sumEarly waits for
+	early()
 	if err != nil {
 		return u.transferError(err)
 	}
 	return nil
+}
+
+// largePut is the size from which the host computes the hash while its disk takes the file: both take about as long as the transfer, and
+// for smaller files a further command would cost more.
+const largePut = 8 << 20
+
+// sumEarly begins the verification of the part file; the function that it returns waits for its end. What does not succeed is left to finish,
+// which knows what to say and what else to try.
+func (u *upload) sumEarly(ctx context.Context, want string) (wait func()) {
+	over := make(chan struct{})
+	if !u.p.spawn(func() {
+		defer close(over)
+		_, err := u.script(ctx, earlySumScript(u.part, want), nil, nil)
+		u.verified = err == nil
+	}) {
+		return func() {}
+	}
+	return func() { <-over }
 }
 
 func (u *upload) transferError(err error) *Error {
@@ -258,7 +286,11 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	script := func(check string) string {
 		return finishScript(u.part, u.put.Path, check, u.put.Owner, u.put.Backup, u.put.Mode)
 	}
-	code, err := u.script(ctx, script(w.SHA256), nil, nil)
+	check := w.SHA256
+	if u.verified {
+		check = ""
+	}
+	code, err := u.script(ctx, script(check), nil, nil)
 	switch {
 	case err == nil:
 		return nil

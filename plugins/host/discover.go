@@ -18,7 +18,11 @@ import (
 const (
 	programFile  = "plugin"
 	manifestFile = "manifest.json"
-	currentFile  = "current" // symbolic link, or text file, that chooses among versions
+
+	// ScriptFile describes a script that is a plugin by way of the adapter; it stands in place of a program.
+	ScriptFile = "plugin.yaml"
+
+	currentFile = "current" // symbolic link, or text file, that chooses among versions
 )
 
 // discover reads the plugin folders. All errors come at once, and with an error
@@ -27,22 +31,33 @@ func discover(dirs []string, l launch) ([]Plugin, error) {
 	var found []Plugin
 	var errs []error
 	for _, dir := range dirs {
-		names, err := folders(dir)
+		some, err := loadDir(dir, l)
+		if err == nil {
+			err = keepLock(dir, some)
+		}
+		found, errs = append(found, some...), append(errs, err)
+	}
+	return found, errors.Join(errs...)
+}
+
+// loadDir reads one plugin folder, whatever its lockfile says.
+func loadDir(dir string, l launch) ([]Plugin, error) {
+	names, err := folders(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %s: no such folder; expected one with %s", core.ErrInvalid, dir, filepath.Join("NAME", "VERSION", programFile))
+		}
+		return nil, fmt.Errorf("plugin folder: %w", err)
+	}
+	var found []Plugin
+	var errs []error
+	for _, name := range names {
+		p, err := loadFolder(filepath.Join(dir, name), name, l)
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("%w: %s: no such folder; expected one with %s", core.ErrInvalid, dir, filepath.Join("NAME", "VERSION", programFile))
-			}
-			errs = append(errs, fmt.Errorf("plugin folder: %w", err))
+			errs = append(errs, err)
 			continue
 		}
-		for _, name := range names {
-			p, err := loadFolder(filepath.Join(dir, name), name, l)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			found = append(found, p)
-		}
+		found = append(found, p)
 	}
 	return found, errors.Join(errs...)
 }
@@ -74,9 +89,17 @@ func loadFolder(folder, name string, l launch) (Plugin, error) {
 	if err != nil {
 		return Plugin{}, fmt.Errorf("%s: %w", folder, err)
 	}
-	program := filepath.Join(dir, programFile)
-	p := Plugin{Name: name, Version: version, Argv: []string{program}}
-	if p.SHA256, err = vet(dir, program); err != nil {
+	p := Plugin{Name: name, Version: version, Dir: dir}
+	if p.Argv, err = argvOf(dir, l.adapter); err != nil {
+		return Plugin{}, err
+	}
+	script := p.Argv[0] != filepath.Join(dir, programFile)
+	if script {
+		err = vetScript(dir)
+	} else {
+		p.SHA256, err = vet(dir, p.Argv[0])
+	}
+	if err != nil {
 		return Plugin{}, err
 	}
 	path := filepath.Join(dir, manifestFile)
@@ -91,7 +114,29 @@ func loadFolder(folder, name string, l launch) (Plugin, error) {
 		return Plugin{}, fmt.Errorf("%w: %s: the manifest is of %s %s; expected it in a folder %s", core.ErrInvalid, dir,
 			p.Manifest.Name, p.Manifest.Version, filepath.Join(p.Manifest.Name, p.Manifest.Version))
 	}
-	return p, nil
+	if script { // the program is the adapter: what must not change is the folder
+		p.Tree, err = Tree(dir)
+	}
+	return p, err
+}
+
+// argvOf is how the plugin of a folder is started: by its program, or, for a script with its description, by the adapter.
+func argvOf(dir string, adapter []string) ([]string, error) {
+	program := filepath.Join(dir, programFile)
+	if _, err := os.Lstat(program); !errors.Is(err, fs.ErrNotExist) {
+		return []string{program}, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, ScriptFile)); err == nil && len(adapter) > 0 {
+		return append(slices.Clone(adapter), dir), nil
+	}
+	return nil, fmt.Errorf("%w: %s holds neither a program named %s nor a %s", core.ErrInvalid, dir, programFile, ScriptFile)
+}
+
+func vetScript(dir string) error {
+	if path := everybodys(dir); path != "" {
+		return fmt.Errorf("%w: %s can be written to by everybody; take that right away: chmod o-w", core.ErrInvalid, path)
+	}
+	return nil
 }
 
 // chooseVersion never guesses: of several versions, a person has chosen one.

@@ -146,7 +146,7 @@ func TestLoadRefuses(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "lab", "1.0.0", "plugin")); err != nil {
 				t.Fatal(err)
 			}
-		}, "no such file"},
+		}, "neither a program named plugin"},
 		"no version": {func(t *testing.T, dir string) {
 			if err := os.RemoveAll(filepath.Join(dir, "lab", "1.0.0")); err != nil {
 				t.Fatal(err)

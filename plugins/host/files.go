@@ -63,7 +63,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 			defer func() { _ = f.Close() }()
 			data, put.Size = f, info.Size()
 		}
-		w, err := s.reach.Put(ctx, h, put, data)
+		w, err := s.reach.Put(ctx, h, put, pace(ctx, data, newLimiter(start.GetRate())))
 		if err != nil {
 			return fault(h.Name, "put", err)
 		}

@@ -20,12 +20,15 @@ import (
 type Config struct {
 	Builtins []Plugin        // the binary's own, run by re-executing it
 	Dirs     []string        // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
+	Adapter  []string        // serves the scripts of plugin folders: an absolute program and arguments, the folder is added; nil: none
 	Reach    *transport.Pool // nil: every call to a host is refused as unreachable
 	Socket   string          // folder for sockets, 0700; a temporary one by default
 	Idle     time.Duration   // an unused process is stopped after it; 2 min
 	Grace    time.Duration   // between asking a job or process to end and killing it; 5 s
 	MaxAge   time.Duration   // a process older than this takes no new call; 6 h
 	Log      *slog.Logger    // slog.Default() when nil
+
+	UploadRate int64 // most bytes a second that all calls together write to hosts; 0: any
 }
 
 // Plugin is one plugin that can be started.
@@ -33,6 +36,8 @@ type Plugin struct {
 	Name, Version string
 	Argv          []string // absolute program first
 	Manifest      Manifest
+	Dir           string // folder of this version; "" for built-ins
+	Tree          string // hash of all its files, when none of them may change; see [Tree]
 	SHA256        string // hex; a program of other content is not started. Empty for built-ins
 }
 

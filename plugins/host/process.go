@@ -54,13 +54,17 @@ type process struct {
 
 // launch says how processes are started.
 type launch struct {
-	root  *folder
-	reach reach
-	log   *slog.Logger
+	root    *folder
+	reach   reach
+	log     *slog.Logger
+	adapter []string
 }
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
 func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
+	if err := plugin.checkTree(); err != nil {
+		return nil, err
+	}
 	root, err := l.root.open()
 	if err != nil {
 		return nil, err

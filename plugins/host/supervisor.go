@@ -60,7 +60,10 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 			now:    time.Now,
 		},
 	}
-	l := launch{root: s.root, reach: r, log: log}
+	if cfg.UploadRate > 0 {
+		r = &boundedReach{reach: r, uploads: newLimiter(cfg.UploadRate)}
+	}
+	l := launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter}
 	if err := s.load(cfg, l); err != nil {
 		return nil, errors.Join(err, s.root.remove())
 	}

@@ -44,8 +44,8 @@ type Outputs struct {
 }
 
 const (
-	maxOutput   = 15 << 10 // of each stream, so that both fit the outputs of a step
-	cleanupTime = 10 * time.Second
+	maxOutput   = 15 << 10        // of each stream, so that both fit the outputs of a step
+	cleanupTime = 3 * time.Second // within the grace of 5 s that a cancelled call has
 )
 
 // Def is the job type.

@@ -22,6 +22,7 @@ type PutFile struct {
 	SHA256 string // hex; empty: what was sent
 	Size   int64  // 0: unknown
 	Backup string // suffix; the old file is kept under Path+Backup
+	Rate   int64  // most bytes a second, 0 for any; the worker bounds all uploads together besides
 }
 
 // Written is what a transfer wrote.
@@ -58,7 +59,7 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 	}
 	err = stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
 		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
-		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup,
+		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate,
 	}}})
 	if err == nil && data != nil {
 		err = sendChunks(data, func(b []byte) error {

@@ -71,12 +71,15 @@ func (a *app) tokensCmd() *cobra.Command {
 func (a *app) tokensCreateCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewToken
+	var inLedger string
 	c := &cobra.Command{
 		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
 operator runs, cancels and schedules; an approver approves what others launched; an admin
-does all that, makes tokens and applies definitions.`,
-		Example: "  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token",
+does all that, makes tokens and applies definitions. Who has lost every admin token makes
+one in the ledger itself: --ledger.`,
+		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
+  turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n.Name = args[0]
 			token, err := c.CreateToken(ctx, n)
@@ -95,6 +98,15 @@ does all that, makes tokens and applies definitions.`,
 	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver or admin")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
+	c.Flags().StringVar(&inLedger, "ledger", "", "make an admin token in the ledger itself, without a server: sqlite:PATH or postgres://…")
+	ask := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if inLedger == "" {
+			return ask(cmd, args)
+		}
+		n.Name = args[0]
+		return a.createTokenIn(cmd.Context(), inLedger, n)
+	}
 	needs(c, "role")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -8,9 +8,11 @@ import (
 
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/dnssec"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
+	"github.com/turnus/turnus/plugins/firmware"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
@@ -23,22 +25,23 @@ import (
 const serveVerb = "__plugin"
 
 // builtinDefs are the job types of the binary, by plugin.
-func builtinDefs() map[string]sdk.Def {
-	return map[string]sdk.Def{
-		"command": command.Def(), "script": script.Def(), "file": file.Def(), "fetch": fetch.Def(), "config": config.Def(),
-		"reboot": reboot.Def(), "wait": wait.Def(), "http": http.Def(),
-		"firewall": firewall.Def(),
+func builtinDefs() map[string][]sdk.Def {
+	return map[string][]sdk.Def{
+		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
+		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def()},
+		"firewall": {firewall.Def()}, "dnssec": {dnssec.Def()},
+		"firmware": firmware.Defs(),
 	}
 }
 
 // servePlugin is the process of a built-in plugin: the same path as anybody's.
 func servePlugin(name string, stderr io.Writer) int {
-	def, ok := builtinDefs()[name]
+	defs, ok := builtinDefs()[name]
 	if !ok {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
 		return exitInvalid
 	}
-	sdk.Serve(def)
+	sdk.Serve(defs...)
 	return exitOK
 }
 
@@ -51,7 +54,7 @@ func builtinPlugins() ([]host.Plugin, error) {
 	defs := builtinDefs()
 	var all []host.Plugin
 	for _, name := range sortedKeys(defs) {
-		text, err := json.Marshal(sdk.Describe(defs[name]))
+		text, err := json.Marshal(sdk.Describe(defs[name]...))
 		if err != nil {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/exec"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -77,6 +79,12 @@ type app struct {
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
+		return exec.Helper(args, stdin, stdout, stderr)
+	}
+	if len(args) == 2 && args[0] == scriptVerb {
+		return exec.Serve(args[1], stderr) //nolint:gosec // its length was looked at
+	}
 	if len(args) == 2 && args[0] == serveVerb {
 		return servePlugin(args[1], stderr) //nolint:gosec // its length was looked at
 	}

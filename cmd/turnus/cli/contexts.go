@@ -89,7 +89,11 @@ func (s *serverContext) token() (string, error) {
 	if s.TokenFile == "" {
 		return s.Token, nil
 	}
-	return readToken(s.TokenFile)
+	token, err := readToken(s.TokenFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", invalid("%w\nhint: an admin makes another with turnus tokens create; who has lost every admin token makes one in the ledger itself: turnus tokens create NAME --role admin --ledger URL", err)
+	}
+	return token, err
 }
 
 const maxToken = 4 << 10

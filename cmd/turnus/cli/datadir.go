@@ -143,11 +143,15 @@ func (d *dataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (
 	if err != nil {
 		return false, fmt.Errorf("make the first token: %w", err)
 	}
-	if _, err := file.WriteString(secret + "\n"); err != nil {
-		return false, fmt.Errorf("keep the first token: %w", err)
+	_, err = file.WriteString(secret + "\n")
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := file.Sync(); err != nil {
-		return false, fmt.Errorf("keep the first token: %w", err)
+	if err == nil {
+		err = os.Rename(file.Name(), d.tokenFile())
 	}
-	return true, os.Rename(file.Name(), d.tokenFile())
+	if err != nil {
+		return false, fmt.Errorf("keep the first token: %w\nhint: it is lost; turnus tokens create NAME --role admin --ledger URL makes another", err)
+	}
+	return true, nil
 }

@@ -13,7 +13,7 @@ func TestLogsShowEvidence(t *testing.T) {
 	writeJobLogs(&out, api.Job{Host: "fw-1", Outcome: core.RolledBack, Steps: []core.StepResult{{
 		Name: "push", Outcome: core.RolledBack, Reason: "no fresh connection works", Stdout: "said\n",
 		Outputs: map[string]any{"other": 1, "evidence": map[string]any{"probe": map[string]any{"ms": 12}, "before": "a\nb\n"}},
-	}}}, nil)
+	}}}, &keptApart{})
 	want := "fw-1 push | said\nfw-1 push | evidence before: a b\nfw-1 push | evidence probe: {\"ms\":12}\nfw-1 push | rolled_back: no fresh connection works\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)

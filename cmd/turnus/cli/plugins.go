@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,14 +11,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
 
 // pluginFlags say where job types come from.
-type pluginFlags struct{ dirs []string }
+type pluginFlags struct {
+	dirs   []string
+	upload byteRate
+}
 
 func (f *pluginFlags) add(c *cobra.Command) {
 	var dirs []string
@@ -36,7 +37,11 @@ func (f *pluginFlags) supervisor(reach *transport.Pool, log *slog.Logger) (*host
 	if err != nil {
 		return nil, err
 	}
-	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Reach: reach, Log: log})
+	adapter, err := scriptAdapter()
+	if err != nil {
+		return nil, err
+	}
+	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Adapter: adapter, Reach: reach, Log: log, UploadRate: int64(f.upload)})
 }
 
 // playbookOptions let validation see the job types and the -e vars.
@@ -67,8 +72,8 @@ func jobTypes(sup *host.Supervisor) []playbooks.Type {
 }
 
 func (a *app) pluginsCmd() *cobra.Command {
-	c := &cobra.Command{Use: "plugins", Short: "List job types and show their documentation"}
-	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd())
+	c := &cobra.Command{Use: "plugins", Short: "Job types: list, document, make, test, install and lock them"}
+	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd(), a.pluginsInitCmd(), a.pluginsTestCmd(), a.pluginsInstallCmd(), a.pluginsLockCmd())
 	return c
 }
 
@@ -117,47 +122,6 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func (a *app) pluginsDocsCmd() *cobra.Command {
-	var plugins pluginFlags
-	c := &cobra.Command{
-		Use: "docs [TYPE]", Short: "Show what a job type does, its params and examples", Args: cobra.MaximumNArgs(1),
-		Example: "  turnus plugins docs file\n  turnus plugins docs > job-types.md",
-		RunE: func(_ *cobra.Command, args []string) error {
-			sup, err := plugins.supervisor(nil, nil)
-			if err != nil {
-				return err
-			}
-			var types []host.Type
-			for _, p := range sup.Plugins() {
-				for _, t := range p.Manifest.Types {
-					if len(args) == 0 || t.Name == args[0] {
-						types = append(types, t)
-					}
-				}
-			}
-			if len(types) == 0 {
-				var known []string
-				for _, t := range jobTypes(sup) {
-					known = append(known, t.Name)
-				}
-				hint := cmp.Or(spell.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
-				return invalid("job type %q is not known\nhint: %s", args[0], hint)
-			}
-			if a.output == "json" {
-				return printJSON(a.out, types)
-			}
-			for _, t := range types {
-				if err := writeTypeDocs(a.out, t); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	plugins.add(c)
-	return c
 }
 
 // schemaNode is the part of a JSON Schema that documentation shows.

@@ -13,11 +13,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/plugins/exec"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
 		os.Exit(servePlugin(os.Args[2], os.Stderr))
+	}
+	if len(os.Args) == 3 && os.Args[1] == scriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
+		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	testscript.Main(m, map[string]func(){
 		"turnus": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },

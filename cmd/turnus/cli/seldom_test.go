@@ -54,15 +54,15 @@ func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 func TestMessagesAreNotCut(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 300) + "\nand its end"
-	for _, watched := range []bool{false, true} {
+	for _, c := range []struct{ terminal, view bool }{{true, false}, {false, true}, {true, true}} {
 		var said strings.Builder
-		a := &app{terminal: true, err: newScreen(&said, false, func() {})}
-		if watched {
+		a := &app{terminal: c.terminal, err: newScreen(&said, false, func() {})}
+		if c.view {
 			a.view = &progressView{}
 		}
 		a.message(text)
 		if !strings.Contains(said.String(), text) {
-			t.Errorf("with a view %v: %q", watched, said.String())
+			t.Errorf("%+v: %q", c, said.String())
 		}
 	}
 }

@@ -63,6 +63,7 @@ type watcher struct {
 	id     string
 	away   error
 	waited string // what was last said of whom it waits for
+	idle   string // and of why nothing happens though it waits for nobody
 	phase  api.Phase
 	told   map[string]bool // jobs whose end was said: events may come twice
 }
@@ -185,6 +186,11 @@ func (w *watcher) show(run api.Run) {
 		w.a.message(run.Playbook + ": waits " + waits)
 	}
 	w.waited = waits
+	if run.Phase == api.Active && run.Reason != w.idle { // nobody works on it, or somebody does again
+		if w.idle = run.Reason; w.idle != "" {
+			w.a.message(run.Playbook + ": " + w.idle)
+		}
+	}
 	if run.Phase != w.phase && (run.Phase == api.Stopped || run.Phase == api.Cancelled) {
 		w.a.message(fmt.Sprintf("%s: %s: %s", run.Playbook, run.Phase, run.Reason))
 	}

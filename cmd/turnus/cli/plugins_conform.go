@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/plugins/conformance"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// networkBuiltins open connections of their own, and their manuals say so.
+var networkBuiltins = []string{"http", "firewall"}
+
+type pluginsTestFlags struct {
+	lab      string
+	cases    []string
+	network  bool
+	patience time.Duration
+}
+
+func (a *app) pluginsTestCmd() *cobra.Command {
+	var f pluginsTestFlags
+	c := &cobra.Command{
+		Use: "test PROGRAM|FOLDER|BUILTIN", Short: "Hold a plugin, in any language, to what workers expect of it", Args: cobra.ExactArgs(1),
+		Example: "  turnus plugins test ./plugin\n  turnus plugins test plugins/uptime/1.0.0 --lab lab.yaml\n  turnus plugins test ./plugin --case cancel,drain -o json",
+		RunE:    func(c *cobra.Command, args []string) error { return a.testPlugin(c.Context(), args[0], f) },
+	}
+	c.Flags().StringVar(&f.lab, "lab", "", "file with what the simulated hosts answer, more examples, and old states")
+	c.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases: "+strings.Join(conformance.Cases(), ", "))
+	c.Flags().BoolVar(&f.network, "allow-network", false, "the plugin's own process opens network connections, and its manual says so")
+	c.Flags().DurationVar(&f.patience, "patience", 5*time.Second, "what a call of an example may take before its deadline")
+	return c
+}
+
+func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) error {
+	cfg := conformance.Config{Only: f.cases, Patience: f.patience}
+	if f.patience <= 0 {
+		return invalid("--patience %v: expected more than 0", f.patience)
+	}
+	if f.lab != "" {
+		lab, err := conformance.ReadLab(f.lab)
+		if err != nil {
+			return err
+		}
+		cfg.Lab = lab
+	}
+	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(networkBuiltins, what)
+	var err error
+	if cfg.Argv, cfg.Manifest, err = programOf(what); err != nil {
+		return err
+	}
+	ctx, _, release := a.signals(ctx, "the suite is cut short", a.message, func() {})
+	defer release()
+	seen := a.showCase
+	if a.output == "json" {
+		seen = nil
+	}
+	report, err := conformance.Run(ctx, cfg, seen)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		if err := printJSON(a.out, report); err != nil {
+			return err
+		}
+	} else {
+		a.sumUp(report)
+	}
+	if report.Failed() > 0 {
+		return &exit{code: exitFailed}
+	}
+	return nil
+}
+
+// programOf finds what to start: a program, that of a plugin folder, or a built-in plugin.
+func programOf(what string) (argv []string, manifest string, err error) {
+	if _, ok := builtinDefs()[what]; ok && !strings.ContainsRune(what, filepath.Separator) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, "", fmt.Errorf("find the program itself: %w", err)
+		}
+		return []string{self, serveVerb, what}, "", nil
+	}
+	path, err := filepath.Abs(what)
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(sortedKeys(builtinDefs()), ", "))
+	}
+	if info.IsDir() {
+		return programOfFolder(path)
+	}
+	if info.Mode()&0o111 == 0 {
+		return nil, "", invalid("%s is not executable\nhint: chmod +x %s", what, what)
+	}
+	return []string{path}, "", nil
+}
+
+func programOfFolder(dir string) (argv []string, manifest string, err error) {
+	kept := filepath.Join(dir, "manifest.json")
+	if info, err := os.Stat(kept); err == nil && info.Mode().IsRegular() {
+		manifest = kept
+	}
+	program := filepath.Join(dir, "plugin")
+	if info, err := os.Stat(program); err == nil {
+		if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+			return nil, "", invalid("%s is not an executable file", program)
+		}
+		return []string{program}, manifest, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, host.ScriptFile)); err == nil {
+		adapter, err := scriptAdapter()
+		return append(adapter, dir), manifest, err
+	}
+	return nil, "", invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
+}
+
+// showCase prints one result as it comes.
+func (a *app) showCase(r conformance.Result) {
+	mark, color := "pass", green
+	switch r.Status {
+	case conformance.Failed:
+		mark, color = "FAIL", red
+	case conformance.NotApplicable:
+		mark, color = "n/a ", faint
+	}
+	fmt.Fprintf(a.out, "%s  %-14s %8s  %s\n", a.paint(color, mark), r.Case, shortTime(r.Took), r.Title)
+	for _, line := range []struct{ head, text string }{{"fault", r.Fault}, {"what to do", r.Hint}, {"why", notes(r)}} {
+		if line.text != "" {
+			fmt.Fprintf(a.out, "      %s: %s\n", line.head, strings.ReplaceAll(line.text, "\n", "\n        "))
+		}
+	}
+}
+
+// notes are shown where a case does not apply; of one that passed they are in -o json.
+func notes(r conformance.Result) string {
+	if r.Status == conformance.NotApplicable {
+		return r.Note
+	}
+	return ""
+}
+
+func shortTime(d time.Duration) string {
+	if d < time.Millisecond {
+		return "-"
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+func (a *app) sumUp(r conformance.Report) {
+	count := map[conformance.Status]int{}
+	for _, one := range r.Results {
+		count[one.Status]++
+	}
+	name := strings.TrimSpace(r.Plugin + " " + r.Version)
+	if name == "" {
+		name = "the program"
+	}
+	fmt.Fprintf(a.out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
+		count[conformance.Passed], count[conformance.Failed], count[conformance.NotApplicable])
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// one is the plugin folder to write to.
+func (f *pluginFlags) one() (string, error) {
+	if len(f.dirs) != 1 {
+		return "", invalid("%d plugin folders are given: expected one\nhint: --plugins DIR, or TURNUS_PLUGINS", len(f.dirs))
+	}
+	return f.dirs[0], nil
+}
+
+func (a *app) pluginsInstallCmd() *cobra.Command {
+	var plugins pluginFlags
+	var in host.Installing
+	c := &cobra.Command{
+		Use: "install PROGRAM|FOLDER", Short: "Copy a plugin into the plugin folder, as DIR/NAME/VERSION, with its manifest", Args: cobra.ExactArgs(1),
+		Example: "  turnus plugins install ./uptime --plugins plugins\n  turnus plugins install . --plugins plugins --use",
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			in.Source = args[0]
+			if in.Dir, err = plugins.one(); err != nil {
+				return err
+			}
+			if in.Adapter, err = scriptAdapter(); err != nil {
+				return err
+			}
+			got, err := host.Install(c.Context(), in)
+			if errors.Is(err, core.ErrConflict) {
+				return &exit{exitInvalid, err}
+			}
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(a.out, got)
+			}
+			a.tellInstalled(got)
+			return a.tellUnlocked(in.Dir, got)
+		},
+	}
+	plugins.add(c)
+	c.Flags().BoolVar(&in.Force, "force", false, "replace what is installed under the same version")
+	c.Flags().BoolVar(&in.Use, "use", false, "make it the version that workers take")
+	return c
+}
+
+func (a *app) tellInstalled(got host.Installed) {
+	verb := "installed"
+	if got.Already {
+		verb = "is installed already:"
+	}
+	fmt.Fprintf(a.out, "%s %s %s %s\n  types: %s\n  tree:  %s\n", got.Name, got.Version, verb, got.Path, strings.Join(got.Types, ", "), got.Tree)
+	if got.InUse != got.Version {
+		fmt.Fprintf(a.out, "  in use is still %s; --use changes that\n", got.InUse)
+	}
+}
+
+// tellUnlocked says that a lockfile does not name what was installed, which workers would refuse.
+func (a *app) tellUnlocked(dir string, got host.Installed) error {
+	lock, ok, err := host.ReadLock(dir)
+	if err != nil || !ok || got.InUse != got.Version {
+		return err
+	}
+	now := host.Lock{Plugins: []host.Locked{{Name: got.Name, Version: got.Version, Tree: got.Tree}}}
+	if lock.Check(dir, now) != nil {
+		a.message("the lockfile does not name it yet: workers refuse it until turnus plugins lock has been run")
+	}
+	return nil
+}
+
+func (a *app) pluginsLockCmd() *cobra.Command {
+	var plugins pluginFlags
+	var check bool
+	c := &cobra.Command{
+		Use: "lock", Short: "Write the lockfile of a plugin folder: what workers take, byte for byte", Args: cobra.NoArgs,
+		Example: "  turnus plugins lock --plugins plugins\n  turnus plugins lock --plugins plugins --check",
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := plugins.one()
+			if err != nil {
+				return err
+			}
+			adapter, err := scriptAdapter()
+			if err != nil {
+				return err
+			}
+			now, err := host.NewLock(dir, adapter)
+			if err != nil {
+				return err
+			}
+			if check {
+				return a.checkLock(dir, now)
+			}
+			if err := now.Write(dir); err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(a.out, now)
+			}
+			for _, p := range now.Plugins {
+				fmt.Fprintf(a.out, "%s %s %s\n", p.Name, p.Version, p.Tree)
+			}
+			a.message("written: " + filepath.Join(dir, host.LockFile))
+			return nil
+		},
+	}
+	plugins.add(c)
+	c.Flags().BoolVar(&check, "check", false, "write nothing, and exit with 5 when the folder differs from its lockfile")
+	return c
+}
+
+func (a *app) checkLock(dir string, now host.Lock) error {
+	lock, ok, err := host.ReadLock(dir)
+	if err == nil && !ok {
+		err = invalid("%s has no %s\nhint: turnus plugins lock writes it", dir, host.LockFile)
+	}
+	if err == nil {
+		err = lock.Check(dir, now)
+	}
+	if err != nil {
+		return err
+	}
+	a.message(plural(len(now.Plugins), "plugin") + " as locked")
+	return nil
+}
+
+// scriptVerb is how the binary is started as the process of a plugin that is a script.
+const scriptVerb = "__script"
+
+// scriptAdapter is how workers start a plugin folder that holds a script in place of a program.
+func scriptAdapter() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program itself, to start scripts: %w", err)
+	}
+	return []string{self, scriptVerb}, nil
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"context"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// nobodyWorks is why nothing starts, where no worker has lately said that it lives.
+const nobodyWorks = "no worker of this pool reports: see turnus workers ls"
+
+// deserted tells whether no worker says that it lives. What cannot be asked has workers.
+func (s *Server) deserted(ctx context.Context) bool {
+	names, err := s.cfg.Queue.Names(ctx, api.WorkerPrefix)
+	return err == nil && len(names) == 0
+}
+
+// whyPending is why a job has not started: before all else, that there is nobody to start it.
+func (s *Server) whyPending(ctx context.Context, e api.Explanation) api.Explanation {
+	if e.State == core.Pending && s.deserted(ctx) {
+		e.Reason = nobodyWorks + "; " + e.Reason
+	}
+	return e
+}
+
+// whyIdle gives a run of which nothing happens the same reason, unless it has one.
+func (s *Server) whyIdle(ctx context.Context, shown *api.Run) {
+	if l := shown.Live; shown.Phase == api.Active && shown.Reason == "" && l.Pending > 0 && l.InFlight == 0 && s.deserted(ctx) {
+		shown.Reason = nobodyWorks
+	}
+}

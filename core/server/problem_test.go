@@ -1,0 +1,45 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// A problem says where the mistake is, and does not send back all that was sent.
+func TestProblemsAreBrief(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	op := b.token("acme", Operator)
+	long := strings.Repeat("x", 10_000)
+	for _, body := range []any{
+		`{"playbook":"acme-patch","limit":"` + long + `"}`,
+		`{"playbook":"acme-patch","tags":["` + strings.Repeat(`a","`, 2000) + `"]}`,
+		`{"playbook":"` + long + `","nosuch":{"password":"hunter2"}}`,
+		`{"vars":{"password":"hunter2"},"limit":5,"playbook":7}`,
+		`{"vars":{"password":"hunter2"`, // no JSON
+	} {
+		a := b.ask(op, "POST", "/v1/runs", body)
+		if a.status/100 != 4 || len(a.body) > 2000 || strings.Contains(a.body, "hunter2") {
+			t.Errorf("%d, %d bytes: %.300s", a.status, len(a.body), a.body)
+		}
+	}
+	a := b.ask(op, "POST", "/v1/runs", `{"playbook":"acme-patch","criticality":777}`)
+	if !strings.Contains(a.body, `"value":777`) || !strings.Contains(a.body, "body.criticality") {
+		t.Errorf("a short value helps: %s", a.body)
+	}
+}
+
+func TestSchedulesThatNeverFireAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	op := b.token("acme", Operator)
+	for cron, say := range map[string]string{"0 0 31 2 *": "there is no such day", "0 3 * *": "4 fields, expected five", "0 0 29 2 *": ""} {
+		a := b.ask(op, "PUT", "/v1/schedules/x", api.NewSchedule{Playbook: "acme-patch", Cron: cron})
+		if say == "" && a.status != http.StatusOK || say != "" && (a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, say)) {
+			t.Errorf("%s: %d %s", cron, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+//go:build linux
+
+package bootlab_test
+
+import (
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts/bootlab"
+)
+
+// The lab itself: a reboot is one, a slot without tries is left, and a power cut is noticed by the boot id alone.
+func TestADeviceReallyReboots(t *testing.T) {
+	t.Parallel()
+	d := bootlab.New(t, bootlab.NewVendor(t))
+	look := func() string {
+		out, err := d.Shell("cat /proc/sys/kernel/random/boot_id; cat /run/booted; . /etc/os-release; echo $VERSION_ID; rauc status >/dev/null && echo rauc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	again := func(how func()) {
+		n := d.Boots()
+		how()
+		d.Await("another boot", func() bool { return d.Boots() > n && d.Up() })
+	}
+	first := look()
+	t.Log(first)
+	again(func() { _, _ = d.Shell(d.Path("reboot")) })
+	second := look()
+	if first == second {
+		t.Error("the boot id did not change")
+	}
+	if _, err := d.Shell("rauc status mark-active other"); err != nil {
+		t.Fatal(err)
+	}
+	again(d.Reset)
+	if slot, tries := d.Primary(); slot != "B" || tries != "0" {
+		t.Errorf("after the activation: primary %s with %s tries", slot, tries)
+	}
+	third := look()
+	again(d.Reset) // its one try is over
+	fourth := look()
+	t.Log(third, fourth)
+}

@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package bootlab owns devices for tests that boot from slots, which only Linux can play.
+package bootlab

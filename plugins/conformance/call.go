@@ -1,0 +1,347 @@
+package conformance
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// maxResumes bounds how often a job that suspends itself is gone on with.
+const maxResumes = 10
+
+// call is one call to make.
+type call struct {
+	typ     string
+	title   string // of the example
+	params  json.RawMessage
+	host    int // which of the world's
+	check   bool
+	attempt int
+	state   *host.State
+	limit   time.Duration // until its deadline; 0: the suite's patience
+	saved   func(n int, s host.State) error
+}
+
+// saving is a checkpoint.
+type saving struct {
+	name  string
+	state host.State
+}
+
+// record is what came of a call, suspensions followed.
+type record struct {
+	call    call
+	out     host.Outcome
+	err     error // the call has no valid outcome
+	code    codes.Code
+	late    bool // it did not end at its deadline, nor when it was cancelled
+	overdue bool // it did not end at its deadline, but when it was cancelled
+	took    time.Duration
+	ops     []op
+	saves   []saving
+	wrong   []*wire.Diagnostic
+	secrets bool     // it resolved one
+	shown   []string // where a secret was seen
+	private []string // where the process's own environment was seen
+}
+
+func (r *record) name() string {
+	if r.call.title == "" {
+		return r.call.typ
+	}
+	return fmt.Sprintf("%s, example %q", r.call.typ, r.call.title)
+}
+
+// end is the outcome as a word.
+func (r *record) end() string {
+	o := r.out
+	switch {
+	case r.err != nil:
+		return "no outcome"
+	case o.Suspended:
+		return "suspended"
+	case o.Cancelled:
+		return "cancelled"
+	case o.Lost:
+		return "lost"
+	case o.RolledBack:
+		return "rolled_back"
+	case o.Unreachable:
+		return "unreachable"
+	case o.TimedOut:
+		return "timed out"
+	case o.Failed:
+		return "failed"
+	case o.Skipped:
+		return "skipped"
+	case o.Changed:
+		return "changed"
+	}
+	return "unchanged"
+}
+
+func (r *record) settled() bool {
+	return r.err == nil && !r.out.TimedOut && !r.out.Cancelled && !r.late && !r.overdue
+}
+
+// kept is what a worker keeps for a call: in memory.
+type kept struct {
+	mu    sync.Mutex
+	files map[string][]byte
+}
+
+func (k *kept) read(_ context.Context, name string) ([]byte, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	content, ok := k.files[name]
+	return content, ok, nil
+}
+
+func (k *kept) keep(_ context.Context, files []host.KeptFile) (string, []string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var changed []string
+	for _, f := range files {
+		if old, had := k.files[f.Name]; had != f.Gone && string(old) == string(f.Content) {
+			continue
+		}
+		changed = append(changed, f.Name)
+		if delete(k.files, f.Name); !f.Gone {
+			k.files[f.Name] = f.Content
+		}
+	}
+	if len(changed) == 0 {
+		return "", nil, nil
+	}
+	return strings.Repeat("0", 40), changed, nil
+}
+
+// do makes a call, follows it to its end, and remembers what it showed.
+func (s *suite) do(ctx context.Context, p *process, w *world, c call) *record {
+	r := s.follow(ctx, p, w, c)
+	s.remember(r)
+	return r
+}
+
+// follow makes a call, and goes on with it as often as it suspends itself. Several may run at once.
+func (s *suite) follow(ctx context.Context, p *process, w *world, c call) *record {
+	r := &record{call: c}
+	started := time.Now()
+	for n := range maxResumes {
+		s.once(ctx, p, w, c, r)
+		if r.err != nil || !r.out.Suspended || n == maxResumes-1 {
+			break
+		}
+		c.state = r.out.State
+	}
+	r.took = time.Since(started)
+	return r
+}
+
+func (s *suite) remember(r *record) {
+	s.calls = append(s.calls, r)
+	for _, o := range r.ops {
+		if s.shows(o.text) != "" {
+			r.shown = append(r.shown, "a command line or its environment, which everybody on the host can read ("+r.name()+")")
+		}
+	}
+	s.seen.leaks = append(s.seen.leaks, r.shown...)
+	s.seen.private = append(s.seen.private, r.private...)
+}
+
+// running is a call that is under way.
+type running struct {
+	lease  string
+	cancel func(grace time.Duration) error
+	done   chan struct{} // closed when r is complete
+}
+
+// once makes one call, into r.
+func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *record) {
+	run := s.begin(ctx, p, w, c, r)
+	limit := c.limit
+	if limit == 0 {
+		limit = s.cfg.Patience
+	}
+	if within(run.done, limit+s.cfg.Grace) {
+		return
+	}
+	_ = run.cancel(s.cfg.Grace)
+	if within(run.done, s.cfg.Grace) {
+		r.overdue = true
+		return
+	}
+	p.kill() // nothing else ends it
+	<-run.done
+	r.late = true
+}
+
+// begin starts a call. r must not be read before done.
+func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *record) *running {
+	limit := c.limit
+	if limit == 0 {
+		limit = s.cfg.Patience
+	}
+	keep := &kept{files: map[string][]byte{}}
+	var mu sync.Mutex
+	saves := 0
+	hc := &host.Call{
+		Job: core.JobID{Run: "20260102-030405-conformance", Index: c.host}, Step: "step", Attempt: max(c.attempt, 1), Type: c.typ, Params: c.params,
+		Host: w.hosts[c.host], State: c.state, Check: c.check, Diff: true, Key: fmt.Sprintf("key-%d", c.host), Fence: 1,
+		Files: s.cfg.Lab.Artifacts, Fetch: filepath.Join(s.scratch, "fetched"),
+		Kept: keep.read, Keep: keep.keep,
+		Secret: func(context.Context, string) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			r.secrets = true
+			return []byte(s.secret), nil
+		},
+		Checkpoint: func(_ context.Context, st host.State) error {
+			mu.Lock()
+			defer mu.Unlock()
+			saves++
+			r.saves = append(r.saves, saving{state: st})
+			if c.saved != nil {
+				return c.saved(saves, st)
+			}
+			return nil
+		},
+	}
+	if hc.Files == "" {
+		hc.Files = s.scratch
+	}
+	_ = os.MkdirAll(hc.Fetch, 0o700)
+	deadline, done := context.WithTimeout(ctx, limit)
+	req, end := p.services.Grant(deadline, hc)
+	done()
+	stream, cut := context.WithCancel(ctx)
+	run := &running{lease: req.GetLease(), done: make(chan struct{})}
+	run.cancel = func(grace time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, grace)
+		defer cancel()
+		_, err := p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_CANCEL, Lease: req.GetLease(), GraceMs: grace.Milliseconds()})
+		return err
+	}
+	go func() {
+		defer close(run.done)
+		defer cut()
+		r.out, r.err = s.receive(stream, p, req, r)
+		r.code = status.Code(r.err)
+		end()
+		mu.Lock()
+		defer mu.Unlock()
+		ops := p.log.of(req.GetLease())
+		r.ops = append(r.ops, ops...)
+		n := len(r.saves) - saves
+		for _, o := range ops {
+			if name, ok := strings.CutPrefix(o.what, "checkpoint "); ok && n < len(r.saves) {
+				r.saves[n].name = name
+				n++
+			}
+		}
+		for _, o := range ops {
+			if own := p.private(o.text); own != "" {
+				r.private = append(r.private, fmt.Sprintf("%q of %s holds %s", o.what, r.name(), own))
+			}
+		}
+		for _, save := range r.saves {
+			if s.shows(string(save.state.JSON)) != "" {
+				r.shown = append(r.shown, "a saved state ("+r.name()+")")
+			}
+		}
+	}()
+	return run
+}
+
+// receive reads events to the end.
+func (s *suite) receive(ctx context.Context, p *process, req *wire.RunRequest, r *record) (host.Outcome, error) {
+	stream, err := p.rpc.Run(ctx, req)
+	if err != nil {
+		return host.Outcome{}, err
+	}
+	var out *host.Outcome
+	for {
+		event, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && out == nil:
+			return host.Outcome{}, errors.New("the call ended without an outcome")
+		case errors.Is(err, io.EOF):
+			return *out, nil
+		case err != nil && out != nil:
+			return host.Outcome{}, fmt.Errorf("after its outcome the call ended with an error: %w", err)
+		case err != nil:
+			return host.Outcome{}, err
+		case out != nil && event.GetOutcome() != nil:
+			return host.Outcome{}, errors.New("a second outcome came after the first")
+		case out != nil:
+			return host.Outcome{}, fmt.Errorf("an event came after the outcome: %.80s", prototext.Format(event))
+		}
+		if own := p.private(prototext.Format(event)); own != "" {
+			r.private = append(r.private, fmt.Sprintf("an event or outcome of %s holds %s", r.name(), own))
+		}
+		if form := s.shows(prototext.Format(event)); form != "" {
+			r.shown = append(r.shown, fmt.Sprintf("an event or outcome%s (%s)", form, r.name()))
+		}
+		if d := event.GetDiagnostic(); d != nil {
+			r.wrong = append(r.wrong, d)
+		}
+		if w := event.GetOutcome(); w != nil {
+			got, err := host.ReadOutcome(w)
+			if err != nil {
+				return host.Outcome{}, err
+			}
+			if outputs, err := json.Marshal(got.Outputs); err == nil && s.shows(string(outputs)) != "" {
+				r.shown = append(r.shown, "the outputs ("+r.name()+")")
+			}
+			out = &got
+		}
+	}
+}
+
+// shows tells whether a text holds the secret, in a form that anybody can read back.
+func (s *suite) shows(text string) string {
+	if text == "" {
+		return ""
+	}
+	for form, value := range map[string]string{
+		"": s.secret, ", in base64": base64.StdEncoding.EncodeToString([]byte(s.secret))[:16], ", in hex": fmt.Sprintf("%x", s.secret), ", as in a URL": url.QueryEscape(s.secret),
+	} {
+		if strings.Contains(text, value) {
+			return form + " "
+		}
+	}
+	return ""
+}
+
+func (p *process) drain(ctx context.Context) error {
+	_, err := p.rpc.Signal(ctx, &wire.SignalRequest{Kind: wire.SignalRequest_DRAIN})
+	return err
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,306 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/internal/wire"
+)
+
+// Config says what is tested, and how patiently.
+type Config struct {
+	Argv     []string      // the program, by an absolute path, and its arguments
+	Manifest string        // a manifest.json that must say the same as the program; "" for none
+	Lab      Lab           // what the author tells of the hosts
+	Only     []string      // ids of cases; all when empty
+	Patience time.Duration // what a call of an example gets before its deadline; 5 s
+	Grace    time.Duration // between asking and killing; 5 s, as at a worker
+}
+
+// Status is how a case ended.
+type Status string
+
+// The ways in which a case ends.
+const (
+	Passed        Status = "passed"
+	Failed        Status = "failed"
+	NotApplicable Status = "not applicable"
+)
+
+// Result is one case of a report.
+type Result struct {
+	Case   string        `json:"case"`
+	Title  string        `json:"title"`
+	Status Status        `json:"status"`
+	Took   time.Duration `json:"took_ns"`
+	Note   string        `json:"note,omitempty"` // what was seen, or why it does not apply
+	Fault  string        `json:"fault,omitempty"`
+	Hint   string        `json:"hint,omitempty"` // what to do about the fault
+}
+
+// Report is what the suite found.
+type Report struct {
+	Plugin  string   `json:"plugin"`
+	Version string   `json:"version"`
+	Results []Result `json:"results"`
+}
+
+// Failed counts the cases that failed.
+func (r Report) Failed() int {
+	n := 0
+	for _, one := range r.Results {
+		if one.Status == Failed {
+			n++
+		}
+	}
+	return n
+}
+
+// verdict is what a case returns.
+type verdict struct {
+	status      Status
+	note        string
+	fault, hint string
+}
+
+func passed(format string, args ...any) verdict {
+	return verdict{status: Passed, note: fmt.Sprintf(format, args...)}
+}
+
+func notApplicable(format string, args ...any) verdict {
+	return verdict{status: NotApplicable, note: fmt.Sprintf(format, args...)}
+}
+
+func fault(hint, format string, args ...any) verdict {
+	return verdict{status: Failed, fault: fmt.Sprintf(format, args...), hint: hint}
+}
+
+// suite is one test of one program.
+type suite struct {
+	cfg      Config
+	secret   string // what every secret's value is
+	scratch  string
+	manifest host.Manifest
+	calls    []*record // everything that was called, in order
+	seen     watched
+	base     []*baseline
+}
+
+// watched is what was seen of all processes, whatever the case.
+type watched struct {
+	before, badLog, badWhy, after string // first of each
+	longest                       int    // of a line of stdout after the handshake
+	held                          bool
+	left                          []string
+	forced                        int
+	stopped                       int
+	leaks                         []string // of secrets
+	private                       []string // of the process's environment
+	stray                         []op
+}
+
+// scene is one case.
+type scene struct {
+	id, title string
+	run       func(*suite, context.Context) verdict
+}
+
+// scenes are all cases, in order. The first two are the ground of the others; those of what was seen come last.
+func scenes() []scene {
+	return []scene{
+		{"handshake", "the program starts as a plugin, and only as one", (*suite).handshake},
+		{"manifest", "the manifest is sound, and always the same", (*suite).manifestIsSound},
+		{"examples", "every example is valid", (*suite).examplesAreValid},
+		{"params", "wrong params are refused, with a pointer to the place", (*suite).wrongParams},
+		{"unknown-type", "an unknown job type is an error, not the end", (*suite).unknownType},
+		{"outcome", "each call ends with exactly one outcome, as its last event", (*suite).oneOutcome},
+		{"check-mode", "check mode changes nothing", (*suite).checkMode},
+		{"deadline", "a call ends at its deadline", (*suite).deadline},
+		{"cancel", "a cancelled call ends within its grace", (*suite).cancel},
+		{"drain", "DRAIN lets calls end and takes no new one", (*suite).drain},
+		{"concurrent", "many jobs at once do not mix", (*suite).concurrent},
+		{"host-drop", "a host that goes away in the midst is told as such", (*suite).hostDrop},
+		{"kill-resume", "killed at each checkpoint, it goes on to the same end", (*suite).killResume},
+		{"migrate", "old states are understood, newer ones refused", (*suite).migrate},
+		{"large-file", "a large file takes bounded memory", (*suite).largeFile},
+		{"freeze", "a process that was stopped for a while goes on", (*suite).freeze},
+		{"network", "the process itself opens no network connection", (*suite).network},
+		{"secrets", "a secret shows nowhere", (*suite).secrets},
+		{"environment", "what the worker gave the process goes nowhere", (*suite).environment},
+		{"lease", "host services are called with the job's lease", (*suite).leases},
+		{"stdout-before", "nothing is printed before the handshake", (*suite).noiseBefore},
+		{"stdout-after", "nothing is printed to the real stdout afterwards", (*suite).noiseAfter},
+		{"stderr-logs", "JSON on stderr is that of log records", (*suite).badLogs},
+		{"stop", "the process ends when it is told to", (*suite).stops},
+		{"descendants", "no process outlives the plugin", (*suite).descendants},
+	}
+}
+
+// Cases are the ids of all cases, in the order in which they run.
+func Cases() []string {
+	var ids []string
+	for _, s := range scenes() {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
+// Run tests a program. seen is told each result as it comes; it may be nil. An error means that the suite
+// itself could not do its work; a program that does not even start is a failed case.
+func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
+	if len(cfg.Argv) == 0 || !filepath.IsAbs(cfg.Argv[0]) {
+		return Report{}, fmt.Errorf("%w: program %q: expected an absolute path", core.ErrInvalid, cfg.Argv)
+	}
+	for _, id := range cfg.Only {
+		if !slices.Contains(Cases(), id) {
+			return Report{}, fmt.Errorf("%w: no case %q; there are: %s", core.ErrInvalid, id, strings.Join(Cases(), ", "))
+		}
+	}
+	cfg.Patience, cfg.Grace = cmp.Or(cfg.Patience, 5*time.Second), cmp.Or(cfg.Grace, 5*time.Second)
+	scratch, err := os.MkdirTemp("", "turnus-conformance-")
+	if err != nil {
+		return Report{}, err
+	}
+	defer os.RemoveAll(scratch)
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	s := &suite{cfg: cfg, scratch: scratch, secret: "secret-" + hex.EncodeToString(id[:])}
+	return s.all(ctx, seen)
+}
+
+// all runs the cases that are asked for, and those they stand on.
+func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
+	var report Report
+	tell := func(sc scene, v verdict, took time.Duration) {
+		r := Result{Case: sc.id, Title: sc.title, Status: v.status, Took: took, Note: v.note, Fault: v.fault, Hint: v.hint}
+		report.Results = append(report.Results, r)
+		if seen != nil {
+			seen(r)
+		}
+	}
+	list := scenes()
+	for i, sc := range list {
+		ground := sc.id == "handshake" || sc.id == "manifest"
+		wanted := len(s.cfg.Only) == 0 || slices.Contains(s.cfg.Only, sc.id)
+		if !ground && !wanted {
+			continue
+		}
+		started := time.Now()
+		v := sc.run(s, ctx)
+		if ctx.Err() != nil {
+			return report, ctx.Err()
+		}
+		if wanted || v.status == Failed {
+			tell(sc, v, time.Since(started))
+		}
+		report.Plugin, report.Version = s.manifest.Name, s.manifest.Version
+		if !ground || v.status != Failed {
+			continue
+		}
+		for _, rest := range list[i+1:] {
+			switch {
+			case rest.id == "stdout-before" || rest.id == "stderr-logs" || rest.id == "descendants": // the reason may be there
+				tell(rest, rest.run(s, ctx), 0)
+			case len(s.cfg.Only) == 0:
+				tell(rest, notApplicable("without %s nothing can be asked of the plugin", sc.id), 0)
+			}
+		}
+		break
+	}
+	return report, nil
+}
+
+// start starts a process that speaks.
+func (s *suite) start(ctx context.Context, w host.Reach) (*process, error) {
+	return s.launch(ctx, w, launching{argv: s.cfg.Argv})
+}
+
+func (s *suite) launch(ctx context.Context, w host.Reach, l launching) (*process, error) {
+	p, err := spawn(l, w)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.shake(ctx); err != nil {
+		p.kill()
+		s.look(p, ending{left: descendants(p.socket), held: !within(p.piped, pipeLimit)})
+		p.release()
+		return nil, err
+	}
+	return p, nil
+}
+
+// finish stops a process and remembers what was seen of it.
+func (s *suite) finish(p *process) {
+	select {
+	case <-p.exited: // killed by its case
+		s.look(p, ending{held: !within(p.piped, pipeLimit), left: descendants(p.socket)})
+		p.release()
+		return
+	default:
+	}
+	e := p.stop(s.cfg.Grace)
+	s.seen.stopped++
+	if e.forced {
+		s.seen.forced++
+	}
+	s.look(p, e)
+}
+
+func (s *suite) look(p *process, e ending) {
+	w := &s.seen
+	w.before = cmp.Or(w.before, p.before.first())
+	w.after = cmp.Or(w.after, p.after.first())
+	w.longest = max(w.longest, p.after.longestLine())
+	if w.badLog == "" {
+		w.badLog, w.badWhy = p.stderr.badLog()
+	}
+	w.held = w.held || e.held
+	w.left = append(w.left, e.left...)
+	w.stray = append(w.stray, p.log.stray()...)
+	for _, stream := range []*tape{&p.before, &p.after, &p.stderr} {
+		text := string(stream.bytes())
+		if form := s.shows(text); form != "" {
+			w.leaks = append(w.leaks, "its standard output or error"+form)
+		}
+	}
+}
+
+func (s *suite) typeOf(name string) *host.Type {
+	for i := range s.manifest.Types {
+		if s.manifest.Types[i].Name == name {
+			return &s.manifest.Types[i]
+		}
+	}
+	return nil
+}
+
+// examples of a type: those of the manifest and those of the lab.
+func (s *suite) examples(t host.Type) []host.Example {
+	all := slices.Clone(t.Examples)
+	for i, with := range s.cfg.Lab.Examples[t.Name] {
+		all = append(all, host.Example{Title: fmt.Sprintf("lab example %d", i+1), Params: encode(with)})
+	}
+	return all
+}
+
+// ask is a short call of the plugin.
+func (s *suite) ask(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.cfg.Patience+s.cfg.Grace)
+}
+
+func wireState(st *host.State) *wire.State {
+	if st == nil {
+		return nil
+	}
+	return &wire.State{Version: uint32(max(st.Version, 0)), Json: st.JSON}
+}

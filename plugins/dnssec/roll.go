@@ -1,0 +1,215 @@
+package dnssec
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// roll is one call of the job type.
+type roll struct {
+	r      *runOf
+	p      *Params
+	signer *bind
+	key    string // the same in each attempt of this step of this job, on whatever worker
+	parked bool   // what is returned parks the job
+}
+
+func run(ctx context.Context, r *runOf) error {
+	r.Params.fill()
+	sum := sha256.Sum256([]byte(r.Key + "\n" + r.Step))
+	x := &roll{r: r, p: &r.Params, key: hex.EncodeToString(sum[:8]), signer: &bind{host: r.Host(), p: &r.Params, zone: r.Params.Zone}}
+	defer x.output()
+	switch {
+	case r.Check:
+		return x.plan(ctx)
+	case x.p.Action == "abort":
+		return r.Phases(ctx, &r.State.Phase, x.phase("A0 decide", x.decide), x.phase("A1 restore", x.restore), x.phase("A2 stop", x.stop))
+	case r.State.Phase == "":
+		_, last, err := x.notes(ctx)
+		if err != nil {
+			return err
+		}
+		if x.mine(last) { // done, by an attempt whose worker died before it could say so
+			r.Changed()
+			r.State.Old = last.old
+			r.Explain(fmt.Sprintf("key %d was rolled by an attempt of this job before", last.old))
+			return nil
+		}
+	}
+	phases := []phase{
+		x.phase("K0 preflight", x.preflight), x.phase("K1 start", x.start), x.phase("K2 publish", x.publish), x.phase("K3 submit", x.submit),
+		x.phase("K4 prove", x.prove), x.phase("K5 withdraw", x.withdraw), x.phase("K6 finish", x.finish),
+	}
+	if x.p.Key == "zsk" {
+		phases = []phase{
+			x.phase("Z0 preflight", x.preflight), x.phase("Z1 start", x.start), x.phase("Z2 publish", x.publish), x.phase("Z3 sign", x.sign), x.phase("Z4 finish", x.finish),
+		}
+	}
+	err := r.Phases(ctx, &r.State.Phase, phases...)
+	if r.State.Touched {
+		r.Changed()
+	}
+	return err
+}
+
+// phase makes a phase of a function that is given one look. What fails once the roll has begun is waited for: a roll that is left alone
+// is safe, and one that ends as failed would be nobody's.
+func (x *roll) phase(name string, step func(ctx context.Context, v *view) error) phase {
+	return phase{Name: name, Run: func(ctx context.Context, r *runOf) error {
+		x.r = r
+		if strings.HasSuffix(name, "0 preflight") || name == "A0 decide" {
+			return step(ctx, nil)
+		}
+		v, err := x.look(ctx)
+		if err == nil {
+			x.enter(name, v.now)
+			if n := v.open[x.p.Zone]; !x.mine(n) {
+				return x.lost(n)
+			}
+			err = step(ctx, v)
+		}
+		if x.patient(err) && ctx.Err() == nil {
+			r.Log().Warn("cannot go on now", "error", err)
+			return r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(fmt.Sprintf("%s: cannot go on now, and tries again; meanwhile the zone stays as it is: %v", name, err))))
+		}
+		return err
+	}}
+}
+
+// patient tells faults that end by themselves or by a person's hand from verdicts and from the ways in which a call is ended.
+func (x *roll) patient(err error) bool {
+	var failure *sdk.Failure
+	return err != nil && !x.parked && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
+}
+
+func (x *roll) lost(n note) error {
+	if n.key == "" {
+		return sdk.Failf("the record of this roll in %s is gone: somebody else ended it, or stopped it. Look, then go on with old_tag: %d, or stop with action: abort", x.p.StateDir, x.r.State.Old).Effects(sdk.EffectsPartial)
+	}
+	return sdk.Failf("job %s has taken this roll over", n.job).Effects(sdk.EffectsPartial)
+}
+
+// enter notes since when the job is in a phase, by the signer's clock.
+func (x *roll) enter(name string, now time.Time) {
+	if x.r.State.Of != name {
+		x.r.State.Of, x.r.State.Since = name, now
+	}
+}
+
+func (x *roll) grace() time.Duration { return time.Duration(x.p.Grace) }
+
+// within is a span of what takes d, beginning at start.
+func (x *roll) within(start time.Time, d time.Duration) span {
+	return expect(start, d, x.p.SafetyFactor, x.grace())
+}
+
+// wait parks the job. missing is what is not as it must be yet; what a person is to do once it is overdue is do.
+func (x *roll) wait(v *view, s span, missing []string, do string) error {
+	x.parked = true
+	text := strings.Join(missing, "; ")
+	after := s.next(v.now, time.Duration(x.p.Poll))
+	const form = "2006-01-02 15:04:05 UTC"
+	if !s.overdue(v.now) {
+		text = fmt.Sprintf("%s: %s; expected from %s, looked at again %s, overdue after %s", x.r.State.Of, text, s.From.Format(form), v.now.Add(after).Format(form), s.Due.Format(form))
+		return x.r.Wait(after, sdk.Because(clip(text)))
+	}
+	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this goes on by itself", s.Due.Format(form), x.r.State.Of, text, do)
+	x.r.Log().Error(clip(text))
+	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)))
+}
+
+// call stalls at once: what was seen is wrong, and no time mends it.
+func (x *roll) call(v *view, what, do string) error {
+	return x.wait(v, span{From: v.now, Due: v.now.Add(-time.Second)}, []string{what}, do)
+}
+
+// passed notes what was seen at the end of a phase.
+func (x *roll) passed(v *view, seen ...string) {
+	for i := range seen {
+		seen[i] = clip(seen[i])
+	}
+	from := x.r.State.Since
+	if from.IsZero() {
+		from = v.now
+	}
+	x.r.State.Evidence = append(x.r.State.Evidence, evidence{Phase: x.r.State.Phase, From: from, At: v.now, Seen: seen})
+	x.r.Log().Info(x.r.State.Phase, "seen", strings.Join(seen, "; "))
+}
+
+// facts is the short form of a look.
+func (v *view) facts() []string {
+	var list []string
+	for i := range v.dnskeys {
+		keys, ttl, problem := published(&v.dnskeys[i])
+		if problem == "" {
+			problem = fmt.Sprintf("%s: DNSKEY %v, TTL %s", v.dnskeys[i].serverAt, tagsOf(keys), ttl)
+		}
+		list = append(list, problem)
+	}
+	for i := range v.parents {
+		d, problem := delegation(&v.parents[i], "", 0, dnskey{})
+		if problem == "" {
+			problem = fmt.Sprintf("%s: DS %v, TTL %s", v.parents[i].serverAt, d.all, d.ttl)
+		}
+		list = append(list, problem)
+	}
+	for i := range v.valid {
+		list = append(list, fmt.Sprintf("validator %s: %s, secure %v", v.valid[i].serverAt, v.valid[i].status, v.valid[i].ad))
+	}
+	for _, k := range v.keys {
+		if !k.gone() {
+			list = append(list, k.String())
+		}
+	}
+	if len(list) > 24 { // of many servers, those that come first
+		list = append(list[:24], fmt.Sprintf("and %d more", len(list)-24))
+	}
+	return list
+}
+
+// verified has dnssec-verify look at the zone; its verdict is evidence.
+func (x *roll) verified(ctx context.Context) (content, []string, error) {
+	c, err := x.signer.verify(ctx)
+	if err != nil {
+		return c, nil, err
+	}
+	if !c.ok {
+		return c, []string{"dnssec-verify finds the zone faulty: " + c.verdict}, nil
+	}
+	return c, nil, nil
+}
+
+func (x *roll) evidenceFile() string {
+	st := x.r.State
+	raw, err := json.MarshalIndent(Outputs{OldTag: st.Old, NewTag: st.New, DS: st.dsText(), Evidence: st.Evidence}, "", "  ")
+	if err != nil { // of plain values
+		return ""
+	}
+	return string(raw) + "\n"
+}
+
+func (s *State) dsText() string {
+	if s.NewDS.Digest == "" {
+		return ""
+	}
+	return s.NewDS.String()
+}
+
+func (x *roll) output() {
+	st := x.r.State
+	if st.Old == 0 {
+		return
+	}
+	x.r.Output("old_tag", st.Old)
+	x.r.Output("new_tag", st.New)
+	x.r.Output("ds", st.dsText())
+	x.r.Output("evidence", st.Evidence)
+}

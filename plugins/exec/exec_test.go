@@ -1,0 +1,158 @@
+package exec
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/plugins/plugintest"
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// folder is a plugin with one script, whose text is given.
+func folder(t *testing.T, yaml, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if yaml == "" {
+		yaml = "plugin: lab\nversion: 1.0.0\ntypes:\n  - {type: lab.run, run: run.sh, summary: s, state_version: 1, check: true, params: {x: {default: dx}, n: {type: integer, min: 1}}}\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, File), []byte(yaml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func kit(t *testing.T, script string) *plugintest.Kit {
+	t.Helper()
+	all, err := defs(folder(t, "", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plugintest.New(t, all...)
+}
+
+func TestWhatAScriptSaysIsTheOutcome(t *testing.T) {
+	for _, c := range []struct{ script, want, reason string }{
+		{`true`, "unchanged", ""},
+		{`echo '{"event":"changed"}'`, "changed", ""},
+		{`echo '{"event":"skipped","reason":"there"}'`, "skipped", "there"},
+		{`echo oops >&2; exit 3`, "failed", "exit status 3: oops"},
+		{`exit 3`, "failed", "exit status 3"},
+		{`kill -9 $$`, "failed", "signal: killed"},
+		{`echo '{"event":"failed","reason":"no disk","effects":"none"}'`, "failed", "no disk"},
+		{`echo '{"event":"failed","reason":"gone","lost":true}'; exit 1`, "lost", "gone"},
+		{`echo '{"event":"failed","reason":"back","rolled_back":true}'`, "rolled_back", "back"},
+		{`echo '{"event":"suspended","after":"1h","state":{"a":1},"reason":"later"}'`, "suspended", "later"},
+		{`echo '{"event":"held","state":{"a":1},"reason":"shut"}'`, "suspended", "shut"},
+		{`echo '{"event":"shout"}'`, "failed", `event "shout": expected log`},
+		{`echo '{"event":"changed","chnaged":1}'`, "failed", "line 1 of the script's stdout is no event"},
+		{`echo '{"event":"suspended","after":"soon"}'`, "failed", "after"},
+		{`echo '{"event":"output"}'`, "failed", "expected name and value"},
+		{`head -c 2000000 /dev/zero | tr '\0' x`, "failed", "token too long"},
+	} {
+		got := kit(t, c.script).Run(sdk.With{})
+		if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: %s (%s), want %s (%s)", c.script, got.Outcome, got.Reason, c.want, c.reason)
+		}
+	}
+}
+
+func TestWhatAScriptGetsAndTells(t *testing.T) {
+	got := kit(t, `cat; echo; echo "$TURNUS_TYPE $TURNUS_HOST $TURNUS_ATTEMPT ${TURNUS_CHECK:-no} $TURNUS_IDEMPOTENCY_KEY"
+echo err >&2
+echo '{"event":"log","level":"warn","message":"careful"}'
+echo '{"event":"progress","done":0.5,"phase":"half"}'
+echo '{"event":"output","name":"size","value":{"a":[1]}}'
+printf '%s\n' '{"event":"diff","title":"f","before":"a\n","after":"b\n"}'
+echo '{"event":"explain","reason":"why"}'
+`).Run(sdk.With{"n": 3})
+	if got.Stdout != "{\"n\":3,\"x\":\"dx\"}\nlab.run r1 1 no key-1\n" || got.Stderr != "err\n" {
+		t.Errorf("stdout %q, stderr %q", got.Stdout, got.Stderr)
+	}
+	if len(got.Logs) != 1 || got.Logs[0].Level != "WARN" || len(got.Phases) != 1 || len(got.Diffs) != 1 || got.Reason != "why" || got.Outputs["size"] == nil {
+		t.Errorf("%+v", got)
+	}
+	if check := kit(t, `echo "check $TURNUS_CHECK"`).Check(sdk.With{}); check.Stdout != "check 1\n" {
+		t.Errorf("check mode: %q", check.Stdout)
+	}
+}
+
+func TestAScriptGoesOnFromItsState(t *testing.T) {
+	k := kit(t, `[ -n "$TURNUS_STATE" ] && { echo "from $TURNUS_STATE"; exit 0; }
+echo '{"event":"suspended","after":"1h","state":{"phase":"two"}}'`)
+	first := k.Run(sdk.With{})
+	if first.Outcome != "suspended" || first.State.Version != 1 || first.ResumeAfter != time.Hour {
+		t.Fatalf("%+v", first)
+	}
+	if second := k.Run(sdk.With{}, plugintest.Resume(first.State)); second.Stdout != "from {\"phase\":\"two\"}\n" {
+		t.Errorf("%+v", second)
+	}
+}
+
+func TestParamsOfAScriptAreChecked(t *testing.T) {
+	k := kit(t, "echo ran")
+	for _, wrong := range []sdk.With{{"y": 1}, {"n": 0}, {"n": "1"}, {"x": 1}} {
+		if len(k.Validate(wrong)) == 0 {
+			t.Errorf("%v is accepted", wrong)
+		}
+		if got := k.Run(wrong); got.Outcome != "failed" || got.Stdout != "" {
+			t.Errorf("%v: %+v", wrong, got)
+		}
+	}
+}
+
+// A cancelled script ends with all that it started, though they ignore TERM.
+func TestACancelledScriptEndsWithItsChildren(t *testing.T) {
+	k := kit(t, `trap '' TERM
+sh -c 'trap "" TERM; while :; do sleep 1; done' &
+echo started
+wait; wait; while :; do sleep 1; done`)
+	run := k.Start(sdk.With{}, plugintest.Deadline(time.Second))
+	got := run.Wait()
+	if got.Outcome != "failed" || !got.TimedOut || got.Stdout != "started\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWrongDescriptions(t *testing.T) {
+	const head = "plugin: lab\nversion: 1.0.0\ntypes:\n"
+	for yaml, want := range map[string]string{
+		"plugin: lab\n": "expected plugin, version, and types",
+		"plugn: lab\n":  "plugn",
+		"plugin: La-b\nversion: 1\ntypes: [{type: a, run: run.sh}]\n":                     `plugin "La-b"`,
+		head + "  - {type: A.b, run: run.sh}\n":                                           "expected noun.verb",
+		head + "  - {type: a.b, run: ../run.sh}\n":                                        "within the folder",
+		head + "  - {type: a.b, run: nothing}\n":                                          "no such file",
+		head + "  - {type: a.b, run: plugin.yaml}\n":                                      "not executable",
+		head + "  - {type: a.b, run: run.sh, params: {x: {type: text}}}\n":                `type "text"`,
+		head + "  - {type: a.b, run: run.sh, params: {x: {pattern: '('}}}\n":              "pattern",
+		head + "  - {type: a.b, run: run.sh, params: {x: {type: integer, default: a}}}\n": "default",
+		head + "  - {type: a.b, run: run.sh, examples: [{title: T, with: {y: 1}}]}\n":     `example "T"`,
+		head + "  - {type: a.b, run: run.sh, on_lost: shrug}\n":                           "retry or hold",
+		"plugin: lab\nversion: 1\nconcurrency: -1\ntypes: [{type: a, run: run.sh}]\n":     "concurrency -1",
+	} {
+		if _, err := defs(folder(t, yaml, "")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, expected %q", yaml, err, want)
+		}
+	}
+}
+
+func TestHelperIsUsedWrongly(t *testing.T) {
+	var out, errs strings.Builder
+	for _, args := range [][]string{{"shout"}, {"exec"}, {"put", "x"}, {"exec", "--nope", "x"}, {"exec", "--env", "x", "y"}, {"probe"}} {
+		if code := Helper(args, strings.NewReader(""), &out, &errs); code != exitRefused {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+	if !strings.Contains(errs.String(), "no job: TURNUS_LEASE") || out.String() != "" {
+		t.Errorf("stdout %q, stderr %q", out.String(), errs.String())
+	}
+	if code := Helper([]string{"help"}, strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), "turnus-host exec") {
+		t.Errorf("help: %d, %s", code, out.String())
+	}
+}

@@ -1,0 +1,229 @@
+package firmware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// stager brings an artifact to a device. Both job types do.
+type stager struct {
+	host *sdk.Host
+	*Device
+	driver driver
+	// artifact reads a file of the worker (see sdk.Run.Artifact).
+	artifact func(ctx context.Context, name string, most int64, w io.Writer) (sdk.FileInfo, error)
+	progress func(done float64, what string)
+}
+
+func (d *Device) folder() string { return path.Join(d.StateDir, "staged") }
+
+var extension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,10}$`)
+
+// file is the staged artifact. Its name tells its content.
+func (d *Device) file() string {
+	ext := path.Ext(d.Artifact.Path + strings.SplitN(d.Artifact.URL, "?", 2)[0])
+	if !extension.MatchString(ext) {
+		ext = ""
+	}
+	return path.Join(d.folder(), d.Artifact.SHA256+ext)
+}
+
+func (d *Device) sigFile() string {
+	if d.Artifact.Signature == "" {
+		return ""
+	}
+	return path.Join(d.folder(), d.Artifact.SHA256+".signature")
+}
+
+func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState]) error {
+	p := &r.Params
+	s := &stager{host: r.Host(), Device: &p.Device, driver: p.of(), artifact: r.Artifact, progress: r.Progress}
+	r.Output("file", p.file())
+	f, a, err := look(ctx, s.host, s.driver, false, time.Duration(p.ConnectTimeout), s.questions()...)
+	if err != nil {
+		return fmt.Errorf("looking at the device: %w", err)
+	}
+	if err := p.fits(f); err != nil {
+		return err
+	}
+	if s.there(a) {
+		if !r.Check { // rauc needs files of its own for it
+			if err := s.verify(ctx, f); err != nil {
+				return err
+			}
+		}
+		r.Explain("it is there")
+		return nil
+	}
+	r.Changed()
+	if r.Check {
+		r.Explain("would bring it to " + p.file())
+		return nil
+	}
+	begin := time.Now()
+	sent, err := s.bring(ctx, a)
+	if err != nil {
+		return err
+	}
+	r.Output("size", sent)
+	r.Output("seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+	return s.verify(ctx, f)
+}
+
+// fits refuses an artifact that is for another kind of device.
+func (d *Device) fits(f facts) error {
+	if want := d.Artifact.Compatible; want != "" && want != f.Compatible {
+		return sdk.Failf("the artifact is for %q, the device is %q", want, f.Compatible).Effects(sdk.EffectsNone)
+	}
+	return nil
+}
+
+// questions are what staging wants to know.
+func (s *stager) questions() []question {
+	there := "test -f " + sdk.Quote(s.file())
+	if sig := s.sigFile(); sig != "" {
+		there += " && test -f " + sdk.Quote(sig)
+	}
+	return []question{
+		{"there", there + " && sha256sum " + sdk.Quote(s.file())},
+		// What is in the folder will make room: it is counted as free.
+		{"free", "d=" + sdk.Quote(s.folder()) + `; u=$(du -sk "$d" 2>/dev/null | cut -f 1); while [ ! -d "$d" ]; do d=${d%/*}; d=${d:-/}; done; ` +
+			`df -Pk "$d" | awk -v u="${u:-0}" 'NR == 2 { printf "%.0f", $4 + u }'`},
+	}
+}
+
+// there tells whether the artifact lies on the device, by its hash.
+func (s *stager) there(a answers) bool {
+	sum, err := a.text("there")
+	return err == nil && strings.HasPrefix(sum, s.Artifact.SHA256+" ")
+}
+
+// margin is left free beside the artifact.
+const margin = 1 << 20
+
+// bring makes room and uploads. The transfer writes a part file, compares its hash on the device, and renames it.
+func (s *stager) bring(ctx context.Context, a answers) (int64, error) {
+	text, err := a.text("free")
+	if err != nil {
+		return 0, err
+	}
+	free, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, sdk.Failf("the device does not say how much space is free below %s: %w", s.StateDir, err).Effects(sdk.EffectsNone)
+	}
+	src, err := s.open(ctx, free<<10-margin)
+	if err != nil {
+		return 0, err
+	}
+	defer src.close()
+	folder := sdk.Quote(s.folder())
+	clear := "umask 077; mkdir -p -- " + folder + " && find " + folder + " -mindepth 1 -maxdepth 1 -type f -exec rm -f -- {} +"
+	if err := s.host.Short(ctx, sdk.Command{Run: clear}).Err(); err != nil {
+		return 0, fmt.Errorf("making room: %w", err)
+	}
+	put := sdk.PutFile{Path: s.file(), Mode: 0o600, SHA256: s.Artifact.SHA256, Size: src.size, Rate: int64(s.Rate)}
+	s.progress(0.1, "upload")
+	var sent sdk.Written
+	if src.body != nil {
+		sent, err = s.host.Put(ctx, put, src.body)
+	} else {
+		sent, err = s.host.PutArtifact(ctx, put, s.Artifact.Path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("upload: %w", err)
+	}
+	if sig := s.sigFile(); sig != "" {
+		if _, err := s.host.PutArtifact(ctx, sdk.PutFile{Path: sig, Mode: 0o600}, s.Artifact.Signature); err != nil {
+			return 0, fmt.Errorf("upload of the signature: %w", err)
+		}
+	}
+	return sent.Size, nil
+}
+
+// source is what is uploaded: a file of the worker, or the answer of a server.
+type source struct {
+	size int64
+	body io.ReadCloser // nil: a file of the worker
+}
+
+func (s *source) close() {
+	if s.body != nil {
+		_ = s.body.Close()
+	}
+}
+
+// errSeen ends the reading of a file whose size is all that is wanted.
+var errSeen = errors.New("seen")
+
+type once struct{}
+
+func (once) Write([]byte) (int, error) { return 0, errSeen }
+
+// open refuses what has more than most bytes before anything is sent.
+func (s *stager) open(ctx context.Context, most int64) (*source, error) {
+	a := s.Artifact
+	full := func(size string) error {
+		return sdk.Failf("the device has no room: %d bytes are free below %s, the artifact has %s", max(most, 0), s.StateDir, size).Effects(sdk.EffectsNone)
+	}
+	if a.URL == "" {
+		_, err := s.artifact(ctx, a.Path, max(most, 1), once{})
+		switch {
+		case errors.Is(err, sdk.ErrTooLarge):
+			return nil, full("more")
+		case err != nil && !errors.Is(err, errSeen):
+			return nil, fmt.Errorf("artifact %s: %w", a.Path, err)
+		}
+		return &source{}, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // source.close does
+	if err != nil {
+		return nil, sdk.Failf("getting the artifact: %w", err).Effects(sdk.EffectsNone).Retryable()
+	}
+	src := &source{size: resp.ContentLength, body: resp.Body}
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		err = sdk.Failf("getting the artifact: %s answers %s", req.URL.Redacted(), resp.Status).Effects(sdk.EffectsNone).Retryable()
+	case resp.ContentLength <= 0:
+		err = sdk.Failf("getting the artifact: %s does not say how large it is", req.URL.Redacted()).Effects(sdk.EffectsNone)
+	case resp.ContentLength > most:
+		err = full(strconv.FormatInt(resp.ContentLength, 10))
+	}
+	if err != nil {
+		src.close()
+		return nil, err
+	}
+	return src, nil
+}
+
+// verify has the device verify the staged artifact. What is not genuine does not stay.
+func (s *stager) verify(ctx context.Context, f facts) error {
+	s.progress(0.9, "verify")
+	result := s.host.Short(ctx, sdk.Command{Run: s.driver.verify(s.file())})
+	err := result.Err()
+	var exit *sdk.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return fmt.Errorf("verifying: %w", err)
+	}
+	if err == nil {
+		err = s.driver.verified(result.Stdout, f)
+	}
+	if err == nil {
+		return nil
+	}
+	gone := s.host.Short(ctx, sdk.Command{Run: "rm -f -- " + sdk.Quote(s.file())}).Err()
+	return sdk.Failf("the device refuses the artifact: %w", errors.Join(err, gone)).Effects(sdk.EffectsNone)
+}

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/turnus/turnus/core"
+)
+
+// LockFile stands in a plugin folder, beside the folders of its plugins.
+const LockFile = "plugins.lock"
+
+// Lock is a lockfile: what the plugins of a folder must be, byte for byte. A worker refuses what differs,
+// and what is not named.
+type Lock struct {
+	Plugins []Locked `json:"plugins"` // in the order of names
+}
+
+// Locked is one plugin of a lockfile.
+type Locked struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // the one in use
+	Tree    string `json:"tree"`    // hash of all its files
+}
+
+// NewLock says what the plugins of a folder are now. One without manifest.json is asked for it.
+func NewLock(dir string, adapter []string) (Lock, error) {
+	lock := Lock{Plugins: []Locked{}}
+	root := &folder{}
+	defer func() { _ = root.remove() }()
+	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter}
+	found, err := loadDir(dir, l)
+	if err != nil {
+		return lock, err
+	}
+	for _, p := range found {
+		tree, err := Tree(p.Dir)
+		if err != nil {
+			return lock, err
+		}
+		lock.Plugins = append(lock.Plugins, Locked{Name: p.Name, Version: p.Version, Tree: tree})
+	}
+	return lock, nil
+}
+
+// Write writes the lockfile of a folder, whole or not at all.
+func (l Lock) Write(dir string) error {
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("lockfile: %w", err)
+	}
+	path := filepath.Join(dir, LockFile)
+	if err := os.WriteFile(path+".part", append(raw, '\n'), 0o644); err != nil { //nolint:gosec // public
+		return fmt.Errorf("lockfile: %w", err)
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		return fmt.Errorf("lockfile: %w", err)
+	}
+	return nil
+}
+
+// ReadLock reads the lockfile of a folder; ok is false where there is none.
+func ReadLock(dir string) (l Lock, ok bool, err error) {
+	path := filepath.Join(dir, LockFile)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, false, nil
+	}
+	if err == nil && info.Size() > maxManifest {
+		err = fmt.Errorf("over %d bytes", maxManifest)
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = os.ReadFile(path)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	if err != nil {
+		return l, false, fmt.Errorf("%w: lockfile %s: %w", core.ErrInvalid, path, err)
+	}
+	return l, true, nil
+}
+
+// Check compares the lockfile with what is there, and tells every difference.
+func (l Lock) Check(dir string, now Lock) error {
+	locked := map[string]Locked{}
+	for _, p := range l.Plugins {
+		locked[p.Name] = p
+	}
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s: %s", core.ErrInvalid, filepath.Join(dir, LockFile), fmt.Sprintf(format, args...)))
+	}
+	for _, p := range now.Plugins {
+		want, ok := locked[p.Name]
+		switch {
+		case !ok:
+			bad("plugin %s %s (%s) is not named\nhint: turnus plugins lock names it, once you trust it", p.Name, p.Version, p.Tree)
+		case want.Version != p.Version:
+			bad("plugin %s: version %s is locked, %s is in use", p.Name, want.Version, p.Version)
+		case want.Tree != p.Tree:
+			bad("plugin %s %s: its files are not those that were locked\n  locked: %s\n  found:  %s", p.Name, p.Version, want.Tree, p.Tree)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepLock holds found plugins of a folder to its lockfile, and has them watched from then on.
+func keepLock(dir string, found []Plugin) error {
+	lock, ok, err := ReadLock(dir)
+	if err != nil || !ok {
+		return err
+	}
+	var now Lock
+	for i := range found {
+		p := &found[i]
+		if p.Tree, err = Tree(p.Dir); err != nil {
+			return err
+		}
+		now.Plugins = append(now.Plugins, Locked{Name: p.Name, Version: p.Version, Tree: p.Tree})
+	}
+	return lock.Check(dir, now)
+}
+
+// describeFolder asks the plugin of a folder for its manifest.
+func describeFolder(ctx context.Context, dir string, adapter []string) (Manifest, error) {
+	argv, err := argvOf(dir, adapter)
+	if err != nil {
+		return Manifest{}, err
+	}
+	return Describe(ctx, argv)
+}

@@ -1,0 +1,58 @@
+package scaffold
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNew(t *testing.T) {
+	for lang, wants := range map[string][]string{
+		"go":     {"go.mod", "main.go", "main_test.go", "example.yaml", "README.md", ".github/workflows/ci.yml", ".gitignore"},
+		"python": {"plugin", "jobs.py", "test_jobs.py", "turnus_plugin.py", "turnus_pb2.py", "example.yaml", "README.md", ".github/workflows/ci.yml", ".gitignore"},
+		"exec":   {"plugin.yaml", "ensure.sh", "test.sh", "example.yaml", "README.md", ".github/workflows/ci.yml", ".gitignore"},
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		names, err := New(Options{Name: "motd", Lang: lang, Dir: dir, Require: "v1.2.3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(names)
+		slices.Sort(wants)
+		if !slices.Equal(names, wants) {
+			t.Errorf("%s: %v, expected %v", lang, names, wants)
+		}
+		for _, name := range names {
+			raw, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(raw); strings.Contains(text, "<<.") || strings.Contains(text, "<no value>") {
+				t.Errorf("%s: %s is not filled in", lang, name)
+			}
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil || (info.Mode()&0o111 != 0) != strings.HasPrefix(string(raw), "#!") {
+				t.Errorf("%s: %s has mode %v, %v", lang, name, info.Mode(), err)
+			}
+		}
+		if _, err := New(Options{Name: "motd", Lang: lang, Dir: dir}); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("%s over another: %v", lang, err)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	for _, o := range []Options{{Name: "", Lang: "go"}, {Name: "a/b", Lang: "go"}, {Name: "A", Lang: "go"}, {Name: "a", Lang: "cobol"}} {
+		o.Dir = dir
+		if _, err := New(o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("something was written all the same")
+	}
+}
