@@ -40,7 +40,7 @@ func (f *firewalls) handle(_ context.Context, c fleet.Command) (int, bool) {
 	if f.applied[c.Host] {
 		live = "live " + simulatedTable + "\nlivetext table inet turnus {}\n"
 	}
-	answer := ""
+	var answer string
 	switch {
 	case strings.Contains(text, "echo \"scratch"):
 		answer = "uptime 100\nscratch unshare\n" + live + "want " + simulatedTable + "\nwanttext table inet turnus {}\n"
