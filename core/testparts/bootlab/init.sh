@@ -24,5 +24,10 @@ while ! rauc status >/dev/null 2>&1; do
   sleep 0.05
 done
 "$(command -v sshd || echo /usr/sbin/sshd)" -D -e -f "$dir/sshd_config" >>"$dir/sshd.log" 2>&1 &
+n=0
+until grep -q ':0016 00000000:0000 0A ' /proc/net/tcp; do # port 22, listening
+  n=$((n + 1)); [ $n -lt 600 ] || exit 94
+  sleep 0.05
+done
 : >"$dir/up"
 stay
