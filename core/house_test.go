@@ -45,7 +45,7 @@ var borders = []struct {
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/testparts", "playbooks", "windows",
+		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},

@@ -253,7 +253,7 @@ func labByHand(t *testing.T) {
 	probes := d.Probe()
 	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{dnslab.Parent}}}))
 	j.until(in("K3 submit"))
-	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab") {
+	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab.") {
 		t.Errorf("parked for %s", j.outcome.Reason)
 	}
 	j.until(overdue)

@@ -272,7 +272,7 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		if err != nil || !s.State.Paused || s.State.Reason != "quiet" {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if err := c.ResumeSchedule(l.Context(), ledger.AllTenants(), "bob", still); err != nil {
+		if err := c.ResumeSchedule(l.Context(), ledger.AllTenants(), "bob", still, ""); err != nil {
 			t.Fatal(err)
 		}
 		l.store.lose()
@@ -295,16 +295,16 @@ func TestTriggerAndBackfill(t *testing.T) {
 		l.apply(c, docs("cron: \"*/5 * * * *\""), 0)
 		<-time.After(11 * time.Minute)
 		fired := len(l.runs())
-		if _, err := c.TriggerSchedule(l.Context(), ledger.Tenants("birch"), "eve", patch, "k"); !errors.Is(err, core.ErrNotFound) {
+		if _, err := c.TriggerSchedule(l.Context(), ledger.Tenants("birch"), "eve", patch, "k", ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("another tenant's: %v", err)
 		}
 		l.store.set(true)
-		run, err := c.TriggerSchedule(l.Context(), ledger.Tenants("acme"), "bob", patch, "k")
+		run, err := c.TriggerSchedule(l.Context(), ledger.Tenants("acme"), "bob", patch, "k", "")
 		if err != nil || run.Total != 1 { // the other host is birch's
 			t.Fatalf("%+v, %v", run, err)
 		}
 		l.store.set(false)
-		if again, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k"); err != nil || again.ID != run.ID {
+		if again, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k", ""); err != nil || again.ID != run.ID {
 			t.Errorf("%+v, %v", again, err)
 		}
 		<-time.After(time.Minute)
@@ -337,7 +337,7 @@ func TestTrapATenantsTriggerReachesNoOtherTenantsHosts(t *testing.T) {
 			"playbooks/narrow.yaml", "playbook: narrow\ntenant: acme\ntargets: host.customer == \"acme\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"0 0 1 1 *\"}\n"), 0)
 		wide, acme := schedule.ID{Tenant: "acme", Name: "wide"}, ledger.Tenants("acme")
 		hosts := func(scope ledger.Scope, key string) int {
-			run, err := c.TriggerSchedule(l.Context(), scope, "bob", wide, key)
+			run, err := c.TriggerSchedule(l.Context(), scope, "bob", wide, key, "")
 			if err != nil {
 				t.Fatal(err)
 			}

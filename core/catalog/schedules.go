@@ -274,12 +274,12 @@ func (c *Catalog) storedText(ctx context.Context, scope ledger.Scope, id schedul
 
 // PauseSchedule stops its fires until it is resumed.
 func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
-	return c.change(ctx, scope, who, "schedule.pause", id, reason, func() error { return c.control.Pause(ctx, reason, id) })
+	return c.change(ctx, scope, who, "schedule.pause", id, "", reason, func() error { return c.control.Pause(ctx, reason, id) })
 }
 
-// ResumeSchedule lets it go on with its next fire.
-func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID) error {
-	return c.change(ctx, scope, who, "schedule.resume", id, "", func() error { return c.control.Resume(ctx, id) })
+// ResumeSchedule lets it go on with its next fire. The audit log has the reason.
+func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
+	return c.change(ctx, scope, who, "schedule.resume", id, "", reason, func() error { return c.control.Resume(ctx, id) })
 }
 
 // Backfill launches the fires of a past range, those launched before excepted, and returns their number. One that would launch
@@ -293,15 +293,15 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
-	return n, c.change(ctx, scope, who, "schedule.backfill", id, what, func() (err error) {
+	return n, c.change(ctx, scope, who, "schedule.backfill", id, what, "", func() (err error) {
 		n, err = c.control.Backfill(ctx, id, from, to)
 		return err
 	})
 }
 
-// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives the same run. The run is in the
-// ledger when it returns; the store of schedules may be away.
-func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key string) (ledger.Run, error) {
+// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives
+// the same run. The run is in the ledger when it returns; the store of schedules may be away. The audit log has the reason.
+func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err != nil {
 		return ledger.Run{}, err
@@ -323,14 +323,14 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	if _, err := c.control.Trigger(ctx, id, key); err != nil {
 		c.trouble(ctx, "a schedule does not know of the run that it was triggered to launch", err)
 	}
-	if err := c.audit(ctx, who, "schedule.trigger", &before, run.ID); err != nil {
+	if err := c.audit(ctx, who, "schedule.trigger", &before, run.ID, reason); err != nil {
 		return ledger.Run{}, err
 	}
 	return run, nil
 }
 
 // change is what all changes of a schedule's state have in common: scope, audit, and that the ledger has it before it is answered.
-func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action string, id schedule.ID, what string, do func() error) error {
+func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action string, id schedule.ID, what, why string, do func() error) error {
 	before, err := c.Schedule(ctx, scope, id)
 	if err != nil {
 		return err
@@ -344,7 +344,7 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action st
 	if err := c.keepOne(ctx, id); err != nil {
 		return fmt.Errorf("schedule %s was changed, but that is not in the ledger yet: try again: %w", id, err)
 	}
-	return c.audit(ctx, who, action, &before, what)
+	return c.audit(ctx, who, action, &before, what, why)
 }
 
 // scheduleState is what the audit log says of a schedule before and after a change.
@@ -355,15 +355,16 @@ type scheduleState struct {
 	Fired    int64     `json:"fired"`
 	Backfill int       `json:"backfills,omitempty"` // ranges that are not launched yet
 	What     string    `json:"what,omitempty"`      // the run that was launched, the range
+	Why      string    `json:"why,omitempty"`       // of the change, as the person said
 	Away     bool      `json:"away,omitempty"`      // the store did not answer: the rest is not known
 }
 
-func stateOfSchedule(s *Schedule, what string) scheduleState {
-	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Away: s.Away}
+func stateOfSchedule(s *Schedule, what, why string) scheduleState {
+	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Why: why, Away: s.Away}
 }
 
 // audit writes what was done to a schedule, and how it stands now.
-func (c *Catalog) audit(ctx context.Context, who, action string, before *Schedule, what string) error {
+func (c *Catalog) audit(ctx context.Context, who, action string, before *Schedule, what, why string) error {
 	id := before.Definition.ID
 	now := *before
 	if err := c.fill(ctx, &now); err != nil {
@@ -371,10 +372,10 @@ func (c *Catalog) audit(ctx context.Context, who, action string, before *Schedul
 	}
 	e := ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}
 	var err error
-	if e.Before, err = json.Marshal(stateOfSchedule(before, "")); err != nil {
+	if e.Before, err = json.Marshal(stateOfSchedule(before, "", "")); err != nil {
 		return err
 	}
-	if e.After, err = json.Marshal(stateOfSchedule(&now, what)); err != nil {
+	if e.After, err = json.Marshal(stateOfSchedule(&now, what, why)); err != nil {
 		return err
 	}
 	_, err = c.cfg.Ledger.AppendAudit(ctx, e)

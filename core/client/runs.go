@@ -127,6 +127,11 @@ func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], err
 	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))
 }
 
+// Playbook shows one, with its source.
+func (c *Client) Playbook(ctx context.Context, name string) (api.Playbook, error) {
+	return get[api.Playbook](ctx, c, "show playbook "+name, path("v1", "playbooks", name), nil)
+}
+
 // Attempts lists the tries of a job.
 func (c *Client) Attempts(ctx context.Context, id core.JobID) (List[api.Attempt], error) {
 	return get[List[api.Attempt]](ctx, c, "list the attempts of job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "attempts"), nil)

@@ -96,3 +96,8 @@ func (c *Client) DiffDefinitions(ctx context.Context, a api.Apply) (List[api.Cha
 	err := c.do(ctx, call{what: "compare definitions", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)
 	return out, err
 }
+
+// Hosts lists the hosts of the server's inventory, by name.
+func (c *Client) Hosts(ctx context.Context, p Page) (List[api.Host], error) {
+	return get[List[api.Host]](ctx, c, "list hosts", "/v1/hosts", p.into(nil))
+}

@@ -22,6 +22,9 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if _, err := l.queue().Post(l.Context(), "incarnation", []byte("first"), queue.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
+				t.Fatal(err)
+			}
 			runs := ids("r", 3)
 			for _, id := range runs {
 				l.accept(c, spec{id: id, hosts: 2})

@@ -19,17 +19,21 @@ const (
 // All methods are safe for concurrent use. Errors wrap core.ErrInvalid,
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
 type Queue interface {
-	Node
-	Saver
+	Worker
 	Control
-	Waker
 	Inspect
 	Census
 	Board
 	Feed
 }
 
-// Node is a worker's side.
+// Worker is a worker's side.
+type Worker interface {
+	Node
+	Saver
+}
+
+// Node leases jobs and gives them back.
 type Node interface {
 	// Open starts a session with an id that was never used before.
 	Open(ctx context.Context, node string) (session string, err error)
@@ -61,9 +65,18 @@ type Control interface {
 	// Redrive gives dead jobs a new life: all of the run when indexes is empty.
 	// A redriven job's new outcome supersedes its old one. It returns how many.
 	Redrive(ctx context.Context, run string, indexes ...int) (int, error)
+	Waker
+}
+
+// Waker ends suspensions.
+type Waker interface {
 	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Wake(ctx context.Context, run, event string) (int, error)
+	// WakeJob ends the suspension of one job that waits for event, and tells whether it did: a job that does not
+	// wait for it, now or any more, is left alone. Errors are those of Wake; an index outside
+	// the run is core.ErrInvalid.
+	WakeJob(ctx context.Context, job core.JobID, event string) (bool, error)
 	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
 	// bounded steps as Wake does, and may be called again as Wake may.
 	Dismiss(ctx context.Context, run, event, reason string) (int, error)
@@ -81,19 +94,19 @@ type Inspect interface {
 	Records(ctx context.Context, run, cursor string, max int, wait time.Duration) (records []Record, next string, err error)
 	// Payload returns Run.Payload.
 	Payload(ctx context.Context, run string) ([]byte, error)
-	Stats(ctx context.Context) (Stats, error)
 	// Explain says in words why a job is where it is.
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
-	// Check looks for broken invariants, and with repair mends them without
-	// losing a job. A sound queue has no findings.
-	Check(ctx context.Context, repair bool) ([]Finding, error)
 }
 
-// Census tells what there is.
+// Census tells of the queue as a whole.
 type Census interface {
+	Stats(ctx context.Context) (Stats, error)
 	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for who checks, not for who works.
 	// Of what begins or ends meanwhile it may tell either.
 	Runs(ctx context.Context) ([]string, error)
+	// Check looks for broken invariants, and with repair mends them without
+	// losing a job. A sound queue has no findings.
+	Check(ctx context.Context, repair bool) ([]Finding, error)
 }
 
 // Turn is one call of a node.

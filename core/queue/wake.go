@@ -1,20 +1,11 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/turnus/turnus/core"
 )
-
-// Waker wakes one job, where Control.Wake wakes all of a run.
-type Waker interface {
-	// WakeJob ends the suspension of a job that waits for event, and tells whether it did: a job that does not
-	// wait for it, now or any more, is left alone. Errors are those of Control.Wake; an index outside
-	// the run is core.ErrInvalid.
-	WakeJob(ctx context.Context, job core.JobID, event string) (bool, error)
-}
 
 // CheckEvent tells what a wake refuses of an event's name.
 func CheckEvent(event string) error {

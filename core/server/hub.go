@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -203,7 +204,7 @@ func (t *topic) keep(some []message, before, next queue.FeedCursor) {
 		t.kept, t.bytes = nil, 0
 		t.from = queue.FeedCursor{Life: next.Life, Number: next.Number - int64(len(some))}
 	}
-	t.kept, t.to = append(t.kept[:len(t.kept):len(t.kept)], some...), next
+	t.kept, t.to = append(slices.Clip(t.kept), some...), next
 	for _, m := range some {
 		t.bytes += len(m.line)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -144,11 +145,26 @@ func (s *Server) getPlaybook(_ context.Context, by caller, in *struct {
 	}
 	book, ok := set.Playbook(in.Playbook)
 	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, noPlaybook(in.Playbook)
+		return nil, unknownPlaybook(set, by, in.Playbook)
 	}
 	shown := playbookOf(set, book)
 	shown.Source = string(book.Source)
 	return &body[api.Playbook]{shown}, nil
+}
+
+// unknownPlaybook guesses at what was meant, among what the caller may see.
+func unknownPlaybook(set *definitions.Set, by caller, name string) error {
+	var names []string
+	for _, b := range set.Playbooks {
+		if by.scope.Allows(b.Tenant) {
+			names = append(names, b.Name)
+		}
+	}
+	err := noPlaybook(name)
+	if near := spell.DidYouMean(clip(name, 200), names); near != "" {
+		return fmt.Errorf("%w: %s", err, near)
+	}
+	return err
 }
 
 func noPlaybook(name string) error {

@@ -43,3 +43,15 @@ func TestSchedulesThatNeverFireAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A misspelt playbook is guessed at, but not among those of other tenants.
+func TestMisspeltPlaybooksAreGuessedAt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for tenant, guess := range map[string]bool{"acme": true, everyTenant: true, "globex": false} {
+		a := b.ask(b.token(tenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-pach"})
+		if a.status != http.StatusNotFound || strings.Contains(a.body, `did you mean`) != guess {
+			t.Errorf("%s: %d %s", tenant, a.status, a.body)
+		}
+	}
+}

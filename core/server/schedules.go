@@ -119,7 +119,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	}
 	book, ok := set.Playbook(in.Body.Playbook)
 	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, noPlaybook(in.Body.Playbook)
+		return nil, unknownPlaybook(set, by, in.Body.Playbook)
 	}
 	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
@@ -208,7 +208,7 @@ func (s *Server) resumeSchedule(ctx context.Context, by caller, in *struct {
 },
 ) (*versioned[api.Schedule], error) {
 	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
-		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id)
+		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id, in.Body.Reason)
 	})
 }
 
@@ -240,7 +240,7 @@ func (s *Server) triggerSchedule(ctx context.Context, by caller, in *struct {
 	if key == "" {
 		key = rand.Text()
 	}
-	run, err := s.cfg.Catalog.TriggerSchedule(ctx, by.scope, by.name, found.Definition.ID, key)
+	run, err := s.cfg.Catalog.TriggerSchedule(ctx, by.scope, by.name, found.Definition.ID, key, in.Body.Reason)
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (s *Server) prepare(by caller, n api.NewRun, id string) (*launch.Launch, er
 	}
 	book, known := set.Playbook(n.Playbook)
 	if !known || !by.scope.Allows(book.Tenant) {
-		return nil, fmt.Errorf("playbook %q is not in the definitions: %w", n.Playbook, core.ErrNotFound)
+		return nil, unknownPlaybook(set, by, n.Playbook)
 	}
 	if len(n.Vars) > 0 { // expressions may read names that only these vars have
 		again, err := playbooks.Parse(book.File, book.Source, playbooks.Options{Types: s.cfg.Types, Vars: n.Vars})

@@ -51,7 +51,7 @@ func TestCancelledRunStopsItsJobs(t *testing.T) {
 func TestQueueAwayForAWhileHarmsNobody(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(10 * time.Second)
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue = f
 		la := l.submit("r", 8, oneStep)
@@ -87,7 +87,7 @@ func TestJobsAreStoppedBeforeTheLeaseRunsOut(t *testing.T) {
 			stopped.Store(&now)
 			return host.Outcome{Cancelled: true}, nil
 		}
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue = f
 		la := l.submit("r", 1, safeStep)
@@ -125,7 +125,7 @@ func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
 			}
 			return host.Outcome{Changed: true}, nil
 		}
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue, c.Grace = f, 10*time.Second
 		la := l.submit("r", 1, safeStep)
@@ -149,7 +149,7 @@ func TestRepliesThatAreLost(t *testing.T) {
 			inLab(t, func(l *lab) {
 				l.plugins.do = sleep(time.Second)
 				turns := 0
-				f := &flaky{Queue: l.q}
+				f := &flaky{Worker: l.q}
 				f.set(func(call string) *fault {
 					if call != "turn" {
 						return nil
@@ -213,7 +213,7 @@ steps:
 			var all []*node
 			var wrapped []*flaky
 			for i := range nodes {
-				f := &flaky{Queue: l.q}
+				f := &flaky{Worker: l.q}
 				f.set(sometimes(rand.New(rand.NewPCG(seed, r.Uint64())), p))
 				c := l.config()
 				c.Queue, c.Name = f, fmt.Sprintf("node-%d", i)

@@ -13,7 +13,7 @@ import (
 
 // flaky is a Queue whose calls fail as a test says.
 type flaky struct {
-	Queue
+	queue.Worker
 	// fault is asked before each call: nil lets it through.
 	fault func(call string) *fault
 
@@ -60,7 +60,7 @@ func (f *flaky) through(ctx context.Context, call string, do func() error) error
 }
 
 func (f *flaky) Open(ctx context.Context, node string) (id string, err error) {
-	err = f.through(ctx, "open", func() error { id, err = f.Queue.Open(ctx, node); return err })
+	err = f.through(ctx, "open", func() error { id, err = f.Worker.Open(ctx, node); return err })
 	return id, err
 }
 
@@ -69,7 +69,7 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (res queue.TurnResult, e
 	t.Acks = append([]queue.Ack(nil), t.Acks...)
 	f.turns = append(f.turns, t)
 	f.mu.Unlock()
-	err = f.through(ctx, "turn", func() error { res, err = f.Queue.Turn(ctx, t); return err })
+	err = f.through(ctx, "turn", func() error { res, err = f.Worker.Turn(ctx, t); return err })
 	if err != nil {
 		res = queue.TurnResult{}
 	}
@@ -77,7 +77,7 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (res queue.TurnResult, e
 }
 
 func (f *flaky) Beat(ctx context.Context, s string) (res queue.BeatResult, err error) {
-	err = f.through(ctx, "beat", func() error { res, err = f.Queue.Beat(ctx, s); return err })
+	err = f.through(ctx, "beat", func() error { res, err = f.Worker.Beat(ctx, s); return err })
 	if err != nil {
 		res = queue.BeatResult{}
 	}
@@ -85,11 +85,11 @@ func (f *flaky) Beat(ctx context.Context, s string) (res queue.BeatResult, err e
 }
 
 func (f *flaky) Wait(ctx context.Context, s string, until time.Time) error {
-	return f.through(ctx, "wait", func() error { return f.Queue.Wait(ctx, s, until) })
+	return f.through(ctx, "wait", func() error { return f.Worker.Wait(ctx, s, until) })
 }
 
 func (f *flaky) Adopt(ctx context.Context, s string) (l []queue.Lease, err error) {
-	err = f.through(ctx, "adopt", func() error { l, err = f.Queue.Adopt(ctx, s); return err })
+	err = f.through(ctx, "adopt", func() error { l, err = f.Worker.Adopt(ctx, s); return err })
 	if err != nil {
 		l = nil
 	}
@@ -97,11 +97,11 @@ func (f *flaky) Adopt(ctx context.Context, s string) (l []queue.Lease, err error
 }
 
 func (f *flaky) Save(ctx context.Context, s queue.Save) error {
-	return f.through(ctx, "save", func() error { return f.Queue.Save(ctx, s) })
+	return f.through(ctx, "save", func() error { return f.Worker.Save(ctx, s) })
 }
 
 func (f *flaky) Close(ctx context.Context, s string) error {
-	return f.through(ctx, "close", func() error { return f.Queue.Close(ctx, s) })
+	return f.through(ctx, "close", func() error { return f.Worker.Close(ctx, s) })
 }
 
 // sometimes fails calls with probability p, in every way a network can.

@@ -11,12 +11,6 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// Queue is what a node needs of the queue.
-type Queue interface {
-	queue.Node
-	queue.Saver
-}
-
 // save makes s what the job's next lease begins with, should this node die. It returns once that is durable, and goes on
 // trying while the queue is away, until ctx ends: the beat stops the job in time. Not for concurrent use.
 func (j *job) save(ctx context.Context, s *state) error {

@@ -21,16 +21,16 @@ func at(n int) host.State {
 }
 
 // forgetful is a queue that says that it saved.
-type forgetful struct{ Queue }
+type forgetful struct{ queue.Worker }
 
 func (forgetful) Save(context.Context, queue.Save) error { return nil }
 
 // dies runs steps on one host; the node that has the job is cut off from the queue for good as soon as
 // die is closed, as if it had died, and another takes its place.
-func (l *lab) dies(steps string, die <-chan struct{}, wrap func(Queue) Queue) core.Result {
+func (l *lab) dies(steps string, die <-chan struct{}, wrap func(queue.Worker) queue.Worker) core.Result {
 	l.t.Helper()
 	la := l.submit("r", 1, steps)
-	f := &flaky{Queue: wrap(l.q)}
+	f := &flaky{Worker: wrap(l.q)}
 	c := l.config()
 	c.Queue, c.Name = f, "first"
 	first := l.start(c)
@@ -46,7 +46,7 @@ func (l *lab) dies(steps string, die <-chan struct{}, wrap func(Queue) Queue) co
 	return results[0]
 }
 
-func sound(q Queue) Queue { return q }
+func sound(q queue.Worker) queue.Worker { return q }
 
 func hang(ctx context.Context, die chan struct{}) (host.Outcome, error) {
 	close(die)
@@ -56,11 +56,11 @@ func hang(ctx context.Context, die chan struct{}) (host.Outcome, error) {
 
 func TestACheckpointOutlivesItsWorker(t *testing.T) {
 	for name, tc := range map[string]struct {
-		queue func(Queue) Queue
+		queue func(queue.Worker) queue.Worker
 		want  string
 	}{
 		"as it is":                      {sound, `{"n":2}`},
-		"control: a queue that forgets": {func(q Queue) Queue { return forgetful{q} }, ""},
+		"control: a queue that forgets": {func(q queue.Worker) queue.Worker { return forgetful{q} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
@@ -139,7 +139,7 @@ func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 
 func TestACheckpointWaitsForTheQueue(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		saves := 0
 		f.set(func(call string) *fault {
 			if call != "save" {
@@ -176,7 +176,7 @@ func TestACheckpointWaitsForTheQueue(t *testing.T) {
 
 func TestACheckpointThatIsRefusedSaysSo(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		f.set(func(call string) *fault {
 			if call == "save" {
 				return &fault{err: fmt.Errorf("save: %w", core.ErrConflict)}

@@ -17,7 +17,7 @@ import (
 func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(3 * time.Second)
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue = f
 		la := l.submit("r", 30, oneStep)
@@ -126,7 +126,7 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 		l.plugins.do = sleep(time.Hour)
 		// The nodes die with the job: from the queue's side they fall silent.
 		for i := range 3 {
-			f := &flaky{Queue: l.q}
+			f := &flaky{Worker: l.q}
 			c := l.config()
 			c.Queue, c.Name = f, fmt.Sprintf("victim-%d", i)
 			n := l.start(c)
@@ -169,7 +169,7 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) { // bull#308
 			pass(9 * time.Second)
 			return host.Outcome{Changed: true}, nil
 		}
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue, c.Grace = f, 10*time.Second
 		la := l.submit("r", 1, safeStep)

@@ -31,7 +31,7 @@ type Plugins interface {
 
 // Config says what a worker works on and with. Queue, Payload and Plugins must be set.
 type Config struct {
-	Queue   Queue
+	Queue   queue.Worker
 	Payload func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
 	Plugins Plugins
 	Name    string // of the node, in results and sessions; "worker" when empty

@@ -167,7 +167,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 
 func TestIdleNodeIsQuietAndWakesAtOnce(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue = f
 		n := l.start(c)
@@ -199,7 +199,7 @@ func (e endless) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, erro
 
 func TestWorkThatBringsNoJobIsNotSpunOn(t *testing.T) {
 	inLab(t, func(l *lab) {
-		f := &flaky{Queue: l.q}
+		f := &flaky{Worker: l.q}
 		c := l.config()
 		c.Queue = endless{f}
 		n := l.start(c)

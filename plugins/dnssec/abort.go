@@ -66,7 +66,7 @@ func (x *roll) restore(ctx context.Context, v *view) error {
 	}
 	due := span{v.now, st.Since.Add(time.Duration(x.p.Parent.Within))}
 	if !done {
-		return x.wait(v, due, missing, fmt.Sprintf("Have the DS of key %d back on every server of the parent %s", st.Old, v.places.Parent))
+		return x.wait(v, due, missing, fmt.Sprintf("Have the DS of key %d back on every server of the parent %s.", st.Old, v.places.Parent))
 	}
 	var fresh dnskey
 	if next := keyOf(v.keys, st.New); next != nil {
@@ -111,7 +111,7 @@ func (x *roll) stop(ctx context.Context, v *view) error {
 		return x.wait(v, span{v.now, st.Since.Add(x.grace())}, missing, "Mend the zone")
 	}
 	x.passed(v, v.facts()...)
-	x.r.Changed()
+	st.Touched = true
 	x.r.Explain(fmt.Sprintf("stopped: the parent has the DS of key %d on every address, and keys %d and %d both sign. It can stay so. To go on: action roll with old_tag: %d", st.Old, st.Old, st.New, st.Old))
 	if err := x.close(ctx, "stopped"); err != nil {
 		return err

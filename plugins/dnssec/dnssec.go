@@ -51,10 +51,9 @@ type Signer struct {
 
 // Outputs of a rollover.
 type Outputs struct {
-	OldTag   int        `json:"old_tag" jsonschema:"tag of the key that went"`
-	NewTag   int        `json:"new_tag" jsonschema:"tag of the key that came"`
-	DS       string     `json:"ds,omitempty" jsonschema:"DS of the new key"`
-	Evidence []evidence `json:"evidence" jsonschema:"what was seen at the end of each phase"`
+	OldTag int    `json:"old_tag" jsonschema:"tag of the key that went"`
+	NewTag int    `json:"new_tag" jsonschema:"tag of the key that came"`
+	DS     string `json:"ds,omitempty" jsonschema:"DS of the new key"`
 }
 
 // evidence is what was seen when a phase ended.

@@ -26,7 +26,7 @@ func (p place) String() string {
 
 // places is who serves the zone and its parent.
 type places struct {
-	Parent  string  `json:"parent,omitempty"` // the parent zone
+	Parent  string  `json:"parent,omitempty"` // the parent zone; empty is the root
 	Servers []place `json:"servers,omitempty"`
 	Parents []place `json:"parents,omitempty"`
 }
@@ -116,12 +116,13 @@ func (x *roll) find(ctx context.Context) (places, error) {
 	if err != nil {
 		return found, err
 	}
+	signed := false
 	for _, rec := range r[0].ofKind("RRSIG") {
 		if s, ok := parseSignature(rec.data); ok && s.covers == "DS" {
-			found.Parent = s.signer
+			found.Parent, signed = s.signer, true
 		}
 	}
-	if found.Parent == "" {
+	if !signed {
 		return found, fmt.Errorf("the validators see no signed DS of %s: the zone is not secure, and there is nothing to roll", p.Zone)
 	}
 	locate := func(zone string, given []string) ([]place, error) {
@@ -184,6 +185,8 @@ type view struct {
 	valid   []reply // SOA, by each validator
 	validDS []reply
 	open    map[string]note // by zone
+	last    note            // of the zone: the roll that ended last
+	stopped note            // and the one that was stopped last
 }
 
 // look sees everything, now. Who serves what is found anew each time; when that cannot be, what was found last holds.
@@ -217,6 +220,7 @@ func (x *roll) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	v := &view{now: time.Unix(int64(a.number("now")), 0).UTC(), places: found, open: readNotes(a.text("open"))}
+	v.last, v.stopped = readNotes(a.text("last"))[x.p.Zone], readNotes(a.text("stopped"))[x.p.Zone]
 	if v.keys, err = parseKeys(a.text("state"), a.text("key")); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type note struct {
 }
 
 const notesScript = `for f in "$S"/*/open; do z=${f%/open}; z=${z##*/}; [ ! -r "$f" ] || sed "s/^/open $z /" "$f"; done
-[ ! -r "$S/$Z/last" ] || sed "s/^/last $Z /" "$S/$Z/last"
+for f in last stopped; do [ ! -r "$S/$Z/$f" ] || sed "s/^/$f $Z /" "$S/$Z/$f"; done
 `
 
 // openScript writes the note from stdin. PREV is the key of a note that is taken over, empty for a new one.

@@ -88,7 +88,7 @@ func (x *roll) submit(ctx context.Context, v *view) error {
 		}
 	default:
 		if len(missing) == len(v.parents) {
-			return x.wait(v, within, append([]string{fmt.Sprintf("a person is to ADD this DS at the parent %s, and leave the old one: %s. DS %s", v.places.Parent, x.p.Zone, st.NewDS)}, missing...),
+			return x.wait(v, within, append([]string{fmt.Sprintf("a person is to ADD this DS at the parent %s., and leave the old one: %s. DS %s", v.places.Parent, x.p.Zone, st.NewDS)}, missing...),
 				fmt.Sprintf("Add the DS %s at the parent, beside the old one", st.NewDS))
 		}
 	}
@@ -188,7 +188,7 @@ func (x *roll) prove(ctx context.Context, v *view) error {
 		if everywhere {
 			due = span{v.now, later(due.Due, v.now.Add(safely(st.Policy.Times.parentRetire(st.ServedDS), x.p.SafetyFactor)+x.grace()))}
 		}
-		return x.wait(v, due, missing, fmt.Sprintf("Have the DS %s published on every server of the parent %s", st.NewDS, v.places.Parent))
+		return x.wait(v, due, missing, fmt.Sprintf("Have the DS %s published on every server of the parent %s.", st.NewDS, v.places.Parent))
 	}
 	st.Proven = v.now
 	x.passed(v, append([]string{fmt.Sprintf("DS %s is on all %d addresses of the parent, and validates", st.NewDS, len(v.parents))}, v.facts()...)...)
@@ -307,7 +307,7 @@ func (x *roll) remove(ctx context.Context, v *view, left []string, from time.Tim
 	case "cds":
 		return x.wait(v, due, left, "The parent is to follow the zone's CDS, in which the old key is not; call its operator")
 	}
-	return x.wait(v, due, append([]string{fmt.Sprintf("a person is to REMOVE the DS of key %d at the parent %s, and leave that of key %d", st.Old, v.places.Parent, st.New)}, left...),
+	return x.wait(v, due, append([]string{fmt.Sprintf("a person is to REMOVE the DS of key %d at the parent %s., and leave that of key %d", st.Old, v.places.Parent, st.New)}, left...),
 		fmt.Sprintf("Remove the DS of key %d", st.Old))
 }
 
@@ -325,6 +325,11 @@ func (x *roll) goBack(ctx context.Context, v *view) error {
 	if err := x.close(ctx, "stopped"); err != nil {
 		return err
 	}
+	return x.back()
+}
+
+func (x *roll) back() error {
+	st := &x.r.State
 	return sdk.Failf("validators called the zone bogus when the old DS was gone (%s); it is back on every address of the parent, both keys sign, and validators call the zone secure. "+
 		"Find out why, then go on with old_tag: %d", st.Back, st.Old).RolledBack()
 }

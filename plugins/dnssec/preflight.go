@@ -80,6 +80,8 @@ func (x *roll) choose(v *view, own int) (old int, bad []string) {
 	case len(list) != 1:
 		bad = append(bad, fmt.Sprintf("expected one active %s; found %d", x.p.Key, len(list)))
 		return 0, bad
+	case list[0].tag == 0:
+		bad = append(bad, "the key's tag is 0, which stands for none here: roll it by hand")
 	case x.p.OldTag != 0 && x.p.OldTag != list[0].tag:
 		bad = append(bad, fmt.Sprintf("old_tag is %d, but the active %s is %d: was it rolled already?", x.p.OldTag, x.p.Key, list[0].tag))
 	}

@@ -31,7 +31,11 @@ func run(ctx context.Context, r *runOf) error {
 	case r.Check:
 		return x.plan(ctx)
 	case x.p.Action == "abort":
-		return r.Phases(ctx, &r.State.Phase, x.phase("A0 decide", x.decide), x.phase("A1 restore", x.restore), x.phase("A2 stop", x.stop))
+		err := r.Phases(ctx, &r.State.Phase, x.phase("A0 decide", x.decide), x.phase("A1 restore", x.restore), x.phase("A2 stop", x.stop))
+		if r.State.Touched {
+			r.Changed()
+		}
+		return err
 	case r.State.Phase == "":
 		_, last, err := x.notes(ctx)
 		if err != nil {
@@ -72,13 +76,16 @@ func (x *roll) phase(name string, step func(ctx context.Context, v *view) error)
 		if err == nil {
 			x.enter(name, v.now)
 			if n := v.open[x.p.Zone]; !x.mine(n) {
-				return x.lost(n)
+				return x.ended(n, v)
 			}
 			err = step(ctx, v)
 		}
 		if x.patient(err) && ctx.Err() == nil {
-			r.Log().Warn("cannot go on now", "error", err)
-			return r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(fmt.Sprintf("%s: cannot go on now, and tries again; meanwhile the zone stays as it is: %v", name, err))))
+			if v == nil { // without an answer of the signer there is this clock only
+				v = &view{now: time.Now().UTC()}
+				x.enter(name, v.now)
+			}
+			return x.wait(v, span{v.now, x.r.State.Since.Add(x.grace())}, []string{fmt.Sprintf("cannot go on now: %v", err)}, "Mend what is named here")
 		}
 		return err
 	}}
@@ -90,8 +97,16 @@ func (x *roll) patient(err error) bool {
 	return err != nil && !x.parked && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
 }
 
-func (x *roll) lost(n note) error {
-	if n.key == "" {
+// ended: the record of the roll is not open, or another's. It may be that this job closed it, and died before it could say so.
+func (x *roll) ended(n note, v *view) error {
+	switch {
+	case n.key != "":
+	case x.mine(v.stopped) && x.r.State.Back != "":
+		return x.back()
+	case x.mine(v.last), x.mine(v.stopped) && x.p.Action == "abort":
+		x.r.State.Touched = true
+		return nil
+	default:
 		return sdk.Failf("the record of this roll in %s is gone: somebody else ended it, or stopped it. Look, then go on with old_tag: %d, or stop with action: abort", x.p.StateDir, x.r.State.Old).Effects(sdk.EffectsPartial)
 	}
 	return sdk.Failf("job %s has taken this roll over", n.job).Effects(sdk.EffectsPartial)
@@ -133,15 +148,28 @@ func (x *roll) call(v *view, what, do string) error {
 
 // passed notes what was seen at the end of a phase.
 func (x *roll) passed(v *view, seen ...string) {
-	for i := range seen {
-		seen[i] = clip(seen[i])
-	}
+	seen = bounded(seen)
 	from := x.r.State.Since
 	if from.IsZero() {
 		from = v.now
 	}
 	x.r.State.Evidence = append(x.r.State.Evidence, evidence{Phase: x.r.State.Phase, From: from, At: v.now, Seen: seen})
 	x.r.Log().Info(x.r.State.Phase, "seen", strings.Join(seen, "; "))
+}
+
+// maxSeen bounds the evidence of one phase, so that all of a roll is kept in the step's outputs.
+const maxSeen = 3 << 10
+
+// bounded is as much of the list as is kept.
+func bounded(seen []string) []string {
+	size := 0
+	for i := range seen {
+		seen[i] = clip(seen[i])
+		if size += len(seen[i]); size > maxSeen {
+			return append(seen[:i:i], fmt.Sprintf("and %d more", len(seen)-i))
+		}
+	}
+	return seen
 }
 
 // facts is the short form of a look.
@@ -169,9 +197,6 @@ func (v *view) facts() []string {
 			list = append(list, k.String())
 		}
 	}
-	if len(list) > 24 { // of many servers, those that come first
-		list = append(list[:24], fmt.Sprintf("and %d more", len(list)-24))
-	}
 	return list
 }
 
@@ -189,7 +214,10 @@ func (x *roll) verified(ctx context.Context) (content, []string, error) {
 
 func (x *roll) evidenceFile() string {
 	st := x.r.State
-	raw, err := json.MarshalIndent(Outputs{OldTag: st.Old, NewTag: st.New, DS: st.dsText(), Evidence: st.Evidence}, "", "  ")
+	raw, err := json.MarshalIndent(struct {
+		Outputs
+		Evidence []evidence `json:"evidence"`
+	}{Outputs{OldTag: st.Old, NewTag: st.New, DS: st.dsText()}, st.Evidence}, "", "  ")
 	if err != nil { // of plain values
 		return ""
 	}
@@ -211,5 +239,7 @@ func (x *roll) output() {
 	x.r.Output("old_tag", st.Old)
 	x.r.Output("new_tag", st.New)
 	x.r.Output("ds", st.dsText())
-	x.r.Output("evidence", st.Evidence)
+	for _, e := range st.Evidence {
+		x.r.Evidence(e.Phase, e)
+	}
 }

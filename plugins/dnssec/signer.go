@@ -93,7 +93,7 @@ func (b *bind) rndc(ctx context.Context, words ...string) error {
 	}
 	a, err := b.script(ctx, "e=$("+sdk.QuoteAll(line...)+" 2>&1); c=$?\nprintf '%s\\n' \"$e\" | sed 's/^/said /'\nexit $c\n", b.vars(), false, "")
 	said := strings.TrimSpace(a.text("said"))
-	if err != nil || strings.HasPrefix(said, "Error") || strings.Contains(said, "rndc: ") {
+	if err != nil || strings.Contains("\n"+said, "\nError") || strings.Contains(said, "rndc: ") {
 		return fmt.Errorf("rndc %s: %w", strings.Join(line[len(line)-len(words)-1:], " "), errors.Join(err, errors.New(clip(said))))
 	}
 	return nil

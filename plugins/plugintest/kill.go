@@ -45,6 +45,7 @@ func killAtEach(t *testing.T, kind string, setup func(t *testing.T) Scene, aroun
 	play := func(t *testing.T, at int, before bool) {
 		t.Helper()
 		run := func(t *testing.T) {
+			t.Helper()
 			s := setup(t)
 			s.Kit.death.plan(kind, at, before)
 			calls := s.Kit.ResumeUntilDone(s.Params, s.Options...)

@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -31,7 +32,7 @@ func (k *Kit) ResumeUntilDone(params any, opts ...Option) []*Result {
 	var calls []*Result
 	var state *State
 	for range maxCalls {
-		result, saved, killed := k.mortal(params, append(opts[:len(opts):len(opts)], Resume(state)))
+		result, saved, killed := k.mortal(params, append(slices.Clip(opts), Resume(state)))
 		if saved != nil {
 			state = saved
 		}

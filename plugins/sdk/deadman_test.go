@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -118,15 +120,21 @@ func (s *switched) kill() (n int) {
 		if err != nil {
 			continue
 		}
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || !strings.Contains(string(line), s.dead.Folder) {
+		if !s.ticks(pid) {
 			continue
 		}
 		if p, err := os.FindProcess(pid); err == nil && p.Kill() == nil {
 			n++
+			eventually(s.t, "the end of a timer that was killed", func() bool { return !s.ticks(pid) })
 		}
 	}
 	return n
+}
+
+// ticks tells whether a process is a timer of the device.
+func (s *switched) ticks(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && strings.Contains(string(line), s.dead.Folder)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -336,6 +344,48 @@ func TestDeadManRefuses(t *testing.T) {
 	}
 	if err := s.dead.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The shell of small devices: all of it, the timer too, runs under busybox, which takes the place of /bin/sh in a mount namespace.
+func TestDeadManUnderBusybox(t *testing.T) {
+	t.Parallel()
+	box, bin := testparts.Need(t, "busybox", "busybox"), t.TempDir()
+	out, err := exec.CommandContext(t.Context(), box, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if err := os.Symlink(box, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := []string{"unshare", "-m", box, "sh", "-c", `mount --bind "$1" "$2" && shift 2 && PATH=$1 && shift && exec "$@"`, "sh", box, shell, bin}
+	probe := append(slices.Clip(prefix), "/bin/sh", "-c", "busybox | head -n 1")
+	said, err := exec.CommandContext(t.Context(), probe[0], probe[1:]...).CombinedOutput()
+	testparts.Able(t, "a mount namespace of its own: "+string(said), err)
+	if !strings.Contains(string(said), "BusyBox") {
+		t.Fatalf("it is not busybox: %s", said)
+	}
+	for name, confirms := range map[string]bool{"confirmed": true, "reverts by itself": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSwitched(t, prefix...)
+			s.dead.Within = 6 * time.Second
+			s.change()
+			s.look(sdk.StateArmed)
+			if confirms {
+				s.must(func(ctx context.Context, h *sdk.Host, d sdk.DeadMan) error { _, err := d.Confirm(ctx, h); return err })
+				s.look(sdk.StateConfirmed)
+				s.lives("new")
+				return
+			}
+			eventually(t, "the old state", func() bool { return s.live() == "old" })
+		})
 	}
 }
 

@@ -75,8 +75,8 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
-operator runs, cancels and schedules; an approver approves what others launched; an admin
-does all that, makes tokens and applies definitions. Who has lost every admin token makes
+operator runs, cancels and schedules; an approver approves windows and what others
+launched; an admin does all that, makes tokens and applies definitions. Who has lost every admin token makes
 one in the ledger itself: --ledger.`,
 		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
   turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
@@ -147,7 +147,7 @@ func (a *app) tokensListCmd() *cobra.Command {
 func (a *app) tokensRevokeCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), Example: "  turnus tokens revoke tok_4f2a",
+		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus tokens revoke tok_4f2a",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			token, err := c.RevokeToken(ctx, args[0])
 			if err != nil {

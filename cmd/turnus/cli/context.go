@@ -37,7 +37,7 @@ type contextDoc struct {
 
 func (a *app) contextListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the contexts", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the contexts", Args: cobra.NoArgs, Example: "  turnus context ls -o json",
 		RunE: func(*cobra.Command, []string) error {
 			file, err := loadContexts()
 			if err != nil {
@@ -74,7 +74,7 @@ func (a *app) contextListCmd() *cobra.Command {
 
 func (a *app) contextUseCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Choose the context that commands ask", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts,
+		Use: "use NAME", Short: "Choose the context that commands ask", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context use prod",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := loadContexts()
 			if err != nil {
@@ -167,7 +167,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 
 func (a *app) contextRemoveCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Forget a context", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts,
+		Use: "rm NAME", Short: "Forget a context", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context rm old",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := loadContexts()
 			if err != nil {

@@ -419,3 +419,24 @@ func TestEveryRoomIsInTheArchitecture(t *testing.T) {
 		t.Errorf("only %d packages were found", count)
 	}
 }
+
+// Every command that does something shows how it is typed.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	var walk func(*cobra.Command)
+	seen := 0
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if !c.HasSubCommands() && !c.Hidden && c.Name() != "help" && (c.Parent() == nil || c.Parent().Name() != "completion") && c.HasParent() {
+			seen++
+			if c.Example == "" {
+				t.Errorf("%s --help has no example", c.CommandPath())
+			}
+		}
+	}
+	walk(testRoot())
+	if seen < 40 {
+		t.Errorf("only %d commands were looked at", seen)
+	}
+}

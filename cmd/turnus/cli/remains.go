@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/stash"
 )
 
 // remainsFile holds what the queue of a service had reached when it was stopped in good order. It is there only between that
@@ -66,7 +67,11 @@ func (d *dataDir) keepRemains(rest memory.Remains) error {
 // keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
 // would run again.
 func (s *service) keepQueue(ctx context.Context) error {
-	own, ok := s.queue.(*memory.Queue)
+	kept, ok := s.queue.(*stash.Queue)
+	if !ok {
+		return nil
+	}
+	own, ok := kept.Queue.(*memory.Queue)
 	if !ok {
 		return nil
 	}

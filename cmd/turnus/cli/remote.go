@@ -156,3 +156,64 @@ func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	}
 	return ids, nil
 }
+
+// flagCompletion is completion for the value of a flag.
+func flagCompletion(c *cobra.Command, flag string, f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) {
+	ask := completion(f, list)
+	_ = c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
+		return ask(cmd, nil, part)
+	})
+}
+
+// completedHosts is how many hosts are completed.
+const completedHosts = 1000
+
+func hostNames(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i, h := range list.Items {
+		names[i] = h.Name + "\t" + h.Customer
+	}
+	return names, nil
+}
+
+func tokenIDs(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Tokens(ctx, client.Page{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range list.Items {
+		if t := &list.Items[i]; t.Revoked.IsZero() {
+			ids = append(ids, t.ID+"\t"+t.Name+", "+t.Role)
+		}
+	}
+	return ids, nil
+}
+
+// openJobs completes RUN/INDEX: jobs without an outcome of the newest runs that are not over.
+func openJobs(ctx context.Context, c *client.Client) ([]string, error) {
+	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	asked := 0
+	for _, r := range runs.Items {
+		if !r.Ended.IsZero() || asked == 3 {
+			continue
+		}
+		asked++
+		jobs, err := c.Jobs(ctx, r.ID, client.JobFilter{State: "open"}, client.Page{Limit: completedRuns})
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs.Items {
+			ids = append(ids, fmt.Sprintf("%s/%d\t%s, %s", r.ID, j.Index, j.Host, j.State))
+		}
+	}
+	return ids, nil
+}

@@ -164,6 +164,10 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
 	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
 	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
+	flagCompletion(c, "playbook", &r, playbookNames)
+	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
+		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
 	needs(c, "playbook", "cron")
 	return c
 }

@@ -52,6 +52,12 @@ type serviceFlags struct {
 	keep            time.Duration // of keepRuns; 0: for ever
 }
 
+// What --repo is followed by, unless told otherwise.
+const (
+	defaultBranch    = "main"
+	defaultRepoEvery = time.Minute
+)
+
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	fl := c.Flags()
@@ -61,12 +67,12 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB; several servers share one (default: outputs in --data)")
 	fl.StringVar(&f.keepRuns, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
-	fl.StringVar(&f.branch, "branch", "main", "branch of --repo")
-	fl.DurationVar(&f.repoEvery, "repo-every", time.Minute, "between looks at --repo; a webhook makes it look at once")
+	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
+	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
 	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
-	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
 }
 
@@ -74,6 +80,14 @@ func (f *serviceFlags) add(c *cobra.Command) {
 func (f *serviceFlags) check() error {
 	if f.repo != "" && f.definitions != "" {
 		return invalid("--repo and --definitions both say where the definitions are: give one")
+	}
+	if f.definitions != "" {
+		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
+			return invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
+		}
+	}
+	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
+		return invalid("--branch and --repo-every say how --repo is followed: give it, too")
 	}
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
@@ -109,6 +123,7 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
+	cert     *certificate   // nil without TLS
 	closers  []func() error // last opened first
 	told     seldom
 }
@@ -116,6 +131,11 @@ type service struct {
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
+	if s.f.tlsCert != "" {
+		if s.cert, err = openCertificate(s.f.tlsCert, s.f.tlsKey, s.a.message); err != nil {
+			return err
+		}
+	}
 	if s.data, err = openData(s.f.data); err != nil {
 		return err
 	}
@@ -150,6 +170,9 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	if made {
 		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+		if s.f.definitions == "" && s.f.repo == "" {
+			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
+		}
 	}
 	if s.listener, err = listen(ctx, s.f.listen); err != nil {
 		return err
@@ -310,7 +333,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 
 func (s *service) serve(web *http.Server) error {
 	if s.f.tlsCert != "" {
-		return web.ServeTLS(s.listener, s.f.tlsCert, s.f.tlsKey)
+		web.TLSConfig = s.cert.config()
+		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)
 }

@@ -13,7 +13,7 @@ func versionLine() string {
 
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  turnus version -o json",
 		RunE: func(*cobra.Command, []string) error {
 			if a.output == "json" {
 				return printJSON(a.out, map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})

@@ -294,6 +294,9 @@ windows of files, or without -f by those of a server, with the approvals that we
 					return a.explainRemote(ctx, c, args[0], f.from, need)
 				})(cmd, args)
 			}
+			if r != (remoteFlags{}) {
+				return invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
+			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
 				return err

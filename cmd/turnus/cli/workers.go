@@ -129,7 +129,7 @@ func (a *app) queueCmd() *cobra.Command {
 func (a *app) explainCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "explain RUN/INDEX", Short: "Say why a job is where it is", Args: cobra.ExactArgs(1),
+		Use: "explain RUN/INDEX", Short: "Say why a job is where it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, openJobs),
 		Example: "  turnus queue explain 20261120-021500-ab12cd/17",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := core.ParseJobID(args[0])
@@ -159,7 +159,7 @@ func (a *app) historyCmd() *cobra.Command {
 	var r remoteFlags
 	var m most
 	c := &cobra.Command{
-		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1),
+		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, hostNames),
 		Example: "  turnus hosts history fw-1.acme -n 10",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			jobs, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {

@@ -14,9 +14,9 @@ var wakeJobTests = []test{
 	{name: "WakeJobRefuses", run: wakeOneRefuses},
 }
 
-func (f *fixture) wakeJob(index int, event string, want bool) {
+func (f *fixture) wakeJob(index int, want bool) {
 	f.Helper()
-	woken, err := f.q.WakeJob(f.ctx, core.JobID{Run: "a", Index: index}, event)
+	woken, err := f.q.WakeJob(f.ctx, core.JobID{Run: "a", Index: index}, "e")
 	f.must(err)
 	eq(f, "woken", woken, want)
 }
@@ -34,19 +34,19 @@ func wakeOne(f *fixture) {
 	acks[3].Event = "other"
 	f.ack(s, acks...)
 	f.none(s, "all wait")
-	f.wakeJob(3, "e", false)
-	f.wakeJob(1, "e", true)
-	f.wakeJob(1, "e", false) // it waits no more
+	f.wakeJob(3, false)
+	f.wakeJob(1, true)
+	f.wakeJob(1, false) // it waits no more
 	l := f.one(s)
 	eq(f, "job", l.Job.Index, 1)
 	eq(f, "state", string(l.State), "state")
 	eq(f, "attempt", l.Attempt, 1)
 	f.none(s, "the others wait still")
-	f.wakeJob(1, "e", false) // it is leased
+	f.wakeJob(1, false) // it is leased
 	f.ack(s, suspend(l, "e"))
-	f.wakeJob(1, "e", true) // once more, as often as it waits
+	f.wakeJob(1, true) // once more, as often as it waits
 	f.ack(s, done(f.one(s), core.Changed))
-	f.wakeJob(1, "e", false)
+	f.wakeJob(1, false)
 	eq(f, "suspended", f.status("a").Suspended, 3)
 	n, err := f.q.Wake(f.ctx, "a", "e")
 	f.must(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,14 +34,11 @@ func open(t queuetest.TB, dir string, ttl time.Duration) *stash.Queue {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
+	root, n := t.TempDir(), 0
 	queuetest.Run(t, queuetest.Subject{
 		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
-			dir, err := os.MkdirTemp(root, "q")
-			if err != nil {
-				t.Fatalf("%v", err)
-			}
-			return open(t, dir, ttl)
+			n++
+			return open(t, filepath.Join(root, strconv.Itoa(n)), ttl)
 		},
 		Around: synctest.Test,
 	})

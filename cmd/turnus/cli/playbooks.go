@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) playbooksCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "playbooks", Short: "List and show the playbooks that a server can run",
+		Example: `  turnus playbooks ls
+  turnus playbooks show ntp`,
+	}
+	c.AddCommand(a.playbooksListCmd(), a.playbooksShowCmd())
+	return c
+}
+
+func (a *app) playbooksListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus playbooks ls",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Playbooks)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(a.out, all)
+			}
+			if len(all) == 0 {
+				a.message("the server has no playbooks; turnus apply DIR gives it some")
+			}
+			cells := [][]string{{"PLAYBOOK", "TENANT", "STEPS", "SCHEDULE", "WINDOW", "DESCRIPTION"}}
+			for _, b := range all {
+				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, cutText(printable(firstLine(b.Description)), 80)})
+			}
+			table(a.out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) playbooksShowCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
+		Example: "  turnus playbooks show ntp",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			book, err := c.Playbook(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(a.out, book)
+			}
+			return a.showPlaybook(&book)
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// showPlaybook writes its source as it is: a playbook that was piped somewhere still is one.
+func (a *app) showPlaybook(b *api.Playbook) error {
+	text := b.Source
+	if a.out.onTerminal() {
+		text = printableLines(text)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := a.out.Write([]byte(text))
+	return err
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Which addresses are listened on, and what of the flags contradicts itself.
+func TestServiceFlags(t *testing.T) {
+	t.Parallel()
+	tls := func(f *serviceFlags) { f.tlsCert, f.tlsKey = "c", "k" }
+	for _, c := range []struct {
+		name   string
+		change func(*serviceFlags)
+		want   string // of the error; "" is none
+	}{
+		{"loopback", func(*serviceFlags) {}, ""},
+		{"localhost", func(f *serviceFlags) { f.listen = "localhost:1" }, ""},
+		{"loopback of IPv6", func(f *serviceFlags) { f.listen = "[::1]:1" }, ""},
+		{"everywhere", func(f *serviceFlags) { f.listen = "0.0.0.0:1" }, "in the clear"},
+		{"everywhere, said otherwise", func(f *serviceFlags) { f.listen = ":1" }, "in the clear"},
+		{"a name", func(f *serviceFlags) { f.listen = "example.net:1" }, "in the clear"},
+		{"another address", func(f *serviceFlags) { f.listen = "192.0.2.1:1" }, "in the clear"},
+		{"the explicit word", func(f *serviceFlags) { f.listen, f.insecure = "0.0.0.0:1", true }, ""},
+		{"TLS", func(f *serviceFlags) { f.listen = "0.0.0.0:1"; tls(f) }, ""},
+		{"half of TLS", func(f *serviceFlags) { f.tlsCert = "c" }, "go together"},
+		{"no port", func(f *serviceFlags) { f.listen = "127.0.0.1" }, "HOST:PORT"},
+		{"a branch of nothing", func(f *serviceFlags) { f.branch = "next" }, "give it, too"},
+		{"runs that are kept", func(f *serviceFlags) { f.keepRuns = "1095d" }, ""},
+		{"runs that are hardly kept", func(f *serviceFlags) { f.keepRuns = "1h" }, "a day or more"},
+		{"a duration that is none", func(f *serviceFlags) { f.keepRuns = "soon" }, "a day or more"},
+	} {
+		f := serviceFlags{listen: "127.0.0.1:8470", branch: defaultBranch, repoEvery: defaultRepoEvery}
+		c.change(&f)
+		err := f.check()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, expected %q", c.name, err, c.want)
+		}
+		if c.name == "runs that are kept" && f.keep != 1095*24*time.Hour {
+			t.Errorf("kept for %v", f.keep)
+		}
+	}
+}
