@@ -31,7 +31,7 @@ func (l *lab) repo() *repo {
 
 func (r *repo) git(args ...string) string {
 	r.Helper()
-	cmd := exec.Command(r.program, args...) //nolint:gosec // the test's own program
+	cmd := exec.Command(r.program, args...)
 	stamp := fmt.Sprintf("%d +0000", r.at.Unix())
 	cmd.Dir = r.dir
 	cmd.Env = []string{
