@@ -190,3 +190,12 @@ type Status struct {
 	Outcomes map[core.Outcome]int `json:"outcomes"`
 	Served   time.Duration        `json:"served_ns"` // worker time so far
 }
+
+// Ended is how many jobs have their outcome.
+func (s *Status) Ended() int {
+	n := 0
+	for _, count := range s.Outcomes {
+		n += count
+	}
+	return n
+}

@@ -379,14 +379,6 @@ func (s *service) settled(ctx context.Context) bool {
 	}
 }
 
-func ended[K comparable](outcomes map[K]int) int {
-	n := 0
-	for _, c := range outcomes {
-		n += c
-	}
-	return n
-}
-
 // event tells the operator what a controller does, in few words.
 func (s *service) event(e controller.Event) {
 	switch e.Kind {
