@@ -15,7 +15,8 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople tells whether an event is one that people may wake a job with: not the service's own.
+// ForPeople tells whether an event is one that people may wake a job with: not the service's own, nor any other of a name
+// that the service may come to use. OwnEvent is narrower: those that it uses today.
 func ForPeople(event string) bool {
 	return event != EventWindow && !strings.HasPrefix(event, "turnus:")
 }
