@@ -189,7 +189,7 @@ type Entry struct {
 type Definitions struct {
 	Revision  string    `json:"revision,omitempty"`
 	ETag      string    `json:"etag"`
-	Source    string    `json:"source" doc:"git, or apply"`
+	Source    string    `json:"source" doc:"git, folder or apply"`
 	Author    string    `json:"author,omitempty"`
 	Subject   string    `json:"subject,omitempty"`
 	Applied   time.Time `json:"applied,omitzero"`

@@ -379,14 +379,6 @@ func (s *service) settled(ctx context.Context) bool {
 	}
 }
 
-func ended[K comparable](outcomes map[K]int) int {
-	n := 0
-	for _, c := range outcomes {
-		n += c
-	}
-	return n
-}
-
 // count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
 func (s *service) count(kind string) {
 	if s.api != nil {
