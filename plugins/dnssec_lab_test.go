@@ -319,7 +319,8 @@ func labCDS(t *testing.T) {
 	t.Logf("%v", j.checked)
 }
 
-// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at its end it is too late.
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at
+// its end it is too late.
 func labAbort(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -393,8 +394,8 @@ func labBlindBelief(t *testing.T) {
 	d.bogus(probes)
 }
 
-// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same. So it is told both, at the
-// very end, when there is no way back any more that one would want.
+// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same.
+// So it is told both, at the very end, when there is no way back any more that one would want.
 func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -418,8 +419,9 @@ func (d *signerLab) bogus(probes *dnslab.Prober) {
 	}
 }
 
-// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had saved is lost, too: then
-// the signer's record and the keys' states must do. No second key is made, and no answer is bogus.
+// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had
+// saved is lost, too: then the signer's record and the keys' states must do. No second key is made, and no answer is
+// bogus.
 func labKilledInEveryPhase(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -485,7 +487,8 @@ func waitFor(ctx context.Context, ok func() bool) bool {
 	return true
 }
 
-// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
+// what it prints would work.
 func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile("../playbooks/examples/dnssec-rollover.yaml")

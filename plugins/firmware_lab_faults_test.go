@@ -179,8 +179,8 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 	}
 }
 
-// The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset of the device then is
-// another thing: what was cut off is installed anew, into the slot that does not run.
+// The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset
+// of the device then is another thing: what was cut off is installed anew, into the slot that does not run.
 func TestLabFirmwareInstallationIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)

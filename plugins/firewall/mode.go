@@ -33,7 +33,8 @@ func (p *push) isWidened(facts answer) bool {
 	return facts.values["widened"] == record || facts.values["key"] == p.key && facts.values["widens"] == record
 }
 
-// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own nft writes it as text.
+// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own
+// nft writes it as text.
 func (p *push) widen(ctx context.Context, facts answer) error {
 	raw, err := widen(p.params.Table, []byte(facts.text("live")), []byte(facts.text("want")), dynamicSets(facts.text("livetext")), dynamicSets(facts.text("wanttext")))
 	if err != nil {
@@ -56,8 +57,9 @@ func (p *push) widen(ctx context.Context, facts answer) error {
 	return nil
 }
 
-// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a jump loop pass, and what it
-// becomes is not known before it is live. The file that was pushed last, and what it became, tell whether there is anything to do.
+// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a
+// jump loop pass, and what it becomes is not known before it is live. The file that was pushed last, and what it
+// became, tell whether there is anything to do.
 func (p *push) lookBlind(facts answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)

@@ -1,5 +1,6 @@
-// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought to a device and verified there, then installed,
-// booted, proven by the boot id, and committed; or the device goes back to what it ran. It imports only the sdk.
+// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought to a device and
+// verified there, then installed, booted, proven by the boot id, and committed; or the device goes back to what it ran.
+// It imports only the sdk.
 package firmware
 
 import (
