@@ -73,20 +73,11 @@ type rolling struct {
 
 func (d *signerLab) job(key string, with sdk.With) *rolling {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.private)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
 	raw, err := json.Marshal(with)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	j := &rolling{d: d, place: &place{supervisor: supervisor}}
+	j := &rolling{d: d, place: &place{supervisor: supervised(d.t, d.private)}}
 	j.call = host.Call{
 		Job: core.JobID{Run: "run-" + key}, Step: "roll", Attempt: 1, Type: "dnssec.rollover", Params: raw, Host: d.sshd.Host("signer"), Key: key, Fence: 1, Diff: true,
 		Sink: func(e host.Event) { j.printed += string(e.Stdout); j.differs += e.Diff },

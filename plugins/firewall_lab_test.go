@@ -106,16 +106,7 @@ func (d *labDevice) with(ruleset string) sdk.With {
 
 func (d *labDevice) place() *place {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.private)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
-	return &place{supervisor: supervisor, host: d.sshd.Host("r1"), files: d.t.TempDir(), fetched: d.t.TempDir()}
+	return &place{supervisor: supervised(d.t, d.private), host: d.sshd.Host("r1"), files: d.t.TempDir(), fetched: d.t.TempDir()}
 }
 
 // first pushes a harmless table, patiently.

@@ -318,15 +318,7 @@ func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv("BENCH_MB")); err == nil && v > 0 {
 		size = v << 20
 	}
-	supervisor, stop, err := supervise(key, func(c *host.Config) { c.UploadRate = rate })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	supervisor := supervised(t, key, func(c *host.Config) { c.UploadRate = rate })
 	files := t.TempDir()
 	content := bytes.Repeat([]byte("firmware"), size/8)
 	if err := os.WriteFile(filepath.Join(files, "fw.bin"), content, 0o600); err != nil {

@@ -50,16 +50,7 @@ func newFirmwareDevice(t *testing.T) *fwDevice {
 // worker starts another worker.
 func (d *fwDevice) worker() *place {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.KeyFile)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
-	p := &place{supervisor: supervisor, host: d.host(), files: d.t.TempDir(), fetched: d.t.TempDir()}
+	p := &place{supervisor: supervised(d.t, d.KeyFile), host: d.host(), files: d.t.TempDir(), fetched: d.t.TempDir()}
 	if d.place != nil {
 		p.files = d.place.files
 	}

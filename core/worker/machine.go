@@ -69,7 +69,7 @@ func (m *machine) run() verdict {
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
-		if v := m.turn(i); v != nil {
+		if v := m.waitAtGate(i); v != nil {
 			return *v
 		}
 		m.job.enter(stepName(steps[i]), time.Time{})
@@ -91,9 +91,9 @@ func (m *machine) run() verdict {
 	return m.allDone()
 }
 
-// turn parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// waitAtGate parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
 // the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
-func (m *machine) turn(step int) *verdict {
+func (m *machine) waitAtGate(step int) *verdict {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
 		return nil
