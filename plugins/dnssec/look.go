@@ -42,9 +42,9 @@ type question struct {
 const maxQuestions = 256
 
 // ask puts all questions at once, over TCP, and reads the answers and whatever else script prints, in one round trip.
-func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, answer, error) {
+func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, sdk.Answer, error) {
 	if len(qs) > maxQuestions {
-		return nil, answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
+		return nil, sdk.Answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
 	}
 	var text strings.Builder
 	text.WriteString("need dig\nt=$(mktemp -d) || exit 65\ntrap 'rm -rf \"$t\"' EXIT\ntrap 'exit 65' HUP INT TERM\necho \"now $(date +%s)\"\n")
@@ -68,7 +68,7 @@ func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[s
 	}
 	replies := make([]reply, len(qs))
 	for i, q := range qs {
-		replies[i] = parseReply(a.text(fmt.Sprintf("q%d", i)))
+		replies[i] = parseReply(a.Text(fmt.Sprintf("q%d", i)))
 		replies[i].serverAt, replies[i].of = q.at.String(), strings.ToUpper(q.kind)+" of "+q.name
 	}
 	return replies, a, nil
@@ -219,9 +219,9 @@ func (x *roll) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{now: time.Unix(int64(a.number("now")), 0).UTC(), places: found, open: readNotes(a.text("open"))}
-	v.last, v.stopped = readNotes(a.text("last"))[x.p.Zone], readNotes(a.text("stopped"))[x.p.Zone]
-	if v.keys, err = parseKeys(a.text("state"), a.text("key")); err != nil {
+	v := &view{now: time.Unix(int64(a.Number("now")), 0).UTC(), places: found, open: readNotes(a.Text("open"))}
+	v.last, v.stopped = readNotes(a.Text("last"))[x.p.Zone], readNotes(a.Text("stopped"))[x.p.Zone]
+	if v.keys, err = parseKeys(a.Text("state"), a.Text("key")); err != nil {
 		return nil, err
 	}
 	take := func(n int) []reply { list := replies[:n]; replies = replies[n:]; return list }

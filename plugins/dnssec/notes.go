@@ -74,7 +74,7 @@ func (x *roll) notes(ctx context.Context) (open map[string]note, last note, err 
 	if err != nil {
 		return nil, note{}, fmt.Errorf("reading the records of rolls in %s: %w", x.p.StateDir, err)
 	}
-	return readNotes(a.text("open")), readNotes(a.text("last"))[x.p.Zone], nil
+	return readNotes(a.Text("open")), readNotes(a.Text("last"))[x.p.Zone], nil
 }
 
 // related is a roll of a parent or a child of the zone.
@@ -96,7 +96,7 @@ func (x *roll) take(ctx context.Context, old int, previous string) error {
 	if err != nil {
 		return fmt.Errorf("writing the record of the roll in %s: %w", x.p.StateDir, err)
 	}
-	open := readNotes(a.text("open"))
+	open := readNotes(a.Text("open"))
 	if got := open[x.p.Zone]; !x.mine(got) {
 		return x.busy(got)
 	}
