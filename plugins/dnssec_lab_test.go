@@ -464,20 +464,6 @@ func (d *signerLab) worker(state string) *labWorker {
 	return startWorker(d.t, labOrder{Type: "dnssec.rollover", Key: d.private, Host: d.sshd.Host("signer"), Params: params, State: state})
 }
 
-// waitFor polls a condition until ctx ends.
-func waitFor(ctx context.Context, ok func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
-}
-
 // TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
 // what it prints would work.
 func TestLabDNSSECToPlayWith(t *testing.T) {
