@@ -30,7 +30,7 @@ race: ## all tests under the race detector
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 
 lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
-	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabToPlayWith$$' -v ./plugins
+	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirewallToPlayWith$$' -v ./plugins
 
 lab-dnssec: build ## a signed zone with its parent and a validating resolver in a namespace, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabDNSSECToPlayWith$$' -v ./plugins

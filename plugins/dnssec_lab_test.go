@@ -73,20 +73,11 @@ type rolling struct {
 
 func (d *signerLab) job(key string, with sdk.With) *rolling {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.private)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
 	raw, err := json.Marshal(with)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	j := &rolling{d: d, place: &place{supervisor: supervisor}}
+	j := &rolling{d: d, place: &place{supervisor: supervised(d.t, d.private)}}
 	j.call = host.Call{
 		Job: core.JobID{Run: "run-" + key}, Step: "roll", Attempt: 1, Type: "dnssec.rollover", Params: raw, Host: d.sshd.Host("signer"), Key: key, Fence: 1, Diff: true,
 		Sink: func(e host.Event) { j.printed += string(e.Stdout); j.differs += e.Diff },
@@ -319,7 +310,8 @@ func labCDS(t *testing.T) {
 	t.Logf("%v", j.checked)
 }
 
-// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at its end it is too late.
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at
+// its end it is too late.
 func labAbort(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -393,8 +385,8 @@ func labBlindBelief(t *testing.T) {
 	d.bogus(probes)
 }
 
-// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same. So it is told both, at the
-// very end, when there is no way back any more that one would want.
+// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same.
+// So it is told both, at the very end, when there is no way back any more that one would want.
 func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -418,8 +410,9 @@ func (d *signerLab) bogus(probes *dnslab.Prober) {
 	}
 }
 
-// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had saved is lost, too: then
-// the signer's record and the keys' states must do. No second key is made, and no answer is bogus.
+// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had
+// saved is lost, too: then the signer's record and the keys' states must do. No second key is made, and no answer is
+// bogus.
 func labKilledInEveryPhase(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -471,21 +464,8 @@ func (d *signerLab) worker(state string) *labWorker {
 	return startWorker(d.t, labOrder{Type: "dnssec.rollover", Key: d.private, Host: d.sshd.Host("signer"), Params: params, State: state})
 }
 
-// waitFor polls a condition until ctx ends.
-func waitFor(ctx context.Context, ok func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
-}
-
-// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
+// what it prints would work.
 func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile("../playbooks/examples/dnssec-rollover.yaml")

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -106,16 +105,7 @@ func (d *labDevice) with(ruleset string) sdk.With {
 
 func (d *labDevice) place() *place {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.private)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
-	return &place{supervisor: supervisor, host: d.sshd.Host("r1"), files: d.t.TempDir(), fetched: d.t.TempDir()}
+	return &place{supervisor: supervised(d.t, d.private), host: d.sshd.Host("r1"), files: d.t.TempDir(), fetched: d.t.TempDir()}
 }
 
 // first pushes a harmless table, patiently.
@@ -203,7 +193,7 @@ func TestLabDeadMansSwitch(t *testing.T) {
 			killed := make(chan struct{})
 			go func() {
 				defer close(killed)
-				d.until(ctx, func() bool { now, err := d.net.Shell("nft -s list ruleset"); return err == nil && now != old })
+				waitFor(ctx, func() bool { now, err := d.net.Shell("nft -s list ruleset"); return err == nil && now != old })
 				worker.kill()
 				if !armed {
 					d.net.Kill("guard")
@@ -219,19 +209,6 @@ func TestLabDeadMansSwitch(t *testing.T) {
 	}
 }
 
-// until looks again and again; it gives up with ctx.
-func (d *labDevice) until(ctx context.Context, ok func() bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // A reboot while the timer runs is a way back, too: the file for the boot is still the old one.
 func TestLabRebootInTheWindow(t *testing.T) {
 	t.Parallel()
@@ -243,7 +220,7 @@ func TestLabRebootInTheWindow(t *testing.T) {
 	with := d.table("drop")
 	with["confirm_timeout"] = "5m" // the timer will not be what heals it
 	worker := d.worker(with)
-	d.until(ctx, func() bool { return d.live() != old })
+	waitFor(ctx, func() bool { return d.live() != old })
 	worker.kill()
 	d.reboot()
 	if now := d.live(); now != old {
@@ -256,12 +233,6 @@ func TestLabRebootInTheWindow(t *testing.T) {
 	}
 }
 
-// labWorker is a worker in a process of its own, to be killed.
-type labWorker struct {
-	cmd *exec.Cmd
-	out strings.Builder
-}
-
 func (d *labDevice) worker(with sdk.With) *labWorker {
 	d.t.Helper()
 	params, err := json.Marshal(with)
@@ -271,50 +242,8 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	return startWorker(d.t, labOrder{Type: "firewall.push", Key: d.private, Host: d.sshd.Host("r1"), Params: params})
 }
 
-// startWorker starts a process of this test binary.
-func startWorker(t *testing.T, o labOrder) *labWorker {
-	t.Helper()
-	order, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "order.json")
-	if err := os.WriteFile(file, order, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := &labWorker{cmd: exec.Command(self, "worker", file)}
-	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
-	w.cmd.WaitDelay = 10 * time.Second
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.kill)
-	return w
-}
-
-// kill ends the worker and its plugin at once, as a power cut does. Safe to call twice.
-func (w *labWorker) kill() {
-	if w.cmd.ProcessState != nil {
-		return
-	}
-	pid := w.cmd.Process.Pid
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	_ = w.cmd.Process.Kill()
-	for word := range strings.FieldsSeq(string(children)) {
-		var child int
-		if _, err := fmt.Sscan(word, &child); err == nil {
-			_ = syscall.Kill(child, syscall.SIGKILL)
-		}
-	}
-	_ = w.cmd.Wait()
-}
-
 // The device of `make lab-firewall`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
-func TestLabToPlayWith(t *testing.T) {
+func TestLabFirewallToPlayWith(t *testing.T) {
 	d := newLabDevice(t)
 	files := map[string]string{
 		"hosts.yaml": fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    labels: {role: branch}\n    user: %s\n    host_key: %q\n    identity_file: %s\n",

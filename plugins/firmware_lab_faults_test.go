@@ -28,7 +28,7 @@ func TestLabFirmwareNeverReturns(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	with := d.bundle("2.0", bootlab.Fine, sdk.With{"reboot_timeout": "2s", "connect_timeout": "1s"})
-	got := d.upgrade(with, fwCall{checkpoint: func(s host.State) error {
+	got := d.upgrade(with, firmwareCall{checkpoint: func(s host.State) error {
 		if strings.Contains(string(s.JSON), `"asked"`) && d.Boots() == 1 {
 			_ = os.WriteFile(d.Path("flags/no-power"), nil, 0o600)
 		}
@@ -43,7 +43,7 @@ func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	with := d.bundle("2.0", bootlab.Fine)
-	got := d.upgrade(with, fwCall{mayStart: func(n int) string {
+	got := d.upgrade(with, firmwareCall{mayStart: func(n int) string {
 		if n == 1 {
 			return ""
 		}
@@ -60,18 +60,18 @@ func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 		t.Errorf("a power cut outside of the window booted %s", now)
 	}
 	installs := d.installs()
-	d.want(d.upgrade(with, fwCall{state: got.State}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
+	d.want(d.upgrade(with, firmwareCall{state: got.State}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 	if again := d.installs(); again != installs {
 		t.Errorf("installed %d times more", again-installs)
 	}
 	// A window that never was open: not even an installation.
-	shut := fwCall{mayStart: func(int) string { return "closed" }}
+	shut := firmwareCall{mayStart: func(int) string { return "closed" }}
 	d.want(d.upgrade(d.bundle("3.0", bootlab.Fine), shut), "held", "closed", "2.0 B")
 	if again := d.installs(); again != installs {
 		t.Error("installed outside of the window")
 	}
 	// Rollback outranks the window: it closes for good once the reboot was allowed.
-	late := fwCall{mayStart: func(n int) string {
+	late := firmwareCall{mayStart: func(n int) string {
 		if n <= 2 {
 			return ""
 		}
@@ -81,7 +81,7 @@ func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 }
 
 // installs counts the installations that RAUC began.
-func (d *fwDevice) installs() int {
+func (d *firmwareDevice) installs() int {
 	d.t.Helper()
 	log, err := os.ReadFile(d.Path("rauc.log"))
 	if err != nil {
@@ -127,7 +127,7 @@ func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 }
 
 // killed has a worker that kills itself begin, and another one end. It returns what the second says.
-func (d *fwDevice) killed(with sdk.With, at string, after time.Duration) string {
+func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) string {
 	d.t.Helper()
 	params, err := json.Marshal(with)
 	if err != nil {
@@ -173,14 +173,14 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 		t.Fatalf("the upload was over: %q %v", out, err)
 	}
 	with["rate"] = 0
-	d.want(d.upgrade(stageOnly(with), fwCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
+	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
 	if out, err := d.Shell("ls " + d.Path("data") + "/turnus/staged"); err != nil || strings.Contains(out, ".part.") {
 		t.Errorf("left on the device: %q %v", out, err)
 	}
 }
 
-// The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset of the device then is
-// another thing: what was cut off is installed anew, into the slot that does not run.
+// The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset
+// of the device then is another thing: what was cut off is installed anew, into the slot that does not run.
 func TestLabFirmwareInstallationIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -203,7 +203,7 @@ func TestLabFirmwareInstallationIsCut(t *testing.T) {
 		}()
 		version := fmt.Sprintf("2.%d", i)
 		installs := d.installs()
-		got := d.upgrade(d.bundle(version, bootlab.Fine), fwCall{})
+		got := d.upgrade(d.bundle(version, bootlab.Fine), firmwareCall{})
 		if i == 0 {
 			d.want(got, "changed", "upgraded", version+" B")
 			if n := d.installs() - installs; n != 1 {
@@ -218,7 +218,7 @@ func TestLabFirmwareInstallationIsCut(t *testing.T) {
 func exists(file string) bool { _, err := os.Stat(file); return err == nil }
 
 // scriptOf are the device's own commands, as an engineer would write them.
-func (d *fwDevice) scriptOf(image string, more ...sdk.With) sdk.With {
+func (d *firmwareDevice) scriptOf(image string, more ...sdk.With) sdk.With {
 	script := sdk.With{
 		"version": ". /etc/os-release; echo $VERSION_ID", "compatible": "echo " + bootlab.Compatible,
 		"verify":  `head -c 4 "$FIRMWARE" | grep -q hsqs`,
@@ -233,7 +233,7 @@ func (d *fwDevice) scriptOf(image string, more ...sdk.With) sdk.With {
 	return d.params(image, "2.0", sdk.With{"driver": "script", "script": script})
 }
 
-func (d *fwDevice) image(version, behaviour string) string {
+func (d *firmwareDevice) image(version, behaviour string) string {
 	d.t.Helper()
 	file := filepath.Join(d.t.TempDir(), "image.bin")
 	if err := os.WriteFile(file, d.vendor.Image(d.t, version, behaviour), 0o600); err != nil {
@@ -247,14 +247,14 @@ func TestLabFirmwareScriptDriver(t *testing.T) {
 	d := newFirmwareDevice(t)
 	// openwrt#12675: the updater says that it went well, and wrote nothing.
 	lie := d.scriptOf(d.image("2.0", bootlab.Fine), sdk.With{"install": "true"})
-	d.want(d.upgrade(lie, fwCall{}), "rolled_back", "came back with version 1.0, expected 2.0", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Sick)), fwCall{}), "rolled_back", "the forwarding plane is down", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Fine), sdk.With{"verify": "exit 1"}), fwCall{}), "failed", "refuses the artifact", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Fine)), fwCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
+	d.want(d.upgrade(lie, firmwareCall{}), "rolled_back", "came back with version 1.0, expected 2.0", "1.0 A")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Sick)), firmwareCall{}), "rolled_back", "the forwarding plane is down", "1.0 A")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Fine), sdk.With{"verify": "exit 1"}), firmwareCall{}), "failed", "refuses the artifact", "1.0 A")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", bootlab.Fine)), firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 }
 
 // sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots by itself, and there is no way back.
-func (d *fwDevice) sysupgrade(install string) sdk.With {
+func (d *firmwareDevice) sysupgrade(install string) sdk.With {
 	with := d.scriptOf(d.image("2.0", bootlab.Fine))
 	script := with["script"].(sdk.With)
 	for _, k := range []string{"slots", "slot", "primary", "activate", "commit", "committed"} {
@@ -269,11 +269,11 @@ func TestLabFirmwareSysupgrade(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	write := `cat "$FIRMWARE" >` + d.Dir + `/next.img; mv ` + d.Dir + "/next.img " + d.Dir + "/slot-A.img; "
-	d.want(d.upgrade(d.sysupgrade("exit 3"), fwCall{}), "failed", "ended with exit status 3", "1.0 A")
-	d.want(d.upgrade(d.sysupgrade("exit 0"), fwCall{}), "failed", "still in its old boot; it has no second slot, and runs version 1.0", "1.0 A")
+	d.want(d.upgrade(d.sysupgrade("exit 3"), firmwareCall{}), "failed", "ended with exit status 3", "1.0 A")
+	d.want(d.upgrade(d.sysupgrade("exit 0"), firmwareCall{}), "failed", "still in its old boot; it has no second slot, and runs version 1.0", "1.0 A")
 	with := d.sysupgrade(write + d.Path("reboot"))
 	with["reboot_timeout"] = "30s"
-	d.want(d.upgrade(with, fwCall{}), "changed", "upgraded from 1.0 to 2.0", "")
+	d.want(d.upgrade(with, firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "")
 	if now := d.runs(); now != "2.0 A" {
 		t.Errorf("it runs %s", now)
 	}
@@ -290,14 +290,14 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 			said := d.Path("data") + "/said"
 			with := d.sysupgrade("echo 2.0 >" + said)
 			with["script"].(sdk.With)["version"] = "cat " + said + " 2>/dev/null || echo 1.0"
-			c := fwCall{checkpoint: func(s host.State) error {
+			c := firmwareCall{checkpoint: func(s host.State) error {
 				if !guarded && strings.Contains(string(s.JSON), `"phase":"back"`) {
 					_, err := d.Shell("echo another >/run/boot_id")
 					return err
 				}
 				return nil
 			}}
-			got := fwWord(d.upgrade(with, c))
+			got := word(d.upgrade(with, c))
 			t.Logf("%s: %s", name, got)
 			if (got == "failed") != guarded {
 				t.Errorf("got %s", got)
@@ -318,15 +318,7 @@ func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv("BENCH_MB")); err == nil && v > 0 {
 		size = v << 20
 	}
-	supervisor, stop, err := supervise(key, func(c *host.Config) { c.UploadRate = rate })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	supervisor := supervised(t, key, func(c *host.Config) { c.UploadRate = rate })
 	files := t.TempDir()
 	content := bytes.Repeat([]byte("firmware"), size/8)
 	if err := os.WriteFile(filepath.Join(files, "fw.bin"), content, 0o600); err != nil {

@@ -28,8 +28,8 @@ import (
 
 // The firmware lab: devices that really reboot, with real RAUC and OpenSSH, under the real supervisor with the job types in a process.
 
-// fwDevice is a device and a worker that knows it.
-type fwDevice struct {
+// firmwareDevice is a device and a worker that knows it.
+type firmwareDevice struct {
 	*bootlab.Device
 	t      *testing.T
 	vendor *bootlab.Vendor
@@ -39,44 +39,35 @@ type fwDevice struct {
 	saved []host.State // checkpoints
 }
 
-func newFirmwareDevice(t *testing.T) *fwDevice {
+func newFirmwareDevice(t *testing.T) *firmwareDevice {
 	t.Helper()
 	vendor := bootlab.NewVendor(t)
-	d := &fwDevice{t: t, vendor: vendor, Device: bootlab.New(t, vendor)}
+	d := &firmwareDevice{t: t, vendor: vendor, Device: bootlab.New(t, vendor)}
 	d.place = d.worker()
 	return d
 }
 
 // worker starts another worker.
-func (d *fwDevice) worker() *place {
+func (d *firmwareDevice) worker() *place {
 	d.t.Helper()
-	supervisor, stop, err := supervise(d.KeyFile)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			d.t.Error(err)
-		}
-	})
-	p := &place{supervisor: supervisor, host: d.host(), files: d.t.TempDir(), fetched: d.t.TempDir()}
+	p := &place{supervisor: supervised(d.t, d.KeyFile), host: d.host(), files: d.t.TempDir(), fetched: d.t.TempDir()}
 	if d.place != nil {
 		p.files = d.place.files
 	}
 	return p
 }
 
-func (d *fwDevice) host() core.Host {
+func (d *firmwareDevice) host() core.Host {
 	return core.Host{Name: "r1", Address: d.Net.Address, SSH: core.SSH{User: "root", Port: 22, HostKeys: []string{d.HostKey}}}
 }
 
 // bundle puts a bundle among the worker's files and makes the params that install it.
-func (d *fwDevice) bundle(version, behaviour string, more ...sdk.With) sdk.With {
+func (d *firmwareDevice) bundle(version, behaviour string, more ...sdk.With) sdk.With {
 	d.t.Helper()
 	return d.params(d.vendor.Bundle(d.t, version, behaviour, bootlab.Compatible), version, more...)
 }
 
-func (d *fwDevice) params(file, version string, more ...sdk.With) sdk.With {
+func (d *firmwareDevice) params(file, version string, more ...sdk.With) sdk.With {
 	d.t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -109,8 +100,8 @@ func stageOnly(with sdk.With) sdk.With {
 	return out
 }
 
-// fwCall is one call of a job type; its hooks see what the worker is asked.
-type fwCall struct {
+// firmwareCall is one call of a job type; its hooks see what the worker is asked.
+type firmwareCall struct {
 	kind       string // firmware.upgrade when empty
 	state      *host.State
 	check      bool
@@ -119,7 +110,7 @@ type fwCall struct {
 	place      *place
 }
 
-func (d *fwDevice) call(ctx context.Context, with sdk.With, c fwCall) (host.Outcome, events, error) {
+func (d *firmwareDevice) call(ctx context.Context, with sdk.With, c firmwareCall) (host.Outcome, events, error) {
 	d.t.Helper()
 	raw, err := json.Marshal(with)
 	if err != nil {
@@ -159,7 +150,7 @@ func (d *fwDevice) call(ctx context.Context, with sdk.With, c fwCall) (host.Outc
 }
 
 // upgrade calls firmware.upgrade once.
-func (d *fwDevice) upgrade(with sdk.With, c fwCall) host.Outcome {
+func (d *firmwareDevice) upgrade(with sdk.With, c firmwareCall) host.Outcome {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -171,7 +162,7 @@ func (d *fwDevice) upgrade(with sdk.With, c fwCall) host.Outcome {
 }
 
 // runs is the version that runs, and the slot.
-func (d *fwDevice) runs() string {
+func (d *firmwareDevice) runs() string {
 	d.t.Helper()
 	d.Await("a device that is up", d.Up)
 	out, err := d.Shell(`. /etc/os-release; echo "$VERSION_ID $(cat /run/booted)"`)
@@ -181,9 +172,9 @@ func (d *fwDevice) runs() string {
 	return out
 }
 
-func (d *fwDevice) want(got host.Outcome, outcome, reason, runs string) {
+func (d *firmwareDevice) want(got host.Outcome, outcome, reason, runs string) {
 	d.t.Helper()
-	if o := fwWord(got); o != outcome || !strings.Contains(got.Reason, reason) {
+	if o := word(got); o != outcome || !strings.Contains(got.Reason, reason) {
 		log, _ := os.ReadFile(d.Path("rauc.log"))
 		d.t.Fatalf("got %s (%s), want %s (%s); outputs %v\n%s", o, got.Reason, outcome, reason, got.Outputs, tail(log))
 	}
@@ -201,43 +192,27 @@ func (d *fwDevice) want(got host.Outcome, outcome, reason, runs string) {
 
 func tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 
-func fwWord(o host.Outcome) string {
-	switch {
-	case o.Suspended && o.Held:
-		return "held"
-	case o.Suspended:
-		return "suspended"
-	case o.RolledBack:
-		return "rolled_back"
-	case o.Lost:
-		return "lost"
-	case o.Unreachable:
-		return "unreachable"
-	}
-	return word(o)
-}
-
 func TestLabFirmwareUpgrade(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	with := d.bundle("2.0", bootlab.Fine)
-	d.want(d.upgrade(with, fwCall{check: true}), "changed", "would upgrade it from 1.0 to 2.0", "1.0 A")
-	d.want(d.upgrade(stageOnly(with), fwCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
-	d.want(d.upgrade(stageOnly(with), fwCall{kind: "firmware.stage"}), "unchanged", "it is there", "1.0 A")
+	d.want(d.upgrade(with, firmwareCall{check: true}), "changed", "would upgrade it from 1.0 to 2.0", "1.0 A")
+	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
+	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "unchanged", "it is there", "1.0 A")
 	begin := time.Now()
-	got := d.upgrade(with, fwCall{})
+	got := d.upgrade(with, firmwareCall{})
 	t.Logf("upgraded in %v, down for %v s", time.Since(begin).Round(time.Millisecond), got.Outputs["down"])
 	d.want(got, "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 	if d.Boots() != 2 || got.Outputs["boot_id"] == got.Outputs["old_boot_id"] {
 		t.Errorf("%d boots; outputs %v", d.Boots(), got.Outputs)
 	}
-	d.want(d.upgrade(with, fwCall{}), "unchanged", "it runs 2.0", "2.0 B")
+	d.want(d.upgrade(with, firmwareCall{}), "unchanged", "it runs 2.0", "2.0 B")
 	if _, err := d.Shell("rauc status mark-bad booted"); err != nil { // as after somebody's upgrade that was not finished
 		t.Fatal(err)
 	}
-	d.want(d.upgrade(with, fwCall{}), "changed", "it ran 2.0 already", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine), fwCall{}), "failed", "allow_downgrade", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine, sdk.With{"allow_downgrade": true, "soak": "1s"}), fwCall{}), "changed", "", "1.9 A")
+	d.want(d.upgrade(with, firmwareCall{}), "changed", "it ran 2.0 already", "2.0 B")
+	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine), firmwareCall{}), "failed", "allow_downgrade", "2.0 B")
+	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine, sdk.With{"allow_downgrade": true, "soak": "1s"}), firmwareCall{}), "changed", "", "1.9 A")
 }
 
 func TestLabFirmwareRefused(t *testing.T) {
@@ -245,8 +220,8 @@ func TestLabFirmwareRefused(t *testing.T) {
 	d := newFirmwareDevice(t)
 	other := bootlab.NewVendor(t)
 	with := d.params(other.Bundle(t, "2.0", bootlab.Fine, bootlab.Compatible), "2.0")
-	d.want(d.upgrade(stageOnly(with), fwCall{kind: "firmware.stage"}), "failed", "signature verification failed", "1.0 A")
-	d.want(d.upgrade(with, fwCall{}), "failed", "signature verification failed", "1.0 A")
+	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "failed", "signature verification failed", "1.0 A")
+	d.want(d.upgrade(with, firmwareCall{}), "failed", "signature verification failed", "1.0 A")
 	file := d.vendor.Bundle(t, "2.0", bootlab.Fine, bootlab.Compatible)
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -256,18 +231,18 @@ func TestLabFirmwareRefused(t *testing.T) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.want(d.upgrade(d.params(file, "2.0"), fwCall{}), "failed", "the device refuses the artifact", "1.0 A")
+	d.want(d.upgrade(d.params(file, "2.0"), firmwareCall{}), "failed", "the device refuses the artifact", "1.0 A")
 	// The playbook is right about the kind of device, the bundle is for another.
-	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", bootlab.Fine, "toaster"), "2.0"), fwCall{}), "failed", `is for "toaster"`, "1.0 A")
+	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", bootlab.Fine, "toaster"), "2.0"), firmwareCall{}), "failed", `is for "toaster"`, "1.0 A")
 	with = d.bundle("2.0", bootlab.Fine)
 	with["artifact"].(sdk.With)["compatible"] = "toaster"
-	d.want(d.upgrade(with, fwCall{}), "failed", `the device is "bootlab"`, "1.0 A")
+	d.want(d.upgrade(with, firmwareCall{}), "failed", `the device is "bootlab"`, "1.0 A")
 	with = d.bundle("2.0", bootlab.Fine)
 	with["artifact"].(sdk.With)["version"] = "2.1"
-	d.want(d.upgrade(with, fwCall{}), "failed", `holds version "2.0"`, "1.0 A")
+	d.want(d.upgrade(with, firmwareCall{}), "failed", `holds version "2.0"`, "1.0 A")
 	with = d.bundle("2.0", bootlab.Fine)
 	with["artifact"].(sdk.With)["sha256"] = strings.Repeat("0", 64)
-	d.want(d.upgrade(with, fwCall{}), "failed", "source has sha256", "1.0 A")
+	d.want(d.upgrade(with, firmwareCall{}), "failed", "source has sha256", "1.0 A")
 	d.empty()
 	if d.Boots() != 1 {
 		t.Errorf("it was rebooted: %d boots", d.Boots())
@@ -275,7 +250,7 @@ func TestLabFirmwareRefused(t *testing.T) {
 }
 
 // empty: nothing is staged on the device, not even a part.
-func (d *fwDevice) empty() {
+func (d *firmwareDevice) empty() {
 	d.t.Helper()
 	if left, err := d.Shell("ls -A " + d.Path("data") + "/turnus/staged"); err != nil || left != "" {
 		d.t.Errorf("left on the device: %q %v", left, err)
@@ -289,7 +264,7 @@ func TestLabFirmwareDiskFull(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), bootlab.Disk), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.want(d.upgrade(stageOnly(d.params(file, "2.0")), fwCall{kind: "firmware.stage"}), "failed", "no room", "1.0 A")
+	d.want(d.upgrade(stageOnly(d.params(file, "2.0")), firmwareCall{kind: "firmware.stage"}), "failed", "no room", "1.0 A")
 	// It fits when it is looked at, and somebody fills the disk meanwhile.
 	if err := os.Truncate(file, bootlab.Disk*3/4); err != nil {
 		t.Fatal(err)
@@ -301,13 +276,13 @@ func TestLabFirmwareDiskFull(t *testing.T) {
 		d.uploading()
 		_, _ = d.Shell("dd if=/dev/zero of=" + d.Path("data") + "/other bs=1M count=10")
 	}()
-	d.want(d.upgrade(slow, fwCall{kind: "firmware.stage"}), "failed", "upload", "1.0 A")
+	d.want(d.upgrade(slow, firmwareCall{kind: "firmware.stage"}), "failed", "upload", "1.0 A")
 	<-filled
 	d.empty()
 }
 
 // uploading returns when a part file grows on the device.
-func (d *fwDevice) uploading() {
+func (d *firmwareDevice) uploading() {
 	d.Await("an upload", func() bool {
 		out, err := d.Shell("find " + d.Path("data") + "/turnus/staged -name '*.part.*' -size +64k")
 		return err == nil && out != ""
@@ -339,7 +314,7 @@ func TestLabFirmwareTakenBack(t *testing.T) {
 				clear = sync.OnceFunc(func() { d.Flag(c.flag, false) })
 			}
 			begin := time.Now()
-			got := d.upgrade(with, fwCall{checkpoint: func(s host.State) error {
+			got := d.upgrade(with, firmwareCall{checkpoint: func(s host.State) error {
 				if strings.Contains(string(s.JSON), `"phase":"rollback"`) && c.flag != "reboot-is-a-lie" {
 					clear() // the way back works
 				}
@@ -380,7 +355,7 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 		commands = append(commands, fmt.Sprintf("  bin/turnus run %[1]s/upgrade.yaml -i %[1]s/hosts.yaml --outside-windows -e @%[1]s/%[2]s.json   # %[3]s", d.Dir, version, behaviour))
 	}
 	if os.Getenv("TURNUS_LAB") == "" {
-		d.want(d.upgrade(d.bundle("2.0", bootlab.Fine), fwCall{}), "changed", "", "2.0 B")
+		d.want(d.upgrade(d.bundle("2.0", bootlab.Fine), firmwareCall{}), "changed", "", "2.0 B")
 		return
 	}
 	slices.Sort(commands)
@@ -391,14 +366,14 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 	<-ctx.Done()
 }
 
-func (d *fwDevice) write(name, text string) {
+func (d *firmwareDevice) write(name, text string) {
 	d.t.Helper()
 	if err := os.WriteFile(d.Path(name), []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d *fwDevice) file(name string) string {
+func (d *firmwareDevice) file(name string) string {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.place.files, name))
 	if err != nil {

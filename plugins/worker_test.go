@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -104,4 +107,66 @@ func follow(call *host.Call, order labOrder) error {
 		return err
 	}
 	return nil
+}
+
+// labWorker is a worker in a process of its own, to be killed.
+type labWorker struct {
+	cmd *exec.Cmd
+	out strings.Builder
+}
+
+// startWorker starts a process of this test binary.
+func startWorker(t *testing.T, o labOrder) *labWorker {
+	t.Helper()
+	order, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "order.json")
+	if err := os.WriteFile(file, order, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &labWorker{cmd: exec.Command(self, "worker", file)}
+	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
+	w.cmd.WaitDelay = 10 * time.Second
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.kill)
+	return w
+}
+
+// kill ends the worker and its plugin at once, as a power cut does. Safe to call twice.
+func (w *labWorker) kill() {
+	if w.cmd.ProcessState != nil {
+		return
+	}
+	pid := w.cmd.Process.Pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	_ = w.cmd.Process.Kill()
+	for word := range strings.FieldsSeq(string(children)) {
+		var child int
+		if _, err := fmt.Sscan(word, &child); err == nil {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
+	_ = w.cmd.Wait()
+}
+
+// waitFor polls a condition; false when ctx ends before it is true.
+func waitFor(ctx context.Context, ok func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
 }

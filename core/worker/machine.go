@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,7 +68,7 @@ func (m *machine) run() verdict {
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
-		if v := m.turn(i); v != nil {
+		if v := m.waitAtGate(i); v != nil {
 			return *v
 		}
 		m.job.enter(stepName(steps[i]), time.Time{})
@@ -91,9 +90,9 @@ func (m *machine) run() verdict {
 	return m.allDone()
 }
 
-// turn parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// waitAtGate parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
 // the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
-func (m *machine) turn(step int) *verdict {
+func (m *machine) waitAtGate(step int) *verdict {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
 		return nil
@@ -171,131 +170,6 @@ func (m *machine) step(i int) (core.StepResult, *verdict) {
 		return m.item(i, s, 1)
 	}
 	return m.foreach(i, s, sr)
-}
-
-// maxItems bounds a foreach.
-const maxItems = 10_000
-
-func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *verdict) {
-	items, err := s.Foreach.List(m.env)
-	if err != nil {
-		return fail(sr, err.Error()), nil
-	}
-	if len(items) > maxItems {
-		return fail(sr, fmt.Sprintf("foreach has %d items: at most %d", len(items), maxItems)), nil
-	}
-	cur := &m.state.Current
-	for cur.Item < len(items) {
-		if cur.Item > 0 {
-			if v, stop := m.between(sr.Name); stop {
-				return sr, &v
-			}
-		}
-		m.env.Item = items[cur.Item]
-		one, v := m.item(i, s, len(items))
-		if v != nil {
-			return sr, v
-		}
-		cur.add(items[cur.Item], one)
-		if cur.Item < len(items) {
-			m.tryCatchUp(sr.Name)
-		}
-		if !one.Outcome.Good() && !ignored(s, one.Outcome) {
-			break
-		}
-	}
-	return cur.total(sr, len(items)), nil
-}
-
-// add takes in the result of an item, and turns to the next.
-func (p *progress) add(item any, one core.StepResult) {
-	results, text := append(p.Results, itemResult{Item: item, Outcome: one.Outcome, Outputs: one.Outputs}), p.Text
-	text.Stdout = shorten(text.Stdout+one.Stdout, streamKeep)
-	text.Stderr = shorten(text.Stderr+one.Stderr, streamKeep)
-	text.Diff = shorten(text.Diff+one.Diff, streamKeep)
-	text.Truncated = text.Truncated || one.Truncated
-	text.ExitCode, text.Window = one.ExitCode, one.Window
-	if !one.Outcome.Good() || text.Reason == "" {
-		text.Reason = one.Reason
-	}
-	if severity(one.Outcome) > severity(text.Outcome) {
-		text.Outcome = one.Outcome
-	}
-	*p = progress{Item: p.Item + 1, Results: results, Size: p.Size, Thin: p.Thin, Text: text, Took: p.Took, All: p.All}
-	p.fit()
-}
-
-// fit keeps the results of the items within what a step's outputs may have. What is over goes: first the items' outputs,
-// then what is known of each item. An expression that reads what is gone fails; the step that did its work does not.
-func (p *progress) fit() {
-	const most = maxOutputs - 32 // {"items":[…]}
-	if n := len(p.Results); n > 0 && p.Thin < thinGone {
-		p.Size += p.Results[n-1].size(p.Thin)
-	}
-	for ; p.Size > most && p.Thin < thinGone; p.Thin++ {
-		p.Size = 0
-		for i := range p.Results {
-			p.Results[i].Outputs = nil
-			p.Size += p.Results[i].size(p.Thin + 1)
-		}
-	}
-	switch p.Thin {
-	case thinGone:
-		p.Results = nil
-	case thinOutputs:
-		p.Results[len(p.Results)-1].Outputs = nil
-	}
-}
-
-// object is the item as expressions see it.
-func (r itemResult) object(thin int) map[string]any {
-	o := map[string]any{"item": r.Item, "outcome": string(r.Outcome)}
-	if thin == 0 {
-		o["outputs"] = r.Outputs
-	}
-	return o
-}
-
-// size is what the item adds to the outputs, in bytes of JSON.
-func (r itemResult) size(thin int) int {
-	data, err := json.Marshal(r.object(thin))
-	if err != nil { // boundOutputs says so
-		return 0
-	}
-	return len(data) + len(",")
-}
-
-// total is the result of a foreach step: the worst of its items.
-func (p *progress) total(sr core.StepResult, items int) core.StepResult {
-	sr.Stdout, sr.Stderr, sr.Diff, sr.Truncated, sr.ExitCode = p.Text.Stdout, p.Text.Stderr, p.Text.Diff, p.Text.Truncated, p.Text.ExitCode
-	sr.Took, sr.Attempts, sr.Outcome, sr.Window = p.Took, p.All, core.Skipped, p.Text.Window
-	if severity(p.Text.Outcome) > severity(sr.Outcome) {
-		sr.Outcome = p.Text.Outcome
-	}
-	if p.Thin < thinGone {
-		all := make([]any, len(p.Results))
-		for i, r := range p.Results {
-			all[i] = r.object(p.Thin)
-		}
-		sr.Outputs = map[string]any{"items": all}
-	}
-	sr.Truncated = sr.Truncated || p.Thin > 0
-	switch {
-	case items == 0:
-		sr.Reason = "foreach has no items"
-	case !sr.Outcome.Good():
-		sr.Reason = fmt.Sprintf("item %d of %d: %s", p.Item, items, p.Text.Reason)
-	case sr.Outcome == core.Skipped:
-		sr.Reason = p.Text.Reason
-	}
-	return boundOutputs(sr)
-}
-
-// severity orders outcomes: the highest of a foreach's items is the step's.
-func severity(o core.Outcome) int {
-	return slices.Index([]core.Outcome{
-		core.Skipped, core.Unchanged, core.Changed, core.RolledBack, core.Failed, core.Unreachable, core.Cancelled, core.Lost,
-	}, o)
 }
 
 // item runs a step once, for the present item if there is one, of items altogether.

@@ -11,14 +11,14 @@ import (
 
 // Times of the poller.
 const (
-	coalesce    = time.Millisecond // acks wait so long for others
-	coalesceMax = 64               // or until there are so many
-	backstop    = time.Second      // an idle node looks at least so often
-	waitMargin  = 50 * time.Millisecond
+	coalesce    = time.Millisecond       // acks wait so long for others
+	coalesceMax = 64                     // or until there are so many
+	backstop    = time.Second            // an idle node looks at least so often
+	waitMargin  = 50 * time.Millisecond  // after the time at which the queue has something due
 	turnRetry   = 200 * time.Millisecond // after a call without an answer
-	barrenTurns = 16
-	barrenPause = 5 * time.Millisecond
-	giveUp      = 5 * time.Second // after Kill: how long results are still offered to a silent queue
+	barrenTurns = 16                     // in a row left work and brought no job: only then is there a pause,
+	barrenPause = 5 * time.Millisecond   // of this length, so that the queue is not asked in a spin
+	giveUp      = 5 * time.Second        // after Kill: how long results are still offered to a silent queue
 )
 
 // poller is the only goroutine that calls Turn. All its fields are its own.

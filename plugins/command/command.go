@@ -36,7 +36,7 @@ func (p *Params) Validate() error {
 type Outputs struct {
 	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
 	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
-	ExitCode int    `json:"exit_code"`
+	ExitCode int    `json:"exit_code" jsonschema:"of the command"`
 }
 
 // maxOutput is of each stream, so that both fit the outputs of a step.

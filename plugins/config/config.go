@@ -105,13 +105,13 @@ func compile(expr string) (*regexp.Regexp, error) { return regexp.Compile("(?m)"
 // Outputs of a config.backup.
 type Outputs struct {
 	Version string `json:"version" jsonschema:"that was kept; empty when nothing changed, and in check mode"`
-	Files   []File `json:"files"`
+	Files   []File `json:"files" jsonschema:"the parts of the configuration: name, size in bytes, lines, sha256, changed, gone"`
 }
 
 // File is one part of the configuration, as it would be kept.
 type File struct {
 	Name    string `json:"name"`
-	Size    int    `json:"size"`
+	Size    int    `json:"size" jsonschema:"bytes"`
 	Lines   int    `json:"lines"`
 	SHA256  string `json:"sha256" jsonschema:"of what is kept; empty when the file is gone"`
 	Changed bool   `json:"changed" jsonschema:"it differs from the version before"`

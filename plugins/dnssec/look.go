@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,9 +43,9 @@ type question struct {
 const maxQuestions = 256
 
 // ask puts all questions at once, over TCP, and reads the answers and whatever else script prints, in one round trip.
-func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, answer, error) {
+func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, sdk.Answer, error) {
 	if len(qs) > maxQuestions {
-		return nil, answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
+		return nil, sdk.Answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
 	}
 	var text strings.Builder
 	text.WriteString("need dig\nt=$(mktemp -d) || exit 65\ntrap 'rm -rf \"$t\"' EXIT\ntrap 'exit 65' HUP INT TERM\necho \"now $(date +%s)\"\n")
@@ -68,7 +69,7 @@ func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[s
 	}
 	replies := make([]reply, len(qs))
 	for i, q := range qs {
-		replies[i] = parseReply(a.text(fmt.Sprintf("q%d", i)))
+		replies[i] = parseReply(a.Text(fmt.Sprintf("q%d", i)))
 		replies[i].serverAt, replies[i].of = q.at.String(), strings.ToUpper(q.kind)+" of "+q.name
 	}
 	return replies, a, nil
@@ -91,28 +92,7 @@ func first(replies []reply) (reply, error) {
 func (x *roll) find(ctx context.Context) (places, error) {
 	p := x.p
 	found := places{}
-	validators := addresses(p.Validators)
-	ask := func(kind string, names ...string) (list []reply, err error) {
-		var qs []question
-		for _, name := range names {
-			for _, v := range validators {
-				qs = append(qs, question{at: v, name: name, kind: kind, recursive: true})
-			}
-		}
-		replies, _, err := x.signer.ask(ctx, qs, "", x.signer.vars())
-		if err != nil {
-			return nil, err
-		}
-		for i := range names {
-			r, err := first(replies[i*len(validators) : (i+1)*len(validators)])
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", kind, names[i], err)
-			}
-			list = append(list, r)
-		}
-		return list, nil
-	}
-	r, err := ask("DS", p.Zone)
+	r, err := x.lookUp(ctx, "DS", p.Zone)
 	if err != nil {
 		return found, err
 	}
@@ -125,44 +105,69 @@ func (x *roll) find(ctx context.Context) (places, error) {
 	if !signed {
 		return found, fmt.Errorf("the validators see no signed DS of %s: the zone is not secure, and there is nothing to roll", p.Zone)
 	}
-	locate := func(zone string, given []string) ([]place, error) {
-		if len(given) > 0 {
-			return addresses(given), nil
+	if found.Servers, err = x.locate(ctx, p.Zone, p.Servers); err != nil {
+		return found, err
+	}
+	found.Parents, err = x.locate(ctx, found.Parent, p.Parent.NS)
+	return found, err
+}
+
+// lookUp asks all validators for records of the names; of each name the first reply that can be used counts.
+func (x *roll) lookUp(ctx context.Context, kind string, names ...string) (list []reply, err error) {
+	validators := addresses(x.p.Validators)
+	var qs []question
+	for _, name := range names {
+		for _, v := range validators {
+			qs = append(qs, question{at: v, name: name, kind: kind, recursive: true})
 		}
-		r, err := ask("NS", zone)
+	}
+	replies, _, err := x.signer.ask(ctx, qs, "", x.signer.vars())
+	if err != nil {
+		return nil, err
+	}
+	for i := range names {
+		r, err := first(replies[i*len(validators) : (i+1)*len(validators)])
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", kind, names[i], err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// locate finds the addresses of a zone's servers: those that are given, or else those of its NS records.
+func (x *roll) locate(ctx context.Context, zone string, given []string) ([]place, error) {
+	if len(given) > 0 {
+		return addresses(given), nil
+	}
+	r, err := x.lookUp(ctx, "NS", zone)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, rec := range r[0].ofKind("NS") {
+		names = append(names, plain(rec.data[0]))
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s has no NS records", zone)
+	}
+	var list []place
+	for _, kind := range []string{"A", "AAAA"} {
+		r, err := x.lookUp(ctx, kind, names...)
 		if err != nil {
 			return nil, err
 		}
-		var names []string
-		for _, rec := range r[0].ofKind("NS") {
-			names = append(names, plain(rec.data[0]))
-		}
-		slices.Sort(names)
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s has no NS records", zone)
-		}
-		var list []place
-		for _, kind := range []string{"A", "AAAA"} {
-			r, err := ask(kind, names...)
-			if err != nil {
-				return nil, err
-			}
-			for i, name := range names {
-				for _, rec := range r[i].ofKind(kind) {
-					list = append(list, place{Name: name, Address: address(rec.data[0])})
-				}
+		for i, name := range names {
+			for _, rec := range r[i].ofKind(kind) {
+				list = append(list, place{Name: name, Address: address(rec.data[0])})
 			}
 		}
-		if len(list) == 0 {
-			return nil, fmt.Errorf("the servers of %s have no addresses", zone)
-		}
-		return list, nil
 	}
-	if found.Servers, err = locate(p.Zone, p.Servers); err != nil {
-		return found, err
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the servers of %s have no addresses", zone)
 	}
-	found.Parents, err = locate(found.Parent, p.Parent.NS)
-	return found, err
+	return list, nil
 }
 
 func addresses(texts []string) []place {
@@ -219,9 +224,9 @@ func (x *roll) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{now: time.Unix(int64(a.number("now")), 0).UTC(), places: found, open: readNotes(a.text("open"))}
-	v.last, v.stopped = readNotes(a.text("last"))[x.p.Zone], readNotes(a.text("stopped"))[x.p.Zone]
-	if v.keys, err = parseKeys(a.text("state"), a.text("key")); err != nil {
+	v := &view{now: time.Unix(int64(a.Number("now")), 0).UTC(), places: found, open: readNotes(a.Text("open"))}
+	v.last, v.stopped = readNotes(a.Text("last"))[x.p.Zone], readNotes(a.Text("stopped"))[x.p.Zone]
+	if v.keys, err = parseKeys(a.Text("state"), a.Text("key")); err != nil {
 		return nil, err
 	}
 	take := func(n int) []reply { list := replies[:n]; replies = replies[n:]; return list }
@@ -310,14 +315,7 @@ func (v *view) agree() (missing []string) {
 	return missing
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	var list []string
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func tagsOf(keys []dnskey) (tags []int) {
 	for _, k := range keys {

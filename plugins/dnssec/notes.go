@@ -9,9 +9,10 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A roll has a note on the signer, under state_dir in a folder of its zone: open while it is under way, then last, or stopped. It
-// is made by ln, which is atomic, so that a zone has one roll; it says whose the roll is and which key goes, and outlives the
-// worker and whatever the worker has saved.
+// A roll has a note on the signer, under state_dir in a folder of its zone: open while it is under way, then last, or
+// stopped. It is made by ln, which is atomic, so that a zone has one roll; it says whose the roll is and which key goes,
+// and outlives the worker and whatever the worker has saved. People are told of it as the record of the roll; here a
+// record is one of DNS.
 type note struct {
 	key  string // idempotency key of the step: the same in each attempt and on each worker
 	job  string
@@ -74,7 +75,7 @@ func (x *roll) notes(ctx context.Context) (open map[string]note, last note, err 
 	if err != nil {
 		return nil, note{}, fmt.Errorf("reading the records of rolls in %s: %w", x.p.StateDir, err)
 	}
-	return readNotes(a.text("open")), readNotes(a.text("last"))[x.p.Zone], nil
+	return readNotes(a.Text("open")), readNotes(a.Text("last"))[x.p.Zone], nil
 }
 
 // related is a roll of a parent or a child of the zone.
@@ -96,7 +97,7 @@ func (x *roll) take(ctx context.Context, old int, previous string) error {
 	if err != nil {
 		return fmt.Errorf("writing the record of the roll in %s: %w", x.p.StateDir, err)
 	}
-	open := readNotes(a.text("open"))
+	open := readNotes(a.Text("open"))
 	if got := open[x.p.Zone]; !x.mine(got) {
 		return x.busy(got)
 	}

@@ -149,7 +149,7 @@ func (x *roll) update(ctx context.Context, v *view, change func(delegated) []str
 	a, err := x.signer.script(ctx, "need nsupdate\ne=$(nsupdate -k \"$KEY\" 2>&1); c=$?\nprintf '%s\\n' \"$e\" | sed 's/^/said /'\nexit $c\n",
 		x.signer.vars("KEY", x.p.Parent.TSIG), false, strings.Join(lines, "\n")+"\n")
 	if err != nil {
-		return fmt.Errorf("updating the DS at %s: %w: %s", x.p.Parent.Server, err, clip(strings.TrimSpace(a.text("said"))))
+		return fmt.Errorf("updating the DS at %s: %w: %s", x.p.Parent.Server, err, clip(strings.TrimSpace(a.Text("said"))))
 	}
 	return nil
 }

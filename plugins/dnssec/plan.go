@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// step is one line of a plan: how long after the start at the earliest, and when it would be overdue.
-type step struct {
+// milestone is one line of a plan: a phase, how long after the start at the earliest, and when it would be overdue.
+type milestone struct {
 	name, what string
 	after, due time.Duration
 }
 
 // forecast is when each phase would end, for a roll that begins now. served is the TTL of the DS at the parent. It is pure.
-func forecast(role string, t timing, served time.Duration, factor float64, grace, within time.Duration) (list []step) {
+func forecast(role string, t timing, served time.Duration, factor float64, grace, within time.Duration) (list []milestone) {
 	var after, due time.Duration
 	add := func(name, what string, takes, most time.Duration) {
 		after += takes
 		due += most
-		list = append(list, step{name, what, after, due})
+		list = append(list, milestone{name, what, after, due})
 	}
 	late := func(d time.Duration) time.Duration { return safely(d, factor) + grace }
 	if role == "zsk" {
@@ -71,7 +71,7 @@ func (x *roll) plan(ctx context.Context) error {
 	return nil
 }
 
-func last(list []step) step { return list[len(list)-1] }
+func last(list []milestone) milestone { return list[len(list)-1] }
 
 // keysText is the keys in use, one a line; the one that goes is replaced.
 func keysText(keys []signerKey, goes int, role string) string {

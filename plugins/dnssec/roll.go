@@ -66,11 +66,11 @@ func run(ctx context.Context, r *runOf) error {
 
 // phase makes a phase of a function that is given one look. What fails once the roll has begun is waited for: a roll that is left alone
 // is safe, and one that ends as failed would be nobody's.
-func (x *roll) phase(name string, step func(ctx context.Context, v *view) error) phase {
+func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) phase {
 	return phase{Name: name, Run: func(ctx context.Context, r *runOf) error {
 		x.r = r
 		if strings.HasSuffix(name, "0 preflight") || name == "A0 decide" {
-			return step(ctx, nil)
+			return run(ctx, nil)
 		}
 		v, err := x.look(ctx)
 		if err == nil {
@@ -78,7 +78,7 @@ func (x *roll) phase(name string, step func(ctx context.Context, v *view) error)
 			if n := v.open[x.p.Zone]; !x.mine(n) {
 				return x.ended(n, v)
 			}
-			err = step(ctx, v)
+			err = run(ctx, v)
 		}
 		if x.patient(err) && ctx.Err() == nil {
 			if v == nil { // without an answer of the signer there is this clock only

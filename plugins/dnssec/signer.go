@@ -32,7 +32,7 @@ need() { for c; do command -v "$c" >/dev/null 2>&1 || { echo "$c is not installe
 `
 
 // script runs a script, and reads its answer.
-func (b *bind) script(ctx context.Context, text string, vars map[string]string, readOnly bool, stdin string) (answer, error) {
+func (b *bind) script(ctx context.Context, text string, vars map[string]string, readOnly bool, stdin string) (sdk.Answer, error) {
 	var head strings.Builder
 	for _, name := range []string{"Z", "S", "K", "AT", "KEY", "CONF", "RNDC", "REC", "PREV"} {
 		if v, ok := vars[name]; ok {
@@ -49,7 +49,7 @@ func (b *bind) script(ctx context.Context, text string, vars map[string]string, 
 	if err == nil && out.Truncated() {
 		err = fmt.Errorf("the signer's answer: %w", sdk.ErrTooLarge)
 	}
-	return readAnswer(out.String()), err
+	return sdk.ReadAnswer(out.String()), err
 }
 
 func (b *bind) vars(more ...string) map[string]string {
@@ -70,7 +70,7 @@ printf '%s\n' "$e" | sed 's/^/conf /'
 	if err != nil {
 		return policy{}, fmt.Errorf("reading the signer's configuration: %w", err)
 	}
-	return readPolicy(a.text("conf"), b.zone, b.p.Signer.View)
+	return readPolicy(a.Text("conf"), b.zone, b.p.Signer.View)
 }
 
 // keys reads the state files, in the same round trip as the questions to DNS.
@@ -92,7 +92,7 @@ func (b *bind) rndc(ctx context.Context, words ...string) error {
 		line = append(line, "IN", b.p.Signer.View)
 	}
 	a, err := b.script(ctx, "e=$("+sdk.QuoteAll(line...)+" 2>&1); c=$?\nprintf '%s\\n' \"$e\" | sed 's/^/said /'\nexit $c\n", b.vars(), false, "")
-	said := strings.TrimSpace(a.text("said"))
+	said := strings.TrimSpace(a.Text("said"))
 	if err != nil || strings.Contains("\n"+said, "\nError") || strings.Contains(said, "rndc: ") {
 		return fmt.Errorf("rndc %s: %w", strings.Join(line[len(line)-len(words)-1:], " "), errors.Join(err, errors.New(clip(said))))
 	}
@@ -139,11 +139,11 @@ func (b *bind) verify(ctx context.Context) (content, error) {
 	if err != nil {
 		return content{}, fmt.Errorf("transferring the zone: %w", err)
 	}
-	if a.has("refused") {
-		return content{}, fmt.Errorf("the signer does not let its zone be transferred to itself (allow-transfer, signer.tsig): %s", clip(strings.TrimSpace(a.text("refused"))))
+	if a.Has("refused") {
+		return content{}, fmt.Errorf("the signer does not let its zone be transferred to itself (allow-transfer, signer.tsig): %s", clip(strings.TrimSpace(a.Text("refused"))))
 	}
-	c := content{ok: a.has("verified"), verdict: clip(strings.TrimSpace(a.text("verdict"))), maxTTL: time.Duration(a.number("ttl")) * time.Second, signed: map[int]map[string]int{}}
-	for line := range strings.Lines(a.text("signed")) {
+	c := content{ok: a.Has("verified"), verdict: clip(strings.TrimSpace(a.Text("verdict"))), maxTTL: time.Duration(a.Number("ttl")) * time.Second, signed: map[int]map[string]int{}}
+	for line := range strings.Lines(a.Text("signed")) {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			continue
@@ -172,33 +172,3 @@ func clip(text string) string {
 	}
 	return strings.ReplaceAll(text, "\n", " ")
 }
-
-// answer is what a script told: lines of a word and its value.
-type answer struct {
-	values map[string]string // the last of each word
-	texts  map[string]*strings.Builder
-}
-
-func readAnswer(out string) answer {
-	a := answer{values: map[string]string{}, texts: map[string]*strings.Builder{}}
-	for line := range strings.Lines(out) {
-		word, rest, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
-		a.values[word] = rest
-		if a.texts[word] == nil {
-			a.texts[word] = &strings.Builder{}
-		}
-		_, _ = a.texts[word].WriteString(rest + "\n")
-	}
-	return a
-}
-
-func (a answer) has(word string) bool { _, ok := a.values[word]; return ok }
-
-func (a answer) text(word string) string {
-	if b := a.texts[word]; b != nil {
-		return b.String()
-	}
-	return ""
-}
-
-func (a answer) number(word string) int { n, _ := strconv.Atoi(a.values[word]); return n }

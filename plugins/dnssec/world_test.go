@@ -311,8 +311,8 @@ func phaseOf(s *plugintest.State) string {
 	return at.Phase
 }
 
-// follow calls until the job ends, and lets the time pass for which it is parked. each sees every state that was saved; what it returns is what
-// the next call finds.
+// follow calls until the job ends, and lets the time pass for which it is parked. each sees every state that was saved;
+// what it returns is what the next call finds.
 func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.State) *plugintest.State) *plugintest.Result {
 	t.Helper()
 	k := kit(t, w)
@@ -368,7 +368,8 @@ func TestRollOfDays(t *testing.T) {
 	t.Logf("%v; %d calls", w.now.Sub(begun), len(w.seen)+1)
 }
 
-// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits may begin anew; nothing is done twice or early.
+// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits may begin anew;
+// nothing is done twice or early.
 func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	whole := newWorld(t)
 	follow(t, whole, nil)
@@ -385,8 +386,8 @@ func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	}
 }
 
-// The plugin dies within each of its calls to the host, once before the host saw it and once after: the next call finds what was saved at the
-// last checkpoint.
+// The plugin dies within each of its calls to the host, once before the host saw it and once after: the next call finds
+// what was saved at the last checkpoint.
 func TestTrapDeathAtEachStepResumesToTheSameEnd(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for nth, done := 1, false; !done; nth++ {

@@ -49,14 +49,14 @@ func checkPath(name string) error {
 
 // Outputs of a fetch.
 type Outputs struct {
-	Files []File `json:"files"`
+	Files []File `json:"files" jsonschema:"those that were fetched: path on the host, saved on the worker, size in bytes, sha256"`
 }
 
 // File is one that was fetched.
 type File struct {
 	Path   string `json:"path" jsonschema:"on the host"`
 	Saved  string `json:"saved" jsonschema:"on the worker"`
-	Size   int64  `json:"size"`
+	Size   int64  `json:"size" jsonschema:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 

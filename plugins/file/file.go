@@ -78,7 +78,7 @@ func (p *Params) mode() (bits uint32, ok bool) {
 // Outputs of a file.
 type Outputs struct {
 	SHA256 string `json:"sha256,omitempty" jsonschema:"of the content, as wanted"`
-	Size   int64  `json:"size,omitempty"`
+	Size   int64  `json:"size,omitempty" jsonschema:"of the content, in bytes"`
 	Backup string `json:"backup,omitempty" jsonschema:"path of the old file"`
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // choose settles which table is wanted: in mode widen not the ruleset's own.
-func (p *push) choose(ctx context.Context, facts answer) error {
+func (p *push) choose(ctx context.Context, facts sdk.Answer) error {
 	switch p.params.Mode {
 	case "widen":
 		if p.old.hash == "" || p.old.hash == p.fresh.hash || p.isWidened(facts) {
@@ -28,14 +28,15 @@ func (p *push) choose(ctx context.Context, facts answer) error {
 }
 
 // isWidened tells whether the live table is one that was widened to this ruleset, here or by a push of this step that is under way.
-func (p *push) isWidened(facts answer) bool {
+func (p *push) isWidened(facts sdk.Answer) bool {
 	record := p.old.hash + " " + p.fresh.hash
-	return facts.values["widened"] == record || facts.values["key"] == p.key && facts.values["widens"] == record
+	return facts.Value("widened") == record || facts.Value("key") == p.key && facts.Value("widens") == record
 }
 
-// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own nft writes it as text.
-func (p *push) widen(ctx context.Context, facts answer) error {
-	raw, err := widen(p.params.Table, []byte(facts.text("live")), []byte(facts.text("want")), dynamicSets(facts.text("livetext")), dynamicSets(facts.text("wanttext")))
+// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own
+// nft writes it as text.
+func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
+	raw, err := widen(p.params.Table, []byte(facts.Text("live")), []byte(facts.Text("want")), dynamicSets(facts.Text("livetext")), dynamicSets(facts.Text("wanttext")))
 	if err != nil {
 		return sdk.Failf("the live table and the ruleset cannot be joined to one that lets through what either does: %w; change it in steps of your own with mode: replace", err).Effects(sdk.EffectsNone)
 	}
@@ -43,22 +44,21 @@ func (p *push) widen(ctx context.Context, facts answer) error {
 	if err != nil {
 		return fmt.Errorf("widening: %w", err)
 	}
-	if bad := strings.TrimSpace(a.text("bad")); bad != "" || !a.has("want") {
+	if bad := strings.TrimSpace(a.Text("bad")); bad != "" || !a.Has("want") {
 		return sdk.Fail("nft refuses the widened table: " + clip(bad)).Effects(sdk.EffectsNone)
 	}
-	p.file = []byte(p.head() + a.text("wanttext"))
-	for _, word := range []string{"want", "wanttext"} {
-		facts.texts[word] = a.texts[word]
-	}
+	p.text = a.Text("wanttext")
+	p.file = []byte(p.head() + p.text)
 	if p.want, err = p.canonical(a, "want"); err != nil {
 		return sdk.Failf("the widened table: %w", err).Effects(sdk.EffectsNone)
 	}
 	return nil
 }
 
-// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a jump loop pass, and what it
-// becomes is not known before it is live. The file that was pushed last, and what it became, tell whether there is anything to do.
-func (p *push) lookBlind(facts answer) (err error) {
+// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a
+// jump loop pass, and what it becomes is not known before it is live. The file that was pushed last, and what it
+// became, tell whether there is anything to do.
+func (p *push) lookBlind(facts sdk.Answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
 	}
@@ -68,12 +68,12 @@ func (p *push) lookBlind(facts answer) (err error) {
 	if len(p.params.MgmtSources) > 0 {
 		p.r.Log().Warn("mgmt_sources are not checked: the host has no empty network namespace to load the ruleset in; the proof over a fresh connection decides alone")
 	}
-	if p.old.hash != "" && facts.values["source"] == p.source+" "+p.old.hash {
+	if p.old.hash != "" && facts.Value("source") == p.source+" "+p.old.hash {
 		p.want = p.old
 	} else {
 		p.want = table{hash: "of " + p.source}
 	}
-	p.fresh = p.want
+	p.fresh, p.text = p.want, string(p.file)
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (p *push) prove(ctx context.Context) error {
 	if err := p.probe(proving); err != nil {
 		return p.takeBack(ctx, err)
 	}
-	var status answer
+	var status sdk.Answer
 	err = patiently(proving, func(ctx context.Context) (err error) {
 		status, err = p.ask(ctx, sdk.Command{Run: p.script(statusScript), ReadOnly: true, Fresh: true, Timeout: connect})
 		return err
@@ -86,13 +86,13 @@ func hopeless(err error) error {
 // confirm disarms the timer. Asking twice is the same as once, so a connection that broke is tried again.
 func (p *push) confirm(ctx, proving context.Context) error {
 	p.r.Progress(0.9, "confirm")
-	var a answer
+	var a sdk.Answer
 	err := patiently(proving, func(ctx context.Context) (err error) {
 		a, err = p.ask(ctx, sdk.Command{Run: p.script(confirmScript(p.dead())), Fresh: true, Timeout: time.Duration(p.params.ConnectTimeout)})
 		return err
 	})
 	p.r.Output("seconds", time.Since(p.armed).Round(time.Millisecond).Seconds())
-	if a.values["state"] == "confirmed" {
+	if a.Value("state") == "confirmed" {
 		return p.persisted(a)
 	}
 	if err == nil {
@@ -131,7 +131,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 		if err != nil {
 			return false, err
 		}
-		state = status.values["state"]
+		state = status.Value("state")
 		switch {
 		case state == "confirmed":
 			return true, nil

@@ -29,6 +29,7 @@ type push struct {
 
 	fresh     table // of the ruleset; want is the same but when widening
 	want, old table
+	text      string    // of the wanted table, as nft writes it; of the file where that is not known
 	armed     time.Time // a little before the host's timer began
 	seen      bool      // the new table was applied, or may have been
 }
@@ -95,11 +96,11 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.linked(facts.text("livetext"))
+	p.linked(facts.Text("livetext"))
 	if err := p.choose(ctx, facts); err != nil {
 		return false, err
 	}
-	if facts.has("lock") && !facts.has("stale") {
+	if facts.Has("lock") && !facts.Has("stale") {
 		again, done, err := p.earlier(ctx, facts)
 		if again || done || err != nil {
 			return again, err
@@ -109,11 +110,7 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	if p.old.hash == p.want.hash {
 		return false, p.equal(ctx, facts)
 	}
-	text := facts.text("wanttext")
-	if p.blind {
-		text = string(p.file)
-	}
-	p.r.ShowDiff("table "+p.params.Table, []byte(facts.text("livetext")), []byte(text))
+	p.r.ShowDiff("table "+p.params.Table, []byte(facts.Text("livetext")), []byte(p.text))
 	if p.params.Mode != "narrow" && p.drifted(facts) { // what is narrowed is known to be what was widened
 		p.r.Output("drift", true)
 		what := fmt.Sprintf("the live table %s is not the one that was pushed last", p.params.Table)
@@ -134,14 +131,14 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 }
 
 // look is the first round trip: it changes nothing, and finds all that can be found before.
-func (p *push) look(ctx context.Context) (answer, error) {
+func (p *push) look(ctx context.Context) (sdk.Answer, error) {
 	p.r.Progress(0.1, "look")
 	facts, err := p.ask(ctx, sdk.Command{Run: p.script(lookScript(p.dead())), Stdin: bytes.NewReader(p.file), ReadOnly: true})
 	if err != nil {
 		return facts, fmt.Errorf("looking at the firewall: %w", err)
 	}
-	p.blind = facts.values["scratch"] == "none"
-	if bad := strings.TrimSpace(facts.text("bad")); bad != "" || !p.blind && !facts.has("want") {
+	p.blind = facts.Value("scratch") == "none"
+	if bad := strings.TrimSpace(facts.Text("bad")); bad != "" || !p.blind && !facts.Has("want") {
 		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
 	}
 	if p.blind {
@@ -150,26 +147,26 @@ func (p *push) look(ctx context.Context) (answer, error) {
 	if p.want, err = p.canonical(facts, "want"); err != nil {
 		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
 	}
-	p.fresh = p.want
+	p.fresh, p.text = p.want, facts.Text("wanttext")
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return facts, sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
 	}
 	return facts, p.reachable()
 }
 
-func (p *push) canonical(a answer, word string) (table, error) {
-	if word == "live" && a.has("absent") {
+func (p *push) canonical(a sdk.Answer, word string) (table, error) {
+	if word == "live" && a.Has("absent") {
 		return table{}, nil
 	}
 	family, name, _ := strings.Cut(p.params.Table, " ")
-	return canonical([]byte(a.text(word)), family, name, dynamicSets(a.text(word+"text")))
+	return canonical([]byte(a.Text(word)), family, name, dynamicSets(a.Text(word+"text")))
 }
 
 // maxAnswer bounds what a host may say: four listings of the largest table.
 const maxAnswer = 64 << 20
 
 // ask runs a script in one round trip.
-func (p *push) ask(ctx context.Context, c sdk.Command) (answer, error) {
+func (p *push) ask(ctx context.Context, c sdk.Command) (sdk.Answer, error) {
 	out, stderr := sdk.Head{Limit: maxAnswer}, sdk.Head{}
 	c.Stdout, c.Stderr = &out, &stderr
 	exit, err := p.r.Host().Exec(ctx, c)
@@ -179,7 +176,7 @@ func (p *push) ask(ctx context.Context, c sdk.Command) (answer, error) {
 	if err == nil && out.Truncated() {
 		err = fmt.Errorf("its answer: %w", sdk.ErrTooLarge)
 	}
-	return read(out.String()), err
+	return sdk.ReadAnswer(out.String()), err
 }
 
 func clip(text string) string {
@@ -189,26 +186,26 @@ func clip(text string) string {
 	return strings.ReplaceAll(text, "\n", " ")
 }
 
-func (p *push) output(facts answer) {
+func (p *push) output(facts sdk.Answer) {
 	p.r.Output("old_hash", p.old.hash)
 	p.r.Output("new_hash", p.want.hash)
 	p.r.Output("drift", false)
 	p.r.Output("chains", p.want.chains)
 	p.r.Output("rules", p.want.rules)
 	p.r.Output("elements", p.want.elements)
-	p.r.Log().Debug("firewall", "nft", facts.values["version"])
+	p.r.Log().Debug("firewall", "nft", facts.Value("version"))
 }
 
 // drifted: a table that is there, and is not what was pushed last. One that is not there is nobody's.
-func (p *push) drifted(facts answer) bool {
-	return p.old.hash != "" && facts.values["applied"] != p.old.hash
+func (p *push) drifted(facts sdk.Answer) bool {
+	return p.old.hash != "" && facts.Value("applied") != p.old.hash
 }
 
 // earlier meets a push that is under way on the host. done tells that it was ours, and has now been confirmed.
-func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err error) {
-	state := facts.values["state"]
-	left := facts.number("deadline") - facts.number("uptime")
-	ours := facts.values["key"] == p.key
+func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool, err error) {
+	state := facts.Value("state")
+	left := facts.Number("deadline") - facts.Number("uptime")
+	ours := facts.Value("key") == p.key
 	switch {
 	case state == "confirmed" && !ours, state == "reverted": // its lock was left behind; arming takes it over
 		return false, false, nil
@@ -216,12 +213,12 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 		return false, false, nil
 	case !ours && left >= -10:
 		return false, false, sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)",
-			facts.values["job"], max(left, 0), p.params.folder(), facts.values["lock"]).Retryable().Effects(sdk.EffectsNone)
+			facts.Value("job"), max(left, 0), p.params.folder(), facts.Value("lock")).Retryable().Effects(sdk.EffectsNone)
 	case p.r.Check:
 		return false, false, nil
 	}
 	mine := p.id
-	p.id = facts.values["lock"]
+	p.id = facts.Value("lock")
 	enough := state == "confirmed" || state == "armed" && time.Duration(left)*time.Second > 2*time.Duration(p.params.ConnectTimeout)
 	if ours && enough && p.old.hash == p.want.hash { // applied by an attempt whose worker died: go on from there
 		p.old = table{hash: p.r.State.Old}
@@ -233,7 +230,7 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 	}
 	p.r.Progress(0.2, "taking an earlier push back")
 	status, err := p.ask(ctx, sdk.Command{Run: p.script(revertScript(p.dead())), Timeout: time.Minute})
-	if err == nil && status.values["state"] != "reverted" {
+	if err == nil && status.Value("state") != "reverted" {
 		err = sdk.Failf("an earlier push (%s/%s) does not revert: see the file failed there", p.params.folder(), p.id).Lost()
 	}
 	p.id = mine
@@ -241,7 +238,7 @@ func (p *push) earlier(ctx context.Context, facts answer) (again, done bool, err
 }
 
 // equal: the live table is the wanted one. The file for the next boot may not be.
-func (p *push) equal(ctx context.Context, facts answer) error {
+func (p *push) equal(ctx context.Context, facts sdk.Answer) error {
 	if p.r.Resumed && p.r.State.New == p.want.hash {
 		p.r.Changed() // by an attempt whose worker died after it confirmed
 	}
@@ -249,7 +246,7 @@ func (p *push) equal(ctx context.Context, facts answer) error {
 		p.r.Explain("what the ruleset lets through is let through already")
 		return nil // what was widened was persisted with its confirmation
 	}
-	if p.params.Persist == "" || facts.has("persisted") {
+	if p.params.Persist == "" || facts.Has("persisted") {
 		return nil
 	}
 	p.r.Changed()
@@ -264,12 +261,12 @@ func (p *push) equal(ctx context.Context, facts answer) error {
 	return p.persisted(a)
 }
 
-func (p *push) persisted(a answer) error {
+func (p *push) persisted(a sdk.Answer) error {
 	if p.params.Persist == "" {
 		return nil
 	}
-	if !a.has("persisted") {
-		return sdk.Failf("the table is live and confirmed, but a reboot would not keep it: %s: %s", p.params.Persist, clip(a.values["refused"])).Retryable().Effects(sdk.EffectsPartial)
+	if !a.Has("persisted") {
+		return sdk.Failf("the table is live and confirmed, but a reboot would not keep it: %s: %s", p.params.Persist, clip(a.Value("refused"))).Retryable().Effects(sdk.EffectsPartial)
 	}
 	p.r.Output("persisted", p.params.Persist)
 	return nil
@@ -293,8 +290,8 @@ func (p *push) replace(ctx context.Context) error {
 	p.r.Progress(0.5, "apply")
 	a, err := p.ask(ctx, sdk.Command{Run: p.script(applyScript(p.dead())), Timeout: time.Duration(p.params.ConnectTimeout)})
 	p.seen = true
-	if reason, refused := a.values["refused"]; refused {
-		return p.takeBack(ctx, fmt.Errorf("the new table was not applied: %s", clip(reason)))
+	if a.Has("refused") {
+		return p.takeBack(ctx, fmt.Errorf("the new table was not applied: %s", clip(a.Value("refused"))))
 	}
 	p.r.Changed()
 	if err != nil && ctx.Err() == nil { // a table that cuts the connection gives no answer; only a fresh one tells
@@ -308,15 +305,15 @@ func (p *push) arm(ctx context.Context) error {
 	p.armed = time.Now()
 	a, err := p.ask(ctx, sdk.Command{Run: p.script(armScript(p.dead())), Stdin: bytes.NewReader(p.file)})
 	p.r.Output("push", p.params.folder()+"/"+p.id)
-	switch reason, refused := a.values["refused"]; {
+	switch {
 	case err != nil:
 		return fmt.Errorf("arming the timer: nothing was applied: %w", err)
-	case refused:
-		return sdk.Fail("nothing was applied: " + clip(reason)).Retryable().Effects(sdk.EffectsNone)
-	case a.has("busy"):
-		return sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.values["job"],
-			max(a.number("deadline")-a.number("uptime"), 0), p.params.folder(), a.values["busy"]).Retryable().Effects(sdk.EffectsNone)
-	case !a.has("armed"):
+	case a.Has("refused"):
+		return sdk.Fail("nothing was applied: " + clip(a.Value("refused"))).Retryable().Effects(sdk.EffectsNone)
+	case a.Has("busy"):
+		return sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.Value("job"),
+			max(a.Number("deadline")-a.Number("uptime"), 0), p.params.folder(), a.Value("busy")).Retryable().Effects(sdk.EffectsNone)
+	case !a.Has("armed"):
 		return sdk.Fail("arming the timer: the host did not say that it runs; nothing was applied").Retryable().Effects(sdk.EffectsNone)
 	}
 	snapshot, err := p.canonical(a, "live")

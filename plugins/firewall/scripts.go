@@ -1,7 +1,6 @@
 package firewall
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -159,33 +158,3 @@ func (p *push) script(text string) string {
 	}
 	return p.dead().Prelude() + b.String() + preamble + text
 }
-
-// answer is what a script told.
-type answer struct {
-	values map[string]string // the last of each word
-	texts  map[string]*strings.Builder
-}
-
-func read(out string) answer {
-	a := answer{values: map[string]string{}, texts: map[string]*strings.Builder{}}
-	for line := range strings.Lines(out) {
-		word, rest, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
-		a.values[word] = rest
-		if a.texts[word] == nil {
-			a.texts[word] = &strings.Builder{}
-		}
-		_, _ = a.texts[word].WriteString(rest + "\n")
-	}
-	return a
-}
-
-func (a answer) has(word string) bool { _, ok := a.values[word]; return ok }
-
-func (a answer) text(word string) string {
-	if b := a.texts[word]; b != nil {
-		return b.String()
-	}
-	return ""
-}
-
-func (a answer) number(word string) int { n, _ := strconv.Atoi(a.values[word]); return n }

@@ -10,16 +10,17 @@ import (
 	"strings"
 )
 
-// A widened table lets through whatever the old or the new one lets through. Two base chains at one hook cannot do that: an accept ends only
-// its own chain, so together they let through what both do. It is one base chain, which first asks the old rules, whose accept is final,
-// and goes to the new ones wherever the old would drop or reject:
+// A widened table lets through whatever the old or the new one lets through. Two base chains at one hook cannot do
+// that: an accept ends only its own chain, so together they let through what both do. It is one base chain, which first
+// asks the old rules, whose accept is final, and goes to the new ones wherever the old would drop or reject:
 //
 //	chain widened.input { type filter hook input priority 0; policy drop; jump old.input.input; goto new.input }   # or accept, where that is the old policy
 //	chain old.input.input { the old rules, each drop and reject as goto new.input }
 //	chain new.input { jump input; drop }                                                                           # or accept, by the new policy
 //	chain input { the new rules }
 //
-// That is exact for rules that only look at packets. Rules that change packets or fill sets would change what later ones see: they are refused.
+// That is exact for rules that only look at packets. Rules that change packets or fill sets would change what later
+// ones see: they are refused.
 
 // ruleTable is a table as nft lists it in JSON.
 type ruleTable struct {

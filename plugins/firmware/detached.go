@@ -12,8 +12,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A command that must not end with the connection runs detached on the device: a drop in the middle of a flash has bricked cameras
-// (OpenIPC#2024). Its folder holds what it is (run), in which boot it began (boot), its process (pid), its output (log) and, at its end, its exit code (status).
+// A command that must not end with the connection runs detached on the device: a drop in the middle of a flash has
+// bricked cameras (OpenIPC#2024). Its folder holds what it is (run), in which boot it began (boot), its process (pid),
+// its output (log) and, at its end, its exit code (status).
 
 // launchScript starts $D/run, once. The environment is left behind: by a variable in it the worker finds
 // what a command that it gives up has started.

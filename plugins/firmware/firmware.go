@@ -1,5 +1,6 @@
-// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought to a device and verified there, then installed,
-// booted, proven by the boot id, and committed; or the device goes back to what it ran. It imports only the sdk.
+// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought to a device and
+// verified there, then installed, booted, proven by the boot id, and committed; or the device goes back to what it ran.
+// It imports only the sdk.
 package firmware
 
 import (
@@ -256,7 +257,7 @@ The boot loader keeps the old slot as the next one until the reboot is decided.
 5. **back**: new connections until the device is back: with **another boot id**, in the expected slot, with the expected version. Nothing else counts, no exit code either.
 6. **health**: all of ` + "`health`" + `, and again after ` + "`soak`" + `, in one boot.
 7. **commit**: the slot is kept, and that is read back.
-8. **rollback**, when something of 4 to 7 went wrong, whatever the window says: a device that can be reached is sent back into its old slot; of one that cannot, the boot counter does it. The old slot and version are proven
+8. **rollback**, when something of 3 to 7 went wrong, whatever the window says: a device that can be reached is sent back into its old slot; of one that cannot, the boot counter does it. The old slot and version are proven
 over a new connection: ` + "`rolled_back`" + `; or else ` + "`lost`" + `.
 
 A device without two slots has no way back: ` + "`irreversible: true`" + ` accepts that.

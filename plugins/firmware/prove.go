@@ -55,7 +55,8 @@ func (u *upgrade) reboot(ctx context.Context) error {
 	return nil
 }
 
-// mayReboot asks the peer and the window. Where the window says no, a new slot that an earlier call had activated is not left so: a power cut would boot it.
+// mayReboot asks the peer and the window. Where the window says no, a new slot that an earlier call had activated is
+// not left so: a power cut would boot it.
 func (u *upgrade) mayReboot(ctx context.Context, f facts) error {
 	err := u.r.MayStart(ctx, u.rest())
 	if err == nil {

@@ -266,8 +266,8 @@ func (u *upgrade) tellSlot(ctx context.Context, what slotAction, slot string) er
 	return u.host.Short(ctx, sdk.Command{Run: u.driver.slot(what, slot), Timeout: u.limit}).Err()
 }
 
-// patiently looks until judge is content, over new connections if fresh. A device that does not answer, or not clearly, is asked again; so it
-// is when judge says false with an error of that kind. The error tells what was seen last.
+// patiently looks until judge is content, over new connections if fresh. A device that does not answer, or not clearly,
+// is asked again; so it is when judge says false with an error of that kind. The error tells what was seen last.
 func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool, judge func(facts) (bool, error)) (facts, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -54,7 +54,7 @@ func (p *Params) Validate() error {
 
 // Outputs of a request.
 type Outputs struct {
-	Status    int    `json:"status"`
+	Status    int    `json:"status" jsonschema:"status code of the answer"`
 	Body      string `json:"body" jsonschema:"the first 24 KiB"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"the body was longer"`
 	Millis    int64  `json:"millis" jsonschema:"until the answer was read"`

@@ -40,7 +40,7 @@ func (p *Params) Validate() error {
 type Outputs struct {
 	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
 	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
-	ExitCode int    `json:"exit_code"`
+	ExitCode int    `json:"exit_code" jsonschema:"of the script"`
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"io"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -92,12 +91,12 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 	switch {
 	case err != nil:
 		return fmt.Errorf("arming the dead man's switch: %w", err)
-	case a.has("busy"):
+	case a.Has("busy"):
 		return Failf("another job, %s, has armed this device's way back (%s/%s), for at most %d s more",
-			a.last["job"], d.Folder, a.last["busy"], max(a.number("deadline")-a.number("uptime"), 0)).Retryable().Effects(EffectsNone)
-	case a.has("refused"):
-		return Failf("arming the dead man's switch: %s", clean(a.last["refused"], maxReason)).Retryable().Effects(EffectsNone)
-	case !a.has("armed"):
+			a.Value("job"), d.Folder, a.Value("busy"), max(a.Number("deadline")-a.Number("uptime"), 0)).Retryable().Effects(EffectsNone)
+	case a.Has("refused"):
+		return Failf("arming the dead man's switch: %s", clean(a.Value("refused"), maxReason)).Retryable().Effects(EffectsNone)
+	case !a.Has("armed"):
 		return Fail("arming the dead man's switch: the device did not say that its timer runs").Retryable().Effects(EffectsNone)
 	}
 	return nil
@@ -107,8 +106,8 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 // a [Failure] without effects. What cuts the connection gives no answer: that error says nothing, a fresh connection does.
 func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	a, err := d.ask(ctx, h, Command{Run: d.Held() + lines + "\n"})
-	if a.has("refused") {
-		return Failf("not applied: %s", clean(a.last["refused"], maxReason)).Retryable().Effects(EffectsNone)
+	if a.Has("refused") {
+		return Failf("not applied: %s", clean(a.Value("refused"), maxReason)).Retryable().Effects(EffectsNone)
 	}
 	return err
 }
@@ -117,57 +116,42 @@ func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 // Asking twice is the same as once.
 func (d DeadMan) Confirm(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Disarm() + d.Release() + d.State(), Fresh: true})
-	return a.state(d.ID), err
+	return deadManState(a, d.ID), err
 }
 
 // Rollback asks the timer's own program to revert now, and says how it stands then: StateReverted, unless it was confirmed before.
 func (d DeadMan) Rollback(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Back() + d.State()})
-	return a.state(d.ID), err
+	return deadManState(a, d.ID), err
 }
 
 // Look says what is under way in Folder, whoever armed it, or how this arming ended. It changes nothing.
 func (d DeadMan) Look(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Other() + "[ -L \"$D/lock\" ] || {\n" + d.State() + "}\n", ReadOnly: true})
 	id := d.ID
-	if a.has("lock") {
-		id = a.last["lock"]
+	if a.Has("lock") {
+		id = a.Value("lock")
 	}
-	return a.state(id), err
+	return deadManState(a, id), err
 }
 
-func (d DeadMan) ask(ctx context.Context, h *Host, c Command) (told, error) {
+func (d DeadMan) ask(ctx context.Context, h *Host, c Command) (Answer, error) {
 	if err := d.Validate(); err != nil {
-		return told{}, err
+		return Answer{}, err
 	}
 	c.Run = d.Prelude() + c.Run
 	result := h.Short(ctx, c)
-	return tell(result.Stdout), result.Err()
+	return ReadAnswer(result.Stdout), result.Err()
 }
 
-// told is what a script said, in lines of a word and its value; the last of each word counts.
-type told struct{ last map[string]string }
-
-func tell(out string) told {
-	t := told{last: map[string]string{}}
-	for line := range strings.Lines(out) {
-		word, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
-		t.last[word] = value
-	}
-	return t
-}
-
-func (t told) has(word string) bool { _, ok := t.last[word]; return ok }
-
-func (t told) number(word string) int { n, _ := strconv.Atoi(t.last[word]); return n }
-
-func (t told) state(id string) DeadManState {
-	s := DeadManState{State: t.last["state"], Key: t.last["key"], Job: t.last["job"], Rebooted: t.has("stale")}
+// deadManState is how the answer says that the arming with the id stands.
+func deadManState(a Answer, id string) DeadManState {
+	s := DeadManState{State: a.Value("state"), Key: a.Value("key"), Job: a.Value("job"), Rebooted: a.Has("stale")}
 	if s.State != "" {
 		s.ID = id
 	}
-	if t.has("deadline") {
-		s.Left = time.Duration(t.number("deadline")-t.number("uptime")) * time.Second
+	if a.Has("deadline") {
+		s.Left = time.Duration(a.Number("deadline")-a.Number("uptime")) * time.Second
 	}
 	return s
 }

@@ -104,9 +104,10 @@ func (r *Run[P, S]) Skip(reason string) error {
 // Explain gives the reason that is recorded when the step succeeds.
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
-// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs
-// are kept when the step fails, too. The name evidence is that of [Run.Evidence]. value must encode to JSON; all together
-// at most 1 MiB.
+// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs are kept when the step fails, too.
+// The name evidence is that of [Run.Evidence]. value must encode to JSON: with one that does not, or with more than
+// 1 MiB together, the step fails. A worker keeps 32 KiB of a step's outputs, evidence included, and fails a step that
+// gives more; [OutputText] cuts a text to fit.
 func (r *Run[P, S]) Output(key string, value any) {
 	raw, err := json.Marshal(value)
 	r.s.update(func(d *done) {
@@ -122,11 +123,11 @@ func (r *Run[P, S]) Output(key string, value any) {
 	})
 }
 
-// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a probe's answer. It is kept
-// whether the step succeeds, fails, is rolled back or lost; not when the call suspends, is cancelled or dies: what
+// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a probe's answer. It is
+// kept whether the step succeeds, fails, is rolled back or lost; not when the call suspends, is cancelled or dies: what
 // must last over that belongs in State, and is given here at the end. It is the output "evidence", an object of all
-// names; turnus logs shows it. value must encode to JSON. All outputs of a step together are 32 KiB in the record: of what
-// is larger keep a reference and a hash, as [Run.SaveFile] gives them. No secrets.
+// names; turnus logs shows it. value must encode to JSON. It counts towards the bounds of [Run.Output]: of what is
+// larger keep a reference and a hash, as [Run.SaveFile] gives them. No secrets.
 func (r *Run[P, S]) Evidence(name string, value any) {
 	raw, err := json.Marshal(value)
 	r.s.update(func(d *done) {

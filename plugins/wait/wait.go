@@ -45,8 +45,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a wait.
 type Outputs struct {
-	Attempts int     `json:"attempts"`
-	Seconds  float64 `json:"seconds"`
+	Attempts int     `json:"attempts" jsonschema:"how often it was looked"`
+	Seconds  float64 `json:"seconds" jsonschema:"that it took"`
 }
 
 const attemptTimeout = 30 * time.Second
