@@ -136,7 +136,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // is tells which of the job type's scripts a command is.
 func is(c plugintest.Call, what string) bool {
 	mark := map[string]string{
-		"look": "mktemp -d) || exit 65\ntrap", "arm": "mkdir takeover", "apply": "nft -f new.nft", "confirm": "mv armed confirmed", "revert": "guard\" now",
+		"look": "mktemp -d) || exit 65\ntrap", "arm": ".takeover.", "apply": "nft -f new.nft", "confirm": "mv armed confirmed", "revert": "guard\" now",
 	}[what]
 	return strings.Contains(c.Command, mark)
 }
