@@ -27,7 +27,7 @@ type State struct {
 	Cause      string    `json:"cause,omitempty"`   // why it is taken back
 	BackBy     time.Time `json:"back_by,omitzero"`  // then it is lost
 	Kept       bool      `json:"kept,omitempty"`    // the device was told to keep the new slot
-	Resumed    bool      `json:"resumed,omitempty"` // the version ran already, and was not kept
+	Adopted    bool      `json:"resumed,omitempty"` // the version ran already, and was not kept: somebody else began this
 }
 
 type runOf = sdk.Run[Params, State]
@@ -49,7 +49,7 @@ func runUpgrade(ctx context.Context, r *runOf) error {
 		if done || err != nil {
 			return err
 		}
-		if u.s.Resumed {
+		if u.s.Adopted {
 			u.s.Phase = "health"
 		}
 	}
@@ -70,7 +70,7 @@ func runUpgrade(ctx context.Context, r *runOf) error {
 	if err == nil { // an earlier call may have done it all
 		r.Changed()
 		r.Explain(fmt.Sprintf("upgraded from %s to %s", u.s.OldVersion, u.p.Artifact.Version))
-		if u.s.Resumed {
+		if u.s.Adopted {
 			r.Explain(fmt.Sprintf("it ran %s already; now it is kept", u.p.Artifact.Version))
 		}
 	}
@@ -136,7 +136,7 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 		u.r.Explain("it runs " + want)
 		return true, nil
 	case f.Version == want: // somebody's upgrade was not finished: it is judged, and kept, or taken back
-		u.s.Resumed, u.s.Old, u.s.Target, u.s.Began, u.s.NewBoot = true, f.Other, f.Slot, time.Now(), f.Boot
+		u.s.Adopted, u.s.Old, u.s.Target, u.s.Began, u.s.NewBoot = true, f.Other, f.Slot, time.Now(), f.Boot
 		u.s.OldVersion = f.Installed
 		u.s.Deadline = time.Now().Add(time.Duration(u.p.CommitDeadline))
 	case older(want, f.Version) && !u.p.AllowDowngrade:

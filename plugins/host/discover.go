@@ -187,7 +187,7 @@ func vet(dir, program string) (string, error) {
 			return "", fmt.Errorf("%w: %s can be written to by everybody; take that right away: chmod o-w", core.ErrInvalid, path)
 		}
 		if path == program && (!info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0) {
-			return "", fmt.Errorf("%w: %s is not an executable file", core.ErrInvalid, path)
+			return "", fmt.Errorf("%w: %s is not an executable file; expected a program: chmod +x", core.ErrInvalid, path)
 		}
 	}
 	f, err := os.Open(program)

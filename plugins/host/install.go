@@ -185,7 +185,7 @@ func copyPlugin(from, to string) error {
 	}
 	if !info.IsDir() {
 		if info.Mode().Perm()&0o111 == 0 || !info.Mode().IsRegular() {
-			return fmt.Errorf("%w: %s is not an executable file", core.ErrInvalid, from)
+			return fmt.Errorf("%w: %s is not an executable file; expected a program: chmod +x", core.ErrInvalid, from)
 		}
 		return copyFile(from, filepath.Join(to, programFile), 0o755)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
+// maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of them is less.
 const maxOutputs = 1 << 20
 
 // session is one call of Run on the wire, without the author's types.
