@@ -13,7 +13,7 @@ import (
 // Whoever works on a job publishes its events in order, job_done last: followers of a job end there.
 type Event struct {
 	Time    time.Time        `json:"time"`
-	Event   string           `json:"event" doc:"job_started, step_started, step_output, step_done, job_done, run_released, run_done, …"`
+	Event   string           `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_done, …"`
 	Run     string           `json:"run,omitempty"`
 	Job     string           `json:"job,omitempty" doc:"RUN/INDEX"`
 	Host    string           `json:"host,omitempty"`

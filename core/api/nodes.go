@@ -39,3 +39,39 @@ const (
 	WorkerDraining   = "draining"
 	WorkerAway       = "away"
 )
+
+// Worker is a node that works on jobs.
+type Worker struct {
+	Name     string    `json:"name"`
+	Version  string    `json:"version"`
+	Pool     string    `json:"pool"`
+	State    string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
+	Slots    int       `json:"slots"`
+	Running  int       `json:"running"`
+	CPU      float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
+	Memory   float64   `json:"memory"`
+	Started  time.Time `json:"started"`
+	Reported time.Time `json:"reported"`
+}
+
+// Queue is the state of the whole queue.
+type Queue struct {
+	Backend  string `json:"backend" enum:"memory,redis"`
+	Away     string `json:"away,omitempty" doc:"why it does not answer"`
+	Runs     int    `json:"runs"`
+	Tenants  int    `json:"tenants"`
+	Ready    int    `json:"ready_runs"`
+	InFlight int    `json:"in_flight"`
+	Timed    int    `json:"timed"`
+	Sessions int    `json:"sessions"`
+	Oldest   string `json:"oldest_overdue"`
+}
+
+// Health is how a server is.
+type Health struct {
+	Ready       bool   `json:"ready"`
+	Ledger      string `json:"ledger" doc:"ok, or what is wrong"`
+	Queue       string `json:"queue" doc:"ok, or away: runs are accepted nevertheless"`
+	Definitions string `json:"definitions" doc:"ok, or none: no run can be made"`
+	Version     string `json:"version"`
+}

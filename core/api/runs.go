@@ -147,3 +147,34 @@ type Explanation struct {
 	Reason string     `json:"reason"`
 	Until  time.Time  `json:"until,omitzero"`
 }
+
+// Output is one text that a job's step wrote.
+type Output struct {
+	Name    string    `json:"name" doc:"STEP/STREAM: the step's number from 0, and stdout, stderr or diff"`
+	Step    string    `json:"step,omitempty"`
+	Size    int64     `json:"size" doc:"bytes"`
+	Written time.Time `json:"written,omitzero"`
+	Cut     bool      `json:"cut,omitempty" doc:"it was longer than a worker keeps"`
+}
+
+// Attempt is one try of a job.
+type Attempt struct {
+	Attempt int          `json:"attempt" doc:"from 1"`
+	Life    int          `json:"life,omitempty" doc:"how often the job had been given a new life"`
+	Outcome core.Outcome `json:"outcome"`
+	Reason  string       `json:"reason,omitempty"`
+	Step    string       `json:"step,omitempty"`
+	Worker  string       `json:"worker,omitempty"`
+	Started time.Time    `json:"started,omitzero"`
+	Ended   time.Time    `json:"ended,omitzero"`
+}
+
+// Decision is one person's word on a run or on one of its waves.
+type Decision struct {
+	Wave    int       `json:"wave,omitempty" doc:"from 1; 0 is the run as a whole"`
+	By      string    `json:"by"`
+	Approve bool      `json:"approve"`
+	Reason  string    `json:"reason,omitempty"`
+	Time    time.Time `json:"time"`
+	Void    bool      `json:"void,omitempty" doc:"the run was changed afterwards"`
+}

@@ -99,10 +99,7 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if err != nil {
 		return Applied{}, err
 	}
-	if err := c.keepBoard(ctx); err != nil { // the loop goes on with it
-		c.trouble(ctx, "windows are not given to the workers for now", err)
-		nudge(c.poke)
-	}
+	c.postNow(ctx)
 	nudge(c.stir)
 	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
 }

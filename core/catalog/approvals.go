@@ -181,13 +181,8 @@ func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Appro
 		return Approval{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
 	}
 	before := c.approvals()
-	for _, had := range before.list {
-		if had.ID == a.ID {
-			if had.Set != a.Set || had.Rule != a.Rule || had.Revoked != a.Revoked || had.By != a.By {
-				return Approval{}, fmt.Errorf("approval %s was given before, for something else: %w", a.ID, core.ErrConflict)
-			}
-			return had, nil
-		}
+	if had, said, err := before.said(&a); said || err != nil {
+		return had, err
 	}
 	a.At = later(time.Now().UTC(), before.list)
 	defs := now.book.Definitions()
@@ -206,14 +201,8 @@ func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Appro
 	if err != nil {
 		return Approval{}, fmt.Errorf("write approvals: %w", err)
 	}
-	note := ledger.Entry{Who: a.By, Tenant: tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
-	if a.Revoked {
-		note.Action = "window.revoke"
-	}
-	if note.Before, err = json.Marshal(stateOf(defs, &a, nil)); err != nil {
-		return Approval{}, err
-	}
-	if note.After, err = json.Marshal(stateOf(then.book.Definitions(), &a, &a)); err != nil {
+	note, err := a.entry(tenant, defs, then.book.Definitions())
+	if err != nil {
 		return Approval{}, err
 	}
 	doc, err := c.cfg.Ledger.PutDocumentNoted(ctx, ledger.AllTenants(), ledger.Document{Kind: kindApprovals, Name: nameWindows, Data: data}, before.version, note)
@@ -227,11 +216,36 @@ func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Appro
 	if err := c.adoptGiven(next); err != nil {
 		return Approval{}, err
 	}
-	if err := c.keepBoard(ctx); err != nil { // the loop goes on with it
-		c.trouble(ctx, "windows are not given to the workers for now", err)
-		nudge(c.poke)
-	}
+	c.postNow(ctx)
 	return a, nil
+}
+
+// said finds the word with the ID of a. One of that ID for something else is core.ErrConflict.
+func (g givenState) said(a *Approval) (_ Approval, said bool, _ error) {
+	for _, had := range g.list {
+		if had.ID != a.ID {
+			continue
+		}
+		if had.Set != a.Set || had.Rule != a.Rule || had.Revoked != a.Revoked || had.By != a.By {
+			return Approval{}, false, fmt.Errorf("approval %s was given before, for something else: %w", a.ID, core.ErrConflict)
+		}
+		return had, true, nil
+	}
+	return Approval{}, false, nil
+}
+
+// entry is the audit log's: how its place stood without the word, and how it stands by it.
+func (a *Approval) entry(tenant string, before, after *windows.Definitions) (ledger.Entry, error) {
+	e := ledger.Entry{Who: a.By, Tenant: tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
+	if a.Revoked {
+		e.Action = "window.revoke"
+	}
+	var err error
+	if e.Before, err = json.Marshal(stateOf(before, a, nil)); err != nil {
+		return e, err
+	}
+	e.After, err = json.Marshal(stateOf(after, a, a))
+	return e, err
 }
 
 // later is a time behind all that was said: servers' clocks differ, and the last word counts.
@@ -271,12 +285,7 @@ func (a *Approval) check(d *windows.Definitions) error {
 		return err
 	}
 	set := d.Sets[a.Set]
-	covered := func(s windows.Standing) bool {
-		if s.Rule == a.Rule || s.Rule == "" && !ownApproval(set, a.Rule) {
-			return true
-		}
-		return false
-	}
+	covered := func(s windows.Standing) bool { return s.Rule == a.Rule || s.Rule == "" && !ownApproval(set, a.Rule) }
 	if !slices.ContainsFunc(all, covered) {
 		return fmt.Errorf("nothing of window set %s%s waits for an approval: %w", a.Set, ruleText(a.Rule), core.ErrConflict)
 	}

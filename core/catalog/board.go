@@ -25,9 +25,18 @@ const (
 	boardAgain = 24 * time.Hour
 )
 
+// postNow is keepBoard after a change; where that fails the loop goes on with it.
+func (c *Catalog) postNow(ctx context.Context) {
+	if err := c.keepBoard(ctx); err != nil {
+		c.trouble(ctx, "windows are not given to the workers for now", err)
+		nudge(c.poke)
+	}
+}
+
 // keepBoard posts the windows, unless the board has them, and has waiting jobs look at them. It does not post what
 // the ledger does not say any more: a server that was stopped for a while would bring back windows without the freeze
-// that was added, or with the approval that was revoked since. Should it be stopped between asking and posting, the next look of any server mends it.
+// that was added, or with the approval that was revoked since. Should it be stopped between asking and posting, the next look
+// of any server mends it.
 func (c *Catalog) keepBoard(ctx context.Context) error {
 	c.boarding.Lock()
 	defer c.boarding.Unlock()

@@ -177,10 +177,7 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (w
 	if err != nil {
 		return "", nil, err
 	}
-	ended := 0
-	for _, n := range s.Outcomes {
-		ended += n
-	}
+	ended := s.Ended()
 	settle := &follower{c: c, id: r.ID, life: life}
 	switch {
 	case s.Total != r.Total:

@@ -128,10 +128,7 @@ func (f *follower) once(ctx context.Context) error {
 			return f.record(ctx, l, records, from, to)
 		},
 		OnStatus: func(s queue.Status) {
-			known := 0
-			for _, n := range s.Outcomes {
-				known += n
-			}
+			known := s.Ended()
 			if known < most { // forgotten, or given another life
 				f.forgot(ctx, l)
 			}
@@ -162,10 +159,7 @@ func (f *follower) older(ctx context.Context, run ledger.Run, l *launch.Launch) 
 	if err != nil {
 		return err
 	}
-	known := 0
-	for _, n := range status.Outcomes {
-		known += n
-	}
+	known := status.Ended()
 	if known >= run.Recorded || status.Complete {
 		return nil
 	}
@@ -176,8 +170,7 @@ func (f *follower) older(ctx context.Context, run ledger.Run, l *launch.Launch) 
 	if err := f.c.hold(ctx, f.id); err != nil {
 		return err
 	}
-	yes := true
-	return f.c.cfg.Queue.Adjust(ctx, f.id, queue.Adjust{Paused: &yes})
+	return f.c.setQueuePaused(ctx, f.id, true)
 }
 
 // forgot looks at a run of which the queue knows fewer outcomes than before.

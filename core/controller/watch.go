@@ -71,7 +71,7 @@ func (c *Controller) Load() Load {
 	return Load{Watched: len(c.watched), Followed: len(c.followers), Looks: c.looks}
 }
 
-// attend starts followers for runs that need one, most critical ones not first but all in turn, and looks at those that rest and are due.
+// attend starts followers for runs that need one, in no order, and looks at those that rest and are due, the longest due first.
 func (c *Controller) attend(ctx context.Context) {
 	now := time.Now()
 	var due []*watched

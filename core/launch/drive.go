@@ -189,12 +189,12 @@ type answer struct {
 	err  error
 }
 
-// statusEvery is how often the status is read while records keep coming.
+// The pace of following.
 const (
-	statusEvery = 200 * time.Millisecond
-	recordsWait = 500 * time.Millisecond
-	turnsWait   = 50 * time.Millisecond
-	recordsMax  = 1000
+	statusEvery = 200 * time.Millisecond // between readings of the status while records keep coming
+	recordsWait = 500 * time.Millisecond // of one look for records
+	turnsWait   = 50 * time.Millisecond  // the same while jobs may come to a barrier, which no record tells
+	recordsMax  = 1000                   // of one look
 )
 
 func (d *drive) submit(ctx context.Context) error {
@@ -417,13 +417,9 @@ func (d *drive) advance(ctx context.Context) error {
 		d.approved = a.wave
 	default:
 	}
-	settled := 0
-	for _, n := range d.status.Outcomes {
-		settled += n
-	}
 	strategy := d.l.Playbook.Strategy
 	p := rollout.Progress{
-		Released: d.status.Limit, Settled: settled, Deferred: d.status.Deferred, Proven: d.proven[rollout.Wave(d.l.Limits, d.status.Limit-1)], Complete: d.status.Complete,
+		Released: d.status.Limit, Settled: d.status.Ended(), Deferred: d.status.Deferred, Proven: d.proven[rollout.Wave(d.l.Limits, d.status.Limit-1)], Complete: d.status.Complete,
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
 		Approved: d.approved, Now: time.Now(),
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/turnus/turnus/core/rollout"
 )
 
-// A run with barriers is gone through in passes: pass 0 up to the first barrier, pass n behind barrier n, each in the waves of the
-// strategy. Which pass and wave it is follows from what waits where in the queue, so that a server which takes the run over, or a queue that was
-// rebuilt, needs nobody's memory: what Drive remembers only lets it go on a little sooner.
+// A run with barriers is gone through in passes: pass 0 up to the first barrier, pass n behind barrier n, each in the waves of
+// the strategy. Which pass and wave it is follows from what waits where in the queue, so that a server which takes the run
+// over, or a queue that was rebuilt, needs nobody's memory: what Drive remembers only lets it go on a little sooner.
 
 // gates is what waits at the gates of a run, by gate and class.
 type gates []map[int]int

@@ -9,8 +9,9 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is before the first step: a host waits there for
-// those that it comes after. Gate n is before the step of barrier n, for every host.
+// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is before the first step: a
+// host waits there for those that it comes after. Gate n is before the step of barrier n, for every host.
+// They are no gates of core/gate, which asks windows, and no queue.Turn, which leases jobs.
 type Turns struct {
 	Barriers []Barrier `json:"barriers,omitempty"` // by step
 	Classes  []Class   `json:"classes"`            // by From; together they hold all jobs

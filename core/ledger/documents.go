@@ -81,18 +81,12 @@ func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (d
 // PutDocument puts a document in the place of version ifVersion, 0 where there must be none. Another
 // version there is core.ErrConflict. who is audited; "" is the service by itself, which is not.
 func (l *Ledger) PutDocument(ctx context.Context, s Scope, who string, d Document, ifVersion int64) (Document, error) {
-	if len(d.Data) > MaxDocument {
-		return Document{}, fmt.Errorf("%s %q has %d bytes, expected at most %d: %w", d.Kind, d.Name, len(d.Data), MaxDocument, core.ErrInvalid)
-	}
 	return l.replace(ctx, s, who, d, ifVersion, 0, nil)
 }
 
 // PutDocumentNoted is PutDocument with an entry of the caller's own in the audit log, in the same transaction: of what
 // changed within a document.
 func (l *Ledger) PutDocumentNoted(ctx context.Context, s Scope, d Document, ifVersion int64, note Entry) (Document, error) {
-	if len(d.Data) > MaxDocument {
-		return Document{}, fmt.Errorf("%s %q has %d bytes, expected at most %d: %w", d.Kind, d.Name, len(d.Data), MaxDocument, core.ErrInvalid)
-	}
 	return l.replace(ctx, s, note.Who, d, ifVersion, 0, &note)
 }
 
@@ -115,6 +109,9 @@ func (l *Ledger) remove(ctx context.Context, s Scope, who string, d Document, if
 }
 
 func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, ifVersion int64, deleted int, note *Entry) (Document, error) {
+	if len(d.Data) > MaxDocument {
+		return Document{}, fmt.Errorf("%s %q has %d bytes, expected at most %d: %w", d.Kind, d.Name, len(d.Data), MaxDocument, core.ErrInvalid)
+	}
 	for _, f := range []struct {
 		what, text string
 		needed     bool

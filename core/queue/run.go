@@ -2,7 +2,6 @@ package queue
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -96,30 +95,6 @@ const (
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )
 
-// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before gate, from 0, until
-// it is their turn. Such a job holds nothing.
-func TurnEvent(gate, class int) string {
-	return turnPrefix + strconv.Itoa(gate) + "/" + strconv.Itoa(class)
-}
-
-// ParseTurn reads what TurnEvent made.
-func ParseTurn(event string) (gate, class int, ok bool) {
-	g, c, both := strings.Cut(strings.TrimPrefix(event, turnPrefix), "/")
-	gate, err := strconv.Atoi(g)
-	class, err2 := strconv.Atoi(c)
-	return gate, class, both && err == nil && err2 == nil && event == TurnEvent(gate, class)
-}
-
-// turnPrefix is the worker's own: a job type cannot suspend itself until such an event.
-const turnPrefix = "turnus:turn/"
-
-// OwnEvent tells whether an event is for the worker alone to wait for.
-func OwnEvent(event string) bool { return event == EventWindow || strings.HasPrefix(event, turnPrefix) }
-
-// EventWindow is the event for which a job is suspended while its window is closed. Such a
-// job holds nothing, and its wave need not wait for it.
-const EventWindow = "window"
-
 // Unsettled visits what is left to do: each stretch of targets from … to-1 of one segment that is not
 // settled, in order, in O(segments + settled).
 func (r *Run) Unsettled(visit func(due time.Time, from, to int)) {
@@ -189,4 +164,13 @@ type Status struct {
 	Dead     int                  `json:"dead"` // among Outcomes[lost]
 	Outcomes map[core.Outcome]int `json:"outcomes"`
 	Served   time.Duration        `json:"served_ns"` // worker time so far
+}
+
+// Ended is how many jobs have their outcome.
+func (s *Status) Ended() int {
+	n := 0
+	for _, count := range s.Outcomes {
+		n += count
+	}
+	return n
 }

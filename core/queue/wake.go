@@ -2,10 +2,37 @@ package queue
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/turnus/turnus/core"
 )
+
+// EventWindow is the event for which a job is suspended while its window is closed. Such a
+// job holds nothing, and its wave need not wait for it.
+const EventWindow = "window"
+
+// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before gate, from 0, until
+// it is their turn. Such a job holds nothing.
+func TurnEvent(gate, class int) string {
+	return turnPrefix + strconv.Itoa(gate) + "/" + strconv.Itoa(class)
+}
+
+// ParseTurn reads what TurnEvent made.
+func ParseTurn(event string) (gate, class int, ok bool) {
+	g, c, both := strings.Cut(strings.TrimPrefix(event, turnPrefix), "/")
+	gate, err := strconv.Atoi(g)
+	class, err2 := strconv.Atoi(c)
+	return gate, class, both && err == nil && err2 == nil && event == TurnEvent(gate, class)
+}
+
+const (
+	servicePrefix = "turnus:"               // of names that the service may come to use
+	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
+)
+
+// OwnEvent tells whether an event is for the worker alone to wait for.
+func OwnEvent(event string) bool { return event == EventWindow || strings.HasPrefix(event, turnPrefix) }
 
 // CheckEvent tells what a wake refuses of an event's name.
 func CheckEvent(event string) error {
@@ -15,7 +42,8 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople tells whether an event is one that people may wake a job with: not the service's own.
+// ForPeople tells whether an event is one that people may wake a job with: not the service's own, nor any other of a name
+// that the service may come to use. OwnEvent is narrower: those that it uses today.
 func ForPeople(event string) bool {
-	return event != EventWindow && !strings.HasPrefix(event, "turnus:")
+	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)
 }

@@ -104,11 +104,8 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	Body api.ChangeRun
 },
 ) (*versioned[api.Run], error) {
-	before, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	before, err := s.runAsSeen(ctx, by, in.Run, in.IfMatch)
 	if err != nil {
-		return nil, err
-	}
-	if err := in.matches(etagOf(before.Version)); err != nil {
 		return nil, err
 	}
 	if before.Complete() {

@@ -92,7 +92,7 @@ func (b *bed) publish(run string, events ...api.Event) {
 }
 
 func output(run api.Run, job int, text string) api.Event {
-	return api.Event{Event: "step_output", Job: core.JobID{Run: run.ID, Index: job}.String(), Stdout: text}
+	return api.Event{Event: "output", Job: core.JobID{Run: run.ID, Index: job}.String(), Stdout: text}
 }
 
 func done(run api.Run, job int) api.Event {
@@ -112,12 +112,12 @@ func TestFollowAJobFromItsBeginningToItsRecordedEnd(t *testing.T) {
 	b.finish(run)
 	b.publish(run.ID, output(run, 1, "two"), output(run, 1, "three"), done(run, 1))
 	got := fmt.Sprint(r.rest())
-	if got != "[step_output two step_output three job_done]" {
+	if got != "[output two output three job_done]" {
 		t.Fatal(got)
 	}
 	// A reader that comes later gets the same, and who was there goes on behind what it had.
 	again := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events")
-	if got := fmt.Sprint(again.rest()); got != "[step_output one step_output two step_output three job_done]" {
+	if got := fmt.Sprint(again.rest()); got != "[output one output two output three job_done]" {
 		t.Fatal(got)
 	}
 	on := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events", "Last-Event-ID", r.last)

@@ -74,7 +74,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 			defer res.Body.Close()
 			r := newReader(t, res.Body)
 			for _, word := range r.rest() {
-				if strings.HasPrefix(word, "step_output ") {
+				if strings.HasPrefix(word, "output ") {
 					got[i]++
 				}
 				ends[i] = word

@@ -96,7 +96,7 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 		return nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("worker %q is not there: %w", clip(name, 100), core.ErrNotFound)
+		return nil, fmt.Errorf("worker %q is not there, none of that name has reported for 10 s: turnus workers ls lists them: %w", clip(name, 100), core.ErrNotFound)
 	}
 	after := before
 	change(&after)

@@ -125,24 +125,9 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
 		id = schedule.ID{Tenant: tenant, Name: rest}
 	}
-	n := catalog.NewSchedule{Playbook: in.Body.Playbook, Definition: schedule.Definition{
-		ID: id, Cron: in.Body.Cron, Timezone: in.Body.Timezone, CatchUp: schedule.CatchUp(in.Body.CatchUp), Overlap: schedule.Overlap(in.Body.Overlap), Paused: in.Body.Paused,
-	}}
-	for _, d := range []struct {
-		name, text string
-		to         *time.Duration
-	}{{"jitter", in.Body.Jitter, &n.Definition.Jitter}, {"start_within", in.Body.StartWithin, &n.Definition.StartWithin}} {
-		if d.text == "" {
-			continue
-		}
-		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 {
-			return nil, fmt.Errorf("%s %q: expected a duration as 30m: %w", d.name, d.text, core.ErrInvalid)
-		}
-	}
-	if cron, err := civil.ParseCron(in.Body.Cron); err == nil { // what is no expression is told below
-		if _, ever := cron.NextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)); !ever { // a leap year
-			return nil, fmt.Errorf("cron %q: there is no such day: %w", in.Body.Cron, core.ErrInvalid)
-		}
+	n, err := newSchedule(id, in.Body)
+	if err != nil {
+		return nil, err
 	}
 	version := int64(0)
 	before, err := s.cfg.Catalog.Schedule(ctx, by.scope, id)
@@ -170,6 +155,31 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	return shownSchedule(put), nil
+}
+
+// newSchedule reads what was asked for. A cron that is no expression is left to the catalog to refuse.
+func newSchedule(id schedule.ID, b api.NewSchedule) (catalog.NewSchedule, error) {
+	n := catalog.NewSchedule{Playbook: b.Playbook, Definition: schedule.Definition{
+		ID: id, Cron: b.Cron, Timezone: b.Timezone, CatchUp: schedule.CatchUp(b.CatchUp), Overlap: schedule.Overlap(b.Overlap), Paused: b.Paused,
+	}}
+	for _, d := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"jitter", b.Jitter, &n.Definition.Jitter}, {"start_within", b.StartWithin, &n.Definition.StartWithin}} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 {
+			return n, fmt.Errorf("%s %q: expected a duration as 30m: %w", d.name, d.text, core.ErrInvalid)
+		}
+	}
+	if cron, err := civil.ParseCron(b.Cron); err == nil {
+		if _, ever := cron.NextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)); !ever { // a leap year
+			return n, fmt.Errorf("cron %q: there is no such day: %w", b.Cron, core.ErrInvalid)
+		}
+	}
+	return n, nil
 }
 
 func (s *Server) deleteSchedule(ctx context.Context, by caller, in *struct {

@@ -62,6 +62,7 @@ type Server struct {
 	streams *streams
 	plans   planCache
 	hub     *hub
+	metrics *metrics
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -79,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		hub: newHub(cfg.Feed),
 	}
+	s.metrics = newMetrics(s)
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
 	config.Transformers = append(config.Transformers, brief)
@@ -86,6 +88,7 @@ func New(cfg Config) (*Server, error) {
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}
 	s.api = humago.New(s.mux, config)
 	s.health()
+	s.scrape()
 	s.runs()
 	s.control()
 	s.jobs()

@@ -29,10 +29,7 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	a := controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Paused: in.Body.Paused}
-	if in.Body.Criticality != nil {
-		a.Criticality = in.Body.Criticality
-	}
+	a := controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Criticality: in.Body.Criticality, Paused: in.Body.Paused}
 	if in.Body.FourEyes {
 		a.Approvals = 1
 	}
@@ -47,17 +44,23 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
+// runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its If-Match says that the caller saw.
+func (s *Server) runAsSeen(ctx context.Context, by caller, id string, seen IfMatch) (ledger.Run, error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	return run, seen.matches(etagOf(run.Version))
+}
+
 func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	RunPath
 	IfMatch
 	Body api.NewRun
 },
 ) (*versioned[api.Run], error) {
-	before, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	before, err := s.runAsSeen(ctx, by, in.Run, in.IfMatch)
 	if err != nil {
-		return nil, err
-	}
-	if err := in.matches(etagOf(before.Version)); err != nil {
 		return nil, err
 	}
 	l, err := s.prepare(by, in.Body, before.ID)

@@ -3,7 +3,9 @@ package exec
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,6 +53,8 @@ func TestWhatAScriptSaysIsTheOutcome(t *testing.T) {
 		{`echo '{"event":"held","state":{"a":1},"reason":"shut"}'`, "suspended", "shut"},
 		{`echo '{"event":"shout"}'`, "failed", `event "shout": expected log`},
 		{`echo '{"event":"changed","chnaged":1}'`, "failed", "line 1 of the script's stdout is no event"},
+		{`printf '{"event":"changed"}{"event":"failed","reason":"x"}\n'`, "failed", "one event, and then the end of the line"},
+		{`echo '{"event":"failed"}'`, "failed", "not why"},
 		{`echo '{"event":"suspended","after":"soon"}'`, "failed", "after"},
 		{`echo '{"event":"output"}'`, "failed", "expected name and value"},
 		{`head -c 2000000 /dev/zero | tr '\0' x`, "failed", "token too long"},
@@ -116,6 +120,46 @@ wait; wait; while :; do sleep 1; done`)
 	got := run.Wait()
 	if got.Outcome != "failed" || !got.TimedOut || got.Stdout != "started\n" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What a script leaves running ends with its job, and does not keep the job: neither by its output, nor when it has left the job
+// as a daemon does, which would have taken the process down with everybody's jobs.
+func TestWhatAScriptLeavesDoesNotKeepItsJob(t *testing.T) {
+	for name, leave := range map[string]string{
+		"in the background":    `sleep 600 &`,
+		"with its stderr":      `sleep 600 >/dev/null &`,
+		"with a child":         `sh -c 'sleep 600; true' &`,
+		"a daemon":             `daemon 'exec sleep 600'`,
+		"a daemon that writes": `daemon 'while printf %04096d 0; do echo; done'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const daemon = "daemon() { mkfifo pid; env -i PATH=\"$PATH\" setsid sh -c \"echo \\$\\$ >pid; $1\" & read -r pid <pid; echo \"pid $pid\"; }\n"
+			got := kit(t, daemon+leave+`
+echo '{"event":"output","name":"size","value":7}'
+echo '{"event":"changed"}'`).Run(sdk.With{}, plugintest.Deadline(time.Minute))
+			if got.Outcome != "changed" || got.Outputs["size"] == nil {
+				t.Errorf("%s (%s)", got.Outcome, got.Reason)
+			}
+			if _, rest, ok := strings.Cut(got.Stdout, "pid "); ok {
+				line, _, _ := strings.Cut(rest, "\n")
+				pid, err := strconv.Atoi(line)
+				if err != nil || pid < 2 {
+					t.Fatalf("pid %q", line)
+				}
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the one that writes may have died by its broken pipe
+			}
+		})
+	}
+}
+
+// All that a script has said counts, however much is in the pipe when it ends.
+func TestLastWordsOfAScriptAreNotLost(t *testing.T) {
+	got := kit(t, `sleep 600 &
+i=0; while [ $i -lt 700 ]; do i=$((i + 1)); echo "line $i, of some length, so that the pipe is nearly full when the script ends"; done
+echo '{"event":"failed","reason":"the last word"}'`).Run(sdk.With{}, plugintest.Deadline(time.Minute))
+	if got.Outcome != "failed" || got.Reason != "the last word" || !strings.Contains(got.Stdout, "line 700,") {
+		t.Errorf("%s (%s), stdout of %d bytes", got.Outcome, got.Reason, len(got.Stdout))
 	}
 }
 

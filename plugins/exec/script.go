@@ -39,28 +39,30 @@ func (s *script) run(ctx context.Context, r *sdk.Raw) error {
 	defer func() { _ = os.RemoveAll(work) }()
 	cmd := exec.Command(s.path, s.args...) //nolint:gosec,noctx // the plugin's own script; it is ended gently, below
 	cmd.Dir, cmd.Env, cmd.Stdin = work, environment(r, s.typ, work), bytes.NewReader(r.Params)
-	stdout, err := cmd.StdoutPipe()
+	ended := make(chan struct{})
+	stdout, stderr, err := start(cmd, ended)
 	if err != nil {
 		return sdk.Failf("start the script: %w", err).Effects(sdk.EffectsNone)
 	}
+	defer func() { _, _ = stdout.file.Close(), stderr.file.Close() }()
 	words := &lastLine{to: r.Stderr()}
-	cmd.Stderr = words
-	cmd.WaitDelay = endGrace // a grandchild may hold stderr
-	if err := cmd.Start(); err != nil {
-		return sdk.Failf("start the script: %w", err).Effects(sdk.EffectsNone)
-	}
-	ended := make(chan struct{})
+	var waitErr error
 	var watch sync.WaitGroup
 	watch.Go(func() { endWith(ctx, cmd.Process, r, ended) })
+	watch.Go(func() { _, _ = io.Copy(words, stderr) })
+	watch.Go(func() {
+		waitErr = cmd.Wait()
+		killJob(r, syscall.SIGKILL) // what it left in the background has no job any more
+		close(ended)
+		stdout.expire()
+		stderr.expire()
+	})
 	said := &said{run: r}
 	readErr := said.read(stdout)
 	if readErr != nil {
 		_, _ = io.Copy(io.Discard, stdout) // so that the script is not stopped by a full pipe
 	}
-	waitErr := cmd.Wait()
-	close(ended)
 	watch.Wait()
-	killJob(r, syscall.SIGKILL) // what it left in the background has no job any more
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -175,7 +177,13 @@ func (s *said) read(stdout io.Reader) error {
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.DisallowUnknownFields()
 		var e event
-		if err := dec.Decode(&e); err != nil {
+		err := dec.Decode(&e)
+		if err == nil {
+			if _, more := dec.Token(); more != io.EOF { // such as a second event, which must not be lost
+				err = errors.New("expected one event, and then the end of the line")
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("line %d of the script's stdout is no event: %w", n, err)
 		}
 		if err := s.take(e); err != nil {
@@ -239,6 +247,9 @@ func (s *said) log(e event) {
 }
 
 func (s *said) failed(e event) error {
+	if e.Reason == "" {
+		e.Reason = "the script says so, and not why"
+	}
 	f := sdk.Fail(e.Reason)
 	switch e.Effects {
 	case "", "unknown":

@@ -42,7 +42,8 @@ func newDevice(t *testing.T) *device {
 	t.Helper()
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
-	d := &device{t: t, lab: netlab.New(t), kit: plugintest.New(t, firewall.Def()), state: filepath.Join(t.TempDir(), "state dir")}
+	state := filepath.Join(t.TempDir(), "state dir") // first: it is removed when the host with its timers is gone
+	d := &device{t: t, lab: netlab.New(t), kit: plugintest.New(t, firewall.Def()), state: state}
 	d.host = d.kit.Host("r1").Handle(d.handle).OnProbe(func(int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -135,7 +136,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // is tells which of the job type's scripts a command is.
 func is(c plugintest.Call, what string) bool {
 	mark := map[string]string{
-		"look": "mktemp -d) || exit 65\ntrap", "arm": "mkdir takeover", "apply": "nft -f new.nft", "confirm": "mv armed confirmed", "revert": "guard\" now",
+		"look": "mktemp -d) || exit 65\ntrap", "arm": ".takeover.", "apply": "nft -f new.nft", "confirm": "mv armed confirmed", "revert": "guard\" now",
 	}[what]
 	return strings.Contains(c.Command, mark)
 }

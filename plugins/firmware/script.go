@@ -54,7 +54,16 @@ func (d *scripted) verify(file string) string { return d.with(d.Verify, file, ""
 
 func (d *scripted) verified(string, facts) error { return nil }
 
-func (d *scripted) install(file, slot string) string { return d.with(d.Install, file, slot) }
+// same goes before an installation, which may begin long after the artifact was verified: it waits for the window, or the peer.
+// rauc verifies by itself whatever it installs.
+const same = `if [ "$(sha256sum <"$FIRMWARE" | cut -c 1-64)" != %s ]; then
+  echo "$FIRMWARE is not the artifact that was verified: somebody changed it, or took it away" >&2; exit 1
+fi
+`
+
+func (d *scripted) install(file, slot string) string {
+	return d.with(fmt.Sprintf(same, sdk.Quote(d.artifact.SHA256))+d.Install, file, slot)
+}
 
 func (d *scripted) slot(what slotAction, slot string) string {
 	if what == activate {

@@ -179,6 +179,7 @@ func TestManifestValidation(t *testing.T) {
 	for want, spoil := range map[string]func(*Manifest){
 		"name:":               func(m *Manifest) { m.Name = "Lab/.." },
 		"version":             func(m *Manifest) { m.Version = "../1" },
+		"not current":         func(m *Manifest) { m.Version = "current" }, // the link that chooses among versions
 		"protocol 2":          func(m *Manifest) { m.Protocol = 2 },
 		"concurrency -1":      func(m *Manifest) { m.Concurrency = -1 },
 		"0 job types":         func(m *Manifest) { m.Types = nil },

@@ -19,6 +19,7 @@ type Installing struct {
 	Source  string   // a program, or a folder with one, or with a script and its plugin.yaml
 	Dir     string   // plugin folder
 	Adapter []string // what serves a script
+	Others  []Plugin // built into workers: their names and job types are taken
 	Force   bool     // replace the same version
 	Use     bool     // choose the version, whatever is in use
 }
@@ -73,11 +74,45 @@ func Install(ctx context.Context, in Installing) (Installed, error) {
 	if out.Tree, err = Tree(staged); err != nil {
 		return out, err
 	}
+	if err := in.unique(m, dir); err != nil {
+		return out, err
+	}
 	if err := in.place(&out, home, stage, staged); err != nil {
 		return out, err
 	}
 	out.InUse, err = chooseVersion(home)
 	return out, err
+}
+
+// unique refuses what another plugin in use is or has already: workers take all plugins or none.
+func (in Installing) unique(m Manifest, dir string) error {
+	others := slices.Clone(in.Others)
+	names, err := folders(dir)
+	if err != nil {
+		return fmt.Errorf("plugin folder: %w", err)
+	}
+	for _, name := range names {
+		home := filepath.Join(dir, name)
+		version, err := chooseVersion(home)
+		if name == m.Name || err != nil { // what is wrong with another one is told when it is loaded
+			continue
+		}
+		if other, err := readManifest(filepath.Join(home, version, manifestFile)); err == nil {
+			others = append(others, Plugin{Name: name, Version: version, Manifest: other})
+		}
+	}
+	var errs []error
+	for _, p := range others {
+		if p.Name == m.Name {
+			errs = append(errs, fmt.Errorf("%w: a plugin %s is built in: give yours another name", core.ErrConflict, p.Name))
+		}
+		for _, t := range m.Types {
+			if slices.ContainsFunc(p.Manifest.Types, func(o Type) bool { return o.Name == t.Name }) {
+				errs = append(errs, fmt.Errorf("%w: job type %s is that of plugin %s %s already; with both, workers take no plugin at all", core.ErrConflict, t.Name, p.Name, p.Version))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // place moves what is staged to where it belongs.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -69,6 +70,35 @@ func TestInstallOfWhatIsNoPluginLeavesNothing(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// Workers take all plugins or none, so one whose name or job types are taken would stop them all.
+func TestInstallRefusesWhatIsTaken(t *testing.T) {
+	dir, other := t.TempDir(), labManifest()
+	other.Name, other.Version = "other", "2.0.0"
+	raw, err := json.Marshal(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "other", "2.0.0")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(home, manifestFile), string(raw), 0o644)
+	lab := labManifest()
+	for want, in := range map[string]Installing{
+		"that of plugin other 2.0.0 already": {Dir: dir},
+		"that of plugin core dev already":    {Dir: t.TempDir(), Others: []Plugin{{Name: "core", Version: "dev", Manifest: lab}}},
+		"a plugin lab is built in":           {Dir: t.TempDir(), Others: []Plugin{{Name: "lab", Version: "dev", Manifest: Manifest{Name: "lab"}}}},
+	} {
+		in.Source = source(t, "x")
+		if _, err := Install(t.Context(), in); !errors.Is(err, core.ErrConflict) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
+		if _, err := os.Stat(filepath.Join(in.Dir, "lab")); err == nil {
+			t.Errorf("%s: installed all the same", want)
+		}
 	}
 }
 

@@ -35,8 +35,8 @@ func (m Manifest) Validate() error {
 	if !pluginName.MatchString(m.Name) {
 		bad("name: expected a-z, then a-z, 0-9, _ or -")
 	}
-	if !pluginVersion.MatchString(m.Version) {
-		bad("version %q: expected digits, letters and . + _ -, as in 1.2.0", m.Version)
+	if !pluginVersion.MatchString(m.Version) || m.Version == currentFile { // whose name chooses among versions
+		bad("version %q: expected digits, letters and . + _ -, as in 1.2.0; not %s", m.Version, currentFile)
 	}
 	if m.Protocol != wire.ProtocolVersion {
 		bad("protocol %d: this worker speaks %d; build the plugin with a matching sdk", m.Protocol, wire.ProtocolVersion)

@@ -93,7 +93,11 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 		if why := p.child.problem(late); why != "" && !errors.Is(err, errSpeaks) {
 			err = errors.New(why)
 		}
-		return nil, fmt.Errorf("plugin %s %s did not start: %w", plugin.Name, plugin.Version, err)
+		name := "the plugin" // that is asked what it is
+		if plugin.Version != "" {
+			name = "plugin " + plugin.Name + " " + plugin.Version
+		}
+		return nil, fmt.Errorf("%s did not start: %w", name, err)
 	}
 	p.log.Debug("plugin process started", "pid", p.child.pid, "took", time.Since(p.born))
 	return p, nil

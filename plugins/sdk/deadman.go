@@ -70,8 +70,8 @@ func (d DeadMan) Validate() error {
 	switch {
 	case !path.IsAbs(d.Folder) || path.Clean(d.Folder) != d.Folder || d.Folder == "/" || strings.ContainsAny(d.Folder, "\n\x00"):
 		return fmt.Errorf("dead man's switch: folder %q: expected a clean absolute path", d.Folder)
-	case !deadManID.MatchString(d.ID), d.ID == "lock", d.ID == "takeover":
-		return fmt.Errorf("dead man's switch: id %q: expected a letter, then letters, digits and dashes, at most 100; not lock or takeover", d.ID)
+	case !deadManID.MatchString(d.ID), d.ID == "lock":
+		return fmt.Errorf("dead man's switch: id %q: expected a letter, then letters, digits and dashes, at most 100; not lock", d.ID)
 	case !deadManName.MatchString(d.Name):
 		return fmt.Errorf("dead man's switch: name %q: expected a small letter, then small letters, digits and dashes", d.Name)
 	case d.Within < time.Second || d.Within > 24*time.Hour:

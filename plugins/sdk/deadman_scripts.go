@@ -45,7 +45,22 @@ state() {
 // undoes it all, says "refused REASON" and ends the script. What reads standard input comes after it.
 func (d DeadMan) Take() string { return takeScript }
 
-const takeScript = `mkdir -p "$D" && cd "$D" && mkdir "$ID" || exit 65
+const takeScript = `safe() { # who else may write to the folder, or put another in its place, chooses what the timer runs
+  ls -ldn "$1" | {
+    read -r mode links owner rest
+    [ "$owner" = 0 ] || [ "$owner" = "$(id -u)" ] || exit 1
+    case $mode in
+    d????-??-*) ;;
+    d????????[tT]*) [ "$1" = .. ] ;;
+    *) exit 1 ;;
+    esac
+  }
+}
+mkdir -p "$D" && cd "$D" || exit 65
+if [ -L "$D" ] || ! safe . || ! safe ..; then
+  echo "refused $D is a link, or others than root and this login may write to it or to the folder above: chown, chmod go-w"; exit 0
+fi
+mkdir "$ID" || exit 65
 now; deadline=$((up + WAIT))
 printf '%s\n' "$KEY" >"$ID/key"; printf '%s\n' "$JOB" >"$ID/job"; boot >"$ID/boot"; echo $deadline >"$ID/deadline" || exit 65
 stale() {
@@ -54,9 +69,9 @@ stale() {
   [ ! -e "$q/confirmed" ] && [ ! -e "$q/reverted" ] || return 0
   [ ! -e "$q/armed" ] && [ ! -e "$q/reverting" ] && [ "$up" -gt $(($(cat "$q/deadline") + 5)) ]
 }
-if stale && mkdir takeover; then
+if stale && mkdir ".takeover.$(boot)"; then # one that a power cut left behind is of another boot
   if stale; then rm -f lock; fi
-  rmdir takeover
+  rmdir .takeover.*
 fi
 if ! ln -sn "$ID" lock 2>/dev/null || [ "$(readlink lock)" != "$ID" ]; then
   p=$(readlink lock); echo "busy $p"; sed 's/^/job /' "$p/job" 2>/dev/null; sed 's/^/deadline /' "$p/deadline" 2>/dev/null

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -143,11 +142,9 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		if err != nil {
 			return err
 		}
-		tmp := serverContext{Token: trimToken(text)}
-		if tmp.Token == "" {
+		if was.Token, was.TokenFile = trimToken(text), ""; was.Token == "" {
 			return invalid("--token-stdin: stdin holds no token")
 		}
-		was.Token, was.TokenFile = tmp.Token, ""
 	}
 	if _, err := client.New(client.Config{Server: was.Server, Token: was.Token, Insecure: was.Insecure}); err != nil {
 		return err
@@ -199,12 +196,12 @@ func (c *contextFile) find(name string) (serverContext, error) {
 }
 
 // writeContext keeps how the server of turnus up is asked. Another context that is chosen stays so.
-func (a *app) writeContext(_ context.Context, name, server, tokenFile, caFile string) error {
+func (a *app) writeContext(name string, s serverContext) error {
 	file, err := loadContexts()
 	if err != nil {
 		return err
 	}
-	file.Contexts[name] = serverContext{Server: server, TokenFile: tokenFile, CAFile: caFile}
+	file.Contexts[name] = s
 	if _, ok := file.Contexts[file.Current]; !ok {
 		file.Current = name
 	}

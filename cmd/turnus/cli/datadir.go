@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/turnus/turnus/core"
@@ -115,12 +114,10 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.
 	}
 	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
 	if err != nil {
-		return nil, errors.Join(err, closeBucket(bucket))
+		return nil, errors.Join(err, bucket.Close())
 	}
 	return l, nil
 }
-
-func closeBucket(b *blob.Bucket) error { return b.Close() }
 
 // tokenFile holds the first admin token.
 func (d *dataDir) tokenFile() string { return filepath.Join(d.path, "admin.token") }

@@ -100,6 +100,23 @@ func TestPlaybooksOfTheDocsLoad(t *testing.T) {
 	}
 }
 
+func TestExamplePlaybooksLoad(t *testing.T) {
+	opts := realTypes(t)
+	files, err := filepath.Glob("../../../playbooks/examples/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := playbooks.Parse(file, text, opts); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The snippets of the playbook guide that are one step load as the step of a playbook.
 func TestStepsOfTheDocsLoad(t *testing.T) {
 	opts := realTypes(t)

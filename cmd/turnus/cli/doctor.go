@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +18,6 @@ type doctorFlags struct {
 	ledger  string
 	queue   queueFlags
 	fix     bool
-	output  string
 	verbose bool
 }
 
@@ -40,9 +38,6 @@ alone is checked: the queue of turnus up is in its process, and is rebuilt at ea
 			if f.ledger == "" {
 				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
 			}
-			if f.output != "" && f.output != "json" {
-				return invalid("--output %q: expected json", f.output)
-			}
 			if path, ok := strings.CutPrefix(f.ledger, "sqlite:"); ok {
 				if _, err := os.Stat(path); err != nil { // opening would make an empty one
 					return invalid("there is no ledger: %v", err)
@@ -54,7 +49,6 @@ alone is checked: the queue of turnus up is in its process, and is rebuilt at ea
 	c.Flags().StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
 	c.Flags().Lookup("ledger").DefValue = "" // --help would print the password
 	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "json: one document with all findings")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")
 	f.queue.add(c)
 	return c
@@ -113,10 +107,8 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 }
 
 func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
-	if f.output == "json" {
-		enc := json.NewEncoder(a.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(d)
+	if a.output == "json" {
+		return printJSON(a.out, d)
 	}
 	faults := 0
 	for _, one := range d.Findings {
@@ -141,9 +133,9 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 	}
 	switch {
 	case faults > 0 && !f.fix:
-		_, _ = fmt.Fprintf(a.out, "%d faults: turnus doctor --fix repairs what can be repaired\n", faults)
+		_, _ = fmt.Fprintf(a.out, "%s: turnus doctor --fix repairs what can be repaired\n", plural(faults, "fault"))
 	case faults > 0:
-		_, _ = fmt.Fprintf(a.out, "%d faults are left\n", faults)
+		_, _ = fmt.Fprintf(a.out, "not repaired: %s\n", plural(faults, "fault"))
 	default:
 		_, _ = fmt.Fprintf(a.out, "sound: %s\n", looked)
 	}

@@ -35,6 +35,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{[]string{"--help"}, exitOK, "TURNUS_LEDGER"},
 		{[]string{"--ledger", "sqlite:" + path}, exitOK, "sound: the ledger; without --redis"},
+		{[]string{"--ledger", "sqlite:" + path, "-o", "text"}, exitOK, "sound: the ledger"},
 		{[]string{"--ledger", "sqlite:" + path, "-o", "json"}, exitOK, `"sound": true`},
 		{[]string{"--ledger", "sqlite:" + path + ".not"}, exitInvalid, "there is no ledger"},
 		{nil, exitInvalid, "doctor needs a ledger"},

@@ -49,7 +49,7 @@ func (f *firewalls) handle(_ context.Context, c fleet.Command) (int, bool) {
 		answer = "applied\n"
 	case strings.Contains(text, "mv armed confirmed"):
 		answer = "state confirmed\n"
-	case strings.Contains(text, "mkdir takeover"):
+	case strings.Contains(text, ".takeover."):
 		answer = live + "armed\n"
 	default:
 		answer = "state armed\nuptime 101\n" + live

@@ -103,7 +103,7 @@ func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
 	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
-	passes(t, dir)
+	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
 
@@ -113,7 +113,7 @@ func TestTheScriptTemplatePassesAsItIsMade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
 	shell(t, dir, nil, filepath.Join(dir, "test.sh"))
-	passes(t, dir)
+	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
 
@@ -150,7 +150,7 @@ echo '{"event":"changed"}'
 			t.Fatal(err)
 		}
 	}
-	left := passes(t, dir)
+	left := passes(t, dir, "--patience", "20s") // it starts turnus-host ten times a call
 	for _, id := range left {
 		if id != "check-mode" && id != "network" {
 			t.Errorf("%s does not apply", id)

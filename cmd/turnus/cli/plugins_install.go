@@ -36,6 +36,9 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 			if in.Adapter, err = scriptAdapter(); err != nil {
 				return err
 			}
+			if in.Others, err = builtinPlugins(); err != nil {
+				return err
+			}
 			got, err := host.Install(c.Context(), in)
 			if errors.Is(err, core.ErrConflict) {
 				return &exit{exitInvalid, err}

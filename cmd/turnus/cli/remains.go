@@ -94,5 +94,5 @@ func (s *service) keepQueue(ctx context.Context) error {
 // recorded tells whether the ledger has every outcome that the queue knows of. A run that the queue has not been given is.
 func recorded(ctx context.Context, q queue.Queue, run ledger.Run) bool {
 	status, err := q.Status(ctx, run.ID)
-	return err != nil || ended(status.Outcomes) <= ended(run.Outcomes)
+	return err != nil || status.Ended() <= run.Recorded
 }

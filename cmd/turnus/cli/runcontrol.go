@@ -45,43 +45,32 @@ func (a *app) showPhase(run api.Run) error {
 }
 
 func (a *app) cancelCmd() *cobra.Command {
-	var r remoteFlags
-	var reason string
-	c := a.runVerb("cancel", "End a run: no job of it starts any more; steps that run finish",
-		`  turnus cancel 20261120-021500-ab12cd --reason "wrong image"`, &r,
-		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
-			return c.CancelRun(ctx, id, reason)
-		})
-	reasonFlag(c, &reason)
-	return c
+	return a.runVerbFor("cancel", "End a run: no job of it starts any more; steps that run finish",
+		`  turnus cancel 20261120-021500-ab12cd --reason "wrong image"`, (*client.Client).CancelRun)
 }
 
 func (a *app) pauseCmd() *cobra.Command {
-	var r remoteFlags
-	var reason string
-	c := a.runVerb("pause", "Let a run start no more jobs until it is resumed; those that run go on",
-		`  turnus pause 20261120-021500-ab12cd --reason "line card looks odd"`, &r,
-		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
-			return c.PauseRun(ctx, id, reason)
-		})
-	reasonFlag(c, &reason)
-	return c
+	return a.runVerbFor("pause", "Let a run start no more jobs until it is resumed; those that run go on",
+		`  turnus pause 20261120-021500-ab12cd --reason "line card looks odd"`, (*client.Client).PauseRun)
 }
 
 func (a *app) resumeCmd() *cobra.Command {
+	return a.runVerbFor("resume", "Let a paused run go on", "  turnus resume 20261120-021500-ab12cd", (*client.Client).ResumeRun)
+}
+
+// runVerbFor is a runVerb that takes nothing but a reason.
+func (a *app) runVerbFor(use, short, example string, do func(c *client.Client, ctx context.Context, id, reason string) (api.Run, error)) *cobra.Command {
 	var r remoteFlags
 	var reason string
-	c := a.runVerb("resume", "Let a paused run go on",
-		"  turnus resume 20261120-021500-ab12cd", &r,
-		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
-			return c.ResumeRun(ctx, id, reason)
-		})
+	c := a.runVerb(use, short, example, &r, func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
+		return do(c, ctx, id, reason)
+	})
 	reasonFlag(c, &reason)
 	return c
 }
 
 func reasonFlag(c *cobra.Command, reason *string) {
-	c.Flags().StringVar(reason, "reason", "", "why: shown with the run, and kept in the audit log")
+	c.Flags().StringVar(reason, "reason", "", "why: kept in the audit log")
 }
 
 func (a *app) approveCmd() *cobra.Command {

@@ -379,16 +379,16 @@ func (s *service) settled(ctx context.Context) bool {
 	}
 }
 
-func ended[K comparable](outcomes map[K]int) int {
-	n := 0
-	for _, c := range outcomes {
-		n += c
+// count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
+func (s *service) count(kind string) {
+	if s.api != nil {
+		s.api.CountEvent(kind)
 	}
-	return n
 }
 
 // event tells the operator what a controller does, in few words.
 func (s *service) event(e controller.Event) {
+	s.count(string(e.Kind))
 	switch e.Kind {
 	case controller.QueueAway:
 		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
@@ -409,6 +409,7 @@ func (s *service) event(e controller.Event) {
 }
 
 func (s *service) catalogEvent(e catalog.Event) {
+	s.count(string(e.Kind))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()

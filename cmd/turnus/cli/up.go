@@ -66,7 +66,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 		return err
 	}
 	if f.context != "" {
-		if err := a.writeContext(ctx, f.context, s.url(), s.data.tokenFile(), f.service.tlsCert); err != nil {
+		if err := a.writeContext(f.context, serverContext{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
 			a.message(a.paint(yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -71,6 +72,26 @@ func (o *origin) push(files ...string) string {
 }
 
 const hookSecret = "push-event-secret"
+
+// scrape reads the metrics of a server as Prometheus does.
+func scrape(t *testing.T, p *process, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address(p)+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", resp.StatusCode, err, text)
+	}
+	return string(text)
+}
 
 // hook tells a server of a push, as GitHub does, and returns the status of the answer.
 func hook(t *testing.T, server, secret string) int {
@@ -143,6 +164,9 @@ func TestServersFollowABranch(t *testing.T) {
 	})
 	if !a.err.has("definitions are not taken, the last good ones hold: ") {
 		t.Errorf("server a does not say so: %s", a.err)
+	}
+	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_definitions_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="definitions_rejected"} 1`+"\n") {
+		t.Errorf("metrics do not tell of the bad commit:\n%s", text)
 	}
 	healed := o.push("playbooks/all.yaml", book("vars: {n: 3}\n"))
 	hook(t, address(a), hookSecret)

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/testparts"
 )
@@ -120,7 +121,12 @@ func (h *Host) holds(pid int) bool {
 }
 
 func (h *Host) remove(ip string) {
-	h.Kill("")
+	for range 100 { // what was just forked is not in the list yet
+		if h.Kill("") == 0 {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 	_ = run(ip, "link", "del", h.Name+"h") // with the host's end
 	_ = run(ip, "netns", "del", h.Name)
 }

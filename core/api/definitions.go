@@ -1,0 +1,82 @@
+package api
+
+import "time"
+
+// Host is a managed machine as the inventory has it, without its secrets' names.
+type Host struct {
+	Name      string            `json:"name"`
+	Address   string            `json:"address,omitempty"`
+	Customer  string            `json:"customer,omitempty"`
+	Site      string            `json:"site,omitempty"`
+	Pool      string            `json:"pool,omitempty"`
+	HAGroup   string            `json:"ha_group,omitempty"`
+	WindowSet string            `json:"window_set,omitempty"`
+	Groups    []string          `json:"groups,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+// Playbook is a playbook of the definitions.
+type Playbook struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description,omitempty"`
+	Tenant      string    `json:"tenant"`
+	File        string    `json:"file"`
+	Revision    string    `json:"revision,omitempty"`
+	Window      string    `json:"window,omitempty"`
+	Schedule    string    `json:"schedule,omitempty" doc:"its cron expression"`
+	Steps       []string  `json:"steps"`
+	Source      string    `json:"source,omitempty" doc:"in the view of one playbook only"`
+	Changed     time.Time `json:"changed,omitzero"`
+}
+
+// Definitions is what the server holds of playbooks, inventory and windows.
+type Definitions struct {
+	Revision  string    `json:"revision,omitempty"`
+	ETag      string    `json:"etag"`
+	Source    string    `json:"source" doc:"git, folder or apply"`
+	Author    string    `json:"author,omitempty"`
+	Subject   string    `json:"subject,omitempty"`
+	Applied   time.Time `json:"applied,omitzero"`
+	Playbooks int       `json:"playbooks"`
+	Hosts     int       `json:"hosts"`
+	Windows   int       `json:"window_sets"`
+	Schedules int       `json:"schedules"`
+	Rejected  *Rejected `json:"rejected,omitempty" doc:"a newer revision that was not taken"`
+}
+
+// Rejected is a revision of the definitions that is wrong.
+type Rejected struct {
+	Revision string    `json:"revision"`
+	Author   string    `json:"author,omitempty"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error"`
+}
+
+// Document is one file of the definitions.
+type Document struct {
+	Path string `json:"path" minLength:"1" maxLength:"1024" doc:"from the root of the definitions, with slashes"`
+	Data []byte `json:"data" doc:"the file's bytes, in base64"`
+}
+
+// Apply asks for definitions in the place of those that hold.
+type Apply struct {
+	Documents []Document `json:"documents" maxItems:"20000"`
+	Revision  string     `json:"revision,omitempty" maxLength:"128" doc:"commit that they come from"`
+	Author    string     `json:"author,omitempty" maxLength:"300"`
+	Subject   string     `json:"subject,omitempty" maxLength:"300"`
+}
+
+// Change is one thing in which definitions differ.
+type Change struct {
+	Kind        string    `json:"kind" doc:"playbook, schedule, window_set, freeze, holidays or host"`
+	Name        string    `json:"name"`
+	Action      string    `json:"action" doc:"added, removed or changed"`
+	Details     []string  `json:"details"`
+	HostsCome   []string  `json:"hosts_come,omitempty"`
+	HostsGo     []string  `json:"hosts_go,omitempty"`
+	WindowsCome int       `json:"windows_come,omitempty"`
+	WindowsGo   int       `json:"windows_go,omitempty"`
+	Voids       []string  `json:"voids,omitempty" doc:"approvals that hold no longer"`
+	OldNext     time.Time `json:"old_next,omitzero"`
+	NewNext     time.Time `json:"new_next,omitzero"`
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Entry is one line of the audit log.
+type Entry struct {
+	Seq    int64           `json:"seq"`
+	Time   time.Time       `json:"time"`
+	Who    string          `json:"who"`
+	What   string          `json:"what" doc:"as run.cancel"`
+	Tenant string          `json:"tenant"`
+	Object string          `json:"object"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Token is what is known of a token; the secret itself is told once, when it is made.
+type Token struct {
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Tenant   string    `json:"tenant" doc:"* is all tenants"`
+	Role     string    `json:"role" enum:"viewer,operator,approver,admin"`
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Revoked  time.Time `json:"revoked,omitzero"`
+	LastUsed time.Time `json:"last_used,omitzero"`
+	Secret   string    `json:"secret,omitempty"`
+}
+
+// NewToken asks for a token.
+type NewToken struct {
+	Name    string `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
+	Tenant  string `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
+	Role    string `json:"role" enum:"viewer,operator,approver,admin"`
+	Expires string `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
+}
+
+// Whoami is who a token makes its bearer.
+type Whoami struct {
+	Name    string    `json:"name" doc:"as it stands in the audit log"`
+	Token   string    `json:"token" doc:"id"`
+	Tenant  string    `json:"tenant" doc:"* is all tenants"`
+	Roles   []string  `json:"roles"`
+	Expires time.Time `json:"expires,omitzero"`
+}

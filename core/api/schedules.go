@@ -1,0 +1,55 @@
+package api
+
+import "time"
+
+// Schedule launches runs again and again.
+type Schedule struct {
+	Name        string    `json:"name"`
+	Tenant      string    `json:"tenant"`
+	Playbook    string    `json:"playbook"`
+	Cron        string    `json:"cron"`
+	Sentence    string    `json:"sentence" doc:"the expression in words"`
+	Timezone    string    `json:"timezone"`
+	CatchUp     string    `json:"catch_up"`
+	Overlap     string    `json:"overlap"`
+	Jitter      string    `json:"jitter,omitempty"`
+	StartWithin string    `json:"start_within,omitempty"`
+	Managed     bool      `json:"managed" doc:"it stands in the definitions, and is changed there"`
+	Paused      bool      `json:"paused"`
+	PauseReason string    `json:"pause_reason,omitempty"`
+	Next        time.Time `json:"next,omitzero"`
+	NextLocal   string    `json:"next_local,omitempty"`
+	Fires       int64     `json:"fires" doc:"launched so far"`
+	LastRun     string    `json:"last_run,omitempty"`
+	LastFire    time.Time `json:"last_fire,omitzero"`
+	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
+	ETag        string    `json:"etag"`
+}
+
+// NewSchedule makes or replaces a schedule of a playbook that the definitions hold.
+type NewSchedule struct {
+	Playbook    string `json:"playbook" minLength:"1" maxLength:"200"`
+	Cron        string `json:"cron" minLength:"1" maxLength:"200"`
+	Timezone    string `json:"timezone,omitempty" maxLength:"64"`
+	CatchUp     string `json:"catch_up,omitempty" enum:"skip,once,all"`
+	Overlap     string `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`
+	Jitter      string `json:"jitter,omitempty" maxLength:"20"`
+	StartWithin string `json:"start_within,omitempty" maxLength:"20"`
+	Paused      bool   `json:"paused,omitempty"`
+}
+
+// Backfill launches the fires of a past range.
+type Backfill struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Launched is the run that a trigger launches.
+type Launched struct {
+	Run string `json:"run" doc:"it may be accepted a moment later"`
+}
+
+// Backfilled is how many fires a backfill launches.
+type Backfilled struct {
+	Fires int `json:"fires"`
+}

@@ -1,0 +1,39 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.launch("acme", api.NewRun{})
+	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady, Slots: 8}), api.WorkerKeep)
+	must(t, err)
+	b.server.CountEvent("run_ended")
+	b.server.CountEvent("run_ended")
+	scrape := func(secret string) answer { return b.ask(secret, "GET", "/metrics", nil) }
+	got := scrape(b.token(everyTenant, Viewer))
+	if got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") {
+		t.Fatalf("%d %v %s", got.status, got.header, got.body)
+	}
+	for _, line := range []string{
+		`turnus_build_info{version="test"} 1`, `turnus_up{part="ledger"} 1`, `turnus_up{part="queue"} 1`, `turnus_definitions_rejected 0`,
+		`turnus_playbooks 3`, `turnus_hosts 6`, `turnus_workers{state="ready"} 1`, `turnus_queue_runs 0`, `turnus_queue_oldest_overdue_seconds 0`,
+		`turnus_events_total{kind="run_ended"} 2`,
+	} {
+		if !strings.Contains("\n"+got.body, "\n"+line+"\n") {
+			t.Errorf("no line %s in\n%s", line, got.body)
+		}
+	}
+	// They tell of all tenants: not without a token, nor with a tenant's.
+	for secret, status := range map[string]int{"": http.StatusUnauthorized, "guessed": http.StatusUnauthorized, b.token("acme", Admin): http.StatusForbidden} {
+		if a := scrape(secret); a.status != status || strings.Contains(a.body, "turnus_") {
+			t.Errorf("status %d, expected %d: %s", a.status, status, a.body)
+		}
+	}
+}
