@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/windows"
 )
 
 var (
@@ -82,6 +83,17 @@ func TestProofNoticesARemovedGuard(t *testing.T) {
 	open := func(r admission) (gate.Answer, error) {
 		return gate.Answer{Open: true, Close: r.late.Add(24 * time.Hour)}, nil
 	}
+	strip := func(r admission, take func(*windows.Set)) admission {
+		defs := *r.book.Definitions()
+		defs.Sets = maps.Clone(defs.Sets)
+		for name, s := range defs.Sets {
+			bare := *s
+			take(&bare)
+			defs.Sets[name] = &bare
+		}
+		r.book = gate.FromDefinitions(&defs)
+		return r
+	}
 	var first sync.Map // books, by what they are asked about
 	for name, admit := range map[string]func(admission) (gate.Answer, error){
 		"the gate at dispatch": open,
@@ -96,26 +108,10 @@ func TestProofNoticesARemovedGuard(t *testing.T) {
 			return askBook(r)
 		},
 		"freezes": func(r admission) (gate.Answer, error) {
-			defs := *r.book.Definitions()
-			defs.Sets = maps.Clone(defs.Sets)
-			for name, s := range defs.Sets {
-				bare := *s
-				bare.Deny = nil
-				defs.Sets[name] = &bare
-			}
-			r.book = gate.FromDefinitions(&defs)
-			return askBook(r)
+			return askBook(strip(r, func(s *windows.Set) { s.Deny = nil }))
 		},
 		"approvals": func(r admission) (gate.Answer, error) {
-			defs := *r.book.Definitions()
-			defs.Sets = maps.Clone(defs.Sets)
-			for name, s := range defs.Sets {
-				bare := *s
-				bare.Approval = nil
-				defs.Sets[name] = &bare
-			}
-			r.book = gate.FromDefinitions(&defs)
-			return askBook(r)
+			return askBook(strip(r, func(s *windows.Set) { s.Approval = nil }))
 		},
 		"what a running step asks": nil, // its job types take no answer
 		"the queue's clock": func(r admission) (gate.Answer, error) {

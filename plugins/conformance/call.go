@@ -249,27 +249,32 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 		end()
 		mu.Lock()
 		defer mu.Unlock()
-		ops := p.log.of(req.GetLease())
-		r.ops = append(r.ops, ops...)
-		n := len(r.saves) - saves
-		for _, o := range ops {
-			if name, ok := strings.CutPrefix(o.what, "checkpoint "); ok && n < len(r.saves) {
-				r.saves[n].name = name
-				n++
-			}
-		}
-		for _, o := range ops {
-			if own := p.private(o.text); own != "" {
-				r.private = append(r.private, fmt.Sprintf("%q of %s holds %s", o.what, r.name(), own))
-			}
-		}
-		for _, save := range r.saves {
-			if s.shows(string(save.state.JSON)) != "" {
-				r.shown = append(r.shown, "a saved state ("+r.name()+")")
-			}
-		}
+		s.gather(p, r, p.log.of(req.GetLease()), len(r.saves)-saves)
 	}()
 	return run
+}
+
+// gather completes a record when its call is over: what it did, what its checkpoints from the first on are named, and
+// what was seen where it must not be.
+func (s *suite) gather(p *process, r *record, ops []op, first int) {
+	r.ops = append(r.ops, ops...)
+	n := first
+	for _, o := range ops {
+		if name, ok := strings.CutPrefix(o.what, "checkpoint "); ok && n < len(r.saves) {
+			r.saves[n].name = name
+			n++
+		}
+	}
+	for _, o := range ops {
+		if own := p.private(o.text); own != "" {
+			r.private = append(r.private, fmt.Sprintf("%q of %s holds %s", o.what, r.name(), own))
+		}
+	}
+	for _, save := range r.saves {
+		if s.shows(string(save.state.JSON)) != "" {
+			r.shown = append(r.shown, "a saved state ("+r.name()+")")
+		}
+	}
 }
 
 // receive reads events to the end.

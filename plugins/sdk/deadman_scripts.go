@@ -14,6 +14,7 @@ import (
 //	key job               whose it is
 //	armed                 until it is decided: renamed to confirmed, or to reverting by the timer. One rename wins
 //	reverted              it is done
+//	ticking failed        process id of the timer that runs, and what reverting said last
 //
 // lock, beside the folders, is a link to the one that is under way: made by ln, which is atomic, and taken away by whoever decided.
 
