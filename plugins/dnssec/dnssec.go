@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -88,18 +89,25 @@ func (p *Params) Validate() error {
 	blame := func(pointer, format string, args ...any) {
 		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
 	}
+	blameAddress := func(pointer, a string) {
+		if !isAddress(a) {
+			blame(pointer, "expected an IP address, or one with a port such as 192.0.2.53#5353; found %q", a)
+		}
+	}
 	if len(p.Zone) > 253 {
 		blame("/zone", "expected a name of at most 253 characters")
 	}
-	for pointer, list := range map[string][]string{"/validators": p.Validators, "/servers": p.Servers, "/parent/ns": p.Parent.NS, "/signer/address": {p.Signer.Address}, "/parent/server": {p.Parent.Server}} {
+	if strings.HasPrefix(p.Zone, "-") { // an option of dig and rndc
+		blame("/zone", "expected a name that does not begin with a dash; found %q", p.Zone)
+	}
+	for pointer, list := range map[string][]string{"/validators": p.Validators, "/servers": p.Servers, "/parent/ns": p.Parent.NS} {
 		for i, a := range list {
-			if a != "" && !isAddress(a) {
-				if len(list) > 1 || strings.HasSuffix(pointer, "s") {
-					pointer = fmt.Sprintf("%s/%d", pointer, i)
-				}
-				blame(pointer, "expected an IP address, or one with a port such as 192.0.2.53#5353; found %q", a)
-			}
+			blameAddress(fmt.Sprintf("%s/%d", pointer, i), a)
 		}
+	}
+	blameAddress("/signer/address", p.Signer.Address)
+	if p.Parent.Server != "" {
+		blameAddress("/parent/server", p.Parent.Server)
 	}
 	for pointer, file := range map[string]string{"/parent/tsig": p.Parent.TSIG, "/signer/config": p.Signer.Config, "/signer/rndc_conf": p.Signer.RNDCConf, "/signer/tsig": p.Signer.TSIG, "/state_dir": p.StateDir} {
 		if file != "" && (path.Clean(file) != file || file == "/" || strings.ContainsAny(file, "\n\x00")) {
@@ -125,9 +133,11 @@ func isAddress(text string) bool {
 			return false
 		}
 	}
-	_, err := netip.ParseAddr(ip)
-	return err == nil
+	a, err := netip.ParseAddr(ip)
+	return err == nil && (a.Zone() == "" || linkName.MatchString(a.Zone())) // which netip takes as it comes, line ends and all
 }
+
+var linkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 
 // State is what survives between the phases. The truth is DNS, the signer's state files and the record that lies beside them; what
 // stands here saves looking for it, and says since when. When it is lost, waits begin anew, which is safe.

@@ -55,8 +55,8 @@ func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[s
 			flags = "+recurse +adflag"
 		}
 		ip, port, _ := strings.Cut(address(q.at.Address), "#")
-		fmt.Fprintf(&text, "dig +nocmd +noall +comments +answer +nosplit +tcp +dnssec +time=3 +tries=2 %s @%s -p %s -q %s -t %s >\"$t/%d\" 2>&1 &\n",
-			flags, ip, port, sdk.Quote(q.name+"."), q.kind, i)
+		fmt.Fprintf(&text, "dig +nocmd +noall +comments +answer +nosplit +tcp +dnssec +time=3 +tries=2 %s %s -p %s -q %s -t %s >\"$t/%d\" 2>&1 &\n",
+			flags, sdk.Quote("@"+ip), sdk.Quote(port), sdk.Quote(q.name+"."), q.kind, i)
 		if i%16 == 15 {
 			text.WriteString("wait\n")
 		}

@@ -538,6 +538,13 @@ func TestParamsThatCannotBe(t *testing.T) {
 		want string
 	}{
 		{sdk.With{"validators": []string{"resolver.example.org"}}, "/validators/0: expected an IP address"},
+		{sdk.With{"validators": []string{"192.0.2.53", "fe80::1%$(reboot)", "x"}}, "/validators/1: expected an IP address"}, // netip takes any zone
+		{sdk.With{"validators": []string{"fe80::1%eth0;reboot"}}, "/validators/0: expected an IP address"},
+		{sdk.With{"servers": []string{"fe80::1%\nupdate delete org. DS"}}, "/servers/0: expected an IP address"},
+		{sdk.With{"signer": sdk.With{"address": "fe80::1%a b"}}, "/signer/address: expected an IP address"},
+		{sdk.With{"validators": []string{"x", "y"}}, "/validators/1: expected an IP address"},
+		{sdk.With{"zone": "-f.example.org"}, "/zone: expected a name that does not begin with a dash"},
+		{sdk.With{"zone": "a;reboot"}, "/zone"},
 		{sdk.With{"parent": sdk.With{"method": "nsupdate"}}, "/parent: nsupdate needs server and tsig"},
 		{sdk.With{"action": "abort", "key": "zsk"}, "/action: a zsk roll"},
 		{sdk.With{"zone": "."}, "/zone"},

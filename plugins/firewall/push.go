@@ -137,6 +137,9 @@ func (p *push) look(ctx context.Context) (sdk.Answer, error) {
 	if err != nil {
 		return facts, fmt.Errorf("looking at the firewall: %w", err)
 	}
+	if facts.Has("folder") { // a file would be moved into it, where nothing loads it
+		return facts, sdk.Failf("persist: %s is a folder of the host; expected the file that it loads at boot, such as %s/turnus.nft", p.params.Persist, p.params.Persist).Effects(sdk.EffectsNone)
+	}
 	p.blind = facts.Value("scratch") == "none"
 	if bad := strings.TrimSpace(facts.Text("bad")); bad != "" || !p.blind && !facts.Has("want") {
 		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)

@@ -17,6 +17,19 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
+// A file that is moved into a folder counts as written, and nothing loads it.
+func TestPersistThatIsAFolderIsRefused(t *testing.T) {
+	d := newDevice(t)
+	folder := t.TempDir()
+	got := d.kit.Run(d.with("tcp dport 22 accept", sdk.With{"persist": folder}))
+	if got.Outcome != "failed" || got.Effects != "none" || !strings.Contains(got.Reason, "is a folder of the host") {
+		t.Errorf("%s (%s), effects %s", got.Outcome, got.Reason, got.Effects)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left there: %v, %v", left, err)
+	}
+}
+
 func TestPush(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

@@ -11,7 +11,7 @@ import (
 // arming, push-ID, under the table's folder; in it new.nft is what is applied, and restore.nft what brings the old table back.
 
 // preamble of every script, after the switch's own. State is told in lines of a word and its value.
-const preamble = `there() { nft list tables | grep -qx "table $T"; }
+const preamble = `there() { nft list tables | grep -qxF "table $T"; }
 scratch() { # how to get an empty network namespace; none where the kernel has no such thing
   if unshare -n true 2>/dev/null; then S=unshare
   elif ip netns add "turnus-$$" 2>/dev/null; then S=netns; ip netns del "turnus-$$"
@@ -58,6 +58,7 @@ const factLines = `[ ! -r "$D/applied" ] || sed 's/^/applied /' "$D/applied"
 [ ! -r "$D/widened" ] || sed 's/^/widened /' "$D/widened"
 [ ! -r "$D/lock/widens" ] || sed 's/^/widens /' "$D/lock/widens"
 if [ -n "$PERSIST" ] && cmp -s "$PERSIST" "$t/new"; then echo persisted; fi
+[ ! -d "$PERSIST" ] || echo folder
 exit 0
 `
 

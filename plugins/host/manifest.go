@@ -9,8 +9,6 @@ import (
 	"os"
 	"regexp"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
@@ -88,17 +86,6 @@ func (t Type) problems() []error {
 		}
 	}
 	return errs
-}
-
-func checkSchema(raw json.RawMessage) error {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return fmt.Errorf("not a JSON Schema: %w", err)
-	}
-	if _, err := s.Resolve(nil); err != nil { // a reference to elsewhere is an error: nothing is loaded
-		return fmt.Errorf("not a JSON Schema: %w", err)
-	}
-	return nil
 }
 
 // readManifest reads a manifest.json. Keys that this worker does not know are fine.

@@ -3,10 +3,14 @@ package scaffold
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
 func TestNew(t *testing.T) {
@@ -54,5 +58,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("something was written all the same")
+	}
+}
+
+// A python3 without the libraries, as a version manager puts before the system's, is named with what it lacks.
+func TestPythonWithoutItsLibrariesSaysSo(t *testing.T) {
+	python, dir := testparts.Need(t, "python3", "python3"), filepath.Join(t.TempDir(), "motd")
+	if _, err := New(Options{Name: "motd", Lang: "python", Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-S", "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['grpc'] = None; import turnus_plugin; sys.exit(turnus_plugin.Plugin('motd', '1').serve())", dir)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), wire.CookieKey + "=" + wire.CookieValue}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "install python3-grpcio") || strings.Contains(string(out), "Traceback") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -370,6 +370,7 @@ func TestDeadManRefusesAFolderOfOthers(t *testing.T) {
 		"a link":        {func(t *testing.T, folder string) error { return os.Symlink(t.TempDir(), folder) }, "is a link"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSwitched(t)
 			if err := c.spoil(t, s.dead.Folder); err != nil {
 				t.Fatal(err)

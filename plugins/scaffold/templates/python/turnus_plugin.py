@@ -499,8 +499,12 @@ class Plugin:
         if str(PROTOCOL) not in os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(PROTOCOL)).split(","):
             print(f"the worker does not speak protocol {PROTOCOL}", file=sys.stderr)
             return 1
-        import grpc
-        import turnus_pb2 as pb
+        try:
+            import grpc
+            import turnus_pb2 as pb
+        except ImportError as e:
+            print(f"{sys.executable}, the first python3 on the PATH, cannot run it: {e}; install python3-grpcio and python3-protobuf for it", file=sys.stderr)
+            return 1
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the operator's Ctrl-C is the worker's
         over = threading.Event()
