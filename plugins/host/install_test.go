@@ -130,6 +130,19 @@ func TestASecondVersionIsNotTakenUnasked(t *testing.T) {
 	}
 }
 
+func TestLockfileThatLeadsNowhereIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if _, ok, err := ReadLock(dir); ok || err != nil {
+		t.Fatalf("negative control: %v, %v", ok, err)
+	}
+	if err := os.Symlink("gone", filepath.Join(dir, LockFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadLock(dir); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("taken for none: %v", err)
+	}
+}
+
 func TestLockfile(t *testing.T) {
 	dir := t.TempDir()
 	got, err := Install(t.Context(), Installing{Source: source(t, "one"), Dir: dir})

@@ -70,7 +70,9 @@ func ReadLock(dir string) (l Lock, ok bool, err error) {
 	path := filepath.Join(dir, LockFile)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, false, nil
+		if _, there := os.Lstat(path); there != nil { // a link to nothing is a lockfile that is lost, not none
+			return l, false, nil
+		}
 	}
 	if err == nil && info.Size() > maxManifest {
 		err = fmt.Errorf("over %d bytes", maxManifest)
