@@ -73,7 +73,7 @@ type NewRun struct {
 	Check       bool           `json:"check,omitempty" doc:"change nothing: say what would change"`
 	Diff        bool           `json:"diff,omitempty"`
 	MaxInFlight int            `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000"`
-	Criticality *int           `json:"criticality,omitempty" minimum:"0" maximum:"100"`
+	Criticality *int           `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
 	Paused      bool           `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
 	FourEyes    bool           `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
 	SkipUnfit   bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
@@ -82,7 +82,7 @@ type NewRun struct {
 // ChangeRun changes a run before its hosts start, or while they do. Absent fields stay.
 type ChangeRun struct {
 	Weight      *int `json:"weight,omitempty" minimum:"1" maximum:"1000"`
-	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"100"`
+	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
 }
 
 // Why is the reason of a change that a person makes.

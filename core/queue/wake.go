@@ -31,9 +31,6 @@ const (
 	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
 )
 
-// OwnEvent tells whether an event is for the worker alone to wait for.
-func OwnEvent(event string) bool { return event == EventWindow || strings.HasPrefix(event, turnPrefix) }
-
 // CheckEvent tells what a wake refuses of an event's name.
 func CheckEvent(event string) error {
 	if event == "" || len(event) > MaxIDLength {
@@ -42,8 +39,8 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople tells whether an event is one that people may wake a job with: not the service's own, nor any other of a name
-// that the service may come to use. OwnEvent is narrower: those that it uses today.
+// ForPeople tells whether an event is one that job types may wait for and people may wake a job with: not the service's own, nor
+// any other of a name that the service may come to use.
 func ForPeople(event string) bool {
 	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)
 }

@@ -26,8 +26,8 @@ func TestProblemsAreBrief(t *testing.T) {
 			t.Errorf("%d, %d bytes: %.300s", a.status, len(a.body), a.body)
 		}
 	}
-	a := b.ask(op, "POST", "/v1/runs", `{"playbook":"acme-patch","criticality":777}`)
-	if !strings.Contains(a.body, `"value":777`) || !strings.Contains(a.body, "body.criticality") {
+	a := b.ask(op, "POST", "/v1/runs", `{"playbook":"acme-patch","criticality":1777}`)
+	if !strings.Contains(a.body, `"value":1777`) || !strings.Contains(a.body, "body.criticality") {
 		t.Errorf("a short value helps: %s", a.body)
 	}
 }

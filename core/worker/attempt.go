@@ -92,7 +92,7 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
 	saved := &checkpoint{keep: a.checkpoint}
 	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
-	if out.Suspended && !out.Held && queue.OwnEvent(out.WakeOn) { // its wave would go on without it
+	if out.Suspended && !out.Held && out.WakeOn != "" && !queue.ForPeople(out.WakeOn) { // its wave would go on without it, or nobody could wake it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
 			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
 	}

@@ -62,7 +62,7 @@ the watching only; turnus cancel ends the run.`,
 	fl.BoolVarP(&f.new.Check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
 	fl.BoolVarP(&f.new.Diff, "diff", "D", false, "show what changes in files")
 	fl.IntVar(&f.new.MaxInFlight, "max-in-flight", 0, "hosts at once; 0 is the playbook's max_in_flight")
-	fl.IntVar(&f.criticality, "criticality", 0, "0 to 100: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
+	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
 	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus resume")
 	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus approve")
 	fl.BoolVar(&f.new.SkipUnfit, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
