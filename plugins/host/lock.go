@@ -68,12 +68,10 @@ func (l Lock) Write(dir string) error {
 // ReadLock reads the lockfile of a folder; ok is false where there is none.
 func ReadLock(dir string) (l Lock, ok bool, err error) {
 	path := filepath.Join(dir, LockFile)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, there := os.Lstat(path); there != nil { // a link to nothing is a lockfile that is lost, not none
-			return l, false, nil
-		}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // a link to nothing is a lockfile that is lost, not none
+		return l, false, nil
 	}
+	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxManifest {
 		err = fmt.Errorf("over %d bytes", maxManifest)
 	}
