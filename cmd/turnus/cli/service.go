@@ -25,6 +25,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
@@ -50,6 +51,7 @@ type serviceFlags struct {
 	outputs         string
 	keepRuns        string
 	keep            time.Duration // of keepRuns; 0: for ever
+	notify          notifyFlags
 }
 
 // What --repo is followed by, unless told otherwise.
@@ -60,6 +62,7 @@ const (
 
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
+	f.notify.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
@@ -126,6 +129,7 @@ type service struct {
 	cert     *certificate   // nil without TLS
 	closers  []func() error // last opened first
 	told     seldom
+	notify   *notify.Webhook // nil where nobody is told
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -196,8 +200,12 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
+	name := serverName()
+	if s.notify, err = s.f.notify.open(name, s.log); err != nil {
+		return err
+	}
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: serverName(), Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
+	s.ctl, err = controller.New(controller.Config{Name: name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
 	if err != nil {
 		return err
 	}
@@ -299,6 +307,9 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	defer failed(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.ctl.Run(life) })
+	if s.notify != nil {
+		wg.Go(func() { s.notify.Run(life) })
+	}
 	wg.Go(func() {
 		if err := s.catalog.Run(life); err != nil {
 			failed(err)
@@ -389,6 +400,7 @@ func (s *service) count(kind string) {
 // event tells the operator what a controller does, in few words.
 func (s *service) event(e controller.Event) {
 	s.count(string(e.Kind))
+	s.tell(noticeOf(e))
 	switch e.Kind {
 	case controller.QueueAway:
 		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
@@ -410,6 +422,7 @@ func (s *service) event(e controller.Event) {
 
 func (s *service) catalogEvent(e catalog.Event) {
 	s.count(string(e.Kind))
+	s.tell(catalogNoticeOf(e))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()

@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/turnus/turnus/core/api"
@@ -73,6 +76,40 @@ func (o *origin) push(files ...string) string {
 
 const hookSecret = "push-event-secret"
 
+// told is a webhook that keeps what it is told.
+type told struct {
+	*httptest.Server
+	mu    sync.Mutex
+	texts []string
+}
+
+func newTold(t *testing.T) *told {
+	r := &told{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if mac := hmac.New(sha256.New, []byte(hookSecret)); err == nil {
+			mac.Write(body)
+			if req.Header.Get("X-Turnus-Signature-256") != "sha256="+hex.EncodeToString(mac.Sum(nil)) {
+				t.Errorf("a notification is signed with %q", req.Header.Get("X-Turnus-Signature-256"))
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.texts = append(r.texts, string(body))
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// has tells whether a notification holds all of the words.
+func (r *told) has(words ...string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.texts, func(text string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+	})
+}
+
 // scrape reads the metrics of a server as Prometheus does.
 func scrape(t *testing.T, p *process, token string) string {
 	t.Helper()
@@ -124,6 +161,8 @@ func TestServersFollowABranch(t *testing.T) {
 	}
 	first := o.push("inventory.yaml", "hosts:\n  one: {address: 127.0.0.1}\n", "playbooks/all.yaml", book(""))
 	s.follow = []string{"--repo", o.bare, "--branch", "live", "--repo-every", "1h", "--webhook-secret-file", l.file("hook", hookSecret+"\n")}
+	told := newTold(t)
+	s.follow = append(s.follow, "--notify", told.URL, "--notify-secret-file", l.file("notify", hookSecret+"\n"))
 	a, b := s.server(), s.server()
 	s.worker("-f", "2")
 	ca, cb := s.ask(a), s.ask(b)
@@ -168,6 +207,9 @@ func TestServersFollowABranch(t *testing.T) {
 	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_definitions_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="definitions_rejected"} 1`+"\n") {
 		t.Errorf("metrics do not tell of the bad commit:\n%s", text)
 	}
+	until(t, "a notification of the bad commit", func() bool {
+		return told.has("definitions_rejected", "Ann Op", "playbooks/all.yaml:2:1")
+	})
 	healed := o.push("playbooks/all.yaml", book("vars: {n: 3}\n"))
 	hook(t, address(a), hookSecret)
 	at(ca, healed)
