@@ -102,6 +102,7 @@ func TestGitTwoServersOfWhichOneLags(t *testing.T) {
 		defer stopSlow()
 		l.at(quick, first)
 		l.at(slow, first)
+		l.until("the slow server has looked itself, too", func() bool { return slow.Status().Git.Good.Commit == first })
 		l.until("it says that it follows", func() bool { return quick.Status().Git.State == definitions.Following })
 		if s := quick.Status(); s.Source != catalog.FromGit || s.By != "git: Ann Op <ann@example.org>" {
 			t.Errorf("%+v", s)
