@@ -72,11 +72,8 @@ func (x *roll) both(v *view) []string {
 // publish is K2 and Z2: the new key is with everybody, for longer than the old set of keys can be remembered.
 func (x *roll) publish(ctx context.Context, v *view) error {
 	st := &x.r.State
-	if x.told(v) {
-		return nil
-	}
-	next, err := x.fresh(v)
-	if err != nil {
+	next, told, err := x.untold(v)
+	if told || err != nil {
 		return err
 	}
 	since := next.published
