@@ -22,7 +22,8 @@ func (s *Server) jobs() {
 	}, s.listJobs)
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
 	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Say why a job is where it is", role: Viewer}, s.explainJob)
-	handle(s, route{id: "list-attempts", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/attempts", summary: "List the attempts of a job", role: Viewer}, s.attempts)
+	handle(s, route{id: "list-attempts", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/attempts", summary: "List the attempts of a job", role: Viewer,
+		detail: "The last attempt of each life: a job that was retried by hand after it had died has several. What was tried within a step is told by the job's steps."}, s.attempts)
 }
 
 // JobPath names a job.
