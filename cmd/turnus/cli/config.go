@@ -229,7 +229,7 @@ func eachError(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // itself, not what it wraps
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var texts []string
 		var list []error
 		for _, one := range joined.Unwrap() {
