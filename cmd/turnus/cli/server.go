@@ -40,7 +40,7 @@ func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags,
 		return err
 	}
 	log := a.logger(verbose)
-	sup, err := plugins.supervisor(nil, log)
+	sup, err := plugins.supervisor(log)
 	if err != nil {
 		return err
 	}
