@@ -82,7 +82,7 @@ func (c *child) Start(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = program.Close() }()
-	confined, err := c.sandbox.Confine(program, c.argv, c.profile)
+	confined, err := c.sandbox.Confine(program, c.argv, c.env, c.profile)
 	if err != nil {
 		return err
 	}
@@ -105,9 +105,10 @@ func (c *child) Start(ctx context.Context) error {
 			cmd = confined.Command()
 		} else {
 			cmd = execFile(program, c.argv)
+			cmd.Env = c.env
 			isolate(cmd)
 		}
-		cmd.Env, cmd.Dir = c.env, c.dir
+		cmd.Dir = c.dir
 		cmd.Stdout, cmd.Stderr = outW, errW // files, so that Wait never waits for a copy
 		return cmd
 	}

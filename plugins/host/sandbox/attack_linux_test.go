@@ -216,8 +216,9 @@ func (s *scene) run(t *testing.T, box *Sandbox, path string, argv []string) (str
 		t.Fatal(err)
 	}
 	defer func() { _ = program.Close() }()
-	cmd := &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, ExtraFiles: []*os.File{program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	confined, err := box.Confine(program, argv, Profile{Dir: s.private, Read: []string{s.plugin}})
+	env := []string{"PATH=/usr/bin:/bin", "TMPDIR=" + s.private}
+	cmd := &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, Env: env, ExtraFiles: []*os.File{program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	confined, err := box.Confine(program, argv, env, Profile{Dir: s.private, Read: []string{s.plugin}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func (s *scene) run(t *testing.T, box *Sandbox, path string, argv []string) (str
 		cmd = confined.Command()
 	}
 	var out bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.private, []string{"PATH=/usr/bin:/bin", "TMPDIR=" + s.private}, &out, &out
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.private, &out, &out
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // its death would be the process's
 	defer runtime.UnlockOSThread()

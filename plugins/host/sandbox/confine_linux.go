@@ -34,6 +34,7 @@ type order struct {
 	Parent   int      `json:"parent"`
 	Dir      string   `json:"dir"`
 	Argv     []string `json:"argv"`
+	Env      []string `json:"env"`
 	Paths    []path   `json:"paths"`
 	Trial    bool     `json:"trial"` // confine, and end
 }
@@ -87,7 +88,7 @@ func (m means) try() error {
 	defer func() { _ = f.Close() }()
 	base := m.command(f, f, false)
 	cmd := exec.CommandContext(ctx, base.Path)
-	cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr, cmd.Env = base.Args, base.ExtraFiles, base.SysProcAttr, []string{}
+	cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr, cmd.Env = base.Args, base.ExtraFiles, base.SysProcAttr, base.Env
 	out, err := cmd.CombinedOutput()
 	if words := strings.TrimSpace(string(out)); err != nil && words != "" {
 		err = errors.New(words[:min(len(words), 300)])
@@ -102,9 +103,9 @@ type Confined struct {
 	network        bool
 }
 
-// Confine makes the opened program ready: it runs with the arguments and the profile. Nil for a nil sandbox: the
-// program is started as it is.
-func (s *Sandbox) Confine(program *os.File, argv []string, p Profile) (*Confined, error) {
+// Confine makes the opened program ready: it runs with the arguments, the environment and the profile. Nil for a nil
+// sandbox: the program is started as it is.
+func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Confined, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // see New
 	}
@@ -115,15 +116,15 @@ func (s *Sandbox) Confine(program *os.File, argv []string, p Profile) (*Confined
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.order(order{Dir: p.Dir, Argv: argv, Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)
+	f, err := m.order(order{Dir: p.Dir, Argv: argv, Env: env, Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)
 	if err != nil {
 		return nil, err
 	}
 	return &Confined{means: m, program: program, order: f, network: p.Network}, nil
 }
 
-// Command is a new command that starts it. Its environment, folder and standard files are the caller's; what it
-// adds to SysProcAttr must stay. The program must be open until it has started.
+// Command is a new command that starts it. Its folder and standard files are the caller's; its environment and
+// SysProcAttr must stay, for until the program starts they are this one's. The program must be open until it has started.
 func (c *Confined) Command() *exec.Cmd { return c.means.command(c.program, c.order, c.network) }
 
 // Close releases what the commands need. Processes that were started go on.
@@ -150,7 +151,7 @@ func (m means) command(program, order *os.File, network bool) *exec.Cmd {
 	if m.level.PID {
 		attr.Cloneflags |= unix.CLONE_NEWPID
 	}
-	return &exec.Cmd{Path: self, Args: []string{"turnus", verb}, ExtraFiles: []*os.File{program, order}, SysProcAttr: attr}
+	return &exec.Cmd{Path: self, Args: []string{"turnus", verb}, Env: []string{}, ExtraFiles: []*os.File{program, order}, SysProcAttr: attr}
 }
 
 // order completes an order and writes it into a file without a name: an argument, or the environment, would be read by others.

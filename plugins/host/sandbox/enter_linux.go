@@ -175,7 +175,7 @@ func (o *order) become(program int) error {
 	if err := placeProgram(program); err != nil {
 		return err
 	}
-	err := unlessBusy(func() error { return unix.Exec("/proc/self/fd/"+strconv.Itoa(programFD), o.Argv, os.Environ()) })
+	err := unlessBusy(func() error { return unix.Exec("/proc/self/fd/"+strconv.Itoa(programFD), o.Argv, o.Env) })
 	return fmt.Errorf("start %s: %w", o.Argv[0], err)
 }
 
@@ -212,7 +212,7 @@ func (o *order) watch(program int) (int, error) {
 	var p *os.Process
 	err := unlessBusy(func() (err error) {
 		p, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(programFD), o.Argv, &os.ProcAttr{
-			Dir: o.Dir, Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, file},
+			Dir: o.Dir, Env: o.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, file},
 		})
 		return err
 	})

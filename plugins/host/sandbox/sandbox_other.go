@@ -22,7 +22,7 @@ func find() (means, error) {
 type Confined struct{}
 
 // Confine is nil: the program is started as it is.
-func (*Sandbox) Confine(*os.File, []string, Profile) (*Confined, error) { return nil, nil } //nolint:nilnil // see New
+func (*Sandbox) Confine(*os.File, []string, []string, Profile) (*Confined, error) { return nil, nil } //nolint:nilnil // see New
 
 // Command is never called.
 func (*Confined) Command() *exec.Cmd { return nil }

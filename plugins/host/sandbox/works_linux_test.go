@@ -70,7 +70,7 @@ func TestModes(t *testing.T) {
 	if box != nil || err != nil {
 		t.Errorf("off: %v, %v", box, err)
 	}
-	if c, err := box.Confine(nil, nil, Profile{}); c != nil || err != nil || box.Tree() {
+	if c, err := box.Confine(nil, nil, nil, Profile{}); c != nil || err != nil || box.Tree() {
 		t.Errorf("off: %v, %v", c, err)
 	}
 	box, err = New(Config{Mode: Auto})
@@ -160,7 +160,7 @@ func BenchmarkStart(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				c, err := box.Confine(program, []string{"/bin/true"}, Profile{Dir: dir})
+				c, err := box.Confine(program, []string{"/bin/true"}, nil, Profile{Dir: dir})
 				if err != nil {
 					b.Fatal(err)
 				}
