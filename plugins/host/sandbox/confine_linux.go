@@ -103,7 +103,8 @@ type Confined struct {
 	network        bool
 }
 
-// Confine makes the opened program ready: it runs with the arguments, the environment and the profile. Nil for a nil
+// Confine makes the opened program ready: it runs with the arguments, the environment, of which the
+// last one of a name counts, and the profile. Nil for a nil
 // sandbox: the program is started as it is.
 func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Confined, error) {
 	if s == nil {
@@ -116,7 +117,7 @@ func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Con
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.order(order{Dir: p.Dir, Argv: argv, Env: env, Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)
+	f, err := m.order(order{Dir: p.Dir, Argv: argv, Env: (&exec.Cmd{Env: env}).Environ(), Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)
 	if err != nil {
 		return nil, err
 	}
