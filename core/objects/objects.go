@@ -82,11 +82,12 @@ type location struct {
 
 // Shown is how a place is told of: without anything that could be a secret.
 func Shown(where string) string {
-	head, _, _ := strings.Cut(where, "?")
-	if scheme, rest, ok := strings.Cut(head, "://"); ok {
-		return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+	scheme, rest, ok := strings.Cut(where, "://")
+	if !ok {
+		return where
 	}
-	return where
+	rest = rest[:len(rest)-len(strings.TrimLeftFunc(rest, func(r rune) bool { return r != '?' && r != '#' }))]
+	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 
 // parse reads a URL. Its errors repeat nothing but Shown.

@@ -74,7 +74,11 @@ func (a *app) export(ctx context.Context, c *client.Client, what string, f clien
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
 	if file == "" {
-		_, err = io.Copy(a.out, body)
+		var to io.Writer = raw{a.out} // a file, or another program
+		if a.out.onTerminal() {
+			to = a.out
+		}
+		_, err = io.Copy(to, body)
 		return brokeOff(err)
 	}
 	part, err := os.CreateTemp(filepath.Dir(file), ".part-*")
