@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"gocloud.dev/blob"
@@ -188,6 +190,9 @@ func (at *location) open(ctx context.Context) (*blob.Bucket, error) {
 
 // Error translates what a bucket says. Others, and nil, stay as they are.
 func Error(err error) error {
+	if refused, ok := errors.AsType[*awshttp.ResponseError](err); ok && (refused.HTTPStatusCode() == http.StatusForbidden || refused.HTTPStatusCode() == http.StatusUnauthorized) {
+		return fmt.Errorf("the bucket refuses these credentials: %w: %w", core.ErrUnavailable, err)
+	}
 	var kind error
 	switch gcerrors.Code(err) {
 	case gcerrors.OK, gcerrors.Canceled, gcerrors.DeadlineExceeded:
@@ -196,8 +201,6 @@ func Error(err error) error {
 		kind = core.ErrNotFound
 	case gcerrors.InvalidArgument:
 		kind = core.ErrInvalid
-	case gcerrors.PermissionDenied:
-		return fmt.Errorf("the bucket refuses these credentials: %w: %w", core.ErrUnavailable, err)
 	default:
 		kind = core.ErrUnavailable
 	}
