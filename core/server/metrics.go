@@ -3,7 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -78,13 +80,53 @@ func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
 // scrape registers the route. It is no part of the document: its answer is no JSON.
 func (s *Server) scrape() {
 	needs := route{role: Viewer, everyone: true}
+	var known scrapers
 	s.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if _, status, why := s.admit(r.Context(), r.Header.Get("Authorization"), needs); status != 0 {
+		authorization := r.Header.Get("Authorization")
+		ctx, cancel := context.WithTimeout(r.Context(), metricsTime)
+		_, status, why := s.admit(ctx, authorization, needs)
+		cancel()
+		if !known.admit(authorization, status, time.Now()) {
 			plainProblem(w, status, why)
 			return
 		}
 		s.metrics.ServeHTTP(w, r)
 	})
+}
+
+// scrapers are the tokens that lately read metrics. They may do so while the ledger, which knows all tokens, is away: that it is away
+// is what they are to tell. The zero value has none.
+type scrapers struct {
+	mu   sync.Mutex
+	last map[[sha256.Size]byte]time.Time
+}
+
+const (
+	scrapersMost = 64
+	scrapersKeep = 24 * time.Hour // a token that is revoked while the ledger is away reads metrics for no longer
+)
+
+// admit takes what the ledger said of a token: 0 is that it may, 503 that nobody knows.
+func (k *scrapers) admit(authorization string, status int, now time.Time) bool {
+	sum := sha256.Sum256([]byte(authorization))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch status {
+	case 0:
+		maps.DeleteFunc(k.last, func(_ [sha256.Size]byte, at time.Time) bool { return now.Sub(at) > scrapersKeep })
+		if k.last == nil {
+			k.last = map[[sha256.Size]byte]time.Time{}
+		}
+		if _, ok := k.last[sum]; ok || len(k.last) < scrapersMost {
+			k.last[sum] = now
+		}
+		return true
+	case http.StatusServiceUnavailable:
+		at, ok := k.last[sum]
+		return ok && now.Sub(at) <= scrapersKeep
+	}
+	delete(k.last, sum)
+	return false
 }
 
 // measureParts tells what is near: whether the ledger answers, the definitions, the recorder.
