@@ -8,7 +8,6 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/rollout"
 )
 
 // Measure gets what is worth counting. Its functions may be nil; they are called by many goroutines and must not block.
@@ -47,7 +46,7 @@ func (p *pace) begin(run *ledger.Run, l *launch.Launch, now time.Time) {
 
 // delay is how long after it was due a job started; false where that is not known.
 func (p *pace) delay(l *launch.Launch, ends []int, index int, started time.Time) (time.Duration, bool) {
-	released, ok := p.released[rollout.Wave(l.Limits, index)]
+	released, ok := p.released[sort.SearchInts(l.Limits, index+1)]
 	if !p.known || !ok || started.IsZero() {
 		return 0, false
 	}

@@ -89,7 +89,7 @@ func TestRulesPassTheirTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rules(t) {
-		asked := regexp.MustCompile(`alertname="` + r.Alert + `".*exp_samples: (.*)\}`).FindAllStringSubmatch(string(tests), -1)
+		asked := regexp.MustCompile(`alertname="`+r.Alert+`".*exp_samples: (.*)\}`).FindAllStringSubmatch(string(tests), -1)
 		fires := 0
 		for _, a := range asked {
 			if a[1] != "[]" {

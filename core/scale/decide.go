@@ -15,7 +15,7 @@ type Config struct {
 	Pool     string
 	Min, Max int           // workers; Max 0 is no more than Min
 	Slots    int           // of one worker; the mean of those there when 0, or defaultSlots
-	Target   time.Duration // what is due should start within it
+	Target   time.Duration // what is due should start within it; 5 min when 0
 	Ahead    time.Duration // what becomes due within it counts as due: as long as a new worker takes to come
 	Calm     time.Duration // fewer workers are wanted once fewer would have been enough for so long
 	Every    time.Duration // between two calls of the hook, at least; failed ones wait longer each time
@@ -28,8 +28,7 @@ const (
 
 // Defaults fills what is not given. Errors wrap core.ErrInvalid.
 func (c Config) Defaults() (Config, error) {
-	c.Target, c.Ahead = cmp.Or(c.Target, 5*time.Minute), cmp.Or(c.Ahead, 2*time.Minute)
-	c.Calm, c.Every = cmp.Or(c.Calm, 5*time.Minute), cmp.Or(c.Every, 10*time.Second)
+	c.Target, c.Every = cmp.Or(c.Target, 5*time.Minute), cmp.Or(c.Every, 10*time.Second)
 	switch {
 	case c.Min < 0 || c.Max < c.Min || c.Max > mostWorkers:
 		return c, fmt.Errorf("%d to %d workers: expected a least number from 0 on, and a largest one up to %d that is not below it: %w", c.Min, c.Max, mostWorkers, core.ErrInvalid)

@@ -45,7 +45,7 @@ func resultOf(err error) Result {
 		return DialCalledOff
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return DialRefused
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
 		return DialNoRoute
 	case e == nil:
 		return DialOther

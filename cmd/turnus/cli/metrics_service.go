@@ -20,8 +20,8 @@ func (f *measureFlags) add(c *cobra.Command) {
 }
 
 func (f *measureFlags) check() error {
-	if f.tenants < 1 || f.tenants > 100_000 {
-		return invalid("--metrics-tenants %d: expected 1 to 100000", f.tenants)
+	if f.tenants < 0 || f.tenants > 100_000 {
+		return invalid("--metrics-tenants %d: expected at most 100000", f.tenants)
 	}
 	return nil
 }

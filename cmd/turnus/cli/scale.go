@@ -40,14 +40,9 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 	if f.secret != "" && f.hook == "" {
 		return cfg, invalid("--scale-hook-secret-file needs --scale-hook: it signs what is told there")
 	}
-	for _, d := range []time.Duration{cfg.Target, cfg.Ahead, cfg.Calm} {
-		if d <= 0 {
-			return cfg, invalid("--scale-target, --scale-ahead and --scale-calm: expected durations above 0, as 5m")
-		}
-	}
 	cfg, err := cfg.Defaults()
 	if err != nil {
-		return cfg, invalid("--scale-min, --scale-max, --scale-slots: %w", err)
+		return cfg, invalid("--scale-min, --scale-max, --scale-slots, --scale-target, --scale-ahead, --scale-calm: %w", err)
 	}
 	return cfg, nil
 }
