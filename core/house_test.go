@@ -50,6 +50,7 @@ var borders = []struct {
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
+	{"core/secrets", "where values of secrets are; it must not know what they are used for", []string{"core", "core/spell", "core/testparts"}},
 	{"core/notify", "tells a webhook what happened; it must not know what that is about", []string{"core"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
 	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts"}},
