@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ var scriptTypes = map[string]host.Type{
 	"command":      {Name: "command", Check: true, OnLost: "hold"},
 	"file":         {Name: "file", Check: true, Idempotent: true, OnLost: "retry"},
 	"firmware.set": {Name: "firmware.set", Disruptive: true, OnLost: "hold"},
+	"api":          {Name: "api", OnLost: "hold", Params: json.RawMessage(`{"type":"object","properties":{"token":{"type":"string","x-turnus-secret":true},"url":{"type":"string"}}}`)},
 	"reboot":       {Name: "reboot", Disruptive: true, Idempotent: true, OnLost: "retry"},
 }
 

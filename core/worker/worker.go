@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -48,8 +49,9 @@ type Config struct {
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Configs keeps versions of hosts' configurations; nil refuses.
 	Configs *configs.Repo
-	// Secret resolves a secret by name for a host's job; nil refuses.
-	Secret func(ctx context.Context, h core.Host, name string) ([]byte, error)
+	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil refuses such steps. What
+	// may be had later is core.ErrUnavailable. secrets.Store has it.
+	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
 	// Board has the service windows of runs. Without it a step that waits for a window waits on.
 	Board queue.Board
 
