@@ -1,10 +1,6 @@
 package secrets
 
-import (
-	"context"
-
-	"github.com/turnus/turnus/core"
-)
+import "github.com/turnus/turnus/core"
 
 // Ask is one use of a secret: its name, for whom, and what the run brought along.
 type Ask struct {
@@ -14,6 +10,3 @@ type Ask struct {
 	Host     core.Host
 	Sealed   map[string]Ref // of the run's snapshot, by name
 }
-
-// Resolver is Store.Resolve, for those who are given one.
-type Resolver = func(ctx context.Context, a Ask) ([]byte, error)

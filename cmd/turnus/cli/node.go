@@ -20,6 +20,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
@@ -28,6 +29,7 @@ import (
 // nodeFlags say how this process works on jobs.
 type nodeFlags struct {
 	ssh      sshFlags
+	secrets  secretFlags
 	plugins  pluginFlags
 	slots    int
 	cpu, mem float64
@@ -38,6 +40,7 @@ type nodeFlags struct {
 
 func (f *nodeFlags) add(c *cobra.Command) {
 	f.ssh.add(c)
+	f.secrets.add(c)
 	f.plugins.add(c)
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
@@ -66,6 +69,7 @@ func (f *nodeFlags) check() error {
 // node is a worker with its connections and plugin processes.
 type node struct {
 	pool    *transport.Pool
+	secrets *secrets.Store
 	plugins *host.Supervisor
 	worker  *worker.Worker
 	configs *configs.Repo
@@ -100,15 +104,22 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	pool, err := f.ssh.pool(ctx, inv)
+	store, err := f.secrets.open(log)
 	if err != nil {
+		return nil, err
+	}
+	pool, err := f.ssh.pool(ctx, inv, store)
+	if err != nil {
+		store.Close()
 		return nil, err
 	}
 	sup, err := f.plugins.supervisor(pool, log)
 	if err != nil {
-		return nil, errors.Join(err, pool.Close())
+		err = errors.Join(err, pool.Close())
+		store.Close()
+		return nil, err
 	}
-	return &node{pool: pool, plugins: sup}, nil
+	return &node{pool: pool, plugins: sup, secrets: store}, nil
 }
 
 // work starts the worker.
@@ -116,6 +127,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	q := o.queue
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
+		Secret:   n.secret,
 		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
 	}
 	load := worker.NodeLoad()
@@ -192,6 +204,7 @@ func (n *node) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	errs = append(errs, n.plugins.Stop(ctx), n.pool.Close())
+	n.secrets.Close()
 	return errors.Join(errs...)
 }
 

@@ -18,6 +18,8 @@ func (a *app) validateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Check playbooks: every mistake of every file, with its place",
+		Long: `Check playbooks: every mistake of every file, with its place. Files named secrets.yaml are
+checked as files of secrets of a definitions tree. turnus diff checks a whole tree.`,
 		Example: `  turnus validate playbooks/
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
@@ -30,8 +32,16 @@ func (a *app) validateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			books, err := playbooks.Load(args, playbookOptions(sup, extra))
-			return a.reportValidation(books, err)
+			files, args := secretFiles(args)
+			problems, err := validateSecrets(files)
+			if err != nil {
+				return err
+			}
+			var books []*playbooks.Playbook
+			if len(args) > 0 {
+				books, err = playbooks.Load(args, playbookOptions(sup, extra))
+			}
+			return a.reportValidation(books, withProblems(err, problems))
 		},
 	}
 	plugins.add(c)
