@@ -127,7 +127,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	q := o.queue
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
-		Secret:   n.secret,
+		Secret:   n.secrets.Resolve,
 		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
 	}
 	load := worker.NodeLoad()
