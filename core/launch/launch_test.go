@@ -203,7 +203,7 @@ func TestWholeNumbersComeBackWhole(t *testing.T) {
 }
 
 func TestSnapshotRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":4}`} {
+	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":5}`} {
 		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -110,7 +110,7 @@ func TestSecretsShowInNothingThatAJobTells(t *testing.T) {
 				t.Errorf("a state without secrets: %v", err)
 			}
 			out := map[string]any{"plain": "is " + token, "code": coded, "list": []any{map[string]any{token: "x"}}}
-			if c.Attempt == 1 {
+			if c.Step == "first" && c.Attempt == 1 {
 				return host.Outcome{Failed: true, Retryable: true, Reason: "401 for " + token, Outputs: out}, nil
 			}
 			return host.Outcome{Changed: true, Reason: "with " + token, Outputs: out}, nil
@@ -128,11 +128,11 @@ steps:
 				t.Errorf("%s is in %s", name, told)
 			}
 		}
-		if s := r.Steps[0]; s.Stdout != "stdout [secret api-token] and dXNlc[secret api-token]=\n" && !strings.Contains(s.Stdout, "stdout [secret api-token] and ") || s.Stderr != "err [secret api-token]" {
+		if s := r.Steps[0]; s.Stdout != "stdout [secret api-token] and dXNlcjp[secret api-token]0=\n" || s.Stderr != "err [secret api-token]" {
 			t.Errorf("stdout %q, stderr %q", s.Stdout, s.Stderr)
 		}
 		calls := l.plugins.seen()
-		if len(calls) != 4 || len(calls[2].Secrets) != 0 || params(calls[2])["run"] != "is [secret api-token]" {
+		if len(calls) != 3 || len(calls[2].Secrets) != 0 || params(calls[2])["run"] != "is [secret api-token]" {
 			t.Errorf("%s; the second step has %d secrets, and params %s", l.plugins.steps(), len(calls[2].Secrets), calls[2].Params)
 		}
 		if v.names() != "api-token api-token" {

@@ -33,7 +33,7 @@ const usage = `turnus-host lets a script of a Turnus plugin work on its job's ho
   turnus-host artifact [--max-size N] NAME [FILE|-]     a file of the worker
   turnus-host save NAME [FILE|-]                        into the worker's fetch folder
   turnus-host probe                                     over a fresh connection
-  turnus-host secret NAME                               of the step's secrets, which TURNUS_SECRETS lists
+  turnus-host secret NAME                               of the step's secrets, which TURNUS_STEP_SECRETS lists
   turnus-host checkpoint NAME [JSON|-]                  75: the window says stop
   turnus-host may-start [D]                             75: not now
 
