@@ -118,6 +118,7 @@ func TestVaultIsAskedAgainAndSaysWhy(t *testing.T) {
 }
 
 func TestVaultAppRole(t *testing.T) {
+	t.Parallel()
 	v := vaulttest.Start(t)
 	v.Namespace = "ops"
 	v.AppRole("turnus", "hunter2-id", 2*time.Second, "kv/data/a", "auth/")
@@ -160,6 +161,7 @@ func TestVaultAppRole(t *testing.T) {
 }
 
 func TestVaultTokenFileIsReadAgain(t *testing.T) {
+	t.Parallel()
 	v := vaulttest.Start(t)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	first := v.NewToken(2*time.Second, true)
