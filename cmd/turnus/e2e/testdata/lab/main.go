@@ -144,6 +144,7 @@ func main() {
 		sdk.Job("lab.trace", trace, sdk.Idempotent(true), sdk.OnLost("retry"), sdk.Concurrency(256)),
 		sdk.Job("lab.hold", trace, sdk.Idempotent(false), sdk.OnLost("hold")),
 		sdk.Job("lab.leak", leak, sdk.Idempotent(true)),
+		sdk.Job("lab.crash", leak, sdk.Idempotent(false), sdk.OnLost("hold")),
 		sdk.Job("lab.keep", keep, sdk.Idempotent(true)),
 		sdk.Job("lab.misbehave", misbehave, sdk.Idempotent(false), sdk.OnLost("hold")),
 	)
