@@ -52,6 +52,9 @@ func (r Ref) Kind() string {
 	return ""
 }
 
+// Travels tells whether a run may bring the reference to other nodes.
+func (r Ref) Travels() bool { k := r.Kind(); return k == kindVault || k == kindAge }
+
 // The kinds of references, as YAML has them.
 const (
 	kindEnv     = "env"

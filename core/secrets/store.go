@@ -169,7 +169,7 @@ func (s *Store) find(a Ask) (Entry, error) {
 	}
 	e := Entry{Name: a.Name, Ref: ref}
 	switch {
-	case e.kinds() != 1 || ref.Kind() != kindVault && ref.Kind() != kindAge:
+	case e.kinds() != 1 || !ref.Travels():
 		// The guard of ParseTree once more: what is in the queue may come from elsewhere.
 		return Entry{}, fmt.Errorf("the run brought a reference of the kind %q, and only vault and age may come with a run: "+
 			"name the secret in this worker's own file (--secrets): %w", ref.Kind(), core.ErrInvalid)

@@ -121,7 +121,9 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 	if _, err := run(t, certified(t, a.Certify), h, "true"); err != nil {
 		t.Errorf("the host does not know the authority, but the key: %v", err)
 	}
-	away := certified(t, func(context.Context, CertificateRequest) (*ssh.Certificate, error) { return nil, errors.New("the authority is away") })
+	away := certified(t, func(context.Context, CertificateRequest) (*ssh.Certificate, error) {
+		return nil, errors.New("the authority is away")
+	})
 	if _, err := run(t, away, h, "true"); err != nil {
 		t.Errorf("the authority is away, but there is a key: %v", err)
 	}

@@ -47,9 +47,19 @@ func hostSelector(text string) (func(core.Host) (bool, error), error) {
 	return func(h core.Host) (bool, error) { return expr.Bool(playbooks.Env{Host: h}) }, nil
 }
 
-// secret resolves a secret for a job of this node.
-func (n *node) secret(ctx context.Context, h core.Host, name string) ([]byte, error) {
-	return n.secrets.Resolve(ctx, secrets.Ask{Name: name, Host: h})
+// secretsFor says what runs take along of this node's own file, for other nodes to resolve, and which names there are. With a shared
+// queue nobody here knows what the others have of their own.
+func secretsFor(store *secrets.Store, shared bool) (refs map[string]secrets.Ref, names []string) {
+	refs, names = map[string]secrets.Ref{}, []string{}
+	for _, e := range store.Names() {
+		if names = append(names, e.Name); e.Travels() {
+			refs[e.Name] = e.Ref
+		}
+	}
+	if shared {
+		return refs, nil
+	}
+	return nil, names
 }
 
 // certFlags say who signs certificates for logins.

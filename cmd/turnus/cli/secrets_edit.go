@@ -166,7 +166,7 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 	defer cancel()
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "exec "+editor+` "$1"`, "sh", file) //nolint:gosec // the person's own editor
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, os.Stdout, os.Stderr // the terminal itself
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, os.Stdout, os.Stderr                       // the terminal itself
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
