@@ -129,7 +129,7 @@ exit 3
 
 func (g *guardedSite) playbooks() {
 	all := "{S0: S0, S1: S1, S2: S2, S3: S3, S4: S4, S5: S5, S6: S6, S7: S7, S8: S8, S9: S9}"
-	tell := `for v in "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; do printf '%s\n' "$v"; printf 'x%s' "$v" | base64; printf 'xx%s' "$v" | base64 >&2; printf %s "$v" | od -An -tx1; printf '%.3s' "$v"; sleep 0.02; printf '%s\n' "${v#???}"; printf '%s\n' "$v" >&2; done`
+	tell := `for v in "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; do printf '%s\n' "$v"; printf 'x%s' "$v" | base64; printf 'xx%s' "$v" | base64 >&2; printf %s "$v" | od -An -tx1; printf '%.3s' "$v"; [ "$v" = "$S0" ] && sleep 0.2; printf '%s\n' "${v#???}"; printf '%s\n' "$v" >&2; done`
 	step := func(name, uses, rest string) string {
 		return fmt.Sprintf("  - name: %s\n    uses: %s\n    continue_on_failure: true\n    secrets: %s\n%s", name, uses, all, rest)
 	}
@@ -148,13 +148,13 @@ func (g *guardedSite) playbooks() {
 	mark := "    # the marker\n"
 	env := fmt.Sprintf("      env: {M: %q}\n", marker)
 	g.file("ops/playbooks/all.yaml", "playbook: all\ntargets: true\nvars: {m: \""+marker+"\"}\nsteps:\n"+
-		step("told", "command", "    foreach: [1, 2]\n    retry: {attempts: 2, interval: 1s}\n"+with("run", tell+"; exit 3")+env+mark)+
+		step("told", "command", "    foreach: [1, 2]\n    retry: {attempts: 2, interval: 100ms}\n"+with("run", tell+"; exit 3")+env+mark)+
 		step("script", "script", with("content", "#!/bin/sh\n"+tell+"\n")+env)+
 		step("stdin", "command", with("run", "cat; cat /proc/self/cmdline /proc/$PPID/cmdline | tr '\\0' ' '; printf '%s' '"+marker+"'", "stdin", refs))+
 		step("file", "file", with("path", g.dir+"/written", "content", refs+"m=${{ vars.m }}\n"))+
 		"  - {name: later, uses: command, with: {run: \"cat "+g.dir+"/written\"}}\n"+
 		step("http", "http", "    with:\n      url: \""+g.echo+"/?token=${{ secrets.S0 }}\"\n      from: host\n      method: POST\n      headers: {Authorization: \"Bearer ${{ secrets.S6 }}\", X: \"${{ vars.m }}\"}\n      body: \"${{ secrets.S1 }} ${{ secrets.S7 }}\"\n")+
-		step("flood", "command", with("run", `i=0; while [ $i -lt 400 ]; do printf '%s %s %s %s %s %s %s %s %s %s %s\n' "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; i=$((i+1)); done`)+env)+
+		step("flood", "command", with("run", `i=0; while [ $i -lt 1500 ]; do printf '%s %s %s %s %s %s %s %s %s %s %s\n' "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; i=$((i+1)); done`)+env)+
 		step("plugin", "lab.leak", with("how", "tell", "value", marker))+
 		step("fails", "lab.leak", with("how", "fail", "value", "${{ secrets.S0 }}"))+
 		step("state", "lab.keep", with("how", "tell"))+
@@ -195,13 +195,14 @@ func TestSecretsShowNowhere(t *testing.T) {
 		"--secrets-identity", filepath.Join(g.dir, "worker.age"), filepath.Join(g.dir, "ops/playbooks/all.yaml")}, g.folders()...)...)
 	e.code()
 	g.redis.look(g.seen)
+	g.seen.files("ledger", filepath.Join(g.data, "ledger.db*")) // the WAL too, which is gone after the end
 	p.signal(syscall.SIGTERM)
 	p.wants(0)
 	stopLooking()
 	g.seen.text("events", e.out.String())
 	g.seen.text("log", p.err.String())
 	g.seen.text("log", e.err.String())
-	g.seen.files("ledger", filepath.Join(g.data, "ledger.db*"))
+	g.seen.ledger(filepath.Join(g.data, "ledger.db"))
 	g.seen.files("outputs", filepath.Join(g.data, "outputs"))
 	g.seen.files("data", g.data)
 	g.seen.files("record of the run", filepath.Join(g.dir, "state"))

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // seen searches what it is shown for secrets and for the marker, and remembers where it found them.
@@ -109,6 +112,60 @@ func (s *seen) files(place, pattern string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
+	}
+}
+
+// ledger looks at each value of each table, unpacked as the ledger packs it.
+func (s *seen) ledger(path string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	rows, err := db.Query(`SELECT name FROM sqlite_master WHERE type = 'table'`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var tables []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			s.t.Fatal(err)
+		}
+		tables = append(tables, name)
+	}
+	_ = rows.Close()
+	unpack, _ := zstd.NewReader(nil)
+	defer unpack.Close()
+	for _, table := range tables {
+		rows, err := db.Query(`SELECT * FROM ` + table) //nolint:gosec // a name of the ledger's own
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(sql.RawBytes)
+		}
+		for rows.Next() {
+			if err := rows.Scan(values...); err != nil {
+				s.t.Fatal(err)
+			}
+			for _, v := range values {
+				raw := *v.(*sql.RawBytes)
+				if len(raw) > 1 && raw[0] == 1 {
+					if plain, err := unpack.DecodeAll(raw[1:], nil); err == nil {
+						raw = plain
+					}
+				}
+				s.bytes("ledger", raw)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			s.t.Fatal(err)
+		}
+		_ = rows.Close()
 	}
 }
 
