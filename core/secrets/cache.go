@@ -45,8 +45,8 @@ func (c *cache) get(ctx context.Context, key string, fetch func(context.Context)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if value, err, ok := c.fresh(k); ok {
-		return value, err
+	if known := c.fresh(k); known != nil {
+		return known.value, known.err
 	}
 	value, err := fetch(ctx)
 	c.put(k, value, err)
@@ -74,13 +74,14 @@ func (c *cache) leave(key string, k *kept) {
 	}
 }
 
-func (c *cache) fresh(k *kept) (value []byte, err error, ok bool) { //nolint:revive // the error is a value here, as it was kept
+// fresh is a copy of what is known; nil when that is nothing, or too old.
+func (c *cache) fresh(k *kept) *kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.until.After(time.Now()) {
-		return slices.Clone(k.value), k.err, true
+	if !k.until.After(time.Now()) {
+		return nil
 	}
-	return nil, nil, false
+	return &kept{value: slices.Clone(k.value), err: k.err}
 }
 
 // put keeps a copy of what came. What a context ended says nothing of the secret.

@@ -12,4 +12,4 @@ const nonBlocking = 0
 // ownedByUs cannot be known here: file modes and owners are not those of Unix.
 func ownedByUs(fs.FileInfo) bool { return true }
 
-func ownGroup(*exec.Cmd) {}
+func ownGroup(cmd *exec.Cmd) { cmd.Cancel = func() error { return cmd.Process.Kill() } }

@@ -107,6 +107,11 @@ func fromCommand(ctx context.Context, argv []string) ([]byte, error) {
 		clear(out.data)
 		return nil, cause
 	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		clear(out.data)
+		_ = cmd.Cancel() // its group, in which that program is
+		return nil, fmt.Errorf("it ended, and left a program behind that holds its output: %w", core.ErrInvalid)
+	}
 	if err != nil {
 		clear(out.data)
 		failed, ok := errors.AsType[*exec.ExitError](err)

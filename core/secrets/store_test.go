@@ -92,6 +92,7 @@ func TestResolveKinds(t *testing.T) {
   absent: {command: [no-such-program-of-turnus]}
   empty: {command: "true"}
   much: {command: "yes hunter2"}
+  leaves: {command: "sleep 5 & echo hunter2"}
   hangs: {command: "sleep 1000 & sleep 1000"}
 `, file, group, open), func(c *Config) { c.Identities = []string{identity}; c.Timeout = 10 * time.Second })
 
@@ -112,6 +113,7 @@ func TestResolveKinds(t *testing.T) {
 		{"folder", core.ErrInvalid, "no regular file"},
 		{"fails", core.ErrUnavailable, "exit status 3"},
 		{"absent", core.ErrInvalid, "could not be run"},
+		{"leaves", core.ErrInvalid, "left a program behind"},
 		{"empty", core.ErrInvalid, "is empty"},
 		{"much", core.ErrInvalid, "more than 64 KiB"},
 		{"nobody", core.ErrNotFound, "has none of this name"},

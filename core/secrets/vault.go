@@ -152,14 +152,14 @@ func (c *vaultClient) once(ctx context.Context, method, path, token string, body
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent:
 		return &vaultStatus{resp.StatusCode, what}
 	case err != nil:
-		return fmt.Errorf("Vault's answer to %s broke off: %w", what, core.ErrUnavailable)
+		return fmt.Errorf("the answer of Vault to %s broke off: %w", what, core.ErrUnavailable)
 	case len(data) > maxVaultAnswer:
-		return fmt.Errorf("Vault's answer to %s is longer than %d MiB: %w", what, maxVaultAnswer>>20, core.ErrInvalid)
+		return fmt.Errorf("the answer of Vault to %s is longer than %d MiB: %w", what, maxVaultAnswer>>20, core.ErrInvalid)
 	case into == nil:
 		return nil
 	}
 	if json.Unmarshal(data, into) != nil { // its error may quote the answer
-		return fmt.Errorf("Vault's answer to %s is not the JSON that was expected: is %s a Vault? %w", what, c.base.Host, core.ErrInvalid)
+		return fmt.Errorf("the answer of Vault to %s is not the JSON that was expected: is %s a Vault? %w", what, c.base.Host, core.ErrInvalid)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (c *vaultClient) authorized(ctx context.Context, method, path string, body,
 			return err
 		}
 		err = c.call(ctx, method, path, token, body, into)
-		if s := (*vaultStatus)(nil); again || !errors.As(err, &s) || s.code != http.StatusForbidden || !c.replaceable(token) {
+		if s := (*vaultStatus)(nil); again || !errors.As(err, &s) || s.code != http.StatusForbidden || !c.ended(ctx, token) || !c.replaceable(token) {
 			return err
 		}
 		c.drop(token)

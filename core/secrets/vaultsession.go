@@ -106,6 +106,14 @@ func (c *vaultClient) drop(token string) {
 	}
 }
 
+// ended tells a token that is no more from one that may not do something: logging in again would not help the latter.
+func (c *vaultClient) ended(ctx context.Context, token string) bool {
+	var about vaultAuth
+	err := c.call(ctx, http.MethodGet, "auth/token/lookup-self", token, nil, &about)
+	s := (*vaultStatus)(nil)
+	return errors.As(err, &s) && s.code == http.StatusForbidden
+}
+
 // replaceable tells whether a token that was refused can be followed by another.
 func (c *vaultClient) replaceable(token string) bool {
 	if c.cfg.AppRole != nil {

@@ -99,14 +99,14 @@ func (c *certificates) certificate(ctx context.Context, r CertificateRequest) (*
 		err = r.check(made)
 	}
 	if err != nil {
-		if cert != nil && uint64(time.Now().Add(time.Second).Unix()) < cert.ValidBefore { //nolint:gosec // the clock is past 1970
+		if cert != nil && uint64(time.Now().Add(time.Second).Unix()) < cert.ValidBefore {
 			return cert, nil // the old one holds for a while
 		}
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until := time.Unix(int64(made.ValidBefore), 0) //nolint:gosec // check bounds it
+	until := time.Unix(int64(made.ValidBefore), 0)
 	k.cert, k.renew, k.until = made, until.Add(-time.Until(until)/3), until
 	return made, nil
 }
@@ -144,9 +144,9 @@ func (r CertificateRequest) check(c *ssh.Certificate) error {
 		return errors.New("the authority gave no user certificate")
 	case string(c.Key.Marshal()) != string(r.Key.Marshal()):
 		return errors.New("the authority signed another key than the one it was asked to sign")
-	case c.ValidBefore > uint64(now.Add(maxLifetime+time.Minute).Unix()): //nolint:gosec // the clock is past 1970
+	case c.ValidBefore > uint64(now.Add(maxLifetime+time.Minute).Unix()):
 		return fmt.Errorf("the authority gave a certificate that is valid for more than %v: let its role give short ones", maxLifetime)
-	case c.ValidBefore <= uint64(now.Unix()): //nolint:gosec // as above
+	case c.ValidBefore <= uint64(now.Unix()):
 		return errors.New("the authority gave a certificate that has ended: compare the clocks")
 	case len(c.ValidPrincipals) == 0 || slices.ContainsFunc(r.Principals, func(p string) bool { return !slices.Contains(c.ValidPrincipals, p) }):
 		return fmt.Errorf("the authority gave a certificate for %q, asked for %q", c.ValidPrincipals, r.Principals)
@@ -207,8 +207,8 @@ func (a *Authority) Certify(_ context.Context, r CertificateRequest) (*ssh.Certi
 	now := time.Now()
 	cert := &ssh.Certificate{
 		Key: r.Key, CertType: ssh.UserCert, KeyId: a.keyID, Serial: binary.BigEndian.Uint64(serial[:]), ValidPrincipals: r.Principals,
-		ValidAfter:  uint64(now.Add(-skew).Unix()),      //nolint:gosec // the clock is past 1970
-		ValidBefore: uint64(now.Add(a.lifetime).Unix()), //nolint:gosec // as above
+		ValidAfter:  uint64(now.Add(-skew).Unix()),
+		ValidBefore: uint64(now.Add(a.lifetime).Unix()),
 		Permissions: ssh.Permissions{CriticalOptions: r.CriticalOptions(), Extensions: map[string]string{"permit-port-forwarding": ""}},
 	}
 	if err := cert.SignCert(rand.Reader, a.key); err != nil {

@@ -313,7 +313,7 @@ func (s *Server) sign(body object) (int, object) {
 	now := time.Now()
 	cert := &ssh.Certificate{
 		Key: key, CertType: ssh.UserCert, KeyId: "vault-token-" + random(), ValidPrincipals: strings.Split(text("valid_principals"), ","),
-		ValidAfter: uint64(now.Add(-30 * time.Second).Unix()), ValidBefore: uint64(now.Add(ttl).Unix()), //nolint:gosec // the clock is past 1970
+		ValidAfter: uint64(now.Add(-30 * time.Second).Unix()), ValidBefore: uint64(now.Add(ttl).Unix()),
 		Permissions: ssh.Permissions{CriticalOptions: options, Extensions: map[string]string{"permit-pty": ""}},
 	}
 	if err := cert.SignCert(rand.Reader, s.authority); err != nil {
