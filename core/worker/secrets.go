@@ -87,7 +87,7 @@ func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
 		}
 		m.seen = map[string]bool{}
 	}
-	if err := m.hidden.Add(redact.Value{Name: name, Bytes: value}); err != nil {
+	if err := m.job.w.conceal(m.hidden, redact.Value{Name: name, Bytes: value}); err != nil {
 		return nil, err
 	}
 	m.seen[name] = true

@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -56,7 +57,11 @@ func (l *lab) guarded(v *vault, steps string, changes ...change) (core.Result, s
 	var states []string
 	c.Queue = spying{c.Queue, func(data []byte) { states = append(states, string(data)) }}
 	la := l.submit("r", 1, steps, changes...)
-	n := l.start(c)
+	n := l.startWith(c, func(w *Worker) {
+		if l.careless {
+			w.conceal = func(*redact.Set, ...redact.Value) error { return nil }
+		}
+	})
 	res := l.results(la)
 	n.drain()
 	if len(res) != 1 {
@@ -145,16 +150,24 @@ steps:
 	})
 }
 
-// Without what takes secrets out, the very test above would see them: it is told where the job type says it.
-func TestWithoutRedactionTheSecretIsSeen(t *testing.T) {
+// Negative: where the values are not concealed, the very same search finds them wherever a job tells something.
+func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 			c.Sink(host.Event{Stdout: []byte("stdout " + token + "\n")})
-			return host.Outcome{Changed: true, Outputs: map[string]any{"x": token}}, nil
+			c.Sink(host.Event{Diff: "+" + token + "\n"})
+			c.Sink(host.Event{Log: "log " + token})
+			if err := c.Checkpoint(ctx, host.State{JSON: json.RawMessage(`"` + token + `"`)}); err != nil {
+				t.Error(err)
+			}
+			return host.Outcome{Failed: true, Reason: "reason " + token, Outputs: map[string]any{"x": "output " + token}}, nil
 		}
-		_, told := l.guarded(&vault{}, "steps: [{name: first, uses: command, with: {run: x}}]\n")
-		if strings.Count(told, token) < 3 {
-			t.Errorf("the search finds nothing where a secret is told: %s", told)
+		l.careless = true
+		_, told := l.guarded(&vault{values: map[string]string{"api": token}}, "steps: [{name: first, uses: command, secrets: [api], with: {run: x}}]\n")
+		for _, where := range []string{"stdout " + token, `"Diff":"+` + token, "log " + token, "reason " + token, "output " + token, `"json":"` + token} {
+			if !strings.Contains(told, where) {
+				t.Errorf("%q is not seen in %s", where, told)
+			}
 		}
 	})
 }

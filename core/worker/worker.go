@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -115,6 +116,7 @@ func New(c Config) (*Worker, error) {
 		programs: newPrograms(c.Payload, c.Plugins.Type),
 		books:    newBooks(c.Board),
 		admit:    askBook,
+		conceal:  (*redact.Set).Add,
 		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
 		running:  map[uint64]*job{},
 	}
@@ -132,7 +134,8 @@ type Worker struct {
 	books    *books
 	clock    clock
 	pace     pace
-	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
+	admit    func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
+	conceal  func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
 
 	cordoned atomic.Bool  // nothing new is taken
 	spooled  atomic.Int64 // bytes of outputs in files

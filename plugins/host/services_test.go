@@ -60,7 +60,7 @@ func TestServices(t *testing.T) {
 		{labParams{Op: "dial", Host: "fw3"}, "PermissionDenied", "fw3"},
 		{labParams{Op: "probe"}, "OK", ""},
 		{labParams{Op: "probe", Host: "fw3"}, "PermissionDenied", "fw3"},
-		{labParams{Op: "secret", Text: "token"}, "PermissionDenied", "may read no secrets"},
+		{labParams{Op: "secret", Text: "token"}, "PermissionDenied", "it lists none"},
 		{labParams{Op: "checkpoint", Text: `{"n":1}`}, "OK", ""},
 		{labParams{Op: "checkpoint", Text: `{`}, "InvalidArgument", "not JSON"},
 		{labParams{Op: "save", Path: "x"}, "PermissionDenied", "no folder for fetched files"},

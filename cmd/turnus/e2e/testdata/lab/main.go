@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,9 +98,13 @@ func leak(ctx context.Context, r *sdk.Run[Leak, sdk.NoState]) error {
 		for name, form := range map[string]string{
 			"plain": value, "base64": base64.StdEncoding.EncodeToString([]byte("user:" + value)), "hex": hex.EncodeToString([]byte(value)), "url": url.QueryEscape(value),
 		} {
-			for _, b := range []byte(form + "\n") { // a byte at a time
-				_, _ = r.Stdout().Write([]byte{b})
-				_, _ = r.Stderr().Write([]byte{b})
+			size := 5
+			if i < 3 {
+				size = 1 // a byte at a time
+			}
+			for part := range slices.Chunk([]byte(form+"\n"), size) {
+				_, _ = r.Stdout().Write(part)
+				_, _ = r.Stderr().Write(part)
 			}
 			fmt.Fprintln(os.Stderr, "stderr of the plugin:", form)
 			fmt.Println("stdout of the plugin:", form)
@@ -144,6 +149,7 @@ func main() {
 		sdk.Job("lab.trace", trace, sdk.Idempotent(true), sdk.OnLost("retry"), sdk.Concurrency(256)),
 		sdk.Job("lab.hold", trace, sdk.Idempotent(false), sdk.OnLost("hold")),
 		sdk.Job("lab.leak", leak, sdk.Idempotent(true)),
+		sdk.Job("lab.crash", leak, sdk.Idempotent(false), sdk.OnLost("hold")),
 		sdk.Job("lab.keep", keep, sdk.Idempotent(true)),
 		sdk.Job("lab.misbehave", misbehave, sdk.Idempotent(false), sdk.OnLost("hold")),
 	)
