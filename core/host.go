@@ -32,6 +32,11 @@ type SSH struct {
 	PasswordEnv     string        `json:"password_env,omitempty"`     // name of an environment variable of the worker
 	PasswordCommand []string      `json:"password_command,omitempty"` // argv, run on the worker
 	ConnectTimeout  time.Duration `json:"connect_timeout,omitempty"`
+
+	// Of certificates that a worker has signed for a login on this host, where it does.
+	Principals   []string `json:"certificate_principals,omitempty"`     // the user alone when empty
+	SourceAddrs  []string `json:"certificate_source_address,omitempty"` // networks that the certificate may be used from; any when empty
+	ForceCommand string   `json:"certificate_force_command,omitempty"`  // what sshd runs in place of any command
 }
 
 // Target is the address to dial: Address, or Name when that is empty.

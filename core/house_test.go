@@ -27,6 +27,7 @@ var borders = []struct {
 }{
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
+	{"core/redact", "a leaf: it takes values out of text, wherever they come from", []string{"core"}},
 	{"core/spell", "a leaf: rooms that read what people write ask it what a misspelt word meant", nil},
 	{"windows", "a pure value calculus; iCalendar and civil time stand below it, and it asks what a misspelt word meant", []string{"core/spell"}},
 	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
@@ -34,7 +35,7 @@ var borders = []struct {
 	{"plugins", "tests of all built-ins as one real plugin", []string{"plugins", "core"}},
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
 	{"plugins/internal/wire", "generated messages", nil},
-	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
+	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/redact", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
 	{"plugins/exec", "makes scripts plugins: like anybody's plugin it stands on the sdk", []string{"plugins/sdk"}},
 	{"plugins/scaffold", "writes the files of a new plugin; the wire is rendered for other languages", []string{"plugins/internal/wire"}},
 	{"plugins/conformance", "a plugin's process and simulated hosts, over the worker's own host services; it must not know the sdk", []string{"core", "core/transport", "core/transport/fleet", "plugins/host", "plugins/internal/wire"}},
@@ -49,8 +50,9 @@ var borders = []struct {
 		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/metrics", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
-	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/spell", "core/testparts", "playbooks", "windows"}},
+	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/secrets", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
+	{"core/secrets", "where values of secrets are; it must not know what they are used for", []string{"core", "core/spell", "core/testparts"}},
 	{"core/notify", "tells a webhook what happened; it must not know what that is about", []string{"core"}},
 	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
@@ -61,16 +63,16 @@ var borders = []struct {
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
-	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "playbooks", "windows"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/testparts", "plugins/host", "playbooks", "windows"}},
+	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "core/secrets", "playbooks", "windows"}},
+	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest", "core/secrets/vaulttest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

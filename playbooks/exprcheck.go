@@ -82,6 +82,7 @@ func (s scope) check(c *code) (found []Diagnostic) {
 		locals: map[string]bool{}, muted: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
+	k.secret(tree.Node)
 	return k.found
 }
 

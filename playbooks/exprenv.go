@@ -112,7 +112,7 @@ func environment() []expr.Option {
 		expr.Env(types.Map{
 			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
 				"groups": types.Array(text), "labels": types.Any, "vars": types.Any},
-			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, budgetName: types.Any,
+			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, budgetName: types.Any,
 		}),
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
 		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
@@ -229,6 +229,7 @@ func joinTexts(args ...any) (any, error) {
 type reads struct {
 	host             map[string]bool // fields; nil: none
 	vars, steps, run bool
+	secret           string // the one that it is, by its name in the step
 }
 
 // values is the environment of one evaluation.
@@ -254,6 +255,9 @@ func (c *code) values(env Env, b *budget) map[string]any {
 			}
 		}
 		out["steps"] = steps
+	}
+	if c.reads.secret != "" {
+		out["secrets"] = map[string]any{c.reads.secret: env.Secrets[c.reads.secret]}
 	}
 	out["item"] = env.Item
 	return out

@@ -15,10 +15,15 @@ import (
 // Params is a compiled with: block: YAML whose strings may hold ${{ }}. It is
 // safe for concurrent use. The zero Params is an empty mapping.
 type Params struct {
-	root   *value
-	schema *typeSchema // nil: not checked
-	step   string
+	root    *value
+	schema  *typeSchema // nil: not checked
+	step    string
+	secrets bool // it holds ${{ secrets.NAME }}
 }
+
+// UsesSecrets tells whether the values of secrets stand in what JSON gives: it is to be asked for right before it is needed,
+// and kept nowhere.
+func (p Params) UsesSecrets() bool { return p.secrets }
 
 // JSON evaluates every ${{ }}, checks the result against the job type's schema
 // where that is known, and returns the params as JSON. A string that is one ${{ }}

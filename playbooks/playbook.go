@@ -92,6 +92,7 @@ type Step struct {
 	Retry         Retry
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
+	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
 	IgnoreFailure bool // continue_on_failure: the next step runs, the job's outcome is not failed
 	Line          int  // where the step stands in its file, from 1
 }
@@ -115,5 +116,7 @@ type Env struct {
 	Vars  map[string]any            // playbook vars; a host's own vars are host.vars
 	Steps map[string]map[string]any // NAME -> {outcome, changed, outputs, stdout, exit_code}
 	Item  any                       // of foreach
+	// Secrets are the values of the step's secrets, by the names of Step.Secrets. Only Params.JSON reads them.
+	Secrets map[string]string
 	Run   map[string]any            // id, playbook, check, attempt
 }

@@ -64,6 +64,8 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Retry = d.retryOf(n) }},
 		{key: "tags", doc: "Words by which steps are picked on the command line.", form: form{"a list of words", &jsonschema.Schema{Type: "array", Items: nameForm().schema}},
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Tags = d.tagsOf(n) }},
+		{key: "secrets", doc: "Secrets that the step may have: a list, or a mapping of the names that the job type knows to names of secrets. command and script have them as environment variables.",
+			form: secretsForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Secrets = d.secretsOf(n) }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.IgnoreFailure = d.boolOf(n) }},
 	}
@@ -123,7 +125,7 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	if s.when != nil {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
 	}
-	s.With = d.readWith(&s, scope, typ)
+	s.With = d.readWith(&s, scope.withSecrets(s.Name, s.Secrets), typ)
 	outputs := outputShape(s.Name, typ, known)
 	if s.each != nil { // each item has the job type's outputs; the step has the items
 		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
@@ -258,7 +260,7 @@ func (d *decoder) targets(n *yaml.Node) Expr {
 	later := "targets are selected before any step runs"
 	return d.expression(n, "targets", scope{
 		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape(), "vars": d.varsShape()}},
-		elsewhere: map[string]string{"steps": later, "item": later, "run": later},
+		elsewhere: map[string]string{"steps": later, "item": later, "run": later, "secrets": onlyInParams},
 	}, wantBool)
 }
 
@@ -275,7 +277,7 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 // stepScope is what the expressions of the step that is being read may use.
 func (d *decoder) stepScope(foreach bool) scope {
 	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
-	s := scope{elsewhere: map[string]string{}}
+	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
 		one.fields["outputs"] = step.outputs

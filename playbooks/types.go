@@ -93,6 +93,7 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 		if len(d.diags) > before || d.full || target == nil {
 			return p
 		}
+		p.readSecrets(d)
 	}
 	if p.schema != nil {
 		check := &paramCheck{typ: p.schema, where: fmt.Sprintf("step %q: ", s.Name)}

@@ -112,7 +112,12 @@ func builtins(t testing.TB) []playbooks.Type {
 		{Name: "wait", Params: schemaOf[waitParams](t, func(s *jsonschema.Schema) {
 			s.Properties["port"].Minimum, s.Properties["port"].Maximum = new(1.0), new(65535.0)
 		})},
-		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) { s.Properties["from"].Enum = []any{"worker", "host"} })},
+		{Name: "http", Params: schemaOf[httpParams](t, func(s *jsonschema.Schema) {
+			s.Properties["from"].Enum = []any{"worker", "host"}
+			for _, name := range []string{"url", "body"} {
+				s.Properties[name].Extra = map[string]any{"x-turnus-secret": true}
+			}
+		})},
 		{Name: "firmware.stage"}, {Name: "firmware.upgrade"}, {Name: "dnssec.rollover"}, {Name: "config.backup"},
 		{Name: "firewall.push", Params: schemaOf[firewallParams](t), Disruptive: true},
 	}

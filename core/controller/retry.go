@@ -43,6 +43,7 @@ func (c *Controller) Retry(ctx context.Context, s ledger.Scope, a Again) (run le
 	next, err := launch.Prepare(l.Playbook, hosts, launch.Options{
 		Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff, MaxInFlight: l.Run.MaxInFlight,
 		Revision: snap.Revision, LaunchedBy: a.By, Files: snap.Files, Types: c.cfg.Types, Windows: a.Windows, Board: a.Board, SkipUnfit: a.SkipUnfit,
+		Secrets: snap.Secrets,
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("launch run %s again: %w", a.Run, err)

@@ -76,7 +76,7 @@ func (l *loader) setHint(name string) string {
 func (l *loader) placeOfSet(name, host string) (file string, line, col int) {
 	said := regexp.MustCompile(`\bwindow_set["']?\s*[:=]\s*["']?(` + regexp.QuoteMeta(name) + `)(["'\s,}#]|$)`)
 	for _, d := range l.set.docs {
-		if p := d.Path; p == layoutFile || isPart(l.set.layout, partPlaybooks, p) || isPart(l.set.layout, partWindows, p) {
+		if p := d.Path; p == layoutFile || isPart(l.set.layout, partPlaybooks, p) || isPart(l.set.layout, partWindows, p) || isPart(l.set.layout, partSecrets, p) {
 			continue
 		}
 		for i, text := range bytes.Split(d.Data, []byte("\n")) {

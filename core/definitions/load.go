@@ -85,6 +85,7 @@ func (l *loader) load(o Options) error {
 	}
 	l.loadPlaybooks(o.Playbooks)
 	l.loadWindows()
+	l.loadSecrets()
 	if err := l.loadInventory(); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package definitions owns what a git tree of an operator says: playbooks, inventory,
-// windows and schedules as one validated value; what differs between two of them; and
+// windows, schedules and references to secrets as one validated value; what differs between two of them; and
 // following a branch of a repository.
 //
 // A tree is data: no program, hook, filter or submodule of it is ever run. All of it is
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -36,6 +37,7 @@ type Set struct {
 	Inventory *inventory.Inventory
 	Windows   *windows.Definitions
 	Schedules []Schedule             // by playbook
+	Secrets   []secrets.Entry        // by name: where their values are, never what they are
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
 	docs     []Document // by path

@@ -53,12 +53,15 @@ func (s *settings) over(top *settings) {
 	override(&a.CertificateFile, b.CertificateFile)
 	override(&a.HostKeyAlias, b.HostKeyAlias)
 	override(&a.ConnectTimeout, b.ConnectTimeout)
+	override(&a.ForceCommand, b.ForceCommand)
 	if b.PasswordEnv != "" || b.PasswordCommand != nil { // one way to a password replaces the other
 		a.PasswordEnv, a.PasswordCommand = b.PasswordEnv, b.PasswordCommand
 	}
 	overrideList(&a.IdentityFiles, b.IdentityFiles)
 	overrideList(&a.ProxyJump, b.ProxyJump)
 	overrideList(&a.HostKeys, b.HostKeys)
+	overrideList(&a.Principals, b.Principals)
+	overrideList(&a.SourceAddrs, b.SourceAddrs)
 	s.labels = merged(s.labels, top.labels)
 	s.vars = merged(s.vars, top.vars)
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ var (
 	topKeys      = []string{"defaults", "customers", "groups", "hosts", "pools"}
 	settingsKeys = []string{
 		"user", "port", "identity_file", "certificate_file", "jump", "password_env", "password_command", "connect_timeout",
+		"certificate_principals", "certificate_source_address", "certificate_force_command",
 		"window_set", "pool", "labels", "vars",
 	}
 	customerKeys = append([]string{"sites", "hosts"}, settingsKeys...)
@@ -273,6 +275,12 @@ func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
 		s.ssh.PasswordCommand = t.command(v)
 	case "connect_timeout":
 		s.ssh.ConnectTimeout = t.duration(v, what)
+	case "certificate_principals":
+		s.ssh.Principals = t.principals(v)
+	case "certificate_source_address":
+		s.ssh.SourceAddrs = t.networks(v)
+	case "certificate_force_command":
+		s.ssh.ForceCommand = t.text(v, what)
 	case "window_set":
 		s.windowSet = t.text(v, what)
 	case "pool":
@@ -315,6 +323,33 @@ func (t *turnus) command(v *yaml.Node) []string {
 		return strings.Fields(t.text(n, "password_command"))
 	}
 	return plain(t.texts(v, "password_command"))
+}
+
+// principals reads names that a certificate is for.
+func (t *turnus) principals(v *yaml.Node) []string {
+	var out []string
+	for _, s := range t.texts(v, "certificate_principals") {
+		if s.text == "" || strings.ContainsAny(s.text, ", \t\n\"*?") {
+			t.b.fail(s.at, "certificate_principals: %q is no principal: expected a name without blanks, commas and wildcards", s.text)
+			continue
+		}
+		out = append(out, s.text)
+	}
+	return out
+}
+
+// networks reads the addresses and networks that a certificate may be used from.
+func (t *turnus) networks(v *yaml.Node) []string {
+	var out []string
+	for _, s := range t.texts(v, "certificate_source_address") {
+		_, one := netip.ParseAddr(s.text)
+		if _, err := netip.ParsePrefix(s.text); err != nil && one != nil {
+			t.b.fail(s.at, "certificate_source_address: %q is no address and no network, such as 192.0.2.7 or 192.0.2.0/24", s.text)
+			continue
+		}
+		out = append(out, s.text)
+	}
+	return out
 }
 
 func (t *turnus) number(v *yaml.Node, what string, low, high int) int {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -37,6 +38,12 @@ type Options struct {
 	// Types finds a job type, for what losing a worker means and which steps are
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
+
+	// Secrets are the references of the definitions, by name: those that the playbook's steps list go into the snapshot.
+	Secrets map[string]secrets.Ref
+	// NodeSecrets are the names of the secrets that the nodes have of their own, where the launcher knows them: then a name
+	// that is neither here nor in Secrets is core.ErrInvalid. Nil: a name that is not in Secrets is left to the node to find.
+	NodeSecrets []string
 
 	// Windows are the service windows that gated steps keep to; nil gates nothing.
 	Windows *gate.Book
@@ -83,6 +90,9 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 		return nil, err
 	}
 	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o)}
+	if l.Snapshot.Secrets, err = references(p, o); err != nil {
+		return nil, err
+	}
 	if err := l.place(selected, hosts, o); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -202,8 +203,33 @@ func TestWholeNumbersComeBackWhole(t *testing.T) {
 	}
 }
 
+// A secret that nobody has is found where it is known who has which; its references go along, and no others.
+func TestSecretsOfALaunch(t *testing.T) {
+	p, err := playbooks.Parse("t.yaml", []byte("playbook: t\ntargets: true\nsteps:\n  - {uses: command, secrets: {A: api, B: own}, with: {run: x}}\n"), playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := map[string]secrets.Ref{"api": {Vault: "kv/api#t"}, "else": {Vault: "kv/else#t"}}
+	for _, tc := range []struct {
+		name string
+		own  []string
+		bad  string
+	}{{"the node has it", []string{"own"}, ""}, {"not known who has which", nil, ""}, {"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which there is not`}} {
+		l, err := Prepare(p, []core.Host{{Name: "h"}}, Options{Secrets: tree, NodeSecrets: tc.own})
+		if tc.bad != "" {
+			if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), tc.bad) || !strings.Contains(err.Error(), "t.yaml:4:") || !strings.Contains(err.Error(), `did you mean "owl"`) {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			continue
+		}
+		if err != nil || len(l.Snapshot.Secrets) != 1 || l.Snapshot.Secrets["api"].Vault != "kv/api#t" || strings.Join(l.Plan().Steps[0].Secrets, " ") != "api own" {
+			t.Errorf("%s: %+v, %v", tc.name, l, err)
+		}
+	}
+}
+
 func TestSnapshotRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":4}`} {
+	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":5}`} {
 		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}

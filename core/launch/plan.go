@@ -46,8 +46,10 @@ type PlanWindow struct {
 type PlanStep struct {
 	Name     string `json:"name"`
 	Uses     string `json:"uses"`
-	Selected bool   `json:"selected"`        // by --tags and --skip-tags
-	After    string `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
+	Selected bool   `json:"selected"` // by --tags and --skip-tags
+	// Secrets are the names of those that it lists, sorted.
+	Secrets []string `json:"secrets,omitempty"`
+	After   string   `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
 }
 
 // PlanWave is one wave.
@@ -86,7 +88,7 @@ func (l *Launch) Plan() Plan {
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween),
 	}
 	for _, s := range l.Playbook.Steps {
-		p.Steps = append(p.Steps, PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.Snapshot.Selects(s.Tags), After: s.After})
+		p.Steps = append(p.Steps, PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.Snapshot.Selects(s.Tags), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), After: s.After})
 	}
 	from := 0
 	for k, limit := range l.Limits {

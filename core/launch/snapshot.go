@@ -10,13 +10,15 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 )
 
 // SnapshotVersion is the newest version that Encode writes; it writes the oldest that says
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
-// instead of running it outside of them, and one that knows no turns a run of version 3.
-const SnapshotVersion = 3
+// instead of running it outside of them, one that knows no turns a run of version 3, and one that knows no secrets
+// a run of version 4.
+const SnapshotVersion = 4
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -37,6 +39,9 @@ type Snapshot struct {
 	Files      string         `json:"files,omitempty"`
 	Windows    *Gating        `json:"windows,omitempty"` // nil: no step waits for a window
 	Turns      *Turns         `json:"turns,omitempty"`   // nil: no host waits for another
+	// Secrets are the references that the definitions had for the secrets of its steps, by name; no values. Nil: no step lists
+	// a secret. A name that is not in it is one of the worker's own.
+	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
 }
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
@@ -50,6 +55,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case s.Secrets != nil:
+		s.Version = 4
 	case s.Turns != nil:
 		s.Version = 3
 	case s.Windows != nil:

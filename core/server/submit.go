@@ -159,6 +159,7 @@ func (s *Server) prepare(by caller, n api.NewRun, id string) (*launch.Launch, er
 	return launch.Prepare(book, hosts, launch.Options{
 		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
 		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
+		Secrets: set.SecretRefs(),
 	})
 }
 

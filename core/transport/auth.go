@@ -125,7 +125,7 @@ func (a *authState) password() (string, error) {
 	return "", nil
 }
 
-// signers lists the keys to offer: the host's own, then the agent's and the
+// signers lists the keys to offer: the one that was certified for this login, the host's own, then the agent's and the
 // pool's unless the host's are to be the only ones. Each key once, its
 // certificate first.
 func (a *authState) signers() []ssh.Signer {
@@ -138,6 +138,11 @@ func (a *authState) signers() []ssh.Signer {
 			continue
 		}
 		files = append(files, ids)
+	}
+	if s, err := a.pool.certs.signerFor(a.ctx, a.e); err != nil {
+		a.problems = append(a.problems, err.Error())
+	} else if s != nil {
+		o.add(s, "signed for this login")
 	}
 	for _, id := range files {
 		o.file(id)

@@ -19,10 +19,13 @@ import (
 type Exec struct {
 	Command string            // given to /bin/sh -c on the host
 	Env     map[string]string // exported before the command; the host's users can see it in the process list, so no secrets
-	Stdin   io.Reader         // nil: empty. A Read that blocks outlives Run until it returns
-	Stdout  io.Writer         // nil: discarded. Written by one goroutine at a time, never after Run
-	Stderr  io.Writer         // may be the same as Stdout
-	Fresh   bool              // over a new connection, which is closed afterwards
+	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so that they stand in no
+	// process list. The host's root and the login itself can read them in /proc/PID/environ.
+	Secrets map[string]string
+	Stdin   io.Reader // nil: empty. A Read that blocks outlives Run until it returns
+	Stdout  io.Writer // nil: discarded. Written by one goroutine at a time, never after Run
+	Stderr  io.Writer // may be the same as Stdout
+	Fresh   bool      // over a new connection, which is closed afterwards
 }
 
 // Exit is how a command ended.
@@ -34,6 +37,8 @@ type Exit struct {
 const (
 	// maxCommand is what Linux takes as one argument (128 KiB), less the shell's own.
 	maxCommand = 120 << 10
+	// maxSecret is what Linux takes as one variable (128 KiB), with room for its name.
+	maxSecret = 120 << 10
 	// lingering output is waited for this long after the exit status while nothing
 	// comes: a background child that holds stdout would otherwise keep Run for ever.
 	outputGrace = 500 * time.Millisecond
@@ -62,10 +67,15 @@ func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 
 func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 	id := newExecID()
-	line, err := commandLine(e.Command, e.Env, id)
+	command, stdin, err := withSecrets(e, id)
+	var line string
+	if err == nil {
+		line, err = commandLine(command, e.Env, id)
+	}
 	if err != nil {
 		return Exit{}, r.last().fail("exec", "", true, mark(err, core.ErrInvalid))
 	}
+	e.Stdin = stdin
 	s, err := p.session(ctx, r, e.Fresh)
 	if err != nil {
 		return Exit{}, err
@@ -96,6 +106,41 @@ func commandLine(command string, env map[string]string, id string) (string, erro
 	}
 	return line, nil
 }
+
+// withSecrets is the command that first reads its secrets, and the input that begins with them. sh's read takes a byte at a
+// time from what it cannot seek in, so that the command finds its own input untouched; it and eval are parts of the shell,
+// and so no process has a secret among its arguments.
+func withSecrets(e Exec, id string) (command string, stdin io.Reader, err error) {
+	if len(e.Secrets) == 0 {
+		return e.Command, e.Stdin, nil
+	}
+	var exports strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(e.Secrets)) {
+		value := e.Secrets[name]
+		switch {
+		case !envName(name):
+			return "", nil, fmt.Errorf("secret %q as an environment variable: expected a name of letters, digits and _", name)
+		case strings.IndexByte(value, 0) >= 0:
+			return "", nil, fmt.Errorf("secret %s holds a NUL byte: no environment variable can hold one", name)
+		case len(value) > maxSecret:
+			return "", nil, fmt.Errorf("secret %s has %d bytes: an environment variable holds at most %d; give it to the host as a file", name, len(value), maxSecret)
+		}
+		exports.WriteString("export " + name + "=" + quote(value) + "\n")
+	}
+	end := "end-" + id
+	stdin = strings.NewReader(exports.String() + end + "\n")
+	if e.Stdin != nil {
+		stdin = io.MultiReader(stdin, e.Stdin)
+	}
+	return fmt.Sprintf(readSecrets, end, end) + e.Command, stdin, nil
+}
+
+const readSecrets = `turnus_env= turnus_line= turnus_ifs=$IFS; IFS=
+while read -r turnus_line && [ "$turnus_line" != %s ]; do turnus_env="$turnus_env$turnus_line
+"; done; IFS=$turnus_ifs
+[ "$turnus_line" = %s ] || { echo "the secrets of the command did not arrive" >&2; exit 1; }
+eval "$turnus_env"; unset turnus_env turnus_line turnus_ifs
+`
 
 func envName(s string) bool {
 	for i, c := range []byte(s) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,9 @@ func TestRunAgainstOpenSSH(t *testing.T) {
 		{"several lines", Exec{Command: "if true; then\n  echo yes\nfi"}, "yes\n", "", Exit{}},
 		{"binary", Exec{Command: `printf '\000\377\001'`}, "\x00\xff\x01", "", Exit{}},
 		{"a prompt ends by itself", Exec{Command: "(read answer </dev/tty) 2>/dev/null || echo no terminal; read answer || echo no input"}, "no terminal\nno input\n", "", Exit{}},
+		{"secrets", Exec{Command: `printf '%s|%s|%s|' "$A" "$B" "$IFS"; cat; env | grep -c turnus_`, Env: map[string]string{"A": "overruled"}, Stdin: strings.NewReader("  its own\ninput\\\n"),
+			Secrets: map[string]string{"A": "it's \\ $HOME `x`", "B": " two\n\n lines\xff\n"}}, "it's \\ $HOME `x`| two\n\n lines\xff\n| \t\n|  its own\ninput\\\n0\n", "", Exit{Code: 1}},
+		{"secrets without input", Exec{Command: `printf %s "$A"; cat`, Secrets: map[string]string{"A": "x"}}, "x", "", Exit{}},
 		{"fresh connection", Exec{Command: "echo new", Fresh: true}, "new\n", "", Exit{}},
 	}
 	for _, tt := range tests {
@@ -93,9 +97,36 @@ func TestRunRefusesWhatCannotBeSent(t *testing.T) {
 		{Command: "true", Env: map[string]string{"A-B": "x"}},
 		{Command: "true", Env: map[string]string{"": "x"}},
 		{Command: strings.Repeat("x", maxCommand)},
+		{Command: "true", Secrets: map[string]string{"A-B": "geheim"}},
+		{Command: "true", Secrets: map[string]string{"A": "geheim\x00"}},
+		{Command: "true", Secrets: map[string]string{"A": strings.Repeat("geheim", maxSecret)}},
 	} {
 		if _, err := p.Run(testContext(t), core.Host{Name: "h", Address: "127.0.0.1"}, e); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%.20q %v: got %v, expected core.ErrInvalid", e.Command, e.Env, err)
+		} else if strings.Contains(err.Error(), "geheim") {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+// A secret stands in no process's arguments: the command looks at those of all that there are, itself included. The control
+// is a variable that is none.
+func TestSecretsAreInNoProcessList(t *testing.T) {
+	s, p := startSSHD(t)
+	const look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; printf %s \"$A\" | wc -c"
+	for _, secret := range []bool{true, false} {
+		e := Exec{Command: look}
+		value := map[string]string{"A": "in-no-list-" + newExecID()}
+		if e.Env = value; secret {
+			e.Env, e.Secrets = nil, value
+		}
+		var out bytes.Buffer
+		e.Stdout = &out
+		if _, err := p.Run(testContext(t), s.Host("web1"), e); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), value["A"]) == secret || !strings.HasSuffix(strings.TrimSpace(out.String()), strconv.Itoa(len(value["A"]))) {
+			t.Errorf("secret %v: %s", secret, out.String())
 		}
 	}
 }

@@ -190,7 +190,7 @@ func (e *endpoint) identity() string {
 		b.WriteString(part)
 		b.WriteByte(0)
 	}
-	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.PasswordCommand} {
+	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.PasswordCommand, s.Principals, s.SourceAddrs, {s.ForceCommand}} {
 		for _, part := range list {
 			b.WriteString(part)
 			b.WriteByte(0)

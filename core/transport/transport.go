@@ -31,6 +31,7 @@ type Config struct {
 	Passphrase     func(file string) ([]byte, error)   // for encrypted key files; called at most once a file, when a server wants that key
 	Password       func(h core.Host) (string, error)   // "" means none; called when the host's own SSH fields name none
 	KnownHosts     []string                            // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
+	Certify        Certify                             // has certificates signed for logins; nil: there are none but those in files
 	HostCAs        []string                            // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
 	SSHConfig      string                              // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool) // hosts named by ProxyJump
@@ -92,6 +93,7 @@ func homeFile(name string) string {
 type Pool struct {
 	cfg   Config
 	keys  *keyring
+	certs *certificates // nil without Certify
 	trust *trust
 	ssh   *sshConfig
 	dials gate // dials in flight
@@ -126,12 +128,16 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	certs, err := newCertificates(cfg.Certify)
+	if err != nil {
+		return nil, err
+	}
 	tr, err := newTrust(cfg)
 	if err != nil {
 		return nil, err
 	}
 	p := &Pool{
-		cfg: cfg, keys: keys, trust: tr, ssh: sc,
+		cfg: cfg, keys: keys, certs: certs, trust: tr, ssh: sc,
 		dials: newGate(cfg.MaxDials), cpu: newGate(2 * runtime.GOMAXPROCS(0)),
 		entries: map[string]*entry{}, live: map[*conn]struct{}{}, doors: map[string]*door{},
 	}

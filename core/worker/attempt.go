@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -39,6 +40,7 @@ type attempts struct {
 	window *window // of the present attempt
 
 	stdout, stderr, diff capture
+	out, err             *redact.Stream // what comes before stdout and stderr
 }
 
 // run tries until there is a result, or a verdict with which the lease ends.
@@ -91,7 +93,16 @@ func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
 	saved := &checkpoint{keep: a.checkpoint}
-	out, err = j.w.cfg.Plugins.Run(ctx, a.request(saved))
+	c := a.request(saved)
+	if err = a.equip(ctx, &c); err != nil {
+		out, err = unresolved(err)
+	} else {
+		a.listen()
+		out, err = j.w.cfg.Plugins.Run(ctx, c)
+		a.out.Flush()
+		a.err.Flush()
+	}
+	out, err = a.hide(out, err)
 	if out.Suspended && !out.Held && out.WakeOn != "" && !queue.ForPeople(out.WakeOn) { // its wave would go on without it, or nobody could wake it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
 			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
@@ -157,9 +168,6 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	if files := j.w.cfg.FilesDir; files != nil {
 		c.Files = files(j.lease.Job.Run, snap.Files)
 	}
-	if secret := j.w.cfg.Secret; secret != nil {
-		c.Secret = func(ctx context.Context, name string) ([]byte, error) { return secret(ctx, a.m.host, name) }
-	}
 	return c
 }
 
@@ -175,19 +183,19 @@ func (a *attempts) key() string {
 
 // sink takes the call's events, which come one at a time.
 func (a *attempts) sink(e host.Event) {
-	j := a.m.job
+	j, hidden := a.m.job, a.m.hidden
 	switch {
 	case len(e.Stdout) > 0 || len(e.Stderr) > 0:
-		a.stdout.write(e.Stdout)
-		a.stderr.write(e.Stderr)
-		j.say(Event{Kind: Output, Step: a.name, Stdout: e.Stdout, Stderr: e.Stderr})
+		heard(a.out, e.Stdout)
+		heard(a.err, e.Stderr)
 	case e.Diff != "":
-		a.diff.write([]byte(e.Diff))
-		j.say(Event{Kind: Diff, Step: a.name, Title: e.DiffTitle, Text: e.Diff})
+		text := hidden.String(e.Diff)
+		a.diff.write([]byte(text))
+		j.say(Event{Kind: Diff, Step: a.name, Title: hidden.String(e.DiffTitle), Text: text})
 	case e.Log != "":
-		j.say(Event{Kind: Message, Step: a.name, Text: e.Log})
+		j.say(Event{Kind: Message, Step: a.name, Text: hidden.String(e.Log)})
 	default:
-		j.say(Event{Kind: Progress, Step: a.name, Text: e.Phase, Done: e.Done})
+		j.say(Event{Kind: Progress, Step: a.name, Text: hidden.String(e.Phase), Done: e.Done})
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ var scriptTypes = map[string]host.Type{
 	"command":      {Name: "command", Check: true, OnLost: "hold"},
 	"file":         {Name: "file", Check: true, Idempotent: true, OnLost: "retry"},
 	"firmware.set": {Name: "firmware.set", Disruptive: true, OnLost: "hold"},
+	"api":          {Name: "api", OnLost: "hold", Params: json.RawMessage(`{"type":"object","properties":{"token":{"type":"string","x-turnus-secret":true},"url":{"type":"string"}}}`)},
 	"reboot":       {Name: "reboot", Disruptive: true, Idempotent: true, OnLost: "retry"},
 }
 
@@ -91,10 +93,11 @@ func (s *script) steps() string {
 
 // lab is a memory queue and what is run on it. It is used inside a synctest bubble.
 type lab struct {
-	t       *testing.T
-	q       *memory.Queue
-	plugins *script
-	pace    pace // of its nodes; zero is the usual one
+	t        *testing.T
+	q        *memory.Queue
+	plugins  *script
+	careless bool // its nodes do not conceal secrets
+	pace     pace // of its nodes; zero is the usual one
 
 	mu     sync.Mutex
 	events []Event
@@ -153,12 +156,16 @@ type node struct {
 	done chan error
 }
 
-func (l *lab) start(c Config) *node {
+func (l *lab) start(c Config) *node { l.t.Helper(); return l.startWith(c, func(*Worker) {}) }
+
+// startWith starts a node that is changed before.
+func (l *lab) startWith(c Config, alter func(*Worker)) *node {
 	l.t.Helper()
 	w, err := New(c)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	alter(w)
 	if l.pace != (pace{}) {
 		w.pace, w.clock.beat = l.pace, l.pace.beat
 	}

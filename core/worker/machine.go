@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -36,6 +38,9 @@ type machine struct {
 	env   playbooks.Env
 	// partial is the step that was under way when the lease ended, for the record.
 	partial *core.StepResult
+
+	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
+	seen   map[string]bool // names of secrets whose values are in hidden
 }
 
 func newMachine(j *job, prog *program, h core.Host, s *state) *machine {
@@ -195,9 +200,12 @@ func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *ve
 	if v := m.stillOpen(i, sr.Name); v != nil {
 		return sr, v
 	}
-	params, err := s.With.JSON(m.env)
-	if err != nil {
-		return fail(sr, err.Error()), nil
+	var params json.RawMessage
+	if !s.With.UsesSecrets() { // else right before each attempt
+		var err error
+		if params, err = s.With.JSON(m.env); err != nil {
+			return fail(sr, err.Error()), nil
+		}
 	}
 	a := &attempts{m: m, index: i, items: items, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current}
 	r, v := a.run()

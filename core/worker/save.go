@@ -45,6 +45,9 @@ func (j *job) save(ctx context.Context, s *state) error {
 // meanwhile, and changes nothing of the machine's.
 func (a *attempts) checkpoint(ctx context.Context, plugin host.State) error {
 	m := a.m
+	if err := a.keepSecret(&plugin); err != nil {
+		return err
+	}
 	s := *m.state
 	s.Took += time.Since(m.job.started)
 	s.Current.Plugin, s.Current.Resumed, s.Current.Held = &plugin, true, false

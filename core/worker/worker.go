@@ -18,6 +18,8 @@ import (
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -48,8 +50,9 @@ type Config struct {
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Configs keeps versions of hosts' configurations; nil refuses.
 	Configs *configs.Repo
-	// Secret resolves a secret by name for a host's job; nil refuses.
-	Secret func(ctx context.Context, h core.Host, name string) ([]byte, error)
+	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil refuses such steps. What
+	// may be had later is core.ErrUnavailable. secrets.Store has it.
+	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
 	// Board has the service windows of runs. Without it a step that waits for a window waits on.
 	Board queue.Board
 
@@ -113,6 +116,7 @@ func New(c Config) (*Worker, error) {
 		programs: newPrograms(c.Payload, c.Plugins.Type),
 		books:    newBooks(c.Board),
 		admit:    askBook,
+		conceal:  (*redact.Set).Add,
 		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
 		running:  map[uint64]*job{},
 	}
@@ -130,7 +134,8 @@ type Worker struct {
 	books    *books
 	clock    clock
 	pace     pace
-	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
+	admit    func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
+	conceal  func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
 
 	cordoned atomic.Bool  // nothing new is taken
 	draining atomic.Bool  // Run's context has ended

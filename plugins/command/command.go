@@ -18,7 +18,7 @@ type Params struct {
 	sdk.Guard
 	Chdir   string            `json:"chdir,omitempty" turnus:"pattern=^/" jsonschema:"folder to run in"`
 	Env     map[string]string `json:"env,omitempty" jsonschema:"environment variables, added to those of the host"`
-	Stdin   string            `json:"stdin,omitempty" jsonschema:"standard input; empty by default"`
+	Stdin   string            `json:"stdin,omitempty" turnus:"secret" jsonschema:"standard input; empty by default"`
 	Changed bool              `json:"changed,omitempty" turnus:"default=true" jsonschema:"whether a run counts as a change; false for a command that only looks"`
 	OKCodes []int             `json:"ok_codes,omitempty" turnus:"default=[0],min=1" jsonschema:"exit codes that are no failure"`
 }
@@ -55,6 +55,7 @@ func Def() sdk.Def {
 		sdk.Example("In a folder, with environment and input", sdk.With{
 			"run": "./import", "chdir": "/srv/app", "env": sdk.With{"LEVEL": "2"}, "stdin": "a\nb\n",
 		}),
+		sdk.SecretExample("With a secret of the step, as an environment variable", sdk.With{"run": `printf '%s' "$API_TOKEN" | app login --stdin`}, "API_TOKEN"),
 	)
 }
 
@@ -65,6 +66,9 @@ stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`e
 A command is not repeated after its worker died, for nobody knows how far it came. A command that must not
 happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all
 attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each.
+
+Each secret that the step lists is an environment variable of the command. It comes to the host by way of the command's standard
+input, so no list of processes shows it; do not put it into arguments of other programs yourself.
 
 ` + "`creates`" + ` and ` + "`removes`" + ` skip the command when its work is done. In check mode the guards are read and the command is not run.
 `
@@ -85,9 +89,13 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		r.Explain("would run: " + p.Run)
 		return nil
 	}
+	secrets, err := r.SecretEnvironment(p.Env)
+	if err != nil {
+		return err
+	}
 	stdout, stderr := sdk.Head{Limit: maxOutput}, sdk.Head{Limit: maxOutput}
 	c := sdk.Command{
-		Run: line(p), Env: r.Environment(p.Env),
+		Run: line(p), Env: r.Environment(p.Env), Secrets: secrets,
 		Stdout: io.MultiWriter(&stdout, r.Stdout()),
 		Stderr: io.MultiWriter(&stderr, r.Stderr()),
 	}

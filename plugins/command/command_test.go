@@ -17,6 +17,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestSecretsAreVariables(t *testing.T) {
+	kit := plugintest.New(t, command.Def()).Secret("TOKEN", "hunter2")
+	host := kit.Host("r1").Local()
+	r := kit.Run(sdk.With{"run": `printf %s "$TOKEN" | wc -c; cat`, "stdin": "its own"})
+	if r.Outcome != "changed" || strings.Fields(r.Stdout)[0] != "7" || !strings.HasSuffix(r.Stdout, "its own") {
+		t.Errorf("%+v", r)
+	}
+	if c := host.Calls()[0]; c.Secrets["TOKEN"] != "hunter2" || c.Env["TOKEN"] != "" || strings.Contains(c.Command+c.Stdin, "hunter2") {
+		t.Errorf("%+v", c)
+	}
+	if r := kit.Run(sdk.With{"run": "true", "env": sdk.With{"TOKEN": "x"}}); r.Outcome != "failed" || r.Effects != "none" || !strings.Contains(r.Reason, "TOKEN is in env and among the step's secrets") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestCommand(t *testing.T) {
 	for name, tc := range map[string]struct {
 		with            sdk.With

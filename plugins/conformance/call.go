@@ -33,7 +33,8 @@ type call struct {
 	typ     string
 	title   string // of the example
 	params  json.RawMessage
-	host    int // which of the world's
+	secrets []string // that the step lists
+	host    int      // which of the world's
 	check   bool
 	attempt int
 	state   *host.State
@@ -209,12 +210,7 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 		Host: w.hosts[c.host], State: c.state, Check: c.check, Diff: true, Key: fmt.Sprintf("key-%d", c.host), Fence: 1,
 		Files: s.cfg.Lab.Artifacts, Fetch: filepath.Join(s.scratch, "fetched"),
 		Kept: keep.read, Keep: keep.keep,
-		Secret: func(context.Context, string) ([]byte, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			r.secrets = true
-			return []byte(s.secret), nil
-		},
+		Secrets: s.secretsOf(c),
 		Checkpoint: func(_ context.Context, st host.State) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -254,6 +250,15 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 	return run
 }
 
+// secretsOf are those that the call's step lists, and the lab's. All have one value.
+func (s *suite) secretsOf(c call) map[string][]byte {
+	out := map[string][]byte{}
+	for _, name := range append(slices.Clone(c.secrets), s.cfg.Lab.Secrets...) {
+		out[name] = []byte(s.secret)
+	}
+	return out
+}
+
 // gather completes a record when its call is over: what it did, what its checkpoints from the first on are named, and
 // what was seen where it must not be.
 func (s *suite) gather(p *process, r *record, ops []op, first int) {
@@ -266,6 +271,7 @@ func (s *suite) gather(p *process, r *record, ops []op, first int) {
 		}
 	}
 	for _, o := range ops {
+		r.secrets = r.secrets || strings.HasPrefix(o.what, "secret ")
 		if own := p.private(o.text); own != "" {
 			r.private = append(r.private, fmt.Sprintf("%q of %s holds %s", o.what, r.name(), own))
 		}

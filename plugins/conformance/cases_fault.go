@@ -209,7 +209,7 @@ func (s *suite) refusesNewer(ctx context.Context, p *process, w *world, t *host.
 	if len(list) == 0 {
 		return verdict{}
 	}
-	r := s.do(ctx, p, w, call{typ: t.Name, title: list[0].Title, params: list[0].Params, state: newer, attempt: 2})
+	r := s.do(ctx, p, w, call{typ: t.Name, title: list[0].Title, params: list[0].Params, secrets: list[0].Secrets, state: newer, attempt: 2})
 	if r.err == nil && !r.out.Failed || len(r.ops) > 0 {
 		return fault("fail before anything is done: what a newer version saved cannot be read", "%s runs from a state of version %d, newer than its own %d", r.name(), newer.Version, t.StateVersion)
 	}
@@ -288,7 +288,7 @@ func (s *suite) network(ctx context.Context) verdict {
 	n := 0
 	for _, t := range s.manifest.Types {
 		for _, e := range s.examples(t) {
-			s.do(ctx, p, w, call{typ: t.Name, title: e.Title, params: e.Params, limit: time.Second})
+			s.do(ctx, p, w, call{typ: t.Name, title: e.Title, params: e.Params, secrets: e.Secrets, limit: time.Second})
 			n++
 			tried, err := attempts(p.pid)
 			if err != nil {

@@ -24,7 +24,7 @@ type baseline struct {
 }
 
 func (b *baseline) call() call {
-	return call{typ: b.typ.Name, title: b.example.Title, params: b.example.Params}
+	return call{typ: b.typ.Name, title: b.example.Title, params: b.example.Params, secrets: b.example.Secrets}
 }
 
 // mostAtOnce bounds how many jobs the suite runs at once.
@@ -166,7 +166,7 @@ func (s *suite) checkMode(ctx context.Context) verdict {
 	for _, t := range s.manifest.Types {
 		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
 			for _, e := range s.examples(t) {
-				r := s.do(ctx, p, w, call{typ: t.Name, title: e.Title, params: e.Params, check: true})
+				r := s.do(ctx, p, w, call{typ: t.Name, title: e.Title, params: e.Params, secrets: e.Secrets, check: true})
 				n++
 				for _, o := range r.ops {
 					if o.mutates && (t.Check || !o.refused) {

@@ -98,7 +98,7 @@ func (s *specimen) Describe(context.Context, *wire.DescribeRequest) (*wire.Manif
 		if name == "lab.phases" {
 			t.StateVersion = 1
 		}
-		t.Examples = []*wire.Example{{Title: "Hello", Params: example}}
+		t.Examples = []*wire.Example{{Title: "Hello", Params: example, Secrets: []string{"password"}}}
 		m.Types = append(m.Types, t)
 	}
 	switch s.fault {

@@ -23,6 +23,7 @@ type Lab struct {
 	Files        map[string]string           `yaml:"files"`         // of each host
 	Artifacts    string                      `yaml:"artifacts"`     // folder of the worker's files, beside the lab
 	Examples     map[string][]map[string]any `yaml:"examples"`      // by job type: more with:, besides those of the manifest
+	Secrets      []string                    `yaml:"secrets"`       // names of secrets that every step lists, besides those of the examples
 	States       []OldState                  `yaml:"states"`        // that must be migrated
 	AllowNetwork bool                        `yaml:"allow_network"` // the plugin's own process opens connections, and its manual says so
 }

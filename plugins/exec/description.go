@@ -56,11 +56,13 @@ type field struct {
 	Pattern     string   `yaml:"pattern"`
 	Min         *float64 `yaml:"min"` // of a number, or of a length
 	Max         *float64 `yaml:"max"`
+	Secret      bool     `yaml:"secret"` // of a param: it may hold ${{ secrets.NAME }}
 }
 
 type example struct {
-	Title string         `yaml:"title"`
-	With  map[string]any `yaml:"with"`
+	Title   string         `yaml:"title"`
+	With    map[string]any `yaml:"with"`
+	Secrets []string       `yaml:"secrets"` // names under which its step lists secrets
 }
 
 // read reads the description of a folder. Unknown keys are errors.
@@ -168,6 +170,9 @@ func (f field) schema() map[string]any {
 	if f.Description != "" {
 		s["description"] = f.Description
 	}
+	if f.Secret {
+		s["x-turnus-secret"] = true
+	}
 	if f.Pattern != "" {
 		s["pattern"] = f.Pattern
 	}
@@ -226,7 +231,7 @@ func (t jobType) def(dir string, concurrency int) (sdk.Def, error) {
 		if err != nil {
 			return sdk.Def{}, fmt.Errorf("job type %q: example %q: %w", t.Type, e.Title, err)
 		}
-		out.Examples = append(out.Examples, sdk.DescribedExample{Title: e.Title, Params: raw})
+		out.Examples = append(out.Examples, sdk.DescribedExample{Title: e.Title, Params: raw, Secrets: e.Secrets})
 	}
 	s := &script{path: filepath.Join(dir, t.Run), args: t.Args, typ: t.Type}
 	return sdk.Described(out, concurrency, s.run)

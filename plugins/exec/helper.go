@@ -26,13 +26,14 @@ const (
 
 const usage = `turnus-host lets a script of a Turnus plugin work on its job's host, and keep its state.
 
-  turnus-host exec [--read-only] [--stdin] [--timeout D] [--env K=V] COMMAND...
+  turnus-host exec [--read-only] [--stdin] [--timeout D] [--env K=V] [--secret NAME] COMMAND...
+                                                        --secret: in the command's environment, past lists of processes
   turnus-host put [--mode 0644] [--owner USER] [--backup SUFFIX] FILE|- PATH
   turnus-host get [--max-size N] PATH [FILE|-]
   turnus-host artifact [--max-size N] NAME [FILE|-]     a file of the worker
   turnus-host save NAME [FILE|-]                        into the worker's fetch folder
   turnus-host probe                                     over a fresh connection
-  turnus-host secret NAME
+  turnus-host secret NAME                               of the step's secrets, which TURNUS_STEP_SECRETS lists
   turnus-host checkpoint NAME [JSON|-]                  75: the window says stop
   turnus-host may-start [D]                             75: not now
 
@@ -50,7 +51,7 @@ type helper struct {
 	readOnly, stdin           bool
 	timeout                   time.Duration
 	maxSize                   int64
-	env                       map[string]string
+	env, secrets              map[string]string
 }
 
 // Helper is turnus-host: args are those behind its name. It returns the exit code.
@@ -59,7 +60,7 @@ func Helper(args []string, in io.Reader, out, errs io.Writer) int {
 		fmt.Fprint(out, usage)
 		return 0
 	}
-	h := &helper{in: in, out: out, err: errs, env: map[string]string{}, flags: flag.NewFlagSet(HelperName, flag.ContinueOnError)}
+	h := &helper{in: in, out: out, err: errs, env: map[string]string{}, secrets: map[string]string{}, flags: flag.NewFlagSet(HelperName, flag.ContinueOnError)}
 	h.flags.SetOutput(io.Discard)
 	h.flags.StringVar(&h.host, "host", "", "")
 	h.flags.StringVar(&h.owner, "owner", "", "")
@@ -75,6 +76,10 @@ func Helper(args []string, in io.Reader, out, errs io.Writer) int {
 			return errors.New("expected NAME=VALUE")
 		}
 		h.env[name] = value
+		return nil
+	})
+	h.flags.Func("secret", "", func(name string) error {
+		h.secrets[name] = name
 		return nil
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -130,7 +135,7 @@ func code(err error) (int, error) {
 }
 
 func (h *helper) exec(ctx context.Context, args []string) (int, error) {
-	c := sdk.Command{Run: strings.Join(args, " "), Env: h.env, ReadOnly: h.readOnly, Timeout: h.timeout, Stdout: h.out, Stderr: h.err}
+	c := sdk.Command{Run: strings.Join(args, " "), Env: h.env, Secrets: h.secrets, ReadOnly: h.readOnly, Timeout: h.timeout, Stdout: h.out, Stderr: h.err}
 	if h.stdin {
 		c.Stdin = h.in
 	}

@@ -105,7 +105,7 @@ func environment(r *sdk.Raw, typ, work string) []string {
 		"PATH=" + helperDir() + string(os.PathListSeparator) + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG"), "HOME=" + work, "TMPDIR=" + work,
 		"TURNUS_TYPE=" + typ, "TURNUS_JOB=" + r.Job, "TURNUS_STEP=" + r.Step, "TURNUS_ATTEMPT=" + strconv.Itoa(r.Attempt),
 		"TURNUS_CHECK=" + flag(r.Check), "TURNUS_DIFF=" + flag(r.Diff), "TURNUS_STATE=" + state, "TURNUS_LABELS=" + string(labels),
-		"TURNUS_IDEMPOTENCY_KEY=" + r.Key, "TURNUS_FENCE=" + strconv.FormatUint(r.Fence, 10),
+		"TURNUS_IDEMPOTENCY_KEY=" + r.Key, "TURNUS_FENCE=" + strconv.FormatUint(r.Fence, 10), "TURNUS_STEP_SECRETS=" + strings.Join(r.Secrets, " "),
 	}
 	return append(env, r.HelperEnv()...)
 }

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	newFileMode = 0o644
-	newDirMode  = 0o755
+	newFileMode   = 0o644
+	newSecretMode = 0o600
+	newDirMode    = 0o755
 )
 
 // regular makes the path a file with content, mode and owner.
@@ -29,7 +30,9 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 		}
 		return attributes(ctx, r, now)
 	}
-	r.Output("sha256", w.sha256)
+	if len(r.Secrets) == 0 { // what may be guessed can be tried against a hash
+		r.Output("sha256", w.sha256)
+	}
 	r.Output("size", w.size)
 	if now.kind == "file" && now.sha256 == w.sha256 {
 		return attributes(ctx, r, now)
@@ -38,7 +41,7 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 	if err := show(ctx, r, now, w); err != nil {
 		return err
 	}
-	after := planned(p, now, newFileMode)
+	after := planned(p, now, fileMode(r))
 	r.ShowDiff(p.Path+" (attributes)", []byte(now.attributes()), []byte(after.attributes()))
 	if p.Backup != "" && now.kind == "file" {
 		r.Output("backup", p.Path+p.Backup)
@@ -57,6 +60,14 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 		return change(ctx, r, fmt.Sprintf("chmod %04o %s", after.mode, sdk.Quote(p.Path)))
 	}
 	return nil
+}
+
+// fileMode is the mode of a file that was not there: with a secret in it, it is for its owner only.
+func fileMode(r *runOf) uint32 {
+	if len(r.Secrets) > 0 {
+		return newSecretMode
+	}
+	return newFileMode
 }
 
 // inherited is the owner to set on a new file: writing beside and renaming would

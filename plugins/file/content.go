@@ -112,6 +112,10 @@ func show(ctx context.Context, r *runOf, now entry, w wanted) error {
 	if !r.Diff || (now.kind == "file" && now.sha256 == w.sha256) {
 		return nil
 	}
+	if len(r.Secrets) > 0 {
+		r.ShowDiff(r.Params.Path, []byte("content as it is\n"), []byte("content of a step with secrets, which is not shown\n"))
+		return nil
+	}
 	if now.size > maxShown || w.size > maxShown {
 		r.ShowDiff(r.Params.Path, []byte(summary(now.kind, now.size, now.sha256)), []byte(summary("file", w.size, w.sha256)))
 		return nil

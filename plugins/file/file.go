@@ -17,9 +17,9 @@ import (
 type Params struct {
 	Path     string         `json:"path" turnus:"required,pattern=^/" jsonschema:"absolute path on the host"`
 	State    string         `json:"state,omitempty" turnus:"default=file,enum=file|absent|directory|link" jsonschema:"what is at the path"`
-	Content  *string        `json:"content,omitempty" jsonschema:"the content, as text"`
+	Content  *string        `json:"content,omitempty" turnus:"secret" jsonschema:"the content, as text"`
 	Template string         `json:"template,omitempty" turnus:"min=1" jsonschema:"content: a Go text/template, relative to the playbook"`
-	Vars     map[string]any `json:"vars,omitempty" jsonschema:"for the template, as .Vars"`
+	Vars     map[string]any `json:"vars,omitempty" turnus:"secret" jsonschema:"for the template, as .Vars"`
 	Source   string         `json:"source,omitempty" turnus:"min=1" jsonschema:"content: a file relative to the playbook, or its digest"`
 	Target   string         `json:"target,omitempty" turnus:"min=1" jsonschema:"what a link points to"`
 	Mode     string         `json:"mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits, as quoted octal text such as \"0644\"; by default those of the old file, or 0644 (0755 for a directory)"`
@@ -94,6 +94,7 @@ func Def() sdk.Def {
 		sdk.Outputs[Outputs](),
 		sdk.Example("Content", sdk.With{"path": "/etc/motd", "content": "Managed by Turnus\n", "mode": "0644", "owner": "root:root"}),
 		sdk.Example("From a template", sdk.With{"path": "/etc/ntp.conf", "template": "ntp.conf.tmpl", "vars": sdk.With{"servers": []string{"192.0.2.1"}}, "backup": ".orig"}),
+		sdk.SecretExample("From a template, with a secret", sdk.With{"path": "/etc/app.conf", "template": "app.conf.tmpl", "mode": "0600", "vars": sdk.With{"password": "${{ secrets.DB_PASSWORD }}"}}, "DB_PASSWORD"),
 		sdk.Example("A file of the repository", sdk.With{"path": "/usr/local/bin/check", "source": "files/check", "mode": "0755"}),
 		sdk.Example("A directory", sdk.With{"path": "/srv/app", "state": "directory", "mode": "0750", "owner": "app:app"}),
 		sdk.Example("A link", sdk.With{"path": "/srv/current", "state": "link", "target": "releases/42"}),
@@ -111,6 +112,9 @@ the path is replaced, not followed. ` + "`backup`" + ` keeps the old file. What 
 trim, and quote for a word of a shell. ` + "`content`" + ` may hold expressions of the playbook.
 
 A directory that is not empty is removed with ` + "`recurse: true`" + ` only. Check mode reads the path and shows what would differ.
+
+Of a step that lists secrets neither the difference nor the hash of the content is shown: the old content may hold the secret as it was before.
+A file that was not there is then made with mode 0600.
 `
 
 func run(ctx context.Context, r *runOf) error {

@@ -68,6 +68,20 @@ func TestFileUnderEveryName(t *testing.T) {
 	}
 }
 
+// The old content may hold the secret as it was, and a hash can be tried: neither is shown.
+func TestContentOfSecretsIsNotShown(t *testing.T) {
+	kit := plugintest.New(t, file.Def()).Secret("PW", "hunter2")
+	kit.Host("r1").Local()
+	path := filepath.Join(t.TempDir(), "f")
+	for i, pw := range []string{"hunter1", "hunter2"} {
+		r := kit.Run(sdk.With{"path": path, "content": "pw = " + pw + "\n"})
+		text := fmt.Sprintf("%+v", r)
+		if r.Outcome != "changed" || strings.Contains(text, "hunter") || r.Outputs["sha256"] != nil || len(r.Diffs) != 2-i || state(t, path) != "file 0600 pw = "+pw+"\n" {
+			t.Errorf("%s; %s", text, state(t, path))
+		}
+	}
+}
+
 func TestPathThroughAllItsStates(t *testing.T) {
 	for _, name := range []string{"plain", worst} {
 		t.Run(name, func(t *testing.T) {

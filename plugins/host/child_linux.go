@@ -24,8 +24,9 @@ func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// noCore forbids core dumps, which would hold what the plugin held.
-func noCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }
+// noCore forbids core dumps, which would hold what the plugin held. A limit of 1 byte also keeps the kernel from handing one
+// to a program, as systemd-coredump, where 0 would not (core(5)).
+func noCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}, nil) }
 
 // awaitExit waits for the end of a child and leaves it unreaped, so that its group's
 // number cannot be given to somebody else yet.

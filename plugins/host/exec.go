@@ -72,12 +72,16 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	stdout, stderr := &head{keep: min(keep, largestOutput)}, &head{keep: min(keep, largestOutput)}
 	ctx, cancel := limit(ctx, start.GetTimeoutMs())
 	defer cancel()
+	hidden, err := l.environment(start)
+	if err != nil {
+		return nil, err
+	}
 	var stdin io.Reader
 	if in := req.GetStdin(); len(in) > 0 {
 		stdin = bytes.NewReader(in)
 	}
 	exit, err := s.reach.Run(ctx, h, transport.Exec{
-		Command: start.GetCommand(), Env: start.GetEnv(), Fresh: start.GetFresh(),
+		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(),
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
@@ -116,6 +120,10 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 		if err != nil {
 			return err
 		}
+		hidden, err := l.environment(start)
+		if err != nil {
+			return err
+		}
 		ctx, cancel := limit(ctx, start.GetTimeoutMs())
 		defer cancel()
 		var send sync.Mutex
@@ -137,7 +145,7 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 			}}
 		}
 		exit, err := s.reach.Run(ctx, h, transport.Exec{
-			Command: start.GetCommand(), Env: start.GetEnv(), Fresh: start.GetFresh(), Stdin: stdin,
+			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Stdin: stdin,
 			Stdout: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stdout: b} }),
 			Stderr: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stderr: b} }),
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
@@ -79,8 +80,9 @@ type Type struct {
 
 // Example is a valid with: of a type.
 type Example struct {
-	Title  string          `json:"title"`
-	Params json.RawMessage `json:"params"`
+	Title   string          `json:"title"`
+	Params  json.RawMessage `json:"params"`
+	Secrets []string        `json:"secrets,omitempty"` // names under which its step lists secrets
 }
 
 // Call is one call of a job type.
@@ -110,8 +112,11 @@ type Call struct {
 	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
 	// included; "" is that it may. need 0 is what the step was given. Nil always allows it.
 	MayStart func(ctx context.Context, need time.Duration) string
-	// Secret resolves a secret by name; nil refuses.
-	Secret func(ctx context.Context, name string) ([]byte, error)
+	// Secrets are the values that the call may have, by the names that its job type knows; others are refused.
+	Secrets map[string][]byte
+	// Hidden are values that must not show in what the plugin's process prints and in the supervisor's log: those of
+	// Secrets among them. What the call reports is the caller's to look through.
+	Hidden *redact.Set
 	// Kept reads a file of the newest kept version of the host's configuration, and Keep makes a new version
 	// (empty when nothing differs). Nil refuses.
 	Kept func(ctx context.Context, name string) (content []byte, found bool, err error)

@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -48,17 +51,46 @@ func (s *services) MayStart(ctx context.Context, req *wire.MayStartRequest) (*wi
 
 // Secret implements wire.JobServer. The value is never logged.
 func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.SecretResponse, error) {
-	l, ctx, leave, err := s.enter(ctx)
+	l, _, leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if l.call.Secret == nil {
-		return nil, status.Errorf(codes.PermissionDenied, "secret %q: this job may read no secrets", req.GetName())
-	}
-	value, err := l.call.Secret(ctx, req.GetName())
+	value, err := l.secret(req.GetName())
 	if err != nil {
-		return nil, fault(l.call.Host.Name, "secret", err)
+		return nil, err
 	}
 	return &wire.SecretResponse{Value: value}, nil
+}
+
+// secret is the value of a secret that the lease names.
+func (l *lease) secret(name string) ([]byte, error) {
+	if value, ok := l.call.Secrets[name]; ok {
+		return value, nil
+	}
+	return nil, status.Errorf(codes.PermissionDenied, "secret %.128q is not for step %s of job %s: the step's secrets: in the playbook lists what it may have%s",
+		name, l.call.Step, l.call.Job, listed(l.call.Secrets))
+}
+
+func listed(secrets map[string][]byte) string {
+	if len(secrets) == 0 {
+		return ", and it lists none"
+	}
+	return ": " + strings.Join(slices.Sorted(maps.Keys(secrets)), ", ")
+}
+
+// environment resolves the variables of a command that are secrets.
+func (l *lease) environment(start *wire.ExecStart) (map[string]string, error) {
+	if len(start.GetSecrets()) == 0 {
+		return nil, nil
+	}
+	env := make(map[string]string, len(start.GetSecrets()))
+	for variable, name := range start.GetSecrets() {
+		value, err := l.secret(name)
+		if err != nil {
+			return nil, err
+		}
+		env[variable] = string(value)
+	}
+	return env, nil
 }

@@ -119,7 +119,7 @@ func labManifest() Manifest {
 func labTypes() []string {
 	return []string{
 		"lab.echo", "lab.cmd", "lab.op", "lab.flood", "lab.wait", "lab.hang", "lab.exit", "lab.panic", "lab.none", "lab.two", "lab.error",
-		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack",
+		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack", "lab.say",
 	}
 }
 
@@ -263,6 +263,20 @@ func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) 
 			fmt.Fprintln(os.Stderr, strings.Repeat("z", 1000))
 		}
 		return done(nil), nil
+	case "say": // Text, in pieces, and then ends as Op says
+		for _, fd := range []int{1, 2} {
+			for i := range len(p.Text) {
+				_, _ = syscall.Write(fd, []byte(p.Text[i:i+1]))
+			}
+			_, _ = syscall.Write(fd, []byte("\n"))
+		}
+		switch p.Op {
+		case "error":
+			return nil, status.Error(codes.Internal, "gave up with "+p.Text)
+		case "panic":
+			panic("panic with " + p.Text)
+		}
+		return done(nil), nil
 	case "badlogs":
 		for _, s := range []string{
 			`{"@message": 7, "@level": "info"}`, `{"@message": "m", "@level": {"a": 1}}`, `{"@message":"m","@level":"info","@timestamp": 12}`,
@@ -374,6 +388,17 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		return string(m.GetData()), err
 	case "probe":
 		_, err := l.hosts.Probe(ctx, &wire.ProbeRequest{Host: p.Host})
+		return "", err
+	case "secret command":
+		_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}})
+		return "", err
+	case "secret exec":
+		s, err := l.hosts.Exec(ctx)
+		if err != nil {
+			return "", err
+		}
+		_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}}})
+		_, err = s.Recv()
 		return "", err
 	case "secret":
 		resp, err := l.job.Secret(ctx, &wire.SecretRequest{Name: p.Text})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/turnus/turnus/core/redact"
 )
 
 // Bounds of what a plugin's own output may cost the worker.
@@ -30,6 +32,7 @@ type lines struct {
 	gone   <-chan struct{} // the process's end: no more throttling
 
 	mu      sync.Mutex
+	clean   *redact.Stream // nil: nothing is to be hidden
 	partial []byte
 	cut     bool // the rest of an overlong line is being skipped
 	tokens  float64
@@ -61,6 +64,24 @@ func (l *lines) take(p []byte) (wait time.Duration) {
 	defer l.mu.Unlock()
 	l.refill(time.Now())
 	l.credit -= float64(len(p))
+	if l.clean != nil {
+		_, _ = l.clean.Write(p) // never fails
+		if bytes.HasSuffix(p, []byte{'\n'}) {
+			l.clean.Idle()
+		}
+	} else {
+		l.split(p)
+	}
+	if l.credit < 0 {
+		return time.Duration(-l.credit / byteRate * float64(time.Second))
+	}
+	return 0
+}
+
+// hide takes values out of what is written from now on. It comes before the first Write.
+func (l *lines) hide(values *redact.Set) { l.clean = values.Stream(l.split) }
+
+func (l *lines) split(p []byte) {
 	for rest := p; len(rest) > 0; {
 		line, after, found := bytes.Cut(rest, []byte{'\n'})
 		rest = after
@@ -69,10 +90,6 @@ func (l *lines) take(p []byte) (wait time.Duration) {
 			l.emit()
 		}
 	}
-	if l.credit < 0 {
-		return time.Duration(-l.credit / byteRate * float64(time.Second))
-	}
-	return 0
 }
 
 func (l *lines) refill(now time.Time) {
@@ -120,6 +137,9 @@ func (l *lines) emit() {
 func (l *lines) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.clean != nil {
+		l.clean.Flush()
+	}
 	l.emit()
 	if l.dropped > 0 {
 		l.log.Warn("plugin printed too much", "stream", l.stream, "lines_dropped", l.dropped)

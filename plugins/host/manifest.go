@@ -130,7 +130,7 @@ func manifestFromWire(w *wire.Manifest) Manifest {
 			OnLost: t.GetOnLost(), StateVersion: int(t.GetStateVersion()),
 		}
 		for _, e := range t.GetExamples() {
-			out.Examples = append(out.Examples, Example{Title: e.GetTitle(), Params: e.GetParams()})
+			out.Examples = append(out.Examples, Example{Title: e.GetTitle(), Params: e.GetParams(), Secrets: e.GetSecrets()})
 		}
 		m.Types = append(m.Types, out)
 	}

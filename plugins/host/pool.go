@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/redact"
 )
 
 // pool keeps the processes of one plugin. A call goes to the first process with room; when
@@ -300,6 +301,25 @@ func (p *pool) gone(q *process) {
 		p.failLocked(p.refused(d))
 	}
 	p.startLocked()
+}
+
+// hide keeps a call's values out of what the process prints from now on, also when the call is over: a process may print what
+// it was given once. One that was given too many takes no further calls.
+func (p *pool) hide(q *process, values *redact.Set) error {
+	if values.Len() == 0 {
+		return nil
+	}
+	err := q.hidden.AddAll(values)
+	if err == nil && q.hidden.Len() < redact.MaxValues/2 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retireLocked(q)
+	if err != nil {
+		return fmt.Errorf("%w: plugin %s %s: its process was given too many secrets, another takes its place: %w", core.ErrUnavailable, p.plugin.Name, p.plugin.Version, err)
+	}
+	return nil
 }
 
 // retireLocked gives the process no more calls. Twice is fine.

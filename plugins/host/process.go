@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
@@ -41,6 +42,7 @@ type process struct {
 	conn     *grpc.ClientConn
 	rpc      wire.PluginClient
 	services *services
+	hidden   *redact.Set   // what its calls were given, and it must not print
 	stdio    chan struct{} // closed when the copy of go-plugin's stdio has ended
 	born     time.Time
 
@@ -84,8 +86,11 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 		stdio:  make(chan struct{}),
 		retire: make(chan struct{}), drained: make(chan struct{}), condemned: make(chan struct{}),
 	}
+	p.hidden, _ = redact.New() // it fails on values only
 	socket := filepath.Join(dir, "h")
 	p.child = newChild(plugin, environment(dir, socket), dir, l.sandbox, p.log)
+	p.child.stdout.hide(p.hidden)
+	p.child.stderr.hide(p.hidden)
 	p.services, err = serveHosts(socket, l.reach, p.child, p.log)
 	if err != nil {
 		_ = os.RemoveAll(dir)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,9 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 		return unbegun(err), err
 	}
 	defer pool.release(p)
+	if err := pool.hide(p, c.Hidden); err != nil {
+		return unbegun(err), err
+	}
 	if c.MayBegin != nil {
 		if why := c.MayBegin(ctx); why != "" {
 			return Outcome{Suspended: true, Held: true, Reason: why, State: c.State, Effects: EffectsNone}, nil
@@ -110,7 +115,7 @@ func (p *pool) call(ctx context.Context, q *process, l *lease) (Outcome, error) 
 		how := fmt.Sprintf(", and did not end within %s; its process is killed", p.timing.grace)
 		return ended(ctx.Err(), how, EffectsUnknown), fmt.Errorf("%w: %s %s: the call was asked to end%s", core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, how)
 	}
-	return crashed(p.broken(q, err))
+	return crashed(p.broken(q, l.call, err))
 }
 
 // errProtocol marks what a well-made plugin never does.
@@ -147,7 +152,7 @@ func receive(stream grpc.ServerStreamingClient[wire.RunEvent], sink func(Event),
 }
 
 // broken explains a call that has no outcome.
-func (p *pool) broken(q *process, err error) error {
+func (p *pool) broken(q *process, c *Call, err error) error {
 	if status.Code(err) == codes.Unavailable || q.dead() {
 		died := q.died(p.timing.grace)
 		if !q.dead() {
@@ -159,7 +164,7 @@ func (p *pool) broken(q *process, err error) error {
 	if s, ok := status.FromError(err); ok && !errors.Is(err, errProtocol) {
 		text = s.Message()
 	}
-	p.log.Error("plugin call without a valid outcome", "plugin", p.plugin.Name, "err", err)
+	p.log.Error("plugin call without a valid outcome", "plugin", p.plugin.Name, "err", c.Hidden.String(err.Error()))
 	return fmt.Errorf("%w: %s %s: %s; what it did on the host is unknown", core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, text)
 }
 
@@ -255,7 +260,7 @@ func request(ctx context.Context, l *lease) *wire.RunRequest {
 	r := &wire.RunRequest{
 		Job: c.Job.String(), Step: c.Step, Attempt: uint32(max(c.Attempt, 1)), Lease: l.token,
 		Type: c.Type, Params: c.Params, Host: c.Host.Name, Check: c.Check, Diff: c.Diff,
-		IdempotencyKey: c.Key, Fence: c.Fence, HostLabels: c.Host.Labels,
+		IdempotencyKey: c.Key, Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
 	}
 	if c.State != nil {
 		r.State = &wire.State{Version: uint32(c.State.Version), Json: c.State.JSON}

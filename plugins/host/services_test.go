@@ -60,7 +60,7 @@ func TestServices(t *testing.T) {
 		{labParams{Op: "dial", Host: "fw3"}, "PermissionDenied", "fw3"},
 		{labParams{Op: "probe"}, "OK", ""},
 		{labParams{Op: "probe", Host: "fw3"}, "PermissionDenied", "fw3"},
-		{labParams{Op: "secret", Text: "token"}, "PermissionDenied", "may read no secrets"},
+		{labParams{Op: "secret", Text: "token"}, "PermissionDenied", "it lists none"},
 		{labParams{Op: "checkpoint", Text: `{"n":1}`}, "OK", ""},
 		{labParams{Op: "checkpoint", Text: `{`}, "InvalidArgument", "not JSON"},
 		{labParams{Op: "save", Path: "x"}, "PermissionDenied", "no folder for fetched files"},
@@ -415,12 +415,7 @@ func TestJobCallbacks(t *testing.T) {
 	c := call("op", labParams{})
 	var saved State
 	c.Checkpoint = func(_ context.Context, s State) error { saved = s; return nil }
-	c.Secret = func(_ context.Context, name string) ([]byte, error) {
-		if name != "token" {
-			return nil, fmt.Errorf("secret %q: %w", name, core.ErrNotFound)
-		}
-		return []byte("hunter2"), nil
-	}
+	c.Secrets = map[string][]byte{"token": []byte("hunter2")}
 	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `{"n":1}`}); code != "OK" || string(saved.JSON) != `{"n":1}` || saved.Version != 1 {
 		t.Errorf("%s, saved %+v", code, saved)
 	}
@@ -430,8 +425,8 @@ func TestJobCallbacks(t *testing.T) {
 	if code, text := b.op(t, c, labParams{Op: "secret", Text: "token"}); code != "OK" || text != "hunter2" {
 		t.Errorf("%s %s", code, text)
 	}
-	if code, _ := b.op(t, c, labParams{Op: "secret", Text: "other"}); code != "NotFound" {
-		t.Errorf("a secret that is not there: %s", code)
+	if code, text := b.op(t, c, labParams{Op: "secret", Text: "other"}); code != "PermissionDenied" || !strings.Contains(text, "lists what it may have: token") {
+		t.Errorf("a secret that the step does not list: %s %s", code, text)
 	}
 	if strings.Contains(b.log.String(), "hunter2") {
 		t.Error("the secret is in the log")

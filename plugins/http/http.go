@@ -23,11 +23,11 @@ import (
 
 // Params is the with: of a request.
 type Params struct {
-	URL       string            `json:"url" turnus:"required,pattern=^https?://" jsonschema:"what to ask"`
+	URL       string            `json:"url" turnus:"secret,required,pattern=^https?://" jsonschema:"what to ask"`
 	From      string            `json:"from,omitempty" turnus:"default=worker,enum=worker|host" jsonschema:"who asks: the worker, or the host through its connection"`
 	Method    string            `json:"method,omitempty" turnus:"default=GET,pattern=^[A-Z]+$" jsonschema:"of the request"`
-	Headers   map[string]string `json:"headers,omitempty" jsonschema:"of the request"`
-	Body      string            `json:"body,omitempty" jsonschema:"of the request"`
+	Headers   map[string]string `json:"headers,omitempty" turnus:"secret" jsonschema:"of the request"`
+	Body      string            `json:"body,omitempty" turnus:"secret" jsonschema:"of the request"`
 	Expect    []int             `json:"expect,omitempty" turnus:"default=[200],min=1" jsonschema:"status codes that are good"`
 	BodyMatch string            `json:"body_match,omitempty" jsonschema:"regular expression (RE2) that the first 1 MiB of the answer must match"`
 	TLSVerify bool              `json:"tls_verify,omitempty" turnus:"default=true" jsonschema:"verify the certificate; false accepts any"`
@@ -80,6 +80,7 @@ func Def() sdk.Def {
 		sdk.Example("Is the page up, as the worker sees it", sdk.With{"url": "https://shop.example.org/health", "body_match": `"ok"`}),
 		sdk.Example("A service on the host's loopback address", sdk.With{"url": "http://127.0.0.1:8080/ready", "from": "host", "expect": []int{200, 204}}),
 		sdk.Example("A call that changes something", sdk.With{"url": "https://api.example.org/drain", "method": "POST", "body": "{}", "headers": sdk.With{"Content-Type": "application/json"}, "changed": true}),
+		sdk.SecretExample("With a token", sdk.With{"url": "https://api.example.org/me", "headers": sdk.With{"Authorization": "Bearer ${{ secrets.API_TOKEN }}"}}, "API_TOKEN"),
 	)
 }
 

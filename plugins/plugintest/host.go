@@ -25,6 +25,7 @@ import (
 type Call struct {
 	Command  string
 	Env      map[string]string
+	Secrets  map[string]string // values of the variables that are secrets of the step, which are in its environment too
 	Stdin    string
 	ReadOnly bool
 	Fresh    bool
@@ -216,8 +217,10 @@ func Shell(ctx context.Context, c Call) Reply {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Command) //nolint:gosec // a test host runs what its test says
 	cmd.Env = os.Environ()
-	for _, k := range slices.Sorted(maps.Keys(c.Env)) {
-		cmd.Env = append(cmd.Env, k+"="+c.Env[k])
+	for _, env := range []map[string]string{c.Env, c.Secrets} {
+		for _, k := range slices.Sorted(maps.Keys(env)) {
+			cmd.Env = append(cmd.Env, k+"="+env[k])
+		}
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader([]byte(c.Stdin)), &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -82,7 +82,7 @@ func serve(tb testing.TB, register func(*grpc.Server), opts ...grpc.ServerOption
 // Host returns the host of that name, made on first use.
 func (k *Kit) Host(name string) *Host { return k.services.host(name) }
 
-// Secret gives a secret a value; others are not found.
+// Secret makes the step list a secret, and gives it a value; others are refused.
 func (k *Kit) Secret(name, value string) *Kit {
 	k.services.mu.Lock()
 	defer k.services.mu.Unlock()
@@ -202,6 +202,7 @@ func (k *Kit) Start(params any, opts ...Option) *Running {
 		Job: "20260102-030405-test/0", Step: "step", Attempt: 1, Lease: lease, Type: k.types[0],
 		Params: k.encode(params), Host: k.services.first(), Diff: true, IdempotencyKey: "key-1", Fence: uint64(n),
 	}}
+	c.req.Secrets = k.services.secretNames()
 	for _, o := range opts {
 		o(c)
 	}

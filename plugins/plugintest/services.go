@@ -125,6 +125,30 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 	return nil, status.Errorf(codes.PermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
 }
 
+func (s *services) secretNames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.secrets))
+}
+
+// environment is what a command's variables that are secrets hold.
+func (s *services) environment(start *wire.ExecStart) (map[string]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out map[string]string
+	for variable, name := range start.GetSecrets() {
+		value, ok := s.secrets[name]
+		if !ok {
+			return nil, status.Errorf(codes.PermissionDenied, "secret %q is not for this step", name)
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[variable] = value
+	}
+	return out, nil
+}
+
 func limited(ctx context.Context, ms int64) (context.Context, context.CancelFunc) {
 	if ms > 0 {
 		return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
@@ -140,10 +164,14 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 	if strings.ContainsRune(start.GetCommand(), 0) {
 		return Reply{}, status.Error(codes.InvalidArgument, "the command holds a NUL byte")
 	}
+	secrets, err := s.environment(start)
+	if err != nil {
+		return Reply{}, err
+	}
 	ctx, cancel := limited(ctx, start.GetTimeoutMs())
 	defer cancel()
 	return h.answer(ctx, Call{
-		Command: start.GetCommand(), Env: start.GetEnv(), Stdin: stdin,
+		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: secrets, Stdin: stdin,
 		ReadOnly: start.GetReadOnly(), Fresh: start.GetFresh(),
 	})
 }
@@ -411,7 +439,7 @@ func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.S
 	defer s.mu.Unlock()
 	value, ok := s.secrets[req.GetName()]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "secret %q: not found", req.GetName())
+		return nil, status.Errorf(codes.PermissionDenied, "secret %q is not for this step", req.GetName())
 	}
 	return &wire.SecretResponse{Value: []byte(value)}, nil
 }

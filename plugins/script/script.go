@@ -65,7 +65,7 @@ const description = `
 Uploads the script to a file that only the connecting user may read (mode 0700), runs it, and removes it, however it ended.
 Its name is random and is of no meaning to the script.
 
-Guards, environment, outputs and repetition are those of ` + "`command`" + `.
+Guards, environment, secrets, outputs and repetition are those of ` + "`command`" + `.
 `
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
@@ -108,9 +108,13 @@ func upload(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) e
 
 func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) error {
 	p := r.Params
+	secrets, err := r.SecretEnvironment(p.Env)
+	if err != nil {
+		return err
+	}
 	stdout, stderr := sdk.Head{Limit: maxOutput}, sdk.Head{Limit: maxOutput}
 	exit, err := r.Host().Exec(ctx, sdk.Command{
-		Run: line(p, path), Env: r.Environment(p.Env),
+		Run: line(p, path), Env: r.Environment(p.Env), Secrets: secrets,
 		Stdout: io.MultiWriter(&stdout, r.Stdout()),
 		Stderr: io.MultiWriter(&stderr, r.Stderr()),
 	})

@@ -19,6 +19,22 @@ func (r *Run[P, S]) Environment(own map[string]string) map[string]string {
 	return env
 }
 
+// SecretEnvironment makes an environment variable of each of the step's secrets, for [Command].Secrets. One that is in own
+// too is an error.
+func (r *Run[P, S]) SecretEnvironment(own map[string]string) (map[string]string, error) {
+	if len(r.Secrets) == 0 {
+		return nil, nil
+	}
+	env := make(map[string]string, len(r.Secrets))
+	for _, name := range r.Secrets {
+		if _, twice := own[name]; twice {
+			return nil, Failf("%s is in env and among the step's secrets: take it out of one", name).Effects(EffectsNone)
+		}
+		env[name] = name
+	}
+	return env, nil
+}
+
 // CheckEnvironment refuses names that a shell cannot export; at is the JSON pointer of env.
 func CheckEnvironment(at string, env map[string]string) error {
 	valid := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

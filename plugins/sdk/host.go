@@ -22,6 +22,7 @@ type Host struct {
 type Command struct {
 	Run            string            // given to /bin/sh
 	Env            map[string]string // exported before it
+	Secrets        map[string]string // further variables, each with a name of [Run].Secrets; the values go by way of stdin, before Stdin
 	Stdin          io.Reader         // nil: empty. Closed when the command ends first, if it is an io.Closer
 	Stdout, Stderr io.Writer         // nil: discarded
 	ReadOnly       bool              // changes nothing: allowed in check mode
@@ -105,7 +106,7 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 
 func (h *Host) start(c Command) *wire.ExecStart {
 	return &wire.ExecStart{
-		Host: h.Name, Command: c.Run, Env: c.Env, ReadOnly: c.ReadOnly, Fresh: c.Fresh,
+		Host: h.Name, Command: c.Run, Env: c.Env, Secrets: c.Secrets, ReadOnly: c.ReadOnly, Fresh: c.Fresh,
 		TimeoutMs: c.Timeout.Milliseconds(),
 	}
 }

@@ -137,6 +137,15 @@ func Example(title string, with With) Option {
 	}
 }
 
+// SecretExample is [Example] of a step that lists secrets under these names.
+func SecretExample(title string, with With, secrets ...string) Option {
+	example := Example(title, with)
+	return func(t *jobType) {
+		example(t)
+		t.Examples[len(t.Examples)-1].Secrets = secrets
+	}
+}
+
 // Concurrency bounds how many jobs share one process; 256 by default.
 func Concurrency(n int) Option {
 	if n < 1 {

@@ -36,8 +36,9 @@ type Type struct {
 
 // DescribedExample is a valid with: of a type.
 type DescribedExample struct {
-	Title  string          `json:"title"`
-	Params json.RawMessage `json:"params"`
+	Title   string          `json:"title"`
+	Params  json.RawMessage `json:"params"`
+	Secrets []string        `json:"secrets,omitempty"` // names under which its step lists secrets
 }
 
 // Describe is the manifest of the job types, without a process.
@@ -87,7 +88,7 @@ func (m Manifest) wire() *wire.Manifest {
 			OnLost: t.OnLost, StateVersion: uint32(t.StateVersion),
 		}
 		for _, e := range t.Examples {
-			w.Examples = append(w.Examples, &wire.Example{Title: e.Title, Params: e.Params})
+			w.Examples = append(w.Examples, &wire.Example{Title: e.Title, Params: e.Params, Secrets: e.Secrets})
 		}
 		out.Types = append(out.Types, w)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -31,6 +32,7 @@ type Run[P, S any] struct {
 	Fence    uint64    // grows with each lease of the job: a larger one is the later
 	Deadline time.Time // zero: none; ctx carries it too
 	Labels   map[string]string
+	Secrets  []string // names that Secret takes: those of the step's secrets:, sorted
 
 	s        *session
 	stateVer int
@@ -44,7 +46,7 @@ func newRun[P, S any](s *session, t *jobType, p params[P]) (*Run[P, S], error) {
 	r := &Run[P, S]{
 		Params: value, Job: s.req.GetJob(), Step: s.req.GetStep(), Attempt: int(s.req.GetAttempt()),
 		Check: s.req.GetCheck(), Diff: s.req.GetDiff(), Key: s.req.GetIdempotencyKey(), Fence: s.req.GetFence(),
-		Labels: maps.Clone(s.req.GetHostLabels()), s: s, stateVer: t.StateVersion,
+		Labels: maps.Clone(s.req.GetHostLabels()), Secrets: slices.Clone(s.req.GetSecrets()), s: s, stateVer: t.StateVersion,
 	}
 	if ms := s.req.GetDeadlineUnixMs(); ms > 0 {
 		r.Deadline = time.UnixMilli(ms)
@@ -244,7 +246,9 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	return held
 }
 
-// Secret resolves a secret by name, at the worker. Keep it out of State, outputs and logs.
+// Secret is the value of a secret that the step lists in the playbook; name is the one that it has there, as [Run].Secrets
+// has them. Others are refused. The worker takes the value out of all that this job reports, and refuses a State that
+// holds it. To hand it to a command of the host use [Command].Secrets, which needs no value here.
 func (r *Run[P, S]) Secret(ctx context.Context, name string) (string, error) {
 	jobs, err := r.s.jobs()
 	if err != nil {

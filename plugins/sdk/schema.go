@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
 // schema is a JSON Schema of the subset that For and the tags produce.
@@ -119,6 +121,11 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 		key, value, _ := strings.Cut(item, "=")
 		var err error
 		switch key {
+		case "secret":
+			if property.Extra == nil {
+				property.Extra = map[string]any{}
+			}
+			property.Extra[wire.SecretKeyword] = true
 		case "required":
 			parent.Required = append(parent.Required, name)
 		case "default":

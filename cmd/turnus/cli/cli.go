@@ -182,7 +182,7 @@ Start with:
 		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.exportCmd(),
 		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
 		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.secretsCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
 		groups(c)

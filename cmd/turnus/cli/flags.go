@@ -20,6 +20,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -154,6 +155,7 @@ type sshFlags struct {
 	passwordCommand, passphraseCommand           string
 	keys, knownHosts, hostCAs                    []string
 	connectTimeout                               time.Duration
+	certs                                        certFlags
 }
 
 func (f *sshFlags) add(c *cobra.Command) {
@@ -168,11 +170,12 @@ func (f *sshFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.passwordCommand, "password-command", "", "command that prints the password")
 	fl.StringVar(&f.passphrase, "passphrase-env", "", "environment variable that holds the passphrase of key files")
 	fl.StringVar(&f.passphraseCommand, "passphrase-command", "", "command that prints the passphrase of key files")
+	f.certs.add(c)
 	fl.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
 
-// pool makes the SSH pool. inv gives jump hosts and passwords; its inventory may be nil.
-func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory) (*transport.Pool, error) {
+// pool makes the SSH pool. inv gives jump hosts and passwords; its inventory may be nil. store asks Vault for certificates.
+func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store) (*transport.Pool, error) {
 	cfg := transport.Config{
 		User: f.user, IdentityFiles: f.keys, Agent: f.agent, KnownHosts: f.knownHosts, SSHConfig: f.sshConfig,
 		ConnectTimeout: f.connectTimeout,
@@ -201,6 +204,10 @@ func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory) (*
 				cfg.HostCAs = append(cfg.HostCAs, line)
 			}
 		}
+	}
+	var err error
+	if cfg.Certify, err = f.certs.certify(store); err != nil {
+		return nil, err
 	}
 	return transport.New(cfg)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
@@ -29,6 +30,7 @@ import (
 // nodeFlags say how this process works on jobs.
 type nodeFlags struct {
 	ssh      sshFlags
+	secrets  secretFlags
 	plugins  pluginFlags
 	sandbox  sandboxFlags
 	slots    int
@@ -40,6 +42,7 @@ type nodeFlags struct {
 
 func (f *nodeFlags) add(c *cobra.Command) {
 	f.ssh.add(c)
+	f.secrets.add(c)
 	f.plugins.add(c)
 	f.sandbox.add(c)
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
@@ -69,6 +72,7 @@ func (f *nodeFlags) check() error {
 // node is a worker with its connections and plugin processes.
 type node struct {
 	pool    *transport.Pool
+	secrets *secrets.Store
 	plugins *host.Supervisor
 	worker  *worker.Worker
 	configs *configs.Repo
@@ -108,20 +112,30 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	pool, err := f.ssh.pool(ctx, inv)
+	store, err := f.secrets.open(log)
 	if err != nil {
+		return nil, err
+	}
+	pool, err := f.ssh.pool(ctx, inv, store)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	fail := func(err error) (*node, error) {
+		err = errors.Join(err, pool.Close())
+		store.Close()
 		return nil, err
 	}
 	cfg := host.Config{Reach: pool, Log: log}
 	missing, err := f.sandbox.confine(&cfg)
 	if err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return fail(err)
 	}
 	sup, err := f.plugins.supervise(cfg)
 	if err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return fail(err)
 	}
-	return &node{pool: pool, plugins: sup, unconfined: missing}, nil
+	return &node{pool: pool, plugins: sup, unconfined: missing, secrets: store}, nil
 }
 
 // work starts the worker.
@@ -129,6 +143,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	q := o.queue
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
+		Secret:   n.secrets.Resolve,
 		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
 	}
 	load := worker.NodeLoad()
@@ -209,6 +224,7 @@ func (n *node) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	errs = append(errs, n.plugins.Stop(ctx), n.pool.Close())
+	n.secrets.Close()
 	return errors.Join(errs...)
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,7 @@ type stepTime struct {
 	name, uses string
 	selected   bool
 	after      string // of a barrier
+	secrets    []string
 	took       forecast.Dist
 	source     string // given, learned or assumed
 	from       string // a sentence
@@ -178,7 +180,7 @@ func (w *stager) host(work *forecast.Work) plannedHost {
 func stepTimes(l *launch.Launch, past *history) []stepTime {
 	out := make([]stepTime, len(l.Playbook.Steps))
 	for i, s := range l.Playbook.Steps {
-		t := stepTime{name: s.Name, uses: s.Uses, selected: l.Snapshot.Selects(s.Tags), after: s.After, need: s.Needs}
+		t := stepTime{name: s.Name, uses: s.Uses, selected: l.Snapshot.Selects(s.Tags), after: s.After, need: s.Needs, secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
 		if s.Needs > 0 {
 			t.needSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {

@@ -58,6 +58,9 @@ func (a *app) writePlanHead(d *planView) {
 	rows := [][]string{}
 	for _, s := range d.steps {
 		row := []string{fmt.Sprintf("  step %s (%s)", s.name, s.uses)}
+		if len(s.secrets) > 0 {
+			row[0] += ", secrets: " + strings.Join(s.secrets, ", ")
+		}
 		if s.after != "" && s.selected {
 			row[0] += ", after " + strings.ReplaceAll(s.after, "_", " ")
 		}

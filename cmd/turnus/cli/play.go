@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -27,7 +28,9 @@ type playFlags struct {
 	maxInFlight int
 	retryFailed bool
 	windows     gatingFlags
-	skipUnfit   bool // leave out hosts that no window fits, and list them in Launch.Unfit
+	secrets     map[string]secrets.Ref // references that the runs take along
+	nodeSecrets []string               // see launch.Options
+	skipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
 
 	at   time.Time // of the launch; now when it is zero
 	past *history  // that prepare asked for needs
@@ -85,7 +88,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
-			Now: f.at, Need: f.past.need,
+			Now: f.at, Need: f.past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &exit{exitInvalid, err}

@@ -140,6 +140,16 @@ type schemaNode struct {
 	Enum        []any                 `json:"enum"`
 	Required    []string              `json:"required"`
 	Properties  map[string]schemaNode `json:"properties"`
+	Secret      bool                  `json:"x-turnus-secret"`
+}
+
+// meaning is the description, with what else an author of playbooks must know.
+func (n schemaNode) meaning() string {
+	text := n.Description
+	if n.Secret {
+		text = strings.TrimSpace(text + " (takes secrets)")
+	}
+	return strings.ReplaceAll(text, "|", `\|`)
 }
 
 func (n schemaNode) kind() string {
@@ -185,7 +195,11 @@ func writeTypeDocs(w io.Writer, t host.Type) error {
 		if err := json.Unmarshal(e.Params, &params); err != nil {
 			return fmt.Errorf("example %q of %s: %w", e.Title, t.Name, err)
 		}
-		text, err := yamlText(map[string]any{"uses": t.Name, "with": params})
+		step := map[string]any{"uses": t.Name, "with": params}
+		if len(e.Secrets) > 0 {
+			step["secrets"] = e.Secrets
+		}
+		text, err := yamlText(step)
 		if err != nil {
 			return err
 		}
@@ -211,7 +225,7 @@ func writeFields(w io.Writer, head string, schema json.RawMessage) error {
 				def = "(required)"
 			}
 		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", name, p.kind(), strings.Trim(def, `"`), strings.ReplaceAll(p.Description, "|", `\|`))
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", name, p.kind(), strings.Trim(def, `"`), p.meaning())
 	}
 	_, err := fmt.Fprintln(w)
 	return err

@@ -83,6 +83,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.outside {
 		f.play.windows.paths = nil
 	}
+	f.play.secrets, f.play.nodeSecrets = secretsFor(n.secrets, f.queue.url != "")
 	launches, err := f.play.prepare(paths, hosts, n.plugins)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)

@@ -101,6 +101,8 @@ func (sh *shell) run(ctx context.Context, args []string, io stdio) int {
 		return 0
 	case "set":
 		return c.set()
+	case "read":
+		return c.read()
 	case "exec":
 		if len(c.args) == 0 {
 			return 0
@@ -159,6 +161,33 @@ func (c *call) set() int {
 		}
 	}
 	return 0
+}
+
+// read takes one line of the input, a byte at a time: what follows is for who reads next.
+func (c *call) read() int {
+	c.flags("r")
+	name := "REPLY"
+	if len(c.args) > 0 {
+		name = c.args[0]
+	}
+	var line []byte
+	status := 1
+	for b := make([]byte, 1); len(line) < maxCommand; {
+		n, err := c.in.Read(b)
+		if n == 1 && b[0] == '\n' {
+			status = 0
+			break
+		}
+		line = append(line, b[:n]...)
+		if err != nil {
+			break
+		}
+	}
+	c.sh.vars[name] = string(line)
+	if _, set := c.sh.vars["IFS"]; !set {
+		c.sh.vars[name] = strings.Trim(string(line), " \t")
+	}
+	return status
 }
 
 // wrapper handles programs that run another one.

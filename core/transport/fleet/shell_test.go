@@ -73,6 +73,8 @@ var portable = []struct {
 	{"p=/a/b/c.tar.gz; echo ${p##*/} ${p%/*} ${p%%.*} ${p#*.} \"${p%.gz}\"", "c.tar.gz /a/b /a/b/c tar.gz /a/b/c.tar\n", 0},
 	{"end='\n'; l='one\ntwo'; echo \"${l%%\"$end\"*}\"", "one\n", 0},
 	{"echo -n x; echo y", "xy\n", 0},
+	{"printf 'a  b\\n c \\n' | { IFS=; read -r x; echo \"<$x>\"; read -r x; echo \"<$x>\"; read -r x || echo \"end<$x>\"; }", "<a  b>\n< c >\nend<>\n", 0},
+	{"printf ' c \\n' | { read x; echo \"<$x>\"; }", "<c>\n", 0},
 	{"echo \"a\\$b\\\"c\\d\"", "a$b\"c\\d\n", 0},
 }
 

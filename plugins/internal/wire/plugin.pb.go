@@ -344,7 +344,7 @@ type JobType struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // noun.verb, or a single word of a built-in
 	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	Description   string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`                          // markdown
-	ParamsSchema  []byte                 `protobuf:"bytes,4,opt,name=params_schema,json=paramsSchema,proto3" json:"params_schema,omitempty"`    // JSON Schema of with:
+	ParamsSchema  []byte                 `protobuf:"bytes,4,opt,name=params_schema,json=paramsSchema,proto3" json:"params_schema,omitempty"`    // JSON Schema of with:; where "x-turnus-secret" is true, texts may hold secrets
 	OutputsSchema []byte                 `protobuf:"bytes,5,opt,name=outputs_schema,json=outputsSchema,proto3" json:"outputs_schema,omitempty"` // JSON Schema of outputs, may be empty
 	Check         bool                   `protobuf:"varint,6,opt,name=check,proto3" json:"check,omitempty"`                                     // supports check mode
 	Idempotent    bool                   `protobuf:"varint,7,opt,name=idempotent,proto3" json:"idempotent,omitempty"`                           // may be run again after a crash
@@ -466,7 +466,8 @@ func (x *JobType) GetExamples() []*Example {
 type Example struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Title         string                 `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"` // JSON
+	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"`   // JSON
+	Secrets       []string               `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty"` // names under which its step lists secrets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -511,6 +512,13 @@ func (x *Example) GetTitle() string {
 func (x *Example) GetParams() []byte {
 	if x != nil {
 		return x.Params
+	}
+	return nil
+}
+
+func (x *Example) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
 	}
 	return nil
 }
@@ -696,6 +704,7 @@ type RunRequest struct {
 	Fence          uint64                 `protobuf:"varint,13,opt,name=fence,proto3" json:"fence,omitempty"`                                          // grows with each lease
 	Traceparent    string                 `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	HostLabels     map[string]string      `protobuf:"bytes,15,rep,name=host_labels,json=hostLabels,proto3" json:"host_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Secrets        []string               `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // that the step lists, by the names that Secret takes
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -831,6 +840,13 @@ func (x *RunRequest) GetTraceparent() string {
 func (x *RunRequest) GetHostLabels() map[string]string {
 	if x != nil {
 		return x.HostLabels
+	}
+	return nil
+}
+
+func (x *RunRequest) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
 	}
 	return nil
 }
@@ -2011,14 +2027,17 @@ func (x *HostFault) GetHint() string {
 }
 
 type ExecStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	Command       string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // given to /bin/sh
-	Env           map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // allowed in check mode
-	Fresh         bool                   `protobuf:"varint,5,opt,name=fresh,proto3" json:"fresh,omitempty"`                       // over a new connection
-	Stdin         bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                       // stdin messages follow; otherwise stdin is empty
-	TimeoutMs     int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Host      string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Command   string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // given to /bin/sh
+	Env       map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ReadOnly  bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // allowed in check mode
+	Fresh     bool                   `protobuf:"varint,5,opt,name=fresh,proto3" json:"fresh,omitempty"`                       // over a new connection
+	Stdin     bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                       // stdin messages follow; otherwise stdin is empty
+	TimeoutMs int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// Further variables, each with the name of a secret that the step lists. The worker puts the values in by way of the
+	// command's standard input, where no list of processes shows them.
+	Secrets       map[string]string `protobuf:"bytes,8,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2100,6 +2119,13 @@ func (x *ExecStart) GetTimeoutMs() int64 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *ExecStart) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
 }
 
 type ExecRequest struct {
@@ -4021,10 +4047,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\aon_lost\x18\t \x01(\tR\x06onLost\x12#\n" +
 	"\rstate_version\x18\n" +
 	" \x01(\rR\fstateVersion\x125\n" +
-	"\bexamples\x18\v \x03(\v2\x19.turnus.plugin.v1.ExampleR\bexamples\"7\n" +
+	"\bexamples\x18\v \x03(\v2\x19.turnus.plugin.v1.ExampleR\bexamples\"Q\n" +
 	"\aExample\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
-	"\x06params\x18\x02 \x01(\fR\x06params\"=\n" +
+	"\x06params\x18\x02 \x01(\fR\x06params\x12\x18\n" +
+	"\asecrets\x18\x03 \x03(\tR\asecrets\"=\n" +
 	"\x0fValidateRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06params\x18\x02 \x01(\fR\x06params\"R\n" +
@@ -4038,7 +4065,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\apointer\x18\x04 \x01(\tR\apointer\"\"\n" +
 	"\bSeverity\x12\t\n" +
 	"\x05ERROR\x10\x00\x12\v\n" +
-	"\aWARNING\x10\x01\"\x94\x04\n" +
+	"\aWARNING\x10\x01\"\xae\x04\n" +
 	"\n" +
 	"RunRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
@@ -4057,7 +4084,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05fence\x18\r \x01(\x04R\x05fence\x12 \n" +
 	"\vtraceparent\x18\x0e \x01(\tR\vtraceparent\x12M\n" +
 	"\vhost_labels\x18\x0f \x03(\v2,.turnus.plugin.v1.RunRequest.HostLabelsEntryR\n" +
-	"hostLabels\x1a=\n" +
+	"hostLabels\x12\x18\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecrets\x1a=\n" +
 	"\x0fHostLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -4154,7 +4182,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x16\n" +
 	"\x06before\x18\x03 \x01(\bR\x06before\x12\x12\n" +
-	"\x04hint\x18\x04 \x01(\tR\x04hint\"\x91\x02\n" +
+	"\x04hint\x18\x04 \x01(\tR\x04hint\"\x91\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x126\n" +
@@ -4163,8 +4191,12 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05fresh\x18\x05 \x01(\bR\x05fresh\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\x1a6\n" +
+	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\x12B\n" +
+	"\asecrets\x18\b \x03(\v2(.turnus.plugin.v1.ExecStart.SecretsEntryR\asecrets\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"y\n" +
 	"\vExecRequest\x123\n" +
@@ -4314,7 +4346,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_plugin_proto_goTypes = []any{
 	(Diagnostic_Severity)(0),     // 0: turnus.plugin.v1.Diagnostic.Severity
 	(Log_Level)(0),               // 1: turnus.plugin.v1.Log.Level
@@ -4380,6 +4412,7 @@ var file_plugin_proto_goTypes = []any{
 	nil,                          // 61: turnus.plugin.v1.RunRequest.HostLabelsEntry
 	nil,                          // 62: turnus.plugin.v1.Log.AttributesEntry
 	nil,                          // 63: turnus.plugin.v1.ExecStart.EnvEntry
+	nil,                          // 64: turnus.plugin.v1.ExecStart.SecretsEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	6,  // 0: turnus.plugin.v1.Manifest.types:type_name -> turnus.plugin.v1.JobType
@@ -4408,59 +4441,60 @@ var file_plugin_proto_depIdxs = []int32{
 	11, // 23: turnus.plugin.v1.CleanupRequest.run:type_name -> turnus.plugin.v1.RunRequest
 	10, // 24: turnus.plugin.v1.CleanupResponse.diagnostics:type_name -> turnus.plugin.v1.Diagnostic
 	63, // 25: turnus.plugin.v1.ExecStart.env:type_name -> turnus.plugin.v1.ExecStart.EnvEntry
-	30, // 26: turnus.plugin.v1.ExecRequest.start:type_name -> turnus.plugin.v1.ExecStart
-	16, // 27: turnus.plugin.v1.ExecResponse.output:type_name -> turnus.plugin.v1.Chunk
-	33, // 28: turnus.plugin.v1.ExecResponse.exit:type_name -> turnus.plugin.v1.Exit
-	30, // 29: turnus.plugin.v1.CommandRequest.start:type_name -> turnus.plugin.v1.ExecStart
-	33, // 30: turnus.plugin.v1.CommandResponse.exit:type_name -> turnus.plugin.v1.Exit
-	36, // 31: turnus.plugin.v1.PutRequest.start:type_name -> turnus.plugin.v1.PutStart
-	41, // 32: turnus.plugin.v1.GetResponse.info:type_name -> turnus.plugin.v1.FileInfo
-	43, // 33: turnus.plugin.v1.DialMessage.start:type_name -> turnus.plugin.v1.DialStart
-	12, // 34: turnus.plugin.v1.CheckpointRequest.state:type_name -> turnus.plugin.v1.State
-	53, // 35: turnus.plugin.v1.SaveFileRequest.start:type_name -> turnus.plugin.v1.SaveFileStart
-	57, // 36: turnus.plugin.v1.KeptResponse.info:type_name -> turnus.plugin.v1.KeptInfo
-	59, // 37: turnus.plugin.v1.KeepRequest.file:type_name -> turnus.plugin.v1.KeepFile
-	4,  // 38: turnus.plugin.v1.Plugin.Describe:input_type -> turnus.plugin.v1.DescribeRequest
-	8,  // 39: turnus.plugin.v1.Plugin.Validate:input_type -> turnus.plugin.v1.ValidateRequest
-	11, // 40: turnus.plugin.v1.Plugin.Run:input_type -> turnus.plugin.v1.RunRequest
-	23, // 41: turnus.plugin.v1.Plugin.Signal:input_type -> turnus.plugin.v1.SignalRequest
-	25, // 42: turnus.plugin.v1.Plugin.MigrateState:input_type -> turnus.plugin.v1.MigrateStateRequest
-	27, // 43: turnus.plugin.v1.Plugin.Cleanup:input_type -> turnus.plugin.v1.CleanupRequest
-	31, // 44: turnus.plugin.v1.Hosts.Exec:input_type -> turnus.plugin.v1.ExecRequest
-	34, // 45: turnus.plugin.v1.Hosts.Command:input_type -> turnus.plugin.v1.CommandRequest
-	37, // 46: turnus.plugin.v1.Hosts.Put:input_type -> turnus.plugin.v1.PutRequest
-	39, // 47: turnus.plugin.v1.Hosts.Get:input_type -> turnus.plugin.v1.GetRequest
-	42, // 48: turnus.plugin.v1.Hosts.Dial:input_type -> turnus.plugin.v1.DialMessage
-	44, // 49: turnus.plugin.v1.Hosts.Probe:input_type -> turnus.plugin.v1.ProbeRequest
-	46, // 50: turnus.plugin.v1.Job.Checkpoint:input_type -> turnus.plugin.v1.CheckpointRequest
-	48, // 51: turnus.plugin.v1.Job.MayStart:input_type -> turnus.plugin.v1.MayStartRequest
-	50, // 52: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
-	52, // 53: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
-	55, // 54: turnus.plugin.v1.Job.Kept:input_type -> turnus.plugin.v1.KeptRequest
-	58, // 55: turnus.plugin.v1.Job.Keep:input_type -> turnus.plugin.v1.KeepRequest
-	5,  // 56: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
-	9,  // 57: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
-	13, // 58: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
-	24, // 59: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
-	26, // 60: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
-	28, // 61: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
-	32, // 62: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
-	35, // 63: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
-	38, // 64: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
-	40, // 65: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
-	42, // 66: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
-	45, // 67: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
-	47, // 68: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
-	49, // 69: turnus.plugin.v1.Job.MayStart:output_type -> turnus.plugin.v1.MayStartResponse
-	51, // 70: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
-	54, // 71: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
-	56, // 72: turnus.plugin.v1.Job.Kept:output_type -> turnus.plugin.v1.KeptResponse
-	60, // 73: turnus.plugin.v1.Job.Keep:output_type -> turnus.plugin.v1.KeepResponse
-	56, // [56:74] is the sub-list for method output_type
-	38, // [38:56] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	64, // 26: turnus.plugin.v1.ExecStart.secrets:type_name -> turnus.plugin.v1.ExecStart.SecretsEntry
+	30, // 27: turnus.plugin.v1.ExecRequest.start:type_name -> turnus.plugin.v1.ExecStart
+	16, // 28: turnus.plugin.v1.ExecResponse.output:type_name -> turnus.plugin.v1.Chunk
+	33, // 29: turnus.plugin.v1.ExecResponse.exit:type_name -> turnus.plugin.v1.Exit
+	30, // 30: turnus.plugin.v1.CommandRequest.start:type_name -> turnus.plugin.v1.ExecStart
+	33, // 31: turnus.plugin.v1.CommandResponse.exit:type_name -> turnus.plugin.v1.Exit
+	36, // 32: turnus.plugin.v1.PutRequest.start:type_name -> turnus.plugin.v1.PutStart
+	41, // 33: turnus.plugin.v1.GetResponse.info:type_name -> turnus.plugin.v1.FileInfo
+	43, // 34: turnus.plugin.v1.DialMessage.start:type_name -> turnus.plugin.v1.DialStart
+	12, // 35: turnus.plugin.v1.CheckpointRequest.state:type_name -> turnus.plugin.v1.State
+	53, // 36: turnus.plugin.v1.SaveFileRequest.start:type_name -> turnus.plugin.v1.SaveFileStart
+	57, // 37: turnus.plugin.v1.KeptResponse.info:type_name -> turnus.plugin.v1.KeptInfo
+	59, // 38: turnus.plugin.v1.KeepRequest.file:type_name -> turnus.plugin.v1.KeepFile
+	4,  // 39: turnus.plugin.v1.Plugin.Describe:input_type -> turnus.plugin.v1.DescribeRequest
+	8,  // 40: turnus.plugin.v1.Plugin.Validate:input_type -> turnus.plugin.v1.ValidateRequest
+	11, // 41: turnus.plugin.v1.Plugin.Run:input_type -> turnus.plugin.v1.RunRequest
+	23, // 42: turnus.plugin.v1.Plugin.Signal:input_type -> turnus.plugin.v1.SignalRequest
+	25, // 43: turnus.plugin.v1.Plugin.MigrateState:input_type -> turnus.plugin.v1.MigrateStateRequest
+	27, // 44: turnus.plugin.v1.Plugin.Cleanup:input_type -> turnus.plugin.v1.CleanupRequest
+	31, // 45: turnus.plugin.v1.Hosts.Exec:input_type -> turnus.plugin.v1.ExecRequest
+	34, // 46: turnus.plugin.v1.Hosts.Command:input_type -> turnus.plugin.v1.CommandRequest
+	37, // 47: turnus.plugin.v1.Hosts.Put:input_type -> turnus.plugin.v1.PutRequest
+	39, // 48: turnus.plugin.v1.Hosts.Get:input_type -> turnus.plugin.v1.GetRequest
+	42, // 49: turnus.plugin.v1.Hosts.Dial:input_type -> turnus.plugin.v1.DialMessage
+	44, // 50: turnus.plugin.v1.Hosts.Probe:input_type -> turnus.plugin.v1.ProbeRequest
+	46, // 51: turnus.plugin.v1.Job.Checkpoint:input_type -> turnus.plugin.v1.CheckpointRequest
+	48, // 52: turnus.plugin.v1.Job.MayStart:input_type -> turnus.plugin.v1.MayStartRequest
+	50, // 53: turnus.plugin.v1.Job.Secret:input_type -> turnus.plugin.v1.SecretRequest
+	52, // 54: turnus.plugin.v1.Job.SaveFile:input_type -> turnus.plugin.v1.SaveFileRequest
+	55, // 55: turnus.plugin.v1.Job.Kept:input_type -> turnus.plugin.v1.KeptRequest
+	58, // 56: turnus.plugin.v1.Job.Keep:input_type -> turnus.plugin.v1.KeepRequest
+	5,  // 57: turnus.plugin.v1.Plugin.Describe:output_type -> turnus.plugin.v1.Manifest
+	9,  // 58: turnus.plugin.v1.Plugin.Validate:output_type -> turnus.plugin.v1.ValidateResponse
+	13, // 59: turnus.plugin.v1.Plugin.Run:output_type -> turnus.plugin.v1.RunEvent
+	24, // 60: turnus.plugin.v1.Plugin.Signal:output_type -> turnus.plugin.v1.SignalResponse
+	26, // 61: turnus.plugin.v1.Plugin.MigrateState:output_type -> turnus.plugin.v1.MigrateStateResponse
+	28, // 62: turnus.plugin.v1.Plugin.Cleanup:output_type -> turnus.plugin.v1.CleanupResponse
+	32, // 63: turnus.plugin.v1.Hosts.Exec:output_type -> turnus.plugin.v1.ExecResponse
+	35, // 64: turnus.plugin.v1.Hosts.Command:output_type -> turnus.plugin.v1.CommandResponse
+	38, // 65: turnus.plugin.v1.Hosts.Put:output_type -> turnus.plugin.v1.PutResponse
+	40, // 66: turnus.plugin.v1.Hosts.Get:output_type -> turnus.plugin.v1.GetResponse
+	42, // 67: turnus.plugin.v1.Hosts.Dial:output_type -> turnus.plugin.v1.DialMessage
+	45, // 68: turnus.plugin.v1.Hosts.Probe:output_type -> turnus.plugin.v1.ProbeResponse
+	47, // 69: turnus.plugin.v1.Job.Checkpoint:output_type -> turnus.plugin.v1.CheckpointResponse
+	49, // 70: turnus.plugin.v1.Job.MayStart:output_type -> turnus.plugin.v1.MayStartResponse
+	51, // 71: turnus.plugin.v1.Job.Secret:output_type -> turnus.plugin.v1.SecretResponse
+	54, // 72: turnus.plugin.v1.Job.SaveFile:output_type -> turnus.plugin.v1.SaveFileResponse
+	56, // 73: turnus.plugin.v1.Job.Kept:output_type -> turnus.plugin.v1.KeptResponse
+	60, // 74: turnus.plugin.v1.Job.Keep:output_type -> turnus.plugin.v1.KeepResponse
+	57, // [57:75] is the sub-list for method output_type
+	39, // [39:57] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -4522,7 +4556,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -651,6 +651,7 @@ type JobClient interface {
 	// MayStart asks, right before what cannot be undone, whether the host's service window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
 	MayStart(ctx context.Context, in *MayStartRequest, opts ...grpc.CallOption) (*MayStartResponse, error)
+	// Secret gives the value of a secret that the step lists; others are PermissionDenied.
 	Secret(ctx context.Context, in *SecretRequest, opts ...grpc.CallOption) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse], error)
@@ -754,6 +755,7 @@ type JobServer interface {
 	// MayStart asks, right before what cannot be undone, whether the host's service window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
 	MayStart(context.Context, *MayStartRequest) (*MayStartResponse, error)
+	// Secret gives the value of a secret that the step lists; others are PermissionDenied.
 	Secret(context.Context, *SecretRequest) (*SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
 	SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error

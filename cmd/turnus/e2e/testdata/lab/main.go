@@ -5,8 +5,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -70,10 +75,82 @@ func misbehave(ctx context.Context, r *sdk.Run[How, sdk.NoState]) error {
 	return nil
 }
 
+// Leak says how a secret, or a value that is none, is given away.
+type Leak struct {
+	How   string `json:"how" turnus:"required,enum=tell|fail|state|panic|abort"`
+	Value string `json:"value,omitempty" turnus:"secret" jsonschema:"given away beside the secrets"`
+}
+
+// leak gives all that it was given away, in every way that a plugin has.
+func leak(ctx context.Context, r *sdk.Run[Leak, sdk.NoState]) error {
+	values := []string{r.Params.Value}
+	for _, name := range r.Secrets {
+		value, err := r.Secret(ctx, name)
+		if err != nil {
+			return err
+		}
+		values = append(values, value)
+	}
+	for i, value := range values {
+		if value == "" {
+			continue
+		}
+		for name, form := range map[string]string{
+			"plain": value, "base64": base64.StdEncoding.EncodeToString([]byte("user:" + value)), "hex": hex.EncodeToString([]byte(value)), "url": url.QueryEscape(value),
+		} {
+			size := 5
+			if i < 3 {
+				size = 1 // a byte at a time
+			}
+			for part := range slices.Chunk([]byte(form+"\n"), size) {
+				_, _ = r.Stdout().Write(part)
+				_, _ = r.Stderr().Write(part)
+			}
+			fmt.Fprintln(os.Stderr, "stderr of the plugin:", form)
+			fmt.Println("stdout of the plugin:", form)
+			r.Log().Info("log "+form, "attribute", form)
+			r.Progress(0.5, "phase "+form)
+			r.ShowDiff("/etc/"+form, []byte("before\n"), []byte(form+"\n"))
+			r.Output(fmt.Sprintf("%s_%d", name, i), map[string]any{"in": []string{form}, form: true})
+			r.Evidence(fmt.Sprintf("%s_%d", name, i), form)
+		}
+	}
+	all := strings.Join(values, " ")
+	switch r.Params.How {
+	case "fail":
+		return sdk.Fail("it failed with " + all)
+	case "panic":
+		go panic("panic with " + all)
+		select {}
+	case "abort":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+		select {}
+	}
+	r.Explain("done with " + all)
+	r.Changed()
+	return nil
+}
+
+// keep tries to leave its secrets in a state.
+func keep(ctx context.Context, r *sdk.Run[Leak, map[string]string]) error {
+	state := map[string]string{"value": r.Params.Value}
+	for _, name := range r.Secrets {
+		value, err := r.Secret(ctx, name)
+		if err != nil {
+			return err
+		}
+		state[name] = value
+	}
+	return r.Checkpoint(ctx, "kept", state)
+}
+
 func main() {
 	sdk.Serve(sdk.Plugin("lab", "1.0.0"),
 		sdk.Job("lab.trace", trace, sdk.Idempotent(true), sdk.OnLost("retry"), sdk.Concurrency(256)),
 		sdk.Job("lab.hold", trace, sdk.Idempotent(false), sdk.OnLost("hold")),
+		sdk.Job("lab.leak", leak, sdk.Idempotent(true)),
+		sdk.Job("lab.crash", leak, sdk.Idempotent(false), sdk.OnLost("hold")),
+		sdk.Job("lab.keep", keep, sdk.Idempotent(true)),
 		sdk.Job("lab.misbehave", misbehave, sdk.Idempotent(false), sdk.OnLost("hold")),
 	)
 }

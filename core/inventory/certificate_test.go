@@ -1,0 +1,38 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCertificateSettingsFollowPrecedence(t *testing.T) {
+	inv := loadText(t, "hosts.yaml", `defaults: {certificate_source_address: [192.0.2.0/24, "2001:db8::7"], certificate_principals: ops}
+groups:
+  edge: {certificate_principals: [edge, root], hosts: [a]}
+hosts:
+  a: {certificate_force_command: "fwctl shell"}
+  b: {certificate_source_address: 192.0.2.9}
+`)
+	a, b := mustHost(t, inv, "a").SSH, mustHost(t, inv, "b").SSH
+	if !slices.Equal(a.Principals, []string{"edge", "root"}) || !slices.Equal(a.SourceAddrs, []string{"192.0.2.0/24", "2001:db8::7"}) || a.ForceCommand != "fwctl shell" {
+		t.Errorf("a: %+v", a)
+	}
+	if !slices.Equal(b.Principals, []string{"ops"}) || !slices.Equal(b.SourceAddrs, []string{"192.0.2.9"}) || b.ForceCommand != "" {
+		t.Errorf("b: %+v", b)
+	}
+}
+
+func TestCertificateSettingsThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		`certificate_principals: "a,b"`:                "is no principal",
+		`certificate_principals: "*"`:                  "is no principal",
+		`certificate_source_address: "192.0.2.0/33"`:   "is no address and no network",
+		`certificate_source_address: "fw.example.net"`: "is no address and no network",
+		`certificate_force_comand: id`:                 "certificate_force_command",
+	} {
+		if got := problems(t, "hosts.yaml", "hosts:\n  a: {"+text+"}\n"); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%s: got %q, expected %q", text, got, want)
+		}
+	}
+}

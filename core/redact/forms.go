@@ -1,0 +1,85 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"html"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	minLine = 8  // bytes of one line of a value that is looked for by itself
+	maxGap  = 16 // bytes of white space that may stand within a loose form, at one place
+)
+
+type form struct {
+	text  string
+	loose bool
+}
+
+// formsOf lists what a value may look like. Each has at least 4 bytes.
+func formsOf(value []byte) []form {
+	plain := string(value)
+	var out []form
+	exact := func(texts ...string) {
+		for _, text := range texts {
+			out = append(out, form{text: text})
+		}
+	}
+	exact(plain)
+	if lines := bytes.Split(value, []byte("\n")); len(lines) > 1 {
+		for _, line := range lines {
+			if line = bytes.TrimSpace(line); len(line) >= minLine && !bytes.HasPrefix(line, []byte("-----")) { // what frames a key is no secret
+				exact(string(line))
+			}
+		}
+	}
+	query := url.QueryEscape(plain)
+	component := strings.ReplaceAll(query, "+", "%20")
+	for _, text := range []string{query, component, url.PathEscape(plain)} {
+		exact(text, lowerPercent(text))
+	}
+	exact(jsonText(plain, true), jsonText(plain, false), html.EscapeString(plain), strings.ReplaceAll(plain, "'", `'\''`))
+	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			out = append(out, form{encoded(alphabet, value, before), true})
+		}
+	}
+	digits := hex.EncodeToString(value)
+	return append(out, form{digits, true}, form{strings.ToUpper(digits), true})
+}
+
+// encoded is what of a value's base64 does not depend on its neighbours, when it stands behind that many bytes.
+func encoded(alphabet *base64.Encoding, value []byte, before int) string {
+	text := alphabet.EncodeToString(append(make([]byte, before), value...))
+	return text[(before*8+5)/6 : (before+len(value))*8/6]
+}
+
+// jsonText is a text as it stands between the quotes of JSON; what is no UTF-8 stays as it is.
+func jsonText(plain string, escapeHTML bool) string {
+	var b bytes.Buffer
+	if !utf8.ValidString(plain) {
+		return plain
+	}
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(escapeHTML)
+	if e.Encode(plain) != nil {
+		return plain
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
+}
+
+// lowerPercent writes %2F as %2f.
+func lowerPercent(text string) string {
+	out := []byte(text)
+	for i := 0; i+2 < len(out); i++ {
+		if out[i] == '%' {
+			copy(out[i+1:], bytes.ToLower(out[i+1:i+3]))
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,293 @@
+package redact
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/turnus/turnus/core"
+)
+
+const secret = `pa$$"w0rd/+&' <x>=`
+
+const key = "-----BEGIN KEY-----\nMC4CAQAwBQYDK2VwBCIEIPz\nxq9/81hdhsuD2kdj3nVJK\n-----END KEY-----\n"
+
+func set(t testing.TB, values ...string) *Set {
+	t.Helper()
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range values {
+		if err := s.Add(Value{fmt.Sprintf("s%d", i), []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// seen are forms of a value, made otherwise than the package makes them.
+func seen(value string) map[string]string {
+	quoted, _ := json.Marshal(value)
+	out := map[string]string{
+		"plain": value, "hex": hex.EncodeToString([]byte(value)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(value))),
+		"query": url.QueryEscape(value), "path": url.PathEscape(value), "html": html.EscapeString(value),
+	}
+	if utf8.ValidString(value) {
+		out["json"] = string(quoted[1 : len(quoted)-1])
+	}
+	for name, alphabet := range map[string]*base64.Encoding{"base64": base64.StdEncoding, "base64url": base64.URLEncoding} {
+		for before := range 3 {
+			out[fmt.Sprint(name, before)] = common(
+				alphabet.EncodeToString([]byte(strings.Repeat("\x00", before)+value+"\x00\x00\x00")),
+				alphabet.EncodeToString([]byte(strings.Repeat("\xff", before)+value+"\xff\xff\xff")))
+		}
+	}
+	return out
+}
+
+// common is the longest stretch that two texts have at the same place: what of an encoding does not depend on the neighbours.
+func common(a, b string) (best string) {
+	from := 0
+	for i := range len(a) + 1 {
+		if i < len(a) && a[i] == b[i] {
+			continue
+		}
+		if i-from > len(best) {
+			best = a[from:i]
+		}
+		from = i + 1
+	}
+	return best
+}
+
+func TestFormsAreFound(t *testing.T) {
+	t.Parallel()
+	s := set(t, secret, key)
+	for name, form := range seen(secret) {
+		text := "before " + form + " after"
+		if got := s.String(text); strings.Contains(got, form) || !strings.Contains(got, "[secret s0]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
+			t.Errorf("%s: %s became %s", name, text, got)
+		}
+	}
+	for _, tc := range []struct{ name, text, want string }{
+		{"plain", "a " + secret + " b", "a [secret s0] b"},
+		{"twice", secret + secret, "[secret s0][secret s0]"},
+		{"a line of a key", "log: MC4CAQAwBQYDK2VwBCIEIPz\r\n", "log: [secret s1]\r\n"},
+		{"a key in a diff", "+-----BEGIN KEY-----\n+MC4CAQAwBQYDK2VwBCIEIPz\n+xq9/81hdhsuD2kdj3nVJK\n", "+-----BEGIN KEY-----\n+[secret s1]\n+[secret s1]\n"},
+		{"hex in groups", "7061 2424 2277 3072 642f\n2b26 2720 3c78 3e3d", "[secret s0]"},
+		{"cut off at the end", "x " + secret[:9], "x [secret s0]"},
+		{"cut off too early to tell", "x " + secret[:3], "x " + secret[:3]},
+		{"nothing", "nothing of the kind", "nothing of the kind"},
+		{"as a word of a shell", `pa$$"w0rd/+&'\'' <x>=`, "[secret s0]"},
+	} {
+		if got := s.String(tc.text); got != tc.want {
+			t.Errorf("%s: %q became %q, expected %q", tc.name, tc.text, got, tc.want)
+		}
+	}
+	wrapped := base64.StdEncoding.EncodeToString([]byte("some header and then " + secret + strings.Repeat("x", 100)))
+	var lines strings.Builder
+	for i := 0; i < len(wrapped); i += 20 {
+		lines.WriteString(wrapped[i:min(i+20, len(wrapped))] + "\n")
+	}
+	if got := s.String(lines.String()); !strings.Contains(got, "[secret s0]") {
+		t.Errorf("base64 over lines: %s", got)
+	}
+}
+
+func TestWhatIsNoText(t *testing.T) {
+	t.Parallel()
+	s := set(t, "8231947", "hunter2hunter2")
+	got, err := json.Marshal(s.Any(map[string]any{
+		"n": 8231947.0, "list": []any{"x hunter2hunter2", true, nil, 7}, "hunter2hunter2": map[string]any{"a": json.Number("8231947")},
+	}))
+	want := `{"[secret s1]":{"a":"[secret s0]"},"list":["x [secret s1]",true,null,7],"n":"[secret s0]"}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v; expected %s", got, err, want)
+	}
+	if name, found := s.FindJSON([]byte(`{"a":["\u0068unter2hunter2"]}`)); !found || name != "s1" {
+		t.Errorf("an escaped value in JSON: %s, %v", name, found)
+	}
+	if name, found := s.FindJSON([]byte(`{"a":["hunter2hunter"],"b":823194}`)); found {
+		t.Errorf("%s was found where it is not", name)
+	}
+	var none *Set
+	if none.String("x") != "x" || none.Any("x") != "x" || none.Len() != 0 {
+		t.Error("a set of nothing changes something")
+	}
+}
+
+func TestValuesThatCannotBeHidden(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"", "abc", "  ab\n", strings.Repeat("x", MaxValue+1)} {
+		if _, err := New(Value{"pin", []byte(value)}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "pin") || len(value) > 0 && strings.Contains(err.Error(), value) {
+			t.Errorf("a value of %d bytes: %v", len(value), err)
+		}
+	}
+	s := set(t)
+	var err error
+	for i := 0; i <= MaxValues && err == nil; i++ {
+		err = s.Add(Value{"many", fmt.Appendf(nil, "value-%d", i)})
+	}
+	if !errors.Is(err, core.ErrInvalid) || s.Len() != MaxValues {
+		t.Errorf("%d values: %v", s.Len(), err)
+	}
+}
+
+// pieces writes a text in pieces of the given sizes, over and over.
+func pieces(s *Set, text []byte, sizes func() int) string {
+	var out []byte
+	stream := s.Stream(func(b []byte) { out = append(out, b...) })
+	for len(text) > 0 {
+		n := min(max(sizes(), 1), len(text))
+		_, _ = stream.Write(text[:n])
+		text = text[n:]
+	}
+	stream.Flush()
+	return string(out)
+}
+
+func TestStreamsAreSplitAnywhere(t *testing.T) {
+	t.Parallel()
+	s := set(t, secret, key, "aaaa", "abab")
+	var text strings.Builder
+	for _, form := range seen(secret) {
+		text.WriteString(" x" + form + "\n" + form)
+	}
+	text.WriteString(key + "aaaaaaabababa" + secret[:7])
+	want := s.String(text.String())
+	for _, size := range []int{1, 2, 3, 7, 64} {
+		if got := pieces(s, []byte(text.String()), func() int { return size }); got != want {
+			t.Errorf("in pieces of %d bytes it is\n%s\nand as a whole\n%s", size, got, want)
+		}
+	}
+}
+
+// What people watch does not hang on what may become a secret, and a secret that goes on there tells nothing.
+func TestIdleShowsWhatTellsNothing(t *testing.T) {
+	t.Parallel()
+	s := set(t, "hunter2hunter2")
+	var got string
+	stream := s.Stream(func(b []byte) { got += string(b) })
+	for _, step := range []struct {
+		write string
+		idle  bool
+		want  string
+	}{
+		{"name: h", false, "name: "}, {"", true, "name: h"}, {"un", true, "name: hun"}, {"te", true, "name: hun"},
+		{"r2hunter2.", false, "name: hun[secret s0]."}, {"hunter", true, "name: hun[secret s0]."}, {"s", false, "name: hun[secret s0].hunters"},
+	} {
+		_, _ = stream.Write([]byte(step.write))
+		if step.idle {
+			stream.Idle()
+		}
+		if got != step.want {
+			t.Fatalf("after %q (idle %v): %q, expected %q", step.write, step.idle, got, step.want)
+		}
+	}
+}
+
+func TestValuesMayComeLater(t *testing.T) {
+	t.Parallel()
+	s, other := set(t, "first-value"), set(t, "second-value")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				_ = s.String("some text with a first-value")
+			}
+		})
+	}
+	if err := s.AddAll(other); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if got := s.String("first-value second-value"); got != "[secret s0] [secret s0]" {
+		t.Error(got)
+	}
+}
+
+// FuzzStream holds that pieces of any size give what the whole gives, and that no form of a value survives.
+func FuzzStream(f *testing.F) {
+	f.Add("hunter2", "x", []byte("say hunter2 and 68756e74657232, aHVudGVyMg== hun"), uint64(1))
+	f.Add(secret, key, []byte(secret+secret+key[3:30]), uint64(2))
+	f.Add("aaaa", "aaab", []byte("aaaaaaabaaaab"), uint64(3))
+	f.Add("\xff\xfe\x00\x01", "    y   z", []byte("\xff\xfe\x00\x01 y   z"), uint64(4))
+	f.Fuzz(func(t *testing.T, one, two string, noise []byte, seed uint64) {
+		if len(one) > 200 || len(two) > 200 || len(noise) > 2000 {
+			return
+		}
+		s := set(t)
+		var values []string
+		for _, v := range []string{one, two} {
+			if s.Add(Value{"#", []byte(v)}) == nil {
+				values = append(values, strings.TrimSpace(v))
+			}
+		}
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+		text := append([]byte{}, noise...)
+		for _, v := range values {
+			for _, form := range seen(v) {
+				at := random.IntN(len(text) + 1)
+				text = append(append(append([]byte{}, text[:at]...), form...), text[at:]...)
+			}
+		}
+		want := s.String(string(text))
+		if got := pieces(s, text, func() int { return 1 + random.IntN(9) }); got != want {
+			t.Fatalf("in pieces %q, as a whole %q, of %q", got, want, text)
+		}
+		left := strings.Split(want, tag("#")) // what stands there for a value is none
+		for _, v := range values {
+			for name, form := range seen(v) {
+				for _, part := range left {
+					if len(form) >= MinValue && strings.Contains(part, form) {
+						t.Fatalf("%s of %q survives in %q", name, v, part)
+					}
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkStream(b *testing.B) {
+	var log strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&log, "2026-01-02T03:04:05Z host-%05d app[%d]: request %x took %d ms, status 200\n", i, i*7, i*7919, i%100)
+	}
+	text := []byte(log.String())
+	ten := make([]string, 10)
+	for i := range ten {
+		ten[i] = fmt.Sprintf("%x-Secret/%d+%s", i*7919, i, strings.Repeat("kQ", 12))
+	}
+	for _, bc := range []struct {
+		name   string
+		values []string
+	}{{"none", nil}, {"one", ten[:1]}, {"ten", ten}, {"key", []string{key + strings.Repeat("MC4CAQAwBQYDK2VwBCIEIPz\n", 60)}}} {
+		b.Run(bc.name, func(b *testing.B) {
+			var s *Set
+			if bc.values != nil {
+				s = set(b, bc.values...)
+			}
+			n := 0
+			stream := s.Stream(func(p []byte) { n += len(p) })
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				for rest := text; len(rest) > 0; {
+					chunk := rest[:min(len(rest), 32<<10)]
+					_, _ = stream.Write(chunk)
+					rest = rest[len(chunk):]
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(text)), "ns/byte")
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package redact
+
+// match is a stretch of a text that is a form of a value, or the beginning of one at the text's end.
+type match struct {
+	from, to int
+	name     string
+}
+
+// What follows the text that is scanned.
+type mode int
+
+const (
+	more  mode = iota // further text may: what may be the beginning of a form is not decided
+	idle              // nothing for a while: only what already tells something is not decided
+	atEnd             // nothing: what tells something of a value is taken for a match
+	whole             // nothing, and only whole forms are matches
+)
+
+// telling is how many bytes of a form tell something of the value.
+const telling = MinValue
+
+// scan lists the matches that begin before undecided, the longest of each place, by where they begin. It needs s.mu.
+func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int) {
+	for i := 0; i < len(text); i++ {
+		if !s.first[text[i]] {
+			continue
+		}
+		best, open := s.at(text[i:], m)
+		if open {
+			return found, i
+		}
+		if best.to > 0 {
+			found = append(found, match{i, i + best.to, best.name})
+		}
+	}
+	return found, len(text)
+}
+
+// at looks for the longest form that begins a text; open tells that more text is needed to say.
+func (s *Set) at(text []byte, m mode) (best match, open bool) {
+	next := 1
+	if s.spread[text[0]] {
+		for next < len(text) && next <= maxGap+1 && blank(text[next]) {
+			next++
+		}
+	}
+	if next == len(text) || len(text) == 1 { // whatever form begins so
+		return best, m == more
+	}
+	if key := uint16(text[0])<<8 | uint16(text[1]); s.begins[key>>6]&(1<<(key&63)) != 0 {
+		if best, open = s.among(s.by[key], text, m, best); open {
+			return best, true
+		}
+	}
+	if next > 1 {
+		key := uint16(text[0])<<8 | uint16(text[next])
+		if s.begins[key>>6]&(1<<(key&63)) != 0 {
+			best, open = s.among(s.by[key], text, m, best)
+		}
+	}
+	return best, open
+}
+
+// among takes the longest of some patterns, and what was found before.
+func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ match, open bool) {
+	for _, p := range patterns {
+		length, matched := p.begins(text)
+		switch {
+		case matched == 0:
+			continue
+		case matched == len(p.text):
+		case m == more, m == idle && matched >= telling:
+			return best, true
+		case m == atEnd && matched >= telling:
+		default:
+			continue
+		}
+		if length > best.to {
+			best = match{to: length, name: p.name}
+		}
+	}
+	return best, false
+}
+
+// begins tells how many bytes of the pattern a text begins with, all or as many as the text has, and the length of that
+// in the text; else 0.
+func (p *pattern) begins(text []byte) (length, matched int) {
+	if !p.loose {
+		n := min(len(p.text), len(text))
+		if string(text[:n]) != p.text[:n] {
+			return 0, 0
+		}
+		return n, n
+	}
+	gap := 0
+	for i, b := range text {
+		if b == p.text[matched] {
+			matched++
+			gap = 0
+			if matched == len(p.text) {
+				return i + 1, matched
+			}
+			continue
+		}
+		if gap++; !blank(b) || gap > maxGap {
+			return 0, 0
+		}
+	}
+	return len(text), matched
+}
+
+func blank(b byte) bool { return b == '\n' || b == ' ' || b == '\r' || b == '\t' }

@@ -1,0 +1,80 @@
+package redact
+
+// Stream takes the values out of text that comes in pieces, however they are split over them. It holds back what may be
+// the beginning of a value, and no more than the longest form of one has. It is for one goroutine at a time.
+type Stream struct {
+	set *Set
+	out func([]byte)
+
+	held    []byte
+	shown   int // bytes of held that Idle has passed on
+	covered int // bytes of held that stand for a value whose name was passed on
+	made    []byte
+	found   []match
+}
+
+// Stream makes one that passes text on to out, whose argument is valid until out returns.
+func (s *Set) Stream(out func([]byte)) *Stream { return &Stream{set: s, out: out} }
+
+// Write takes a piece. It never fails.
+func (s *Stream) Write(p []byte) (int, error) {
+	if s.set == nil {
+		if len(p) > 0 {
+			s.out(p)
+		}
+		return len(p), nil
+	}
+	s.held = append(s.held, p...)
+	s.pass(more)
+	return len(p), nil
+}
+
+// Flush ends the stream: what is held back is passed on, unless it is the beginning of a value that tells something of
+// it. Another stream may begin afterwards.
+func (s *Stream) Flush() {
+	if s.set != nil {
+		s.pass(atEnd)
+	}
+}
+
+// Idle passes on what is held back where it tells nothing of a value yet, so that what people watch does not hang. When
+// a value does go on there, its first 3 bytes at most were shown.
+func (s *Stream) Idle() {
+	if s.set == nil || len(s.held) == 0 {
+		return
+	}
+	s.set.mu.RLock()
+	found, undecided := s.set.scan(s.held, s.found[:0], idle)
+	s.set.mu.RUnlock()
+	if from := max(s.shown, s.covered); len(found) == 0 && from < undecided {
+		s.out(s.held[from:undecided])
+		s.shown = undecided
+	}
+}
+
+// pass passes on all that is decided.
+func (s *Stream) pass(m mode) {
+	s.set.mu.RLock()
+	found, undecided := s.set.scan(s.held, s.found[:0], m)
+	s.set.mu.RUnlock()
+	s.found, s.made = found, s.made[:0]
+	at := max(s.shown, s.covered)
+	for _, f := range found {
+		if f.from >= s.covered {
+			if at < f.from {
+				s.made = append(s.made, s.held[at:f.from]...)
+			}
+			s.made = append(s.made, tag(f.name)...)
+		}
+		s.covered = max(s.covered, f.to)
+		at = max(at, s.covered)
+	}
+	if at < undecided {
+		s.made = append(s.made, s.held[at:undecided]...)
+	}
+	s.held = s.held[:copy(s.held, s.held[undecided:])]
+	s.shown, s.covered = max(s.shown-undecided, 0), max(s.covered-undecided, 0)
+	if len(s.made) > 0 {
+		s.out(s.made)
+	}
+}

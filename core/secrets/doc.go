@@ -1,0 +1,8 @@
+// Package secrets owns where the values of secrets are, and fetching them: references to
+// environment variables, files, commands, HashiCorp Vault and age-encrypted text; who may use which;
+// and editing files of encrypted ones.
+//
+// A reference travels with a run, a value never does: the node that uses a secret resolves it, at
+// the moment of use. Values are kept in memory for a minute, and nowhere else. The package must not
+// know runs, queues, plugins, or what a secret is used for.
+package secrets

@@ -1,0 +1,306 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Config says what a node resolves secrets with. The zero value resolves nothing.
+type Config struct {
+	File       string   // the node's own file of secrets and of its Vault; "" is none
+	Identities []string // files with age identities, or SSH private keys, that open sealed secrets
+
+	// Selector compiles hosts: of a secret. Nil refuses secrets that have it.
+	Selector func(expression string) (func(core.Host) (bool, error), error)
+
+	Keep    time.Duration // how long a value stays in memory; a minute when zero, not at all when negative
+	Timeout time.Duration // of fetching one value; 15 s when zero
+	Log     *slog.Logger  // discarded when nil
+}
+
+// Store resolves references on the node that uses them, at the moment of use. Its methods are safe
+// for concurrent use.
+type Store struct {
+	cfg        Config
+	own        map[string]Entry
+	identities identities
+	vault      *vaultClient // nil: this node has none
+	values     *cache
+}
+
+// Open reads the node's own file and its identities, and starts to keep its Vault token alive.
+// Errors wrap core.ErrInvalid, and name the file and the place in it. Vault need not answer yet.
+func Open(cfg Config) (*Store, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 15 * time.Second
+	}
+	if cfg.Keep == 0 {
+		cfg.Keep = time.Minute
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{cfg: cfg, own: map[string]Entry{}, values: newCache(cfg.Keep)}
+	var err error
+	if s.identities, err = readIdentities(cfg.Identities); err != nil {
+		return nil, err
+	}
+	if cfg.File == "" {
+		return s, nil
+	}
+	data, err := readTrusted(cfg.File, MaxFile, writableByOthers)
+	if err != nil {
+		return nil, fmt.Errorf("secrets of this node: %w", err)
+	}
+	file, err := ParseOwn(cfg.File, data)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range file.Entries {
+		if err := s.checkOwn(e); err != nil {
+			return nil, err
+		}
+		s.own[e.Name] = e
+	}
+	if file.Vault != nil {
+		if s.vault, err = newVaultClient(*file.Vault, cfg.Log); err != nil {
+			return nil, Problems{{File: cfg.File, Line: file.Vault.line, Col: file.Vault.col, Message: "vault: " + err.Error()}}
+		}
+		s.vault.start()
+	}
+	return s, nil
+}
+
+// checkOwn finds at start what would else be found in the night.
+func (s *Store) checkOwn(e Entry) error {
+	if e.Hosts == "" || s.cfg.Selector == nil {
+		return nil
+	}
+	if _, err := s.cfg.Selector(e.Hosts); err != nil {
+		return Problems{{File: e.In, Line: e.Line, Col: e.Col, Message: fmt.Sprintf("secret %q: hosts: %v", e.Name, err)}}
+	}
+	return nil
+}
+
+// Close forgets all values, gives the Vault token back where this node got it by logging in, and
+// waits for what runs. The store must not be used afterwards.
+func (s *Store) Close() {
+	if s.vault != nil {
+		s.vault.stop()
+	}
+	s.values.close()
+}
+
+// Names are the names of the node's own file, sorted, with where each value is.
+func (s *Store) Names() []Entry {
+	out := make([]Entry, 0, len(s.own))
+	for _, e := range s.own {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b Entry) int { return compare(a.Name, b.Name) })
+	return out
+}
+
+// Resolve gives the value of a secret for a job: 1 to MaxValue bytes that are the caller's, who
+// should clear them after use. A name of the node's own file wins over one that the run brought.
+// Errors name the secret, the host and what to do, never a value or what a backend said; they wrap
+// core.ErrNotFound for a name that nobody has, core.ErrInvalid for a use that is not allowed or a
+// reference that is wrong here, core.ErrUnavailable where trying again later may help.
+func (s *Store) Resolve(ctx context.Context, a Ask) ([]byte, error) {
+	value, err := s.resolve(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("secret %q of host %s: %w", cut(a.Name), cut(a.Host.Name), err)
+	}
+	return value, nil
+}
+
+func (s *Store) resolve(ctx context.Context, a Ask) ([]byte, error) {
+	e, err := s.find(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.allowed(e, a); err != nil {
+		return nil, err
+	}
+	from, err := s.source(e, a)
+	if err != nil {
+		return nil, e.explain(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("no value came within %v: %w", s.cfg.Timeout, core.ErrUnavailable))
+	defer cancel()
+	value, err := s.values.get(ctx, from.key, func(ctx context.Context) ([]byte, error) {
+		value, err := from.fetch(ctx)
+		return bounded(value, err)
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	if err != nil {
+		return nil, e.explain(err)
+	}
+	return value, nil
+}
+
+// sealedPlace stands in for a file's place, of references that a run brought.
+const sealedPlace = "the run's definitions"
+
+// find looks a name up: in the node's own file, then in what the run brought.
+func (s *Store) find(a Ask) (Entry, error) {
+	if !ValidName(a.Name) {
+		return Entry{}, fmt.Errorf("this is no name of a secret: %w", core.ErrInvalid)
+	}
+	if e, ok := s.own[a.Name]; ok {
+		return e, nil
+	}
+	ref, ok := a.Sealed[a.Name]
+	if !ok {
+		where := "this worker has no file of its own (--secrets)"
+		if s.cfg.File != "" {
+			where = s.cfg.File + " of this worker has none of this name"
+		}
+		return Entry{}, fmt.Errorf("%w: the run brought none of this name, and %s", core.ErrNotFound, where)
+	}
+	e := Entry{Name: a.Name, Ref: ref}
+	switch {
+	case e.kinds() != 1 || !ref.Travels():
+		// The guard of ParseTree once more: what is in the queue may come from elsewhere.
+		return Entry{}, fmt.Errorf("the run brought a reference of the kind %q, and only vault and age may come with a run: "+
+			"name the secret in this worker's own file (--secrets): %w", ref.Kind(), core.ErrInvalid)
+	case len(ref.Age) > MaxSealed:
+		return Entry{}, fmt.Errorf("its ciphertext is longer than %d KiB: %w", MaxSealed>>10, core.ErrInvalid)
+	}
+	return e, nil
+}
+
+func (e Entry) where() string {
+	if e.In == "" {
+		return sealedPlace
+	}
+	return e.Place()
+}
+
+// explain says where the reference stands that does not work.
+func (e Entry) explain(err error) error { return fmt.Errorf("%s, %s: %w", e.where(), e.Kind(), err) }
+
+// allowed enforces the limits of a secret.
+func (s *Store) allowed(e Entry, a Ask) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %s: %w", e.where(), fmt.Sprintf(format, args...), core.ErrInvalid)
+	}
+	if len(e.Tenants) > 0 && !slices.Contains(e.Tenants, a.Tenant) {
+		who := fmt.Sprintf("tenant %q", cut(a.Tenant))
+		if a.Tenant == "" {
+			who = "a run of no tenant"
+		}
+		return refuse("%s may not use it: add the tenant to its tenants: if that is meant", who)
+	}
+	if len(e.Playbooks) > 0 && !slices.Contains(e.Playbooks, a.Playbook) {
+		return refuse("playbook %q may not use it: add the playbook to its playbooks: if that is meant", cut(a.Playbook))
+	}
+	if e.Hosts == "" {
+		return nil
+	}
+	if s.cfg.Selector == nil {
+		return refuse("it is limited by hosts:, which this node cannot evaluate")
+	}
+	match, err := s.cfg.Selector(e.Hosts)
+	if err != nil {
+		return refuse("hosts: %v", err)
+	}
+	switch ok, err := match(a.Host); {
+	case err != nil:
+		return refuse("hosts: %v", err)
+	case !ok:
+		return refuse("its hosts: is not true for this host: widen it if that is meant")
+	}
+	return nil
+}
+
+// source is where one value comes from. Equal keys are the same value.
+type source struct {
+	key   string
+	fetch func(ctx context.Context) ([]byte, error)
+}
+
+func (s *Store) source(e Entry, a Ask) (source, error) {
+	key := func(parts ...string) string { return fmt.Sprintf("%q", append([]string{e.Kind()}, parts...)) }
+	switch e.Kind() {
+	case kindEnv:
+		return source{key(e.Env), func(context.Context) ([]byte, error) { return fromEnv(e.Env) }}, nil
+	case kindFile:
+		path := beside(s.cfg.File, e.File)
+		return source{key(path), func(context.Context) ([]byte, error) { return fromFile(path) }}, nil
+	case kindCommand:
+		argv := e.Argv
+		if e.Command != "" {
+			argv = []string{"/bin/sh", "-c", e.Command}
+		}
+		return source{key(argv...), func(ctx context.Context) ([]byte, error) { return fromCommand(ctx, argv) }}, nil
+	case kindAge:
+		return source{key(digest(e.Age)), func(context.Context) ([]byte, error) { return s.identities.open(e.Age) }}, nil
+	case kindVault:
+		if s.vault == nil {
+			return source{}, fmt.Errorf("this node has no Vault: give vault: in its own file (--secrets): %w", core.ErrInvalid)
+		}
+		p, err := s.vault.locate(e, a)
+		if err != nil {
+			return source{}, err
+		}
+		return source{key(p.path, p.field), func(ctx context.Context) ([]byte, error) { return s.vault.read(ctx, p) }}, nil
+	}
+	return source{}, fmt.Errorf("it is not said where its value is: %w", core.ErrInvalid)
+}
+
+// bounded refuses values that are none, or too long.
+func bounded(value []byte, err error) ([]byte, error) {
+	switch {
+	case err != nil:
+		clear(value)
+		return nil, err
+	case len(value) == 0:
+		return nil, fmt.Errorf("its value is empty: %w", core.ErrInvalid)
+	case len(value) > MaxValue:
+		clear(value)
+		return nil, fmt.Errorf("its value is longer than %d KiB: %w", MaxValue>>10, core.ErrInvalid)
+	}
+	return value, nil
+}
+
+// readAtMost reads most+1 bytes at most, so that a caller sees what is too long.
+func readAtMost(r io.Reader, most int) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, int64(most)+1))
+}
+
+// Try fetches the value of a reference and forgets it, whoever may use it. What a path has for {tenant} and {playbook} is the first
+// that its limits name. Errors are as those of Resolve.
+func (s *Store) Try(ctx context.Context, e Entry) error {
+	a := Ask{Name: e.Name}
+	if len(e.Tenants) > 0 {
+		a.Tenant = e.Tenants[0]
+	}
+	if len(e.Playbooks) > 0 {
+		a.Playbook = e.Playbooks[0]
+	}
+	if err := s.checkOwn(e); err != nil {
+		return err
+	}
+	if _, own := s.own[e.Name]; !own {
+		e.In = "" // what a run would bring
+	}
+	from, err := s.source(e, a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	value, err := bounded(from.fetch(ctx))
+	clear(value)
+	return err
+}

@@ -1,0 +1,230 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core"
+)
+
+// CertificateRequest is what a user certificate must say.
+type CertificateRequest struct {
+	Key          ssh.PublicKey
+	Principals   []string // at least one
+	SourceAddrs  []string // addresses and networks that it may be used from; empty: any
+	ForceCommand string   // what sshd runs whatever is asked for; "": what is asked for
+}
+
+// Certify has a short-lived user certificate signed. It is called within a login, by many goroutines at once, and is asked again
+// before a certificate ends.
+type Certify func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error)
+
+// certificates holds one key of this process, which is never written down, and what was signed for it.
+type certificates struct {
+	sign   Certify
+	signer ssh.Signer
+
+	mu    sync.Mutex
+	known map[string]*signed // by what the certificate says
+}
+
+// signed is a certificate, and who is having it signed.
+type signed struct {
+	turn  chan struct{} // holds one token
+	cert  *ssh.Certificate
+	renew time.Time // from then on another is asked for
+	until time.Time
+}
+
+func newCertificates(sign Certify) (*certificates, error) {
+	if sign == nil {
+		return nil, nil //nolint:nilnil // there is nothing to sign with
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("key for certificates: %w", err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("key for certificates: %w", err)
+	}
+	return &certificates{sign: sign, signer: signer, known: map[string]*signed{}}, nil
+}
+
+// signerFor gives the key with its certificate for a login; nil where none are made.
+func (c *certificates) signerFor(ctx context.Context, e *endpoint) (ssh.Signer, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // there is nothing to sign with
+	}
+	s := e.host.SSH
+	r := CertificateRequest{Key: c.signer.PublicKey(), Principals: s.Principals, SourceAddrs: s.SourceAddrs, ForceCommand: s.ForceCommand}
+	if len(r.Principals) == 0 {
+		r.Principals = []string{e.user}
+	}
+	cert, err := c.certificate(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("certificate for %s: %w", strings.Join(r.Principals, ", "), err)
+	}
+	return ssh.NewCertSigner(cert, c.signer)
+}
+
+// certificate gives one that holds for a while. One caller has it signed, the others wait.
+func (c *certificates) certificate(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+	k := c.enter(certKey(r))
+	select {
+	case <-k.turn:
+		defer func() { k.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	cert, renew := k.cert, k.renew
+	c.mu.Unlock()
+	if cert != nil && time.Now().Before(renew) {
+		return cert, nil
+	}
+	made, err := c.sign(ctx, r)
+	if err == nil {
+		err = r.check(made)
+	}
+	if err != nil {
+		if cert != nil && uint64(time.Now().Add(time.Second).Unix()) < cert.ValidBefore {
+			return cert, nil // the old one holds for a while
+		}
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	until := time.Unix(int64(made.ValidBefore), 0)
+	k.cert, k.renew, k.until = made, until.Add(-time.Until(until)/3), until
+	return made, nil
+}
+
+// certKey tells certificates apart by what they say.
+func certKey(r CertificateRequest) string {
+	return fmt.Sprintf("%q %q %q", r.Principals, r.SourceAddrs, r.ForceCommand)
+}
+
+func (c *certificates) enter(key string) *signed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[key]
+	if k == nil {
+		for old, other := range c.known { // memory follows what is in use
+			if other.cert != nil && !other.until.After(time.Now()) {
+				delete(c.known, old)
+			}
+		}
+		k = &signed{turn: make(chan struct{}, 1)}
+		k.turn <- struct{}{}
+		c.known[key] = k
+	}
+	return k
+}
+
+// maxLifetime bounds a certificate: what never ends is not signed on demand.
+const maxLifetime = 24 * time.Hour
+
+// check sees to it that what an authority gave is what was asked for: sshd's answer to another would puzzle.
+func (r CertificateRequest) check(c *ssh.Certificate) error {
+	now := time.Now()
+	switch {
+	case c == nil || c.CertType != ssh.UserCert:
+		return errors.New("the authority gave no user certificate")
+	case string(c.Key.Marshal()) != string(r.Key.Marshal()):
+		return errors.New("the authority signed another key than the one it was asked to sign")
+	case c.ValidBefore > uint64(now.Add(maxLifetime+time.Minute).Unix()):
+		return fmt.Errorf("the authority gave a certificate that is valid for more than %v: let its role give short ones", maxLifetime)
+	case c.ValidBefore <= uint64(now.Unix()):
+		return errors.New("the authority gave a certificate that has ended: compare the clocks")
+	case len(c.ValidPrincipals) == 0 || slices.ContainsFunc(r.Principals, func(p string) bool { return !slices.Contains(c.ValidPrincipals, p) }):
+		return fmt.Errorf("the authority gave a certificate for %q, asked for %q", c.ValidPrincipals, r.Principals)
+	}
+	for name, value := range r.CriticalOptions() {
+		if c.CriticalOptions[name] != value { // more than was asked for are the authority's to add
+			return fmt.Errorf("the authority gave a certificate without the %s that was asked for: let its role allow that critical option", name)
+		}
+	}
+	return nil
+}
+
+// Authority signs certificates with a key on this machine.
+type Authority struct {
+	key      ssh.Signer
+	lifetime time.Duration
+	keyID    string // of certificates, as sshd logs it
+}
+
+// NewAuthority reads the private key of an authority from a file that others cannot read. Certificates hold for lifetime, 1 minute
+// to a day; 5 minutes when zero. keyID is what sshd logs of a login. Errors wrap core.ErrInvalid.
+func NewAuthority(file string, lifetime time.Duration, keyID string) (*Authority, error) {
+	lifetime = cmp.Or(lifetime, DefaultLifetime)
+	if err := CheckLifetime(lifetime); err != nil {
+		return nil, err
+	}
+	id, err := (&keyring{}).read(expandHome(file))
+	if err != nil {
+		return nil, fmt.Errorf("authority for certificates: %w: %w", core.ErrInvalid, err)
+	}
+	if id.locked != nil {
+		return nil, fmt.Errorf("authority for certificates: %w: %s has a passphrase, and nobody could give it at night: use a key without one, or Vault", core.ErrInvalid, file)
+	}
+	return &Authority{key: id.signer, lifetime: lifetime, keyID: keyID}, nil
+}
+
+// DefaultLifetime of certificates that are signed on demand.
+const DefaultLifetime = 5 * time.Minute
+
+// CheckLifetime refuses what is too short for a login, or too long for a certificate that nobody revokes.
+func CheckLifetime(d time.Duration) error {
+	if d < time.Minute || d > maxLifetime {
+		return fmt.Errorf("certificates for %v: expected 1m to %v: %w", d, maxLifetime, core.ErrInvalid)
+	}
+	return nil
+}
+
+// skew is how far a host's clock may be behind.
+const skew = time.Minute
+
+// Certify is a Certify. The certificate allows commands and forwarding, which jump hosts need, and nothing else: no terminal, no
+// agent, no X11.
+func (a *Authority) Certify(_ context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+	var serial [8]byte
+	if _, err := rand.Read(serial[:]); err != nil {
+		return nil, fmt.Errorf("serial number: %w", err)
+	}
+	now := time.Now()
+	cert := &ssh.Certificate{
+		Key: r.Key, CertType: ssh.UserCert, KeyId: a.keyID, Serial: binary.BigEndian.Uint64(serial[:]), ValidPrincipals: r.Principals,
+		ValidAfter:  uint64(now.Add(-skew).Unix()),
+		ValidBefore: uint64(now.Add(a.lifetime).Unix()),
+		Permissions: ssh.Permissions{CriticalOptions: r.CriticalOptions(), Extensions: map[string]string{"permit-port-forwarding": ""}},
+	}
+	if err := cert.SignCert(rand.Reader, a.key); err != nil {
+		return nil, fmt.Errorf("sign certificate: %w", err)
+	}
+	return cert, nil
+}
+
+// CriticalOptions are the request's, as certificates have them.
+func (r CertificateRequest) CriticalOptions() map[string]string {
+	out := map[string]string{}
+	if len(r.SourceAddrs) > 0 {
+		out["source-address"] = strings.Join(r.SourceAddrs, ",")
+	}
+	if r.ForceCommand != "" {
+		out["force-command"] = r.ForceCommand
+	}
+	return out
+}

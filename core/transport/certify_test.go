@@ -1,0 +1,207 @@
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+)
+
+// authority is one with a key of its own, and a server that trusts it.
+func authority(t *testing.T, config ...string) (*Authority, *sshdtest.Server) {
+	t.Helper()
+	file, public := sshdtest.NewKey(t)
+	a, err := NewAuthority(file, 0, "turnus test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := filepath.Join(t.TempDir(), "ca.pub")
+	write(t, trusted, ssh.MarshalAuthorizedKey(public))
+	return a, sshdtest.Start(t, sshdtest.Config(append(config, "TrustedUserCAKeys "+trusted)...))
+}
+
+func certified(t *testing.T, sign Certify) *Pool {
+	t.Helper()
+	return newPool(t, func(c *Config) { c.Certify = sign; c.IdentityFiles = []string{}; c.Agent = "none" })
+}
+
+func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
+	a, s := authority(t)
+	var signed atomic.Int32
+	p := certified(t, func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+		signed.Add(1)
+		return a.Certify(ctx, r)
+	})
+	h := s.Host("web1")
+	for range 3 {
+		if _, err := run(t, p, h, "true"); err != nil {
+			t.Fatal(err)
+		}
+		p.Drop(h)
+	}
+	if n := signed.Load(); n != 1 {
+		t.Errorf("signed %d certificates for three logins within their time, expected 1", n)
+	}
+	eventually(t, "sshd logs who logged in", func() bool { return strings.Contains(s.Log(), `ID turnus test`) })
+
+	forced := h
+	forced.SSH.ForceCommand = "echo forced"
+	out, err := run(t, p, forced, "echo free")
+	if err != nil || out != "forced" {
+		t.Errorf("got %q, %v, expected the forced command", out, err)
+	}
+	near := h
+	near.SSH.SourceAddrs = []string{"127.0.0.0/8"}
+	if _, err := run(t, p, near, "true"); err != nil {
+		t.Error(err)
+	}
+	if signed.Load() != 3 {
+		t.Errorf("signed %d certificates, expected one for each thing they say", signed.Load())
+	}
+}
+
+// Each guard is sshd's, and the control is the test above: the same login with the right certificate works.
+func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
+	a, s := authority(t)
+	for name, c := range map[string]struct {
+		change func(*core.SSH)
+		sign   func(*ssh.Certificate)
+		log    string
+	}{
+		"expired": {nil, func(c *ssh.Certificate) {
+			c.ValidAfter, c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()), uint64(time.Now().Add(-30*time.Minute).Unix())
+		}, "expired"},
+		"wrong principal": {func(s *core.SSH) { s.Principals = []string{"somebody"} }, nil, "not a listed principal"},
+		"wrong source":    {func(s *core.SSH) { s.SourceAddrs = []string{"192.0.2.0/24"} }, nil, "not from a permitted source address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := s.Host("web1")
+			if c.change != nil {
+				c.change(&h.SSH)
+			}
+			p := certified(t, a.Certify)
+			if c.sign != nil { // past our own check, which would not send it
+				r := CertificateRequest{Key: p.certs.signer.PublicKey(), Principals: []string{s.User}}
+				cert, err := a.Certify(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.sign(cert)
+				if err := cert.SignCert(rand.Reader, a.key); err != nil {
+					t.Fatal(err)
+				}
+				k := p.certs.enter(certKey(r))
+				k.cert, k.renew, k.until = cert, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+			}
+			_, err := run(t, p, h, "true")
+			if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "signed for this login") {
+				t.Errorf("got %v, expected a refusal that lists the certificate", err)
+			}
+			eventually(t, "sshd says "+c.log, func() bool { return strings.Contains(s.Log(), c.log) })
+		})
+	}
+}
+
+func TestKeysStayBesideCertificates(t *testing.T) {
+	file, public := sshdtest.NewKey(t)
+	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	h := s.Host("web1")
+	h.SSH.IdentityFiles = []string{file}
+	a, _ := authority(t)
+	if _, err := run(t, certified(t, a.Certify), h, "true"); err != nil {
+		t.Errorf("the host does not know the authority, but the key: %v", err)
+	}
+	away := certified(t, func(context.Context, CertificateRequest) (*ssh.Certificate, error) {
+		return nil, errors.New("the authority is away")
+	})
+	if _, err := run(t, away, h, "true"); err != nil {
+		t.Errorf("the authority is away, but there is a key: %v", err)
+	}
+	h.SSH.IdentityFiles = nil
+	if _, err := run(t, away, h, "true"); err == nil || !strings.Contains(err.Error(), "the authority is away") {
+		t.Errorf("got %v, expected to hear why there is no certificate", err)
+	}
+}
+
+func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
+	file, _ := sshdtest.NewKey(t)
+	a, err := NewAuthority(file, 6*time.Minute, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		signed, away := 0, false
+		c, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+			if signed++; away {
+				return nil, errors.New("away")
+			}
+			return a.Certify(ctx, r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		get := func() error {
+			_, err := c.certificate(t.Context(), CertificateRequest{Key: c.signer.PublicKey(), Principals: []string{"root"}})
+			return err
+		}
+		for _, at := range []struct {
+			after  time.Duration
+			away   bool
+			signed int
+			ok     bool
+		}{{0, false, 1, true}, {3 * time.Minute, false, 1, true}, {90 * time.Second, false, 2, true}, {5 * time.Minute, true, 3, true}, {2 * time.Minute, true, 4, false}} {
+			<-time.After(at.after)
+			away = at.away
+			if err := get(); (err == nil) != at.ok || signed != at.signed {
+				t.Errorf("after %v: got %v and %d signed, expected %v and %d", at.after, err, signed, at.ok, at.signed)
+			}
+		}
+	})
+}
+
+func TestAuthorityThatGivesAnother(t *testing.T) {
+	file, other := sshdtest.NewKey(t)
+	a, err := NewAuthority(file, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		asked  func(*CertificateRequest)
+		expect string
+	}{
+		"key":        {func(r *CertificateRequest) { r.Key = other }, "another key"},
+		"principals": {func(r *CertificateRequest) { r.Principals = []string{"x"} }, "asked for"},
+		"options":    {func(r *CertificateRequest) { r.ForceCommand = "" }, "force-command"},
+	} {
+		certs, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+			c.asked(&r)
+			return a.Certify(ctx, r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = certs.certificate(t.Context(), CertificateRequest{Key: certs.signer.PublicKey(), Principals: []string{"root"}, ForceCommand: "id"})
+		if err == nil || !strings.Contains(err.Error(), c.expect) {
+			t.Errorf("%s: got %v, expected %q", name, err, c.expect)
+		}
+	}
+	for _, lifetime := range []time.Duration{time.Second, 48 * time.Hour} {
+		if _, err := NewAuthority(file, lifetime, ""); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%v: got %v", lifetime, err)
+		}
+	}
+	locked, _, _ := encryptedKey(t, "x")
+	if _, err := NewAuthority(locked, 0, ""); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "passphrase") {
+		t.Errorf("got %v for a key with a passphrase", err)
+	}
+}

@@ -1,0 +1,193 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// resolveTime bounds fetching the secrets of one attempt.
+const resolveTime = time.Minute
+
+// given are the secrets of one attempt. They are never stored.
+type given struct {
+	values map[string][]byte // by the names that the job type knows
+}
+
+// texts are the values as expressions have them.
+func (g given) texts() map[string]string {
+	out := make(map[string]string, len(g.values))
+	for name, value := range g.values {
+		out[name] = string(value)
+	}
+	return out
+}
+
+// resolve fetches what the step may have, right before an attempt. The job's earlier steps may have left their secrets
+// where this one finds them, so what it tells is to be free of those too: of which this node has not seen the values, it
+// fetches them, and nothing runs where it cannot.
+func (m *machine) resolve(ctx context.Context, index int) (given, error) {
+	steps := m.prog.book.Steps
+	g := given{values: make(map[string][]byte, len(steps[index].Secrets))}
+	needed := map[string]bool{} // to the present step's
+	for i, s := range steps[:index+1] {
+		for _, name := range s.Secrets {
+			needed[name] = needed[name] || i == index
+		}
+	}
+	if len(needed) == 0 {
+		return g, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	fetched := make(map[string][]byte, len(needed))
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		if m.seen[name] && !needed[name] {
+			continue
+		}
+		value, err := m.fetch(ctx, name)
+		if err != nil {
+			if !needed[name] {
+				err = fmt.Errorf("an earlier step of this job had it, so this one's output must be free of it: %w", err)
+			}
+			return g, err
+		}
+		fetched[name] = value
+	}
+	for alias, name := range steps[index].Secrets {
+		g.values[alias] = fetched[name]
+	}
+	return g, nil
+}
+
+// fetch asks for one secret, and has its value kept out of all that the job tells from now on.
+func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
+	source := m.job.w.cfg.Secret
+	if source == nil {
+		return nil, fmt.Errorf("secret %s: worker %s was started without secrets: --secrets FILE or --secrets-identity FILE gives it some: %w", name, m.job.w.cfg.Name, core.ErrInvalid)
+	}
+	value, err := source(ctx, secrets.Ask{
+		Name: name, Tenant: m.prog.book.Tenant, Playbook: m.prog.book.Name, Host: m.host, Sealed: m.prog.snapshot.Secrets,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.hidden == nil {
+		if m.hidden, err = redact.New(); err != nil {
+			return nil, err
+		}
+		m.seen = map[string]bool{}
+	}
+	if err := m.job.w.conceal(m.hidden, redact.Value{Name: name, Bytes: value}); err != nil {
+		return nil, err
+	}
+	m.seen[name] = true
+	return value, nil
+}
+
+// unresolved is the outcome of an attempt that was not made for lack of a secret. Where it may be had later, the error says so.
+func unresolved(err error) (host.Outcome, error) {
+	out := host.Outcome{Failed: true, Effects: host.EffectsNone, Reason: err.Error()}
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		out.Retryable = true
+		if !errors.Is(err, core.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+		}
+		return out, err
+	}
+	return out, nil
+}
+
+// equip gives the call its secrets, and the params that hold some.
+func (a *attempts) equip(ctx context.Context, c *host.Call) error {
+	g, err := a.m.resolve(ctx, a.index)
+	if err != nil {
+		return err
+	}
+	c.Secrets, c.Hidden = g.values, a.m.hidden
+	if !a.step.With.UsesSecrets() {
+		return nil
+	}
+	if err := a.step.With.CheckSecrets(a.typ.Params); err != nil {
+		return err
+	}
+	env := a.m.env
+	env.Secrets = g.texts()
+	c.Params, err = a.step.With.JSON(env)
+	return err
+}
+
+// listen makes the way of the call's output: through what takes its secrets out.
+func (a *attempts) listen() {
+	hidden := a.m.hidden
+	a.out = hidden.Stream(func(b []byte) { a.print(&a.stdout, Event{Kind: Output, Step: a.name, Stdout: b}, b) })
+	a.err = hidden.Stream(func(b []byte) { a.print(&a.stderr, Event{Kind: Output, Step: a.name, Stderr: b}, b) })
+}
+
+func (a *attempts) print(keep *capture, e Event, b []byte) {
+	keep.write(b)
+	a.m.job.say(e)
+}
+
+// heard takes a piece of output. At the end of a line what is held back for it may be the beginning of a secret is shown where
+// that tells nothing: who watches sees whole lines.
+func heard(s *redact.Stream, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	_, _ = s.Write(b) // it never fails
+	if bytes.HasSuffix(b, []byte{'\n'}) {
+		s.Idle()
+	}
+}
+
+// keepSecret refuses a state that holds a secret: it would lie in the queue.
+func (a *attempts) keepSecret(s *host.State) error {
+	if s == nil {
+		return nil
+	}
+	name, found := a.m.hidden.FindJSON(s.JSON)
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("the state of job type %s holds the value of secret %s, and was not kept: a state may name secrets, and never hold one: %w", a.step.Uses, name, core.ErrInvalid)
+}
+
+// hide takes secrets out of what a call says of its end.
+func (a *attempts) hide(out host.Outcome, err error) (host.Outcome, error) {
+	hidden := a.m.hidden
+	if hidden == nil {
+		return out, err
+	}
+	if bad := a.keepSecret(out.State); bad != nil {
+		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: bad.Error()}
+	}
+	out.Reason = hidden.String(out.Reason)
+	out.WakeOn = hidden.String(out.WakeOn)
+	if out.Outputs != nil {
+		out.Outputs, _ = hidden.Any(out.Outputs).(map[string]any)
+	}
+	if err != nil {
+		err = &cleaned{hidden.String(err.Error()), err}
+	}
+	return out, err
+}
+
+// cleaned is an error whose text is free of secrets.
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (e *cleaned) Error() string { return e.text }
+
+func (e *cleaned) Is(target error) bool { return errors.Is(e.err, target) }
