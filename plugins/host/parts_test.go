@@ -190,7 +190,7 @@ func call(job string, p labParams) Call {
 	}
 	return Call{
 		Job: core.JobID{Run: "r1", Index: 7}, Step: "s", Attempt: 1, Type: "lab." + job, Params: raw,
-		Host: core.Host{Name: "fw1", Labels: map[string]string{"role": "firewall"}}, Also: []core.Host{{Name: "fw2"}},
+		Host: core.Host{Name: "fw1", Labels: map[string]string{"role": "firewall"}},
 	}
 }
 
