@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -74,6 +75,8 @@ type app struct {
 	output   string
 	gone     chan struct{} // closed when nobody reads stdout or stderr any more
 
+	structured *slog.Logger // takes all messages instead of err; nil: nothing of a log is structured
+
 	mu   sync.Mutex // guards err while things move
 	view *progressView
 }
@@ -108,11 +111,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := exitCode(err)
 	var e *exit
 	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
-		fmt.Fprintln(a.err, a.paint(red, "error: ")+err.Error())
+		a.message(a.paint(red, "error: ") + err.Error())
 	}
 	if lost := a.out.problem(); lost != nil && code == exitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
-			fmt.Fprintln(a.err, a.paint(red, "error: ")+"the result could not be written: "+lost.Error())
+			a.message(a.paint(red, "error: ") + "the result could not be written: " + lost.Error())
 		}
 		return exitInternal
 	}
@@ -185,15 +188,23 @@ Start with:
 		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(),
 		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
 		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
-		if c.HasSubCommands() && c.Annotations[alone] == "" {
-			onlyCommands(c)
-		}
+		groups(c)
 	}
 	onlyCommands(root)
 	return root
+}
+
+// groups has every command that only holds others say so.
+func groups(c *cobra.Command) {
+	if c.HasSubCommands() && c.Annotations[alone] == "" {
+		onlyCommands(c)
+	}
+	for _, sub := range c.Commands() {
+		groups(sub)
+	}
 }
 
 // alone marks a command that does something also without one of its subcommands.

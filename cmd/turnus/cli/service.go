@@ -130,6 +130,7 @@ type service struct {
 	closers  []func() error // last opened first
 	told     seldom
 	notify   *notify.Webhook // nil where nobody is told
+	stuck    func() error    // of the worker of this process; nil where there is none
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -237,8 +238,17 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log,
+		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs,
 	})
+	return err
+}
+
+// hangs says which loop of this process does not turn any more.
+func (s *service) hangs() error {
+	err := s.ctl.Stuck()
+	if s.stuck != nil {
+		err = errors.Join(err, s.stuck())
+	}
 	return err
 }
 
