@@ -64,11 +64,11 @@ func find() (means, error) {
 		if why == nil {
 			why = err
 		}
-		if m.level == (level{}) {
-			return m, fmt.Errorf("sandbox of plugins: %w", err)
-		}
+		m.nothing = m.level == (level{})
 	}
 	switch {
+	case m.nothing:
+		m.missing = []string{fmt.Sprintf("nothing works (%v), so plugins run with the rights of this user", why)}
 	case !m.level.Mount:
 		m.missing = append(m.missing, fmt.Sprintf("no namespaces, so a plugin may connect to the Unix sockets of this user, and signal its processes (%v)", why))
 	case !m.level.PID:
@@ -114,7 +114,7 @@ func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Con
 		return nil, errNoDir
 	}
 	m, err := s.found()
-	if err != nil {
+	if err != nil || m.nothing {
 		return nil, err
 	}
 	f, err := m.order(order{Dir: p.Dir, Argv: argv, Env: (&exec.Cmd{Env: env}).Environ(), Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)
