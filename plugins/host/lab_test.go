@@ -323,7 +323,7 @@ func attack(p labParams) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return cmd.Start()
 	default: // a network
-		conn, err := net.Dial(p.Op, p.Path) //nolint:noctx // of a test: refused, or there at once
+		conn, err := net.Dial(p.Op, p.Path) // refused, or there at once
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -139,7 +139,7 @@ func TestAttacksByAnotherUser(t *testing.T) {
 	binary := filepath.Join(dir, "test")
 	raw, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(binary, raw, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), 65534, 65534)) //nolint:gosec // for everybody
+		err = errors.Join(os.WriteFile(binary, raw, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), 65534, 65534))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +409,7 @@ func marked(mark string) int {
 
 func dialAttack(network string) func([]string) error {
 	return func(targets []string) error {
-		c, err := net.DialTimeout(network, targets[0], 5*time.Second) //nolint:noctx // bounded
+		c, err := net.DialTimeout(network, targets[0], 5*time.Second)
 		if err != nil {
 			return err
 		}

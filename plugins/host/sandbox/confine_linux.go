@@ -87,7 +87,7 @@ func (m means) try() error {
 	}
 	defer func() { _ = f.Close() }()
 	base := m.command(f, f, false)
-	cmd := exec.CommandContext(ctx, base.Path)
+	cmd := exec.CommandContext(ctx, base.Path) //nolint:gosec // this program
 	cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr, cmd.Env = base.Args, base.ExtraFiles, base.SysProcAttr, base.Env
 	out, err := cmd.CombinedOutput()
 	if words := strings.TrimSpace(string(out)); err != nil && words != "" {

@@ -281,7 +281,7 @@ func (o *order) show() error {
 		var err error
 		switch p.Kind {
 		case link:
-			if err = os.MkdirAll(filepath.Dir(p.At), 0o755); err == nil {
+			if err = makeFolder(filepath.Dir(p.At)); err == nil {
 				err = os.Symlink(from, p.At)
 			}
 		case process:
@@ -339,7 +339,7 @@ func (o *order) showProcesses() error {
 	if !o.Level.PID {
 		return bind("/proc", "/proc", true)
 	}
-	if err := os.MkdirAll("/proc", 0o755); err != nil {
+	if err := makeFolder("/proc"); err != nil {
 		return err
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -373,11 +373,11 @@ func bind(from, at string, still bool) error {
 		return nil //nolint:nilerr // not there, or not for this user
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := os.MkdirAll(at, 0o755); err != nil {
+		if err := makeFolder(at); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(at); err != nil {
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		if err := makeFolder(filepath.Dir(at)); err != nil {
 			return err
 		}
 		if err := os.WriteFile(at, nil, 0o600); err != nil {
@@ -392,6 +392,9 @@ func bind(from, at string, still bool) error {
 	}
 	return nil
 }
+
+// makeFolder makes a folder of the new root, which nobody but the program sees.
+func makeFolder(at string) error { return os.MkdirAll(at, 0o755) } //nolint:gosec // see above
 
 // readOnly makes a mount one that nothing can be changed on, all below it too.
 func readOnly(at string, deep bool) error {
