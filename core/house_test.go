@@ -36,6 +36,7 @@ var borders = []struct {
 	{"plugins/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/internal/wire"}},
 	{"plugins/internal/wire", "generated messages", nil},
 	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/redact", "core/transport", "plugins/sdk", "plugins/internal/wire", "plugins/plugintest", "core/testparts"}},
+	{"plugins/host/sandbox", "confines a process, whatever it is; it must not know plugins", []string{"core"}},
 	{"plugins/exec", "makes scripts plugins: like anybody's plugin it stands on the sdk", []string{"plugins/sdk"}},
 	{"plugins/scaffold", "writes the files of a new plugin; the wire is rendered for other languages", []string{"plugins/internal/wire"}},
 	{"plugins/conformance", "a plugin's process and simulated hosts, over the worker's own host services; it must not know the sdk", []string{"core", "core/transport", "core/transport/fleet", "plugins/host", "plugins/internal/wire"}},

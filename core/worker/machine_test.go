@@ -284,6 +284,23 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 	})
 }
 
+// A script that asks for no time at all does not go round without end.
+func TestSuspensionLastsAtLeastASecond(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if c.State == nil {
+				return host.Outcome{Suspended: true, State: &host.State{}}, nil
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		begin := time.Now()
+		r := l.one("steps: [{name: a, uses: command, with: {run: x}}]")
+		if took := time.Since(begin); r.Outcome != core.Changed || took < leastPause {
+			t.Errorf("%s after %v, expected at least %v", r.Outcome, took, leastPause)
+		}
+	})
+}
+
 func TestPluginThatDies(t *testing.T) {
 	t.Run("goes on from its checkpoint", func(t *testing.T) {
 		inLab(t, func(l *lab) {

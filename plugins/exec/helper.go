@@ -37,7 +37,7 @@ const usage = `turnus-host lets a script of a Turnus plugin work on its job's ho
   turnus-host checkpoint NAME [JSON|-]                  75: the window says stop
   turnus-host may-start [D]                             75: not now
 
---host NAME is another host of the job. Exit codes: that of the command; 75 held; 254 refused; 255 unreachable.
+Exit codes: that of the command; 75 held; 254 refused; 255 unreachable.
 `
 
 // helper is one call of turnus-host.
@@ -47,11 +47,11 @@ type helper struct {
 	run      *sdk.Raw
 	flags    *flag.FlagSet
 
-	host, owner, backup, mode string
-	readOnly, stdin           bool
-	timeout                   time.Duration
-	maxSize                   int64
-	env, secrets              map[string]string
+	owner, backup, mode string
+	readOnly, stdin     bool
+	timeout             time.Duration
+	maxSize             int64
+	env, secrets        map[string]string
 }
 
 // Helper is turnus-host: args are those behind its name. It returns the exit code.
@@ -62,7 +62,6 @@ func Helper(args []string, in io.Reader, out, errs io.Writer) int {
 	}
 	h := &helper{in: in, out: out, err: errs, env: map[string]string{}, secrets: map[string]string{}, flags: flag.NewFlagSet(HelperName, flag.ContinueOnError)}
 	h.flags.SetOutput(io.Discard)
-	h.flags.StringVar(&h.host, "host", "", "")
 	h.flags.StringVar(&h.owner, "owner", "", "")
 	h.flags.StringVar(&h.backup, "backup", "", "")
 	h.flags.StringVar(&h.mode, "mode", "0644", "")
@@ -116,13 +115,6 @@ func (h *helper) do(ctx context.Context, verb string, args []string) (int, error
 	return v.run(ctx, h.flags.Args())
 }
 
-func (h *helper) on() *sdk.Host {
-	if h.host != "" {
-		return h.run.HostNamed(h.host)
-	}
-	return h.run.Host()
-}
-
 // code is the exit code of an error.
 func code(err error) (int, error) {
 	switch {
@@ -139,7 +131,7 @@ func (h *helper) exec(ctx context.Context, args []string) (int, error) {
 	if h.stdin {
 		c.Stdin = h.in
 	}
-	exit, err := h.on().Exec(ctx, c)
+	exit, err := h.run.Host().Exec(ctx, c)
 	if err != nil {
 		return code(err)
 	}
@@ -159,13 +151,13 @@ func (h *helper) put(ctx context.Context, args []string) (int, error) {
 		return exitRefused, err
 	}
 	defer from.Close()
-	_, err = h.on().Put(ctx, sdk.PutFile{Path: args[1], Mode: uint32(mode), Owner: h.owner, Backup: h.backup}, from)
+	_, err = h.run.Host().Put(ctx, sdk.PutFile{Path: args[1], Mode: uint32(mode), Owner: h.owner, Backup: h.backup}, from)
 	return code(err)
 }
 
 func (h *helper) get(ctx context.Context, args []string) (int, error) {
 	return h.into(args, func(to io.Writer) error {
-		_, err := h.on().Get(ctx, args[0], h.maxSize, to)
+		_, err := h.run.Host().Get(ctx, args[0], h.maxSize, to)
 		return err
 	})
 }
@@ -192,7 +184,7 @@ func (h *helper) save(ctx context.Context, args []string) (int, error) {
 }
 
 func (h *helper) probe(ctx context.Context, _ []string) (int, error) {
-	_, err := h.on().Probe(ctx, h.timeout)
+	_, err := h.run.Host().Probe(ctx, h.timeout)
 	return code(err)
 }
 

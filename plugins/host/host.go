@@ -93,7 +93,6 @@ type Call struct {
 	Type    string
 	Params  json.RawMessage
 	Host    core.Host
-	Also    []core.Host // further hosts that the call may touch
 	State   *State
 	Check   bool
 	Diff    bool

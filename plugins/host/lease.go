@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
-// lease is one call's right to use the host services: it names the hosts, and it dies
+// lease is one call's right to use the host services, on its job's host only, and it dies
 // with the call.
 type lease struct {
 	token string
@@ -106,15 +105,12 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 
 var errNoLease = status.Error(codes.PermissionDenied, "no such lease: host services work while their job runs, with its lease in the metadata "+wire.LeaseKey)
 
-// host finds a host that the lease names; "" is the job's own.
+// host is the job's own host, by its name or by none. A lease is good for no other.
 func (l *lease) host(name string) (core.Host, error) {
 	if name == "" || name == l.call.Host.Name {
 		return l.call.Host, nil
 	}
-	if i := slices.IndexFunc(l.call.Also, func(h core.Host) bool { return h.Name == name }); i >= 0 {
-		return l.call.Also[i], nil
-	}
-	return core.Host{}, status.Errorf(codes.PermissionDenied, "host %q is not named by the lease of job %s (its host is %q)", name, l.call.Job, l.call.Host.Name)
+	return core.Host{}, status.Errorf(codes.PermissionDenied, "host %q is not that of the lease of job %s, which is %q", name, l.call.Job, l.call.Host.Name)
 }
 
 // change is an error in check mode.

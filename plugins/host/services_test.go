@@ -48,8 +48,8 @@ func TestServices(t *testing.T) {
 		code, text string
 	}{
 		{labParams{Op: "exec", Text: "in"}, "OK", "fw1:in exit 4"},
-		{labParams{Op: "exec", Text: "in", Host: "fw2"}, "OK", "fw2:in exit 4"},
-		{labParams{Op: "exec", Host: "fw3"}, "PermissionDenied", `host "fw3" is not named by the lease`},
+		{labParams{Op: "exec", Text: "in", Host: "fw2"}, "PermissionDenied", `host "fw2" is not that of the lease`},
+		{labParams{Op: "exec", Host: "fw3"}, "PermissionDenied", `host "fw3" is not that of the lease`},
 		{labParams{Op: "put", Path: "/etc/motd", N: 2}, "OK", "131072"},
 		{labParams{Op: "put", Path: "etc/motd"}, "InvalidArgument", "not absolute"},
 		{labParams{Op: "put", Path: "/etc/motd", Host: "fw3"}, "PermissionDenied", "fw3"},

@@ -78,9 +78,6 @@ func (t *jobType) migrateState(version int, state json.RawMessage) (json.RawMess
 // Host is the job's own host.
 func (r *Run[P, S]) Host() *Host { return &Host{s: r.s, Name: r.s.req.GetHost()} }
 
-// HostNamed is another host; the lease must name it too.
-func (r *Run[P, S]) HostNamed(name string) *Host { return &Host{s: r.s, Name: name} }
-
 // Log writes records of this job. Those made within a phase carry its name.
 func (r *Run[P, S]) Log() *slog.Logger {
 	h := &logHandler{events: r.s.events}

@@ -63,10 +63,6 @@ func TestOutcomeOfAFunction(t *testing.T) {
 			func(ctx context.Context, r *plain) error { return r.Host().Run(ctx, "false").Err() },
 			want{outcome: "failed", reason: "exit status 3: last line", effects: "unknown", retryable: true},
 		},
-		"another host": {
-			func(ctx context.Context, r *plain) error { return r.HostNamed("r9").Run(ctx, "false").Err() },
-			want{outcome: "failed", reason: `the lease does not name the host "r9"; it names ["r1"]`, effects: "none"},
-		},
 		"a limit of the command": {
 			func(ctx context.Context, r *plain) error {
 				_, err := r.Host().Exec(ctx, sdk.Command{Run: "hang", Timeout: time.Millisecond})

@@ -139,7 +139,7 @@ func TestAttacksByAnotherUser(t *testing.T) {
 	binary := filepath.Join(dir, "test")
 	raw, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(binary, raw, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), 65534, 65534)) //nolint:gosec // for everybody
+		err = errors.Join(os.WriteFile(binary, raw, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), 65534, 65534))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +409,7 @@ func marked(mark string) int {
 
 func dialAttack(network string) func([]string) error {
 	return func(targets []string) error {
-		c, err := net.DialTimeout(network, targets[0], 5*time.Second) //nolint:noctx // bounded
+		c, err := net.DialTimeout(network, targets[0], 5*time.Second)
 		if err != nil {
 			return err
 		}
@@ -427,8 +427,8 @@ func dialAttack(network string) func([]string) error {
 	}
 }
 
-// any is nil when one of them went well.
-func any(targets []string, try func(string) error) (err error) {
+// firstOf is nil when one of them went well.
+func firstOf(targets []string, try func(string) error) (err error) {
 	for _, target := range targets {
 		one := try(target)
 		if one == nil {
@@ -440,15 +440,15 @@ func any(targets []string, try func(string) error) (err error) {
 }
 
 func readAttack(targets []string) error {
-	return any(targets, func(path string) error { _, err := os.ReadFile(path); return err })
+	return firstOf(targets, func(path string) error { _, err := os.ReadFile(path); return err })
 }
 
 func modeAttack(targets []string) error {
-	return any(targets, func(path string) error { return os.Chmod(path, 0o666) })
+	return firstOf(targets, func(path string) error { return os.Chmod(path, 0o666) })
 }
 
 func linkAttack(targets []string) error {
-	return any(targets, func(path string) error {
+	return firstOf(targets, func(path string) error {
 		name := filepath.Join(os.Getenv("TMPDIR"), filepath.Base(path))
 		if os.Link(path, name) != nil {
 			if err := os.Symlink(path, name); err != nil {
@@ -461,7 +461,7 @@ func linkAttack(targets []string) error {
 }
 
 func replaceAttack(targets []string) error {
-	return any(targets, func(path string) error {
+	return firstOf(targets, func(path string) error {
 		if os.WriteFile(path, []byte("evil"), 0) == nil || os.Remove(path) == nil {
 			return nil
 		}
@@ -484,7 +484,7 @@ func swapAttack(targets []string) error {
 // environAttack looks at the process that it is told, and at all that it finds.
 func environAttack(targets []string) error {
 	found, _ := filepath.Glob("/proc/[0-9]*/environ")
-	return any(append(found, "/proc/"+targets[0]+"/environ"), func(path string) error {
+	return firstOf(append(found, "/proc/"+targets[0]+"/environ"), func(path string) error {
 		raw, err := os.ReadFile(path)
 		if err == nil && !bytes.Contains(raw, []byte(secret)) {
 			err = errors.New("another one")
@@ -520,7 +520,7 @@ func limitAttack(targets []string) error {
 func inheritedAttack([]string) error {
 	found, _ := filepath.Glob("/proc/self/fd/*")
 	all, _ := filepath.Glob("/proc/1/fd/*")
-	return any(append(found, all...), func(path string) error {
+	return firstOf(append(found, all...), func(path string) error {
 		fd, err := strconv.Atoi(filepath.Base(path))
 		if err != nil || fd < 3 {
 			return errors.New("a standard file")

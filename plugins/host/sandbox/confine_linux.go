@@ -64,11 +64,11 @@ func find() (means, error) {
 		if why == nil {
 			why = err
 		}
-		if m.level == (level{}) {
-			return m, fmt.Errorf("sandbox of plugins: %w", err)
-		}
+		m.nothing = m.level == (level{})
 	}
 	switch {
+	case m.nothing:
+		m.missing = []string{fmt.Sprintf("nothing works (%v), so plugins run with the rights of this user", why)}
 	case !m.level.Mount:
 		m.missing = append(m.missing, fmt.Sprintf("no namespaces, so a plugin may connect to the Unix sockets of this user, and signal its processes (%v)", why))
 	case !m.level.PID:
@@ -87,7 +87,7 @@ func (m means) try() error {
 	}
 	defer func() { _ = f.Close() }()
 	base := m.command(f, f, false)
-	cmd := exec.CommandContext(ctx, base.Path)
+	cmd := exec.CommandContext(ctx, base.Path) //nolint:gosec // this program
 	cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr, cmd.Env = base.Args, base.ExtraFiles, base.SysProcAttr, base.Env
 	out, err := cmd.CombinedOutput()
 	if words := strings.TrimSpace(string(out)); err != nil && words != "" {
@@ -114,7 +114,7 @@ func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Con
 		return nil, errNoDir
 	}
 	m, err := s.found()
-	if err != nil {
+	if err != nil || m.nothing {
 		return nil, err
 	}
 	f, err := m.order(order{Dir: p.Dir, Argv: argv, Env: (&exec.Cmd{Env: env}).Environ(), Memory: s.memory, Tasks: s.processes, Network: p.Network}, p)

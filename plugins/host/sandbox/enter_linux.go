@@ -145,6 +145,11 @@ func (o *order) confine(program int) error {
 }
 
 func dropCapabilities() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var now, none [2]unix.CapUserData
+	if err := unix.Capget(&head, &now[0]); err != nil {
+		return err
+	}
 	for c := range uintptr(64) {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
 			break // the kernel has no more
@@ -155,8 +160,10 @@ func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}
-	var none [2]unix.CapUserData
-	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+	if now == none { // a hardened unit lets nobody even ask
+		return nil
+	}
+	return unix.Capset(&head, &none[0])
 }
 
 // become is the end of this program: it goes on as the other one.
@@ -274,7 +281,7 @@ func (o *order) show() error {
 		var err error
 		switch p.Kind {
 		case link:
-			if err = os.MkdirAll(filepath.Dir(p.At), 0o755); err == nil {
+			if err = makeFolder(filepath.Dir(p.At)); err == nil {
 				err = os.Symlink(from, p.At)
 			}
 		case process:
@@ -332,7 +339,7 @@ func (o *order) showProcesses() error {
 	if !o.Level.PID {
 		return bind("/proc", "/proc", true)
 	}
-	if err := os.MkdirAll("/proc", 0o755); err != nil {
+	if err := makeFolder("/proc"); err != nil {
 		return err
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -366,11 +373,11 @@ func bind(from, at string, still bool) error {
 		return nil //nolint:nilerr // not there, or not for this user
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := os.MkdirAll(at, 0o755); err != nil {
+		if err := makeFolder(at); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(at); err != nil {
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		if err := makeFolder(filepath.Dir(at)); err != nil {
 			return err
 		}
 		if err := os.WriteFile(at, nil, 0o600); err != nil {
@@ -385,6 +392,9 @@ func bind(from, at string, still bool) error {
 	}
 	return nil
 }
+
+// makeFolder makes a folder of the new root, which nobody but the program sees.
+func makeFolder(at string) error { return os.MkdirAll(at, 0o755) } //nolint:gosec // see above
 
 // readOnly makes a mount one that nothing can be changed on, all below it too.
 func readOnly(at string, deep bool) error {

@@ -47,6 +47,7 @@ type Sandbox struct {
 type means struct {
 	level    level
 	landlock int // its ABI; 0: there is none
+	nothing  bool
 	missing  []string
 }
 
