@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,15 +21,15 @@ func BenchmarkBackup(b *testing.B) {
 		jobs = n
 	}
 	s := newSite(b, sqliteURL(b))
-	detail := []byte(`{"host":"host-17","outcome":"changed","attempt":1,"worker":"worker-3","steps":[{"name":"upgrade","uses":"command","outcome":"changed","attempts":1,"exit_code":0,
-"stdout":"Reading package lists...\nBuilding dependency tree...\n0 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n","took_ns":1234000000}]}`)
+	detail := `{"id":"%x","host":"host-17","outcome":"changed","attempt":1,"worker":"worker-3","steps":[{"name":"upgrade","uses":"command","outcome":"changed","attempts":1,"exit_code":0,
+"stdout":"Reading package lists...\nBuilding dependency tree...\n0 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n","took_ns":1234000000}]}`
 	const perRun = 3000
 	for r := range jobs / perRun {
 		n := ledger.NewRun{ID: fmt.Sprint("run-", r), Playbook: "p", LaunchedBy: "ann", Snapshot: []byte("{}"), Queue: []byte("{}")}
 		batch := ledger.Batch{Run: n.ID}
 		for i := range perRun {
 			n.Jobs = append(n.Jobs, ledger.JobHost{Host: fmt.Sprint("host-", i)})
-			batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1, Worker: "worker-3", Started: time.Now(), Took: time.Second, Detail: detail})
+			batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1, Worker: "worker-3", Started: time.Now(), Took: time.Second, Detail: fmt.Appendf(nil, detail, sha256.Sum256([]byte(fmt.Sprint(r, i))))})
 		}
 		if _, _, err := s.ledger.Accept(b.Context(), n); err != nil {
 			b.Fatal(err)
