@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -29,6 +30,7 @@ import (
 type nodeFlags struct {
 	ssh      sshFlags
 	plugins  pluginFlags
+	sandbox  sandboxFlags
 	slots    int
 	cpu, mem float64
 	fetchDir string
@@ -39,6 +41,7 @@ type nodeFlags struct {
 func (f *nodeFlags) add(c *cobra.Command) {
 	f.ssh.add(c)
 	f.plugins.add(c)
+	f.sandbox.add(c)
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
@@ -60,7 +63,7 @@ func (f *nodeFlags) check() error {
 			return invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
 		}
 	}
-	return nil
+	return f.sandbox.check()
 }
 
 // node is a worker with its connections and plugin processes.
@@ -69,8 +72,10 @@ type node struct {
 	plugins *host.Supervisor
 	worker  *worker.Worker
 	configs *configs.Repo
-	stopRun context.CancelFunc
-	done    chan error
+
+	unconfined []string // what plugins are not kept from, for people
+	stopRun    context.CancelFunc
+	done       chan error
 
 	reporter     *worker.Reporter // nil: nobody is told
 	reported     chan struct{}    // closed when it has ended
@@ -86,6 +91,9 @@ type workerOf struct {
 	events func(worker.Event)             // nil: nobody wants them
 	report bool                           // to the service: how it is, and what happens to jobs
 	drain  func()                         // see worker.ReportConfig
+	// metrics tells how the node is; scraped says that somebody can ask this process for them, else they are posted for servers.
+	metrics *metrics.Registry
+	scraped bool
 	// outputs keeps what is too long for a result; nil: its middle is cut.
 	outputs worker.KeepOutput
 }
@@ -104,11 +112,16 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	if err != nil {
 		return nil, err
 	}
-	sup, err := f.plugins.supervisor(pool, log)
+	cfg := host.Config{Reach: pool, Log: log}
+	missing, err := f.sandbox.confine(&cfg)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
-	return &node{pool: pool, plugins: sup}, nil
+	sup, err := f.plugins.supervise(cfg)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	return &node{pool: pool, plugins: sup, unconfined: missing}, nil
 }
 
 // work starts the worker.
@@ -133,9 +146,13 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	if n.worker, err = worker.New(cfg); err != nil {
 		return err
 	}
+	if o.metrics != nil {
+		o.metrics.Source(n.measure(cmp.Or(o.pool, defaultPool)))
+	}
 	if o.report {
 		n.reporter = worker.NewReporter(worker.ReportConfig{
 			Worker: n.worker, Board: q, Feed: q, Version: version, Pool: cmp.Or(o.pool, defaultPool), Load: load, Drain: o.drain, Log: log,
+			Metrics: o.posted(),
 		})
 		reporting, stop := context.WithCancel(context.Background())
 		n.stopReporter, n.reported = stop, make(chan struct{})

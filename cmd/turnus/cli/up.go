@@ -62,12 +62,13 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
+	a.unconfined(n)
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}
 	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
 	defer release()
-	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil)}
+	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true}
 	if err := n.work(&f.node, w, log); err != nil {
 		return err
 	}
