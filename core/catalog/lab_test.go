@@ -33,6 +33,7 @@ func types(name string) (playbooks.Type, bool) {
 type lab struct {
 	testing.TB
 	ledger *ledger.Ledger
+	url    string // of it
 	queue  *memory.Queue
 	store  *losable
 
@@ -104,12 +105,13 @@ func fake(t *testing.T, f func(l *lab)) {
 	t.Helper()
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
-		store, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
+		url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+		store, err := ledger.Open(t.Context(), url, ledger.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := memory.New(memory.Options{})
-		l := &lab{TB: t, ledger: store, queue: q, store: &losable{now: schedules.New()}}
+		l := &lab{TB: t, ledger: store, url: url, queue: q, store: &losable{now: schedules.New()}}
 		defer func() {
 			q.Shutdown()
 			if err := store.Close(); err != nil {
