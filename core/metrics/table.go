@@ -81,6 +81,7 @@ const (
 	DataFree
 	DataSize
 	CertificateExpires
+	BackupAt
 	WorkerUp
 	WorkerSlots
 	WorkerRunning
@@ -172,6 +173,7 @@ var table = [last]Metric{
 	DataFree:           {Name: "turnus_data_free_bytes", Kind: Gauge, Side: OfServer, Help: "Free space of the disk that --data is on."},
 	DataSize:           {Name: "turnus_data_size_bytes", Kind: Gauge, Side: OfServer, Help: "Size of that disk."},
 	CertificateExpires: {Name: "turnus_certificate_expires_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"use"}, Help: "When a certificate of this server ends."},
+	BackupAt:           {Name: "turnus_backup_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "When the last backup that the ledger knows of was made."},
 
 	WorkerUp:       {Name: "turnus_worker_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "pool"}, Help: "1, of a worker that is there."},
 	WorkerSlots:    {Name: "turnus_worker_slots", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that the worker takes at once."},

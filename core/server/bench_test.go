@@ -1,16 +1,23 @@
 package server
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
 // What the two hottest reads cost in process: huma, the token cache, the ledger and JSON, without a network.
@@ -56,5 +63,52 @@ func BenchmarkRunUnderWay(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		want[api.Run](b, bed.ask(secret, "GET", "/v1/runs/"+run.ID, nil), http.StatusOK)
+	}
+}
+
+// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger. "anew" reads the queue each time,
+// "again" is within the 5 s for which that is kept.
+func BenchmarkScrape(b *testing.B) {
+	const tenants, each, old = 1000, 5, 1_000_000
+	r, err := redis.New(redistest.Start(b).Client(), redis.Options{})
+	must(b, err)
+	bed := newBed(b, func(c *Config) { c.Queue, c.Metrics = r, metrics.New("bench", tenants) })
+	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(bed.outputs), "ledger.db"))
+	must(b, err)
+	_, err = db.ExecContext(b.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, request, total, recorded, changed)
+		SELECT 'old-' || i, 't' || (i % 1000), 'p', '', 'bench', i, i + 1, 0, 'finished', x'00', 10, 10, 10 FROM n`, old)
+	must(b, err)
+	must(b, db.Close())
+	for i := range tenants * each {
+		run := queue.Run{ID: fmt.Sprint("run-", i), Tenant: fmt.Sprint("t", i%tenants)}
+		for j := range 10 {
+			run.Targets = append(run.Targets, queue.Target{Host: fmt.Sprint("h-", i, "-", j)})
+		}
+		_, err := r.Submit(b.Context(), run)
+		must(b, err)
+		for _, outcome := range []string{"changed", "failed"} {
+			bed.server.metrics.Add(metrics.JobsEnded, 1, run.Tenant, outcome)
+		}
+		bed.server.metrics.Observe(metrics.StartDelay, 1, run.Tenant)
+	}
+	secret := bed.token(everyTenant, Viewer)
+	for _, name := range []string{"anew", "again"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			size := 0
+			for b.Loop() {
+				if name == "anew" {
+					bed.server.census.at = time.Time{}
+				}
+				got := bed.ask(secret, "GET", "/metrics", nil)
+				if got.status != http.StatusOK || !strings.Contains(got.body, `turnus_tenant_due{tenant="t999"} 50`) {
+					b.Fatal(got.status)
+				}
+				size = len(got.body)
+			}
+			b.ReportMetric(float64(size), "bytes")
+			b.ReportMetric(float64(strings.Count(bed.ask(secret, "GET", "/metrics", nil).body, "\nturnus_")), "series")
+		})
 	}
 }

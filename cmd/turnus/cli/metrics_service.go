@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
@@ -36,7 +37,10 @@ func (s *service) measured() *metrics.Registry {
 		m.Add(metrics.ScheduleFires, 0, result)
 	}
 	m.Add(metrics.JobsLost, 0)
-	m.Source(func(_ context.Context, emit metrics.Emit) {
+	m.Source(func(ctx context.Context, emit metrics.Emit) {
+		if last, err := backup.ReadLast(ctx, s.ledger); err == nil {
+			emit(metrics.BackupAt, float64(last.Created.Unix()))
+		}
 		if free, size, ok := diskOf(s.data.path); ok {
 			emit(metrics.DataFree, float64(free))
 			emit(metrics.DataSize, float64(size))

@@ -41,6 +41,7 @@ var sooner = []struct{ alert, bound, small string }{
 var notCaused = map[string]string{
 	"TurnusRunRepeated":   "core/controller shows the event over a Redis that came back older",
 	"TurnusSchedulesFail": "core/catalog shows the event",
+	"TurnusBackupOld":     "core/backup shows what the ledger knows of the last one",
 	"TurnusDiskFull":      "nobody fills a disk for a test",
 }
 
