@@ -46,10 +46,10 @@ type PlanWindow struct {
 type PlanStep struct {
 	Name     string `json:"name"`
 	Uses     string `json:"uses"`
-	Selected bool   `json:"selected"`        // by --tags and --skip-tags
+	Selected bool   `json:"selected"` // by --tags and --skip-tags
 	// Secrets are the names of those that it lists, sorted.
 	Secrets []string `json:"secrets,omitempty"`
-	After    string `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
+	After   string   `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
 }
 
 // PlanWave is one wave.

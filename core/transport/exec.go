@@ -22,10 +22,10 @@ type Exec struct {
 	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so that they stand in no
 	// process list. The host's root and the login itself can read them in /proc/PID/environ.
 	Secrets map[string]string
-	Stdin   io.Reader         // nil: empty. A Read that blocks outlives Run until it returns
-	Stdout  io.Writer         // nil: discarded. Written by one goroutine at a time, never after Run
-	Stderr  io.Writer         // may be the same as Stdout
-	Fresh   bool              // over a new connection, which is closed afterwards
+	Stdin   io.Reader // nil: empty. A Read that blocks outlives Run until it returns
+	Stdout  io.Writer // nil: discarded. Written by one goroutine at a time, never after Run
+	Stderr  io.Writer // may be the same as Stdout
+	Fresh   bool      // over a new connection, which is closed afterwards
 }
 
 // Exit is how a command ended.

@@ -34,7 +34,7 @@ type call struct {
 	title   string // of the example
 	params  json.RawMessage
 	secrets []string // that the step lists
-	host    int // which of the world's
+	host    int      // which of the world's
 	check   bool
 	attempt int
 	state   *host.State
