@@ -93,8 +93,8 @@ type Step struct {
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
-	IgnoreFailure bool // continue_on_failure: the next step runs, the job's outcome is not failed
-	Line          int  // where the step stands in its file, from 1
+	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed
+	Line          int               // where the step stands in its file, from 1
 }
 
 // What after: of a step says.
@@ -118,5 +118,5 @@ type Env struct {
 	Item  any                       // of foreach
 	// Secrets are the values of the step's secrets, by the names of Step.Secrets. Only Params.JSON reads them.
 	Secrets map[string]string
-	Run   map[string]any            // id, playbook, check, attempt
+	Run     map[string]any // id, playbook, check, attempt
 }

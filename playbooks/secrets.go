@@ -155,10 +155,10 @@ func (k *checker) secret(tree ast.Node) {
 
 // secretUse is where a secret stands in a with:.
 type secretUse struct {
-	at    *value
-	path  string
-	name  string
-	fits  bool // the schema lets one stand there
+	at   *value
+	path string
+	name string
+	fits bool // the schema lets one stand there
 }
 
 // secretUses lists them. s is the schema of the value, and given whether what holds it takes secrets.

@@ -164,7 +164,7 @@ func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 		}
 		l.careless = true
 		_, told := l.guarded(&vault{values: map[string]string{"api": token}}, "steps: [{name: first, uses: command, secrets: [api], with: {run: x}}]\n")
-		for _, where := range []string{"stdout " + token, `"Diff":"+` + token, "log " + token, "reason " + token, "output " + token, `"json":"` + token} {
+		for _, where := range []string{"stdout " + token, `"diff":"+` + token, "log " + token, "reason " + token, "output " + token, `"json":"` + token} {
 			if !strings.Contains(told, where) {
 				t.Errorf("%q is not seen in %s", where, told)
 			}
