@@ -33,6 +33,7 @@ import (
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/windows"
 )
@@ -48,10 +49,12 @@ type serviceFlags struct {
 	listen          string
 	insecure        bool
 	tlsCert, tlsKey string
+	tlsClientCA     string
 	outputs         string
 	keepRuns        string
 	keep            time.Duration // of keepRuns; 0: for ever
 	notify          notifyFlags
+	oidc            oidcFlags
 }
 
 // What --repo is followed by, unless told otherwise.
@@ -63,6 +66,7 @@ const (
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
+	f.oidc.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
@@ -77,6 +81,7 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
 }
 
 // check refuses what contradicts itself, before anything is opened.
@@ -104,6 +109,9 @@ func (f *serviceFlags) check() error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
 	}
+	if f.tlsClientCA != "" && f.tlsCert == "" {
+		return invalid("--tls-client-ca needs --tls-cert: clients show their certificates over TLS")
+	}
 	address, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
@@ -126,8 +134,8 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *certificate   // nil without TLS
-	closers  []func() error // last opened first
+	cert     *tlsfiles.Source // nil without TLS
+	closers  []func() error   // last opened first
 	told     seldom
 	notify   *notify.Webhook // nil where nobody is told
 }
@@ -136,7 +144,7 @@ type service struct {
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
 	if s.f.tlsCert != "" {
-		if s.cert, err = openCertificate(s.f.tlsCert, s.f.tlsKey, s.a.message); err != nil {
+		if s.cert, err = tlsfiles.Open(tlsfiles.Files{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
 			return err
 		}
 	}
@@ -231,13 +239,17 @@ func (s *service) parts(sup *host.Supervisor) error {
 		}
 		hook = definitions.Hook{Secret: []byte(secret), Poke: s.catalog.Poke}
 	}
+	people, err := s.f.oidc.open()
+	if err != nil {
+		return err
+	}
 	backend := "memory"
 	if s.f.queue.url != "" {
 		backend = "redis"
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log,
+		Types: opts.Types, Hook: hook, Login: people, Version: version, Log: s.log,
 	})
 	return err
 }
@@ -344,7 +356,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 
 func (s *service) serve(web *http.Server) error {
 	if s.f.tlsCert != "" {
-		web.TLSConfig = s.cert.config()
+		web.TLSConfig = s.cert.Server()
 		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)

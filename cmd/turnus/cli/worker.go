@@ -114,23 +114,25 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 }
 
 // outputFlags name the server that keeps what is too long for a result.
-type outputFlags struct{ server, tokenFile, caFile string }
+type outputFlags struct{ server, tokenFile, caFile, certFile, keyFile string }
 
 func (f *outputFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "URL of a server that keeps outputs over 64 KiB whole")
 	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: an operator's of all tenants (TURNUS_TOKEN holds the token itself)")
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
+	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 }
 
 // client is nil where no server is named.
 func (f *outputFlags) client() (*client.Client, error) {
 	if f.server == "" {
-		if f.tokenFile != "" || f.caFile != "" {
-			return nil, invalid("--token-file and --ca-file are for --server: name the server that keeps outputs")
+		if f.tokenFile != "" || f.caFile != "" || f.certFile != "" || f.keyFile != "" {
+			return nil, invalid("--token-file, --ca-file, --cert-file and --key-file are for --server: name the server that keeps outputs")
 		}
 		return nil, nil
 	}
-	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile}
+	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile, certFile: f.certFile, keyFile: f.keyFile}
 	return r.client(0)
 }
