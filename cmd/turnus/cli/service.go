@@ -25,6 +25,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/stash"
@@ -55,6 +56,7 @@ type serviceFlags struct {
 	keep            time.Duration // of keepRuns; 0: for ever
 	notify          notifyFlags
 	oidc            oidcFlags
+	people          *login.Provider // of oidc; nil: there are tokens only
 }
 
 // What --repo is followed by, unless told otherwise.
@@ -105,6 +107,10 @@ func (f *serviceFlags) check() error {
 		if f.keep, err = windows.ParseDuration(f.keepRuns); err != nil || f.keep < leastKept {
 			return invalid("--keep-runs %s: expected a duration of a day or more, as 1095d", f.keepRuns)
 		}
+	}
+	var err error
+	if f.people, err = f.oidc.open(); err != nil {
+		return err
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
@@ -239,17 +245,13 @@ func (s *service) parts(sup *host.Supervisor) error {
 		}
 		hook = definitions.Hook{Secret: []byte(secret), Poke: s.catalog.Poke}
 	}
-	people, err := s.f.oidc.open()
-	if err != nil {
-		return err
-	}
 	backend := "memory"
 	if s.f.queue.url != "" {
 		backend = "redis"
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Login: people, Version: version, Log: s.log,
+		Types: opts.Types, Hook: hook, Login: s.f.people, Version: version, Log: s.log,
 	})
 	return err
 }

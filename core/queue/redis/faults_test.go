@@ -54,7 +54,7 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
 	p := redistest.NewProxy(t, server)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2, Username: redistest.User, Password: redistest.Password})
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: redistest.Impatient(), Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })

@@ -53,7 +53,7 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
 	p := redistest.NewProxy(t, server)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2, Username: redistest.User, Password: redistest.Password})
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: redistest.Impatient(), Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
@@ -132,7 +132,7 @@ func TestRestart(t *testing.T) {
 	id := c.Info(t.Context(), "server").Val()
 	_ = c.Do(t.Context(), "debug", "restart").Err() // the connection breaks
 	redistest.Until(t, "the server to be there again", func() bool {
-		info, err := c.Info(t.Context(), "server", "persistence").Result()
+		info, err := user.Info(t.Context(), "server", "persistence").Result() // its connections broke, too
 		return err == nil && !strings.Contains(info, field(id, "run_id")) && strings.Contains(info, "loading:0")
 	})
 	got := take(t, s, time.Minute)

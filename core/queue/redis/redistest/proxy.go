@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
 // Proxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can swallow answers, or go silent on the connections that exist.
@@ -19,6 +22,14 @@ type Proxy struct {
 	mu     sync.Mutex
 	conns  []net.Conn
 	wg     sync.WaitGroup
+}
+
+// Impatient is when a client that is to lose answers gives up: not before a proxy could have made a connection.
+func Impatient() time.Duration {
+	if certs.Everywhere() {
+		return 2 * time.Second
+	}
+	return 300 * time.Millisecond
 }
 
 // NewProxy starts a proxy of a server, until the test ends.
