@@ -68,7 +68,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/testparts/acmelab", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

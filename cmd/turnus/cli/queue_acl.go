@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/spell"
 )
 
 // aclDoc is the -o json document of queue acl.
@@ -26,15 +28,15 @@ func (a *app) queueACLCmd() *cobra.Command {
 	var pools []string
 	var user, passwordFile string
 	c := &cobra.Command{
-		Use: "acl worker|server|doctor|sentinel", Short: "Print the Redis user with the least rights that a process needs",
-		Long: `Print the command of Redis that makes the user with the least rights that a process needs:
-worker, which is for turnus run --redis too, server, doctor, or what both need of the
+		Use: "acl ROLE", Short: "Print the Redis user with the least rights that a process needs",
+		Long: `Print the command of Redis that makes the user with the least rights that a process needs.
+ROLE is worker, which is for turnus run --redis too, server, doctor, or sentinel, which is what all need of the
 Sentinels. The pools bound the keys; without one they are those of all pools.
 
 Without --password-file a password is made, and told on stderr, once. Redis keeps its hash.`,
 		Example: `  turnus queue acl worker --pool dmz --password-file dmz.password | redis-cli --tls
   turnus queue acl server --password-file server.password >> users.acl`,
-		Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs), ValidArgs: roleNames(),
+		Args: cobra.ExactArgs(1), ValidArgs: roleNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			doc := aclDoc{User: user, Role: args[0], Pools: pools}
 			if doc.User == "" {
@@ -59,6 +61,9 @@ func roleNames() []string {
 
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	role := redisacl.Role(doc.Role)
+	if !slices.Contains(redisacl.Roles(), role) {
+		return invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(spell.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
+	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
 		return invalid("--user %q: expected a name without blanks", doc.User)
 	}

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 //	until COMMAND...           runs a command again and again until it exits with 0
 //	envfile NAME=FILE          sets a variable to what a file says
 //	perm MODE FILE             checks who may read a file
+//	authority KIND             starts an ACME authority that looks at a challenge of this kind: ACME, PORT and HTTP are where; "authority" alone says how often it was asked
+//	handshake NAME             waits until the server at PORT has a certificate of that name; with ! it must not get one
+//	certificates               writes ca.pem, server.pem and .key, client.pem and .key, foreign.pem and .key, and chooses a PORT
 //	provider EMAIL GROUP       starts an OpenID provider, ISSUER, the first time, and says who logs in next; of the group refuse nobody does
 //	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
@@ -53,7 +56,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm, "provider": provider(t)},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startAuthority, "handshake": handshake, "certificates": certificates},
 	})
 }
 

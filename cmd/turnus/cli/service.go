@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -55,6 +56,7 @@ type serviceFlags struct {
 	keepRuns        string
 	keep            time.Duration // of keepRuns; 0: for ever
 	notify          notifyFlags
+	acme            acmeFlags
 	oidc            oidcFlags
 	people          *login.Provider // of oidc; nil: there are tokens only
 }
@@ -68,6 +70,7 @@ const (
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
+	f.acme.add(c)
 	f.oidc.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
@@ -115,18 +118,24 @@ func (f *serviceFlags) check() error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
 	}
-	if f.tlsClientCA != "" && f.tlsCert == "" {
-		return invalid("--tls-client-ca needs --tls-cert: clients show their certificates over TLS")
+	if err := f.acme.check(f.tlsCert); err != nil {
+		return err
+	}
+	if f.tlsClientCA != "" && !f.secure() {
+		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
 	}
 	address, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
 	}
-	if ip := net.ParseIP(address); f.tlsCert == "" && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	if ip := net.ParseIP(address); !f.secure() && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
 	return nil
 }
+
+// secure tells whether the API listens over TLS.
+func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }
 
 // service is a server with all its parts.
 type service struct {
@@ -140,8 +149,10 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *tlsfiles.Source // nil without TLS
-	closers  []func() error   // last opened first
+	cert     *tlsfiles.Source  // of files; nil without
+	acme     *autocert.Manager // nil without ACME
+	hear     net.Listener      // of challenges over HTTP; nil without
+	closers  []func() error    // last opened first
 	told     seldom
 	notify   *notify.Webhook // nil where nobody is told
 }
@@ -149,7 +160,7 @@ type service struct {
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
-	if s.f.tlsCert != "" {
+	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
 		if s.cert, err = tlsfiles.Open(tlsfiles.Files{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
 			return err
 		}
@@ -158,6 +169,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.data.close)
+	if len(s.f.acme.names) > 0 {
+		if s.acme, err = s.f.acme.manager(s.data.path); err != nil {
+			return err
+		}
+	}
 	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs); err != nil {
 		return err
 	}
@@ -192,20 +208,27 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
-	if s.listener, err = listen(ctx, s.f.listen); err != nil {
+	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
 		return err
 	}
 	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
+	if s.f.acme.http != "" {
+		if s.hear, err = listen(ctx, "--acme-http", s.f.acme.http); err != nil {
+			return err
+		}
+		s.closes(func() error { _ = s.hear.Close(); return nil })
+	}
 	return s.data.sign("listening on " + s.url())
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// listen names the flag in its errors.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen: %w\nhint: another process has this address, perhaps another turnus: --listen 127.0.0.1:0 takes a free port", err)
+		return nil, fmt.Errorf("%s: %w\nhint: another process has this address, perhaps another turnus: %s 127.0.0.1:0 takes a free port", flag, err, flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
 }
@@ -295,12 +318,15 @@ func (s *service) close() error {
 // url is how the API is reached from this machine.
 func (s *service) url() string {
 	scheme := "http"
-	if s.f.tlsCert != "" {
+	if s.f.secure() {
 		scheme = "https"
 	}
 	address, port, err := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(address); err == nil && ip != nil && ip.IsUnspecified() {
 		address = "127.0.0.1"
+	}
+	if s.acme != nil { // its certificate is for no address
+		address = s.f.acme.names[0]
 	}
 	return scheme + "://" + net.JoinHostPort(address, port)
 }
@@ -332,6 +358,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	wg.Go(func() { s.forget(life) })
 	web := server.HTTP(s.api, s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
+	if s.acme != nil {
+		web.Handler = afterChallenge(web.Handler)
+		s.answerChallenges(stop, &wg)
+	}
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -357,8 +387,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 }
 
 func (s *service) serve(web *http.Server) error {
-	if s.f.tlsCert != "" {
-		web.TLSConfig = s.cert.Server()
+	if s.f.secure() {
+		web.TLSConfig = s.tlsConfig()
 		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)
