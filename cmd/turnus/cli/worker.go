@@ -33,9 +33,9 @@ other workers go on with the rest; a second signal cancels what runs.
 
 Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
 keeps the whole.`,
-		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
-  turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
-  turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
+		Example: `  turnus worker --redis rediss://queue:6379/0 -f 200
+  turnus worker --redis rediss-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
+  turnus worker --redis rediss://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.work(cmd.Context(), &f, &q, &keep, name, files, sources)
@@ -49,7 +49,7 @@ keeps the whole.`,
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 	check := func() error {
 		if q.url == "" {
-			return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
+			return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 		}
 		return f.check()
 	}
