@@ -35,7 +35,7 @@ func (f *acmeFlags) add(c *cobra.Command) {
 // check refuses what contradicts itself.
 func (f *acmeFlags) check(certFile string) error {
 	if len(f.names) == 0 {
-		if f.email != "" || f.ca != "" || f.http != "" || f.directory != acme.LetsEncryptURL {
+		if f.email != "" || f.ca != "" || f.http != "" || f.directory != "" && f.directory != acme.LetsEncryptURL {
 			return invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http are for --acme-name: give it, too")
 		}
 		return nil

@@ -33,7 +33,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 // open makes the provider; nil where none is named.
 func (f *oidcFlags) open() (*login.Provider, error) {
 	if f.issuer == "" {
-		if f.client != "" || f.access != "" || f.ca != "" || f.session != defaultSession {
+		if f.client != "" || f.access != "" || f.ca != "" || f.session != 0 && f.session != defaultSession {
 			return nil, invalid("--oidc-client-id, --oidc-access, --oidc-ca-file and --oidc-session are for --oidc-issuer: give it, too")
 		}
 		return nil, nil //nolint:nilnil // nobody logs in
