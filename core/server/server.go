@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/login"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -41,7 +42,13 @@ type Config struct {
 	// Login verifies people by OpenID Connect; nil: there are tokens only.
 	Login   *login.Provider
 	Version string
-	Log     *slog.Logger // discarded when nil
+	// Metrics counts and tells; nil makes one.
+	Metrics *metrics.Registry
+	// Pool is the one whose queue this is.
+	Pool string
+	// Ahead is how far turnus_queue_soon looks.
+	Ahead time.Duration
+	Log   *slog.Logger // discarded when nil
 }
 
 // Bounds of what one server does at once.
@@ -67,7 +74,8 @@ type Server struct {
 	streams *streams
 	plans   planCache
 	hub     *hub
-	metrics *metrics
+	metrics *metrics.Registry
+	census  census
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -85,7 +93,7 @@ func New(cfg Config) (*Server, error) {
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		hub: newHub(cfg.Feed),
 	}
-	s.metrics = newMetrics(s)
+	s.measure()
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
 	config.Transformers = append(config.Transformers, brief)
@@ -193,7 +201,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
-		Middlewares: huma.Middlewares{s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

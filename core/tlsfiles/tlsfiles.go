@@ -74,8 +74,20 @@ func (s *Source) Client(name string) *tls.Config {
 	return c
 }
 
+// Certificate is this side's own as it is now; nil without one.
+func (s *Source) Certificate() *tls.Certificate { return s.current().own }
+
 // Server is what a listener needs. With an authority clients must have a certificate that it signed.
 func (s *Source) Server() *tls.Config {
+	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
+		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			own := s.Certificate()
+			if own == nil {
+				return nil, fmt.Errorf("TLS: no certificate: %w", core.ErrInvalid)
+			}
+			return own, nil
+		}}
+	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := s.current()
 		c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
@@ -111,7 +123,7 @@ func (s *Source) current() contents {
 		s.now = next
 		s.told("TLS: " + s.files.names() + " was renewed")
 	case stamp != s.stamp:
-		s.told("TLS: " + s.files.names() + " was changed and cannot be used; what it was before stays: " + err.Error())
+		s.told("TLS: " + s.files.names() + " was changed and cannot be used; the former one stays: " + err.Error())
 	}
 	s.stamp = stamp
 	return s.now

@@ -97,11 +97,11 @@ func TestRenewalIsTakenOverWhole(t *testing.T) {
 	s := open(t, tlsfiles.Files{Cert: pair.Cert, Key: pair.Key}, func(text string) { said.Store(&text) })
 	name := func() string {
 		t.Helper()
-		c, err := s.Server().GetConfigForClient(nil)
+		c, err := s.Server().GetCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.Certificates[0].Leaf.DNSNames[0]
+		return c.Leaf.DNSNames[0]
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
