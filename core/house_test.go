@@ -40,15 +40,19 @@ var borders = []struct {
 	{"plugins/exec", "makes scripts plugins: like anybody's plugin it stands on the sdk", []string{"plugins/sdk"}},
 	{"plugins/scaffold", "writes the files of a new plugin; the wire is rendered for other languages", []string{"plugins/internal/wire"}},
 	{"plugins/conformance", "a plugin's process and simulated hosts, over the worker's own host services; it must not know the sdk", []string{"core", "core/transport", "core/transport/fleet", "plugins/host", "plugins/internal/wire"}},
-	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts"}},
-	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisconn", "core/testparts", "windows"}},
+	{"core/tlsfiles", "certificates in files: a leaf that whoever connects or listens asks", []string{"core", "core/testparts"}},
+	{"core/login", "who a person is by an OpenID provider's word; it must not know HTTP routes, nor how sessions are kept", []string{"core", "core/spell", "core/testparts"}},
+	{"core/redisacl", "what a user of Redis must be allowed: a leaf that rooms compare with what they call", []string{"core"}},
+	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts", "core/tlsfiles"}},
+	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows"}},
+	{"core/queue/redis/redistest", "real servers for tests, guarded as in production", []string{"core/redisacl", "core/redisconn", "core/testparts", "core/tlsfiles"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
-	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
+	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/metrics", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
+		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/secrets", "core/spell", "core/testparts", "playbooks", "windows"}},
@@ -57,7 +61,7 @@ var borders = []struct {
 	{"core/notify", "tells a webhook what happened; it must not know what that is about", []string{"core"}},
 	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
-	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts"}},
+	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts", "core/tlsfiles"}},
 	{"core/objects", "a leaf: how a place for objects is named and opened, whatever is kept there", []string{"core", "core/testparts"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean", []string{"core", "core/ledger", "core/objects"}},
 	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/spell", "windows"}},
@@ -73,7 +77,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest", "core/secrets/vaulttest"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest", "core/secrets/vaulttest", "core/testparts/acmelab", "core/testparts/certs", "core/testparts/oidclab"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

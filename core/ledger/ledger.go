@@ -31,7 +31,8 @@ type Ledger struct {
 }
 
 // Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
-// programs read it, a Unix socket as `postgres:///DB?host=/DIR`), and brings its tables to
+// programs read it, a Unix socket as `postgres:///DB?host=/DIR`; sslmode is verify-full for servers on other machines, and what is weaker
+// is refused unless the URL says insecure=true), and brings its tables to
 // this program's version. Several servers may open one at the same time. A database
 // that a newer program has changed is core.ErrInvalid; one that does not answer core.ErrUnavailable.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {

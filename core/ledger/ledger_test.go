@@ -112,7 +112,7 @@ func TestSQLite(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	suite(t, onPostgres(t, "fsync=off"))
+	suite(t, &backend{pgtest.StartTLS(t, "fsync=off").Database})
 }
 
 func suite(t *testing.T, b *backend) {

@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
@@ -37,7 +38,9 @@ type Config struct {
 	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing is known to hang.
 	Stuck func() error
 	// Hook takes push events of the definitions' repository; nil refuses them.
-	Hook    http.Handler
+	Hook http.Handler
+	// Login verifies people by OpenID Connect; nil: there are tokens only.
+	Login   *login.Provider
 	Version string
 	// Metrics counts and tells; nil makes one.
 	Metrics *metrics.Registry
@@ -115,6 +118,7 @@ func New(cfg Config) (*Server, error) {
 	s.schedules()
 	s.definitions()
 	s.plainRoutes()
+	s.logins()
 	return s, nil
 }
 

@@ -19,12 +19,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
@@ -35,6 +37,7 @@ import (
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -49,9 +52,13 @@ type serviceFlags struct {
 	listen          string
 	insecure        bool
 	tlsCert, tlsKey string
+	tlsClientCA     string
 	outputs         string
 	retention       retentionFlags
 	notify          notifyFlags
+	acme            acmeFlags
+	oidc            oidcFlags
+	people          *login.Provider // of oidc; nil: there are tokens only
 	measure         measureFlags
 	scale           scaleFlags
 }
@@ -65,6 +72,8 @@ const (
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
+	f.acme.add(c)
+	f.oidc.add(c)
 	f.retention.add(c)
 	f.measure.add(c)
 	f.scale.add(c)
@@ -81,6 +90,7 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
 }
 
 // check refuses what contradicts itself, before anything is opened.
@@ -102,8 +112,18 @@ func (f *serviceFlags) check() error {
 	if err := f.retention.check(); err != nil {
 		return err
 	}
+	var err error
+	if f.people, err = f.oidc.open(); err != nil {
+		return err
+	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
+	}
+	if err := f.acme.check(f.tlsCert); err != nil {
+		return err
+	}
+	if f.tlsClientCA != "" && !f.secure() {
+		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
 	}
 	if err := f.measure.check(); err != nil {
 		return err
@@ -115,11 +135,14 @@ func (f *serviceFlags) check() error {
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
 	}
-	if ip := net.ParseIP(address); f.tlsCert == "" && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	if ip := net.ParseIP(address); !f.secure() && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
 	return nil
 }
+
+// secure tells whether the API listens over TLS.
+func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }
 
 // service is a server with all its parts.
 type service struct {
@@ -134,8 +157,10 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *certificate   // nil without TLS
-	closers  []func() error // last opened first
+	cert     *tlsfiles.Source  // of files; nil without
+	acme     *autocert.Manager // nil without ACME
+	hear     net.Listener      // of challenges over HTTP; nil without
+	closers  []func() error    // last opened first
 	told     seldom
 	metrics  *metrics.Registry
 	scaling  *scale.Scaler
@@ -147,8 +172,8 @@ type service struct {
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
-	if s.f.tlsCert != "" {
-		if s.cert, err = openCertificate(s.f.tlsCert, s.f.tlsKey, s.a.message); err != nil {
+	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
+		if s.cert, err = tlsfiles.Open(tlsfiles.Files{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
 			return err
 		}
 	}
@@ -156,6 +181,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.data.close)
+	if len(s.f.acme.names) > 0 {
+		if s.acme, err = s.f.acme.manager(s.data.path); err != nil {
+			return err
+		}
+	}
 	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs); err != nil {
 		return err
 	}
@@ -190,20 +220,27 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
-	if s.listener, err = listen(ctx, s.f.listen); err != nil {
+	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
 		return err
 	}
 	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
+	if s.f.acme.http != "" {
+		if s.hear, err = listen(ctx, "--acme-http", s.f.acme.http); err != nil {
+			return err
+		}
+		s.closes(func() error { _ = s.hear.Close(); return nil })
+	}
 	return s.data.sign("listening on " + s.url())
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// listen names the flag in its errors.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen: %w\nhint: another process has this address, perhaps another turnus: --listen 127.0.0.1:0 takes a free port", err)
+		return nil, fmt.Errorf("%s: %w\nhint: another process has this address, perhaps another turnus: %s 127.0.0.1:0 takes a free port", flag, err, flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
 }
@@ -250,7 +287,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs,
+		Types: opts.Types, Hook: hook, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
 	if err != nil {
@@ -308,12 +345,15 @@ func (s *service) close() error {
 // url is how the API is reached from this machine.
 func (s *service) url() string {
 	scheme := "http"
-	if s.f.tlsCert != "" {
+	if s.f.secure() {
 		scheme = "https"
 	}
 	address, port, err := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(address); err == nil && ip != nil && ip.IsUnspecified() {
 		address = "127.0.0.1"
+	}
+	if s.acme != nil { // its certificate is for no address
+		address = s.f.acme.names[0]
 	}
 	return scheme + "://" + net.JoinHostPort(address, port)
 }
@@ -346,6 +386,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	wg.Go(func() { s.scaling.Run(stop) })
 	web := server.HTTP(s.api, s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
+	if s.acme != nil {
+		web.Handler = afterChallenge(web.Handler)
+		s.answerChallenges(stop, &wg)
+	}
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -371,8 +415,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 }
 
 func (s *service) serve(web *http.Server) error {
-	if s.f.tlsCert != "" {
-		web.TLSConfig = s.cert.config()
+	if s.f.secure() {
+		web.TLSConfig = s.tlsConfig()
 		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)
