@@ -10,6 +10,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
+// maxKept bounds what is kept, in bytes: beyond it values are fetched each time.
+const maxKept = 16 << 20
+
 // failedFor is how long a failure is believed, so that a thousand hosts do not ask a Vault that is away one after the other.
 const failedFor = 2 * time.Second
 
@@ -19,6 +22,7 @@ type cache struct {
 
 	mu     sync.Mutex
 	known  map[string]*kept
+	size   int         // bytes of all values
 	timer  *time.Timer // wipes what is too old
 	closed bool
 }
@@ -88,9 +92,9 @@ func (c *cache) fresh(k *kept) *kept {
 func (c *cache) put(k *kept, value []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k.forget()
+	c.forget(k)
 	switch {
-	case c.closed, c.keep < 0, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case c.size+len(value) > maxKept, c.closed, c.keep < 0, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
 	case err != nil && !errors.Is(err, core.ErrUnavailable):
 		return // somebody mends a file and tries again at once
@@ -98,13 +102,15 @@ func (c *cache) put(k *kept, value []byte, err error) {
 		k.err, k.until = err, time.Now().Add(min(failedFor, c.keep))
 	default:
 		k.value, k.until = slices.Clone(value), time.Now().Add(c.keep)
+		c.size += len(value)
 	}
 	if c.timer == nil {
 		c.timer = time.AfterFunc(c.keep, c.sweep)
 	}
 }
 
-func (k *kept) forget() {
+func (c *cache) forget(k *kept) {
+	c.size -= len(k.value)
 	clear(k.value)
 	k.value, k.err, k.until = nil, nil, time.Time{}
 }
@@ -117,7 +123,7 @@ func (c *cache) sweep() {
 	var next time.Time
 	for key, k := range c.known {
 		if !k.until.After(now) {
-			k.forget()
+			c.forget(k)
 			if k.users == 0 {
 				delete(c.known, key)
 			}
@@ -142,7 +148,7 @@ func (c *cache) close() {
 		c.timer.Stop()
 	}
 	for key, k := range c.known {
-		k.forget()
+		c.forget(k)
 		if k.users == 0 {
 			delete(c.known, key)
 		}

@@ -254,6 +254,34 @@ func TestCacheKeepsForAWhileAndWipes(t *testing.T) {
 	})
 }
 
+func TestCacheIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(time.Minute)
+		defer c.close()
+		fetched := 0
+		get := func(key int) {
+			v, err := c.get(t.Context(), fmt.Sprint(key), func(context.Context) ([]byte, error) { fetched++; return make([]byte, MaxValue), nil })
+			if err != nil || len(v) != MaxValue {
+				t.Fatalf("got %d bytes, %v", len(v), err)
+			}
+		}
+		most := maxKept / MaxValue
+		for range 2 {
+			for key := range most + 10 {
+				get(key)
+			}
+		}
+		if fetched != most+20 {
+			t.Errorf("fetched %d times, expected %d: what is beyond the bound each time, and nothing else", fetched, most+20)
+		}
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		if c.size != 0 || len(c.known) != 0 {
+			t.Errorf("%d bytes of %d keys are left", c.size, len(c.known))
+		}
+	})
+}
+
 func TestCacheFetchesOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(time.Minute)

@@ -1,8 +1,14 @@
 package secrets
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"os"
 	"strings"
@@ -206,6 +212,53 @@ func TestVaultThatIsAway(t *testing.T) {
 	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "ca_file") {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestVaultOverTLS(t *testing.T) {
+	v := vaulttest.Start(t)
+	v.ClientCN = "worker-1"
+	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
+	v.Put("kv/a", map[string]any{"x": "hunter2"})
+	cert, key := clientPair(t, "worker-1")
+	for name, c := range map[string]struct {
+		settings string
+		kind     error
+		word     string
+	}{
+		"mutual":           {"ca_file: " + v.CAFile + ", client_cert_file: " + cert + ", client_key_file: " + key, nil, ""},
+		"no client's":      {"ca_file: " + v.CAFile, core.ErrInvalid, "403"},
+		"not the right CA": {"ca_file: " + cert + ", client_cert_file: " + cert + ", client_key_file: " + key, core.ErrUnavailable, "certificate"},
+	} {
+		s := openStore(t, "vault: {address: \""+v.URL+"\", token_env: TURNUS_TEST_TOKEN, "+c.settings+"}\nsecrets: {a: {vault: kv/a#x}}\n", nil)
+		got, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw})
+		if c.kind == nil && (err != nil || string(got) != "hunter2") {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		} else if c.kind != nil {
+			expectError(t, err, c.kind, c.word)
+		}
+	}
+}
+
+// clientPair is a certificate that nobody signed but itself, and its key.
+func clientPair(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, about, about, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, bytes []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}))
+	}
+	return writeFile(t, "cert.pem", text("CERTIFICATE", signed), 0o600), writeFile(t, "key.pem", text("PRIVATE KEY", secret), 0o600)
 }
 
 func TestVaultSignsSSHCertificates(t *testing.T) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	hclog "github.com/hashicorp/go-hclog"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -60,6 +63,7 @@ type launch struct {
 	reach   reach
 	log     *slog.Logger
 	adapter []string
+	sandbox *sandbox.Sandbox
 }
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
@@ -71,8 +75,9 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(root, "")
-	if err != nil {
+	// Nobody guesses the name, so nobody finds its sockets who may not list the folder.
+	dir := filepath.Join(root, rand.Text()[:processName])
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder for a plugin process: %w", err)
 	}
 	p := &process{
@@ -83,7 +88,7 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 	}
 	p.hidden, _ = redact.New() // it fails on values only
 	socket := filepath.Join(dir, "h")
-	p.child = newChild(plugin.Argv, environment(dir, socket), plugin.SHA256, dir, p.log)
+	p.child = newChild(plugin, environment(dir, socket), dir, l.sandbox, p.log)
 	p.child.stdout.hide(p.hidden)
 	p.child.stderr.hide(p.hidden)
 	p.services, err = serveHosts(socket, l.reach, p.child, p.log)
@@ -106,6 +111,22 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 	}
 	p.log.Debug("plugin process started", "pid", p.child.pid, "took", time.Since(p.born))
 	return p, nil
+}
+
+// processName is how long the name of a process's folder is; see socketTail.
+const processName = 12
+
+// profile is what a process of the plugin may have, with its private folder.
+func (p *Plugin) profile(dir string) sandbox.Profile {
+	read := slices.Clone(p.Allow.Read)
+	self, err := os.Executable()
+	switch {
+	case p.Dir != "":
+		read = append(read, p.Dir)
+	case err != nil || p.Argv[0] != self: // a program that is only asked what it is
+		read = append(read, filepath.Dir(p.Argv[0]))
+	}
+	return sandbox.Profile{Dir: dir, Read: read, Network: p.Allow.Network}
 }
 
 // environment is all that a plugin sees: never the worker's agent socket or secrets. Home

@@ -24,7 +24,7 @@ checked as files of secrets of a definitions tree. turnus diff checks a whole tr
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			sup, err := plugins.supervisor(nil, nil)
+			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}

@@ -8,9 +8,12 @@ package vaulttest
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,6 +33,7 @@ type Server struct {
 	Token     string // may do everything, for ever
 	SSHCA     ssh.PublicKey
 	Namespace string // when set, requests without it find nothing
+	ClientCN  string // when set, requests over TLS without a certificate of this name are refused
 
 	authority ssh.Signer
 
@@ -72,7 +76,10 @@ func Start(tb testing.TB) *Server {
 		tb.Fatal(err)
 	}
 	s.SSHCA = s.authority.PublicKey()
-	web := httptest.NewTLSServer(s)
+	web := httptest.NewUnstartedServer(s)
+	web.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are of tests
+	web.StartTLS()
 	tb.Cleanup(web.Close)
 	s.URL, s.CAFile = web.URL, filepath.Join(tb.TempDir(), "vault-ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
@@ -217,6 +224,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(r *http.Request, path string, body object) (int, object) {
 	if s.Namespace != "" && r.Header.Get("X-Vault-Namespace") != s.Namespace {
 		return http.StatusNotFound, nil
+	}
+	if s.ClientCN != "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != s.ClientCN) {
+		return http.StatusForbidden, nil
 	}
 	if strings.HasPrefix(path, "auth/approle/login") {
 		id, _ := body["role_id"].(string)
