@@ -44,15 +44,17 @@ var borders = []struct {
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisconn", "core/testparts", "windows/civil"}},
+	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
+		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/metrics", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/secrets", "core/spell", "core/testparts", "playbooks", "windows"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
 	{"core/secrets", "where values of secrets are; it must not know what they are used for", []string{"core", "core/spell", "core/testparts"}},
 	{"core/notify", "tells a webhook what happened; it must not know what that is about", []string{"core"}},
+	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
 	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts"}},
 	{"core/objects", "a leaf: how a place for objects is named and opened, whatever is kept there", []string{"core", "core/testparts"}},
@@ -66,7 +68,7 @@ var borders = []struct {
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/secrets", "core/transport", "core/testparts"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/secrets", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -9,10 +9,15 @@ import "time"
 const (
 	WorkerPrefix = "worker/"
 	OrderPrefix  = "order/"
+	// A worker that nobody can scrape posts its metrics, too.
+	MetricsPrefix = "metrics/"
 
 	WorkerEvery = 2 * time.Second
 	WorkerKeep  = 10 * time.Second
 	OrderKeep   = 400 * 24 * time.Hour
+
+	MetricsEvery = 10 * time.Second
+	MetricsKeep  = 30 * time.Second
 )
 
 // WorkerDocument is the board's name of what a worker says of itself.
@@ -20,6 +25,9 @@ func WorkerDocument(name string) string { return WorkerPrefix + name }
 
 // OrderDocument is the board's name of what a worker is told.
 func OrderDocument(name string) string { return OrderPrefix + name }
+
+// MetricsDocument is the board's name of a worker's metrics.
+func MetricsDocument(name string) string { return MetricsPrefix + name }
 
 // Order is what people want of a worker.
 type Order struct {
@@ -48,6 +56,7 @@ type Worker struct {
 	State    string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
 	Slots    int       `json:"slots"`
 	Running  int       `json:"running"`
+	Fixed    bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end by itself when it is drained"`
 	CPU      float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
 	Memory   float64   `json:"memory"`
 	Started  time.Time `json:"started"`

@@ -33,6 +33,7 @@ type Event struct {
 	Schedule schedule.ID
 	Run      string
 	Reason   string
+	Why      string // of FireSkipped: the reason in one word, see schedule.Skip
 	Err      error
 }
 
@@ -58,7 +59,7 @@ func (c *Catalog) fired(e schedule.Event) {
 	case schedule.EventFired:
 		out.Kind = FireLaunched
 	case schedule.EventSkipped:
-		out.Kind, out.Run, out.Reason, out.Count = FireSkipped, e.Skip.RunID, e.Skip.Reason, e.Skip.Count
+		out.Kind, out.Run, out.Reason, out.Count, out.Why = FireSkipped, e.Skip.RunID, e.Skip.Reason, e.Skip.Count, e.Skip.Why()
 	case schedule.EventFailed:
 		out.Kind = FireFailed
 	case schedule.EventTrouble:

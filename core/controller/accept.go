@@ -54,6 +54,9 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
 	}
+	if created && c.cfg.Measure.Accepted != nil {
+		c.cfg.Measure.Accepted(n.Tenant, len(n.Jobs))
+	}
 	c.Poke()
 	return run, created, nil
 }

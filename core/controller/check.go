@@ -226,7 +226,7 @@ func (c *Controller) recordRest(ctx context.Context, id, life string) error {
 		if err != nil || len(records) == 0 {
 			return err
 		}
-		list, err := outcomes(l, records)
+		list, _, err := outcomes(l, records)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,9 @@ type Config struct {
 	Types func(name string) (playbooks.Type, bool)
 	// Events gets what happens to runs. It is called by many goroutines and must not block.
 	Events func(Event)
-	Log    *slog.Logger // discarded when nil
+	// Measure gets what is counted.
+	Measure Measure
+	Log     *slog.Logger // discarded when nil
 }
 
 // Times of the loops.
@@ -61,10 +63,12 @@ type Controller struct {
 	life      string // incarnation of the queue, as last asked for; "" while it is away
 	away      error  // why it does not answer
 	followers map[string]*follower
-	watched   map[string]*watched // unfinished runs that are this server's
-	looks     int64               // at resting runs
-	shared    time.Time           // when it was last found out which runs are this server's
-	sharing   time.Duration       // how long that took
+	recording map[*follower]struct{} // those with outcomes that are not recorded
+	watched   map[string]*watched    // unfinished runs that are this server's
+	looks     int64                  // at resting runs
+	peers     []string               // servers that live, this one too, as last seen
+	shared    time.Time              // when it was last found out which runs are this server's
+	sharing   time.Duration          // how long that took
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
@@ -76,7 +80,8 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
-		watched: map[string]*watched{}}
+		recording: map[*follower]struct{}{},
+		watched:   map[string]*watched{}}
 	c.claim = c.claimNext
 	return c, nil
 }

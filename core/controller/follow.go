@@ -20,6 +20,8 @@ type follower struct {
 	life string // incarnation of the queue
 
 	watched *watched
+	ends    []int     // of the run's segments
+	handed  time.Time // when the outcomes came that are being recorded; under Controller.mu
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -117,7 +119,9 @@ func (f *follower) once(ctx context.Context) error {
 	if err := f.older(ctx, run, l); err != nil {
 		return err
 	}
+	f.ends = segmentEnds(l.Run.Segments)
 	f.c.mu.Lock()
+	f.watched.pace.begin(&run, l, time.Now())
 	rest := f.watched.rest
 	f.c.mu.Unlock()
 	most := 0 // outcomes that the queue knew of
@@ -133,9 +137,17 @@ func (f *follower) once(ctx context.Context) error {
 				f.forgot(ctx, l)
 			}
 			most = known
+			if s.Phase == queue.Paused {
+				f.note(func(p *pace) { p.paused = time.Now() })
+			}
 			f.agree(ctx, s)
 		},
-		OnEvent: func(e launch.Event) { f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e}) },
+		OnEvent: func(e launch.Event) {
+			if e.Kind == launch.EventReleased {
+				f.note(func(p *pace) { p.released[e.Wave] = time.Now() })
+			}
+			f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e})
+		},
 		Approve: f.approve,
 		Idle: func(quiet time.Duration, s queue.Status, rest launch.Rest) bool {
 			return f.c.idle(f.id, l, quiet, s, rest)
@@ -211,10 +223,12 @@ const (
 
 // record makes records durable. It repeats while the ledger is away.
 func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue.Record, from, to string) error {
-	list, err := outcomes(l, records)
+	list, results, err := outcomes(l, records)
 	if err != nil {
 		return err
 	}
+	f.handing(true)
+	defer f.handing(false)
 	if err := f.stopped(ctx, records); err != nil {
 		return err
 	}
@@ -225,6 +239,9 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 		if err == nil && recorded.Known > 0 && from != "" {
 			f.c.say(Event{Kind: RunRepeated, Run: f.id, Count: recorded.Known})
 			f.c.cfg.Log.Warn("jobs ended that were recorded before: the queue had forgotten them, and they ran twice", "run", f.id, "jobs", recorded.Known)
+		}
+		if err == nil {
+			f.measure(l, list, results)
 		}
 		if !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
 			return err

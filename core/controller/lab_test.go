@@ -36,6 +36,7 @@ func types(name string) (playbooks.Type, bool) {
 
 // lab is a ledger, a queue that may be lost, servers and a node.
 type lab struct {
+	measure controller.Measure
 	testing.TB
 	ledger *ledger.Ledger
 	took   time.Duration
@@ -104,7 +105,7 @@ func (l *lab) newQueue() {
 // server starts one, after these changes; stop ends it, and returns when it has.
 func (l *lab) server(name string, q queue.Queue, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
 	l.Helper()
-	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Types: types, Events: func(e controller.Event) {
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Types: types, Measure: l.measure, Events: func(e controller.Event) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.events = append(l.events, e)
@@ -168,6 +169,7 @@ func (l *lab) session(ctx context.Context, q queue.Queue, slots int) error {
 			}
 			continue
 		}
+		began := time.Now()
 		if pause(ctx, l.took) {
 			return nil // killed: what it holds is recovered from its session
 		}
@@ -179,7 +181,11 @@ func (l *lab) session(ctx context.Context, q queue.Queue, slots int) error {
 			l.mu.Lock()
 			l.ran[lease.Job]++
 			l.mu.Unlock()
-			acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: outcome})
+			detail, err := launch.EncodeResult(core.Result{Job: lease.Job, Host: lease.Host, Outcome: outcome, Attempt: lease.Attempt, Worker: "node", Started: began, Took: l.took})
+			if err != nil {
+				return err
+			}
+			acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: outcome, Detail: detail})
 		}
 	}
 }

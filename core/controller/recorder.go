@@ -90,9 +90,9 @@ func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded,
 	}
 }
 
-// outcomes turns records of the queue into what the ledger keeps.
-func outcomes(l *launch.Launch, records []queue.Record) ([]ledger.Outcome, error) {
-	list := make([]ledger.Outcome, 0, len(records))
+// outcomes turns records of the queue into what the ledger keeps, and reads the results of those that have one.
+func outcomes(l *launch.Launch, records []queue.Record) (list []ledger.Outcome, results []core.Result, err error) {
+	list = make([]ledger.Outcome, 0, len(records))
 	for _, rec := range records {
 		if rec.Count > 1 {
 			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.ThisLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
@@ -105,14 +105,15 @@ func outcomes(l *launch.Launch, records []queue.Record) ([]ledger.Outcome, error
 				failed = fmt.Errorf("job %s: %w", r.Job, err)
 				return
 			}
+			results = append(results, r)
 			list = append(list, ledger.Outcome{
 				Index: rec.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
 				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail,
 			})
 		})
 		if failed != nil {
-			return nil, failed
+			return nil, nil, failed
 		}
 	}
-	return list, nil
+	return list, results, nil
 }

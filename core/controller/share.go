@@ -22,6 +22,9 @@ func (c *Controller) share(ctx context.Context, life string) error {
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.peers = servers
+	c.mu.Unlock()
 	mine := map[string]ledger.Run{}
 	for page := (ledger.Page{Limit: followPage}); ; {
 		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
@@ -66,6 +69,14 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 		names = append(names, c.cfg.Name)
 	}
 	return names, nil
+}
+
+// Owns tells whether something that one server should do, of all that live, is this one's. While the queue is away nothing is; for a
+// moment after a server came or went, it may be two's or nobody's.
+func (c *Controller) Owns(what string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away == nil && len(c.peers) > 0 && owner(c.peers, what) == c.cfg.Name
 }
 
 // owner is the server that follows a run: the one with the highest hash of both names, so

@@ -37,6 +37,7 @@ type watched struct {
 	wait   time.Duration // the last rest
 	woken  int           // windows that its jobs were told of, see Controller.wakes
 	due    []time.Time   // when some of its hosts may start; sorted
+	pace   pace
 }
 
 // shareOut follows what is this server's by now, and leaves what is not.

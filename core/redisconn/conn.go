@@ -78,6 +78,36 @@ func (c *Conn) Eval(ctx context.Context, s *Script, keys []string, args ...any) 
 	return reply, nil
 }
 
+// EvalAll runs a script that changes nothing once for each list of arguments, in one round trip.
+func (c *Conn) EvalAll(ctx context.Context, s *Script, keys []string, args [][]any) ([]any, error) {
+	replies := make([]any, 0, len(args))
+	if len(args) == 0 {
+		return replies, nil
+	}
+	first, err := c.Eval(ctx, s, keys, args[0]...) // gives the text where it is not known
+	if err != nil {
+		return nil, err
+	}
+	replies = append(replies, first)
+	if len(args) == 1 {
+		return replies, nil
+	}
+	pipe := c.client.Pipeline()
+	for _, a := range args[1:] {
+		pipe.EvalSha(ctx, s.sha, keys, a...)
+	}
+	commands, err := pipe.Exec(ctx)
+	if err != nil {
+		return nil, c.Translate(ctx, err, s.Name)
+	}
+	for _, cmd := range commands {
+		if answer, ok := cmd.(*goredis.Cmd); ok { // EvalSha makes nothing else
+			replies = append(replies, answer.Val())
+		}
+	}
+	return replies, nil
+}
+
 func (c *Conn) send(ctx context.Context, verb, what string, keys []string, args []any) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent{err}

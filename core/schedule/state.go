@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -93,6 +94,20 @@ type Skip struct {
 	RunID    string    // of a single fire
 	Cause    Cause
 	Reason   string
+}
+
+// Why is the reason in one word, of a few: missed, too_late, refused, not_launched, overlap, or other.
+func (k Skip) Why() string {
+	for _, c := range []struct{ why, begins string }{
+		{"missed", "missed: "}, {"too_late", "too late: "}, {"refused", "refused: "},
+		{"not_launched", "could not be launched"}, {"not_launched", "its launch was begun"},
+		{"overlap", "a later fire "}, {"overlap", "the fire of "}, {"overlap", "run "},
+	} {
+		if strings.HasPrefix(k.Reason, c.begins) {
+			return c.why
+		}
+	}
+	return "other"
 }
 
 // clone copies a state, so that a decision changes nothing that it was given.

@@ -1,126 +1,251 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"errors"
+	"maps"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/queue"
 )
 
-const metricsWorkers = 1000 // of more, those that come first by name are counted
+const (
+	metricsWorkers = 1000             // of more, those that come first by name are counted
+	metricsTime    = 3 * time.Second  // how long a scrape waits for ledger and queue
+	censusAge      = 5 * time.Second  // how old what was read of the queue may be: several scrapers cost no more than one
+	defaultAhead   = 10 * time.Minute // see Config.Ahead
+)
 
-// metricsTime is how long a scrape waits for ledger and queue.
-const metricsTime = 3 * time.Second
-
-// metrics are told in Prometheus's text format. They are of all tenants, so they need a token as GET /v1/queue does.
-type metrics struct {
-	registry *prometheus.Registry
-	events   *prometheus.CounterVec
+// measure makes what the server tells of itself. Metrics are of all tenants, so they need a token as GET /v1/queue does.
+func (s *Server) measure() {
+	s.metrics = s.cfg.Metrics
+	if s.metrics == nil {
+		s.metrics = metrics.New(s.cfg.Version, 0)
+	}
+	for _, kind := range eventKinds() {
+		s.metrics.Add(metrics.Events, 0, kind)
+	}
+	s.metrics.Source(s.measureParts)
+	s.metrics.Source(s.measureQueue)
 }
 
-func newMetrics(s *Server) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "turnus_events_total", Help: "Events of this server since it started, by kind: those of its log.",
-		}, []string{"kind"}),
+// eventKinds are there from the beginning, so that the first event of a kind is seen as an increase.
+func eventKinds() (kinds []string) {
+	for _, k := range []controller.EventKind{
+		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunHeld, controller.RunRepeated, controller.QueueAway, controller.QueueBack, controller.QueueLost,
+	} {
+		kinds = append(kinds, string(k))
 	}
-	m.registry.MustRegister(m.events, state{s})
-	return m
+	for _, k := range []catalog.EventKind{
+		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SchedulesLost, catalog.FireLaunched,
+		catalog.FireSkipped, catalog.FireFailed, catalog.Trouble,
+	} {
+		kinds = append(kinds, string(k))
+	}
+	return kinds
 }
 
 // CountEvent counts an event of the service, by kind. It may be called by any goroutine.
-func (s *Server) CountEvent(kind string) { s.metrics.events.WithLabelValues(kind).Inc() }
+func (s *Server) CountEvent(kind string) { s.metrics.Add(metrics.Events, 1, kind) }
+
+// count counts the requests of a route, refused ones too, and how long they took.
+func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		began := time.Now()
+		next(ctx)
+		status := ctx.Status()
+		if status == 0 {
+			status = http.StatusOK
+		}
+		s.metrics.Add(metrics.APIRequests, 1, r.id, strconv.Itoa(status))
+		if !r.stream {
+			s.metrics.Observe(metrics.APISeconds, time.Since(began).Seconds(), r.id)
+		}
+	}
+}
 
 // scrape registers the route. It is no part of the document: its answer is no JSON.
 func (s *Server) scrape() {
-	answer := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 2 * metricsTime})
 	needs := route{role: Viewer, everyone: true}
+	var known scrapers
 	s.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if _, status, why := s.admit(r.Context(), r.Header.Get("Authorization"), needs); status != 0 {
+		authorization := r.Header.Get("Authorization")
+		ctx, cancel := context.WithTimeout(r.Context(), metricsTime)
+		_, status, why := s.admit(ctx, authorization, needs)
+		cancel()
+		if !known.admit(authorization, status, time.Now()) {
 			plainProblem(w, status, why)
 			return
 		}
-		answer.ServeHTTP(w, r)
+		s.metrics.ServeHTTP(w, r)
 	})
 }
 
-// state is what is read at each scrape; nothing is kept between two.
-type state struct{ s *Server }
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+// scrapers are the tokens that lately read metrics. They may do so while the ledger, which knows all tokens, is away: that it is away
+// is what they are to tell. The zero value has none.
+type scrapers struct {
+	mu   sync.Mutex
+	last map[[sha256.Size]byte]time.Time
 }
 
-// What a scrape reads. A figure that cannot be read is left out, and turnus_up of its part is 0.
-var (
-	descBuild       = desc("turnus_build_info", "1, with the version.", "version")
-	descUp          = desc("turnus_up", "1 if the part answers: ledger or queue.", "part")
-	descDefinitions = desc("turnus_definitions_info", "1, with the revision that holds and its source.", "revision", "source")
-	descSince       = desc("turnus_definitions_applied_timestamp_seconds", "When the definitions that hold were applied.")
-	descRejected    = desc("turnus_definitions_rejected", "1 while newer definitions are not taken: the last good ones hold.")
-	descPlaybooks   = desc("turnus_playbooks", "Playbooks in the definitions.")
-	descHosts       = desc("turnus_hosts", "Hosts in the definitions.")
-	descWorkers     = desc("turnus_workers", "Workers, by state.", "state")
-	descRuns        = desc("turnus_queue_runs", "Runs in the queue that are not complete.")
-	descReady       = desc("turnus_queue_ready_runs", "Runs with a job that could be leased now.")
-	descInFlight    = desc("turnus_queue_in_flight", "Leased jobs.")
-	descTimed       = desc("turnus_queue_timed", "What waits for a time: segments of runs, retries, suspended jobs.")
-	descOldest      = desc("turnus_queue_oldest_overdue_seconds", "How long the oldest due job has waited.")
-	descStale       = desc("turnus_queue_stale_acks_total", "Acks that came too late and did not count.")
-	descReaped      = desc("turnus_queue_reaped_sessions_total", "Sessions of workers that fell silent.")
+const (
+	scrapersMost = 64
+	scrapersKeep = 24 * time.Hour // a token that is revoked while the ledger is away reads metrics for no longer
 )
 
-// Describe implements prometheus.Collector: nothing is promised, for what cannot be read is left out.
-func (c state) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (c state) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), metricsTime) // a collector has no context
-	defer cancel()
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+// admit takes what the ledger said of a token: 0 is that it may, 503 that nobody knows.
+func (k *scrapers) admit(authorization string, status int, now time.Time) bool {
+	sum := sha256.Sum256([]byte(authorization))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch status {
+	case 0:
+		maps.DeleteFunc(k.last, func(_ [sha256.Size]byte, at time.Time) bool { return now.Sub(at) > scrapersKeep })
+		if k.last == nil {
+			k.last = map[[sha256.Size]byte]time.Time{}
+		}
+		if _, ok := k.last[sum]; ok || len(k.last) < scrapersMost {
+			k.last[sum] = now
+		}
+		return true
+	case http.StatusServiceUnavailable:
+		at, ok := k.last[sum]
+		return ok && now.Sub(at) <= scrapersKeep
 	}
-	gauge(descBuild, 1, c.s.cfg.Version)
-	gauge(descUp, truth(c.s.cfg.Ledger.Ping(ctx) == nil), "ledger")
-	c.definitions(gauge)
-	stats, err := c.s.cfg.Queue.Stats(ctx)
-	gauge(descUp, truth(err == nil), "queue")
-	if err != nil {
-		return
-	}
-	gauge(descRuns, float64(stats.Runs))
-	gauge(descReady, float64(stats.Ready))
-	gauge(descInFlight, float64(stats.InFlight))
-	gauge(descTimed, float64(stats.Timed))
-	gauge(descOldest, stats.Oldest.Seconds())
-	out <- prometheus.MustNewConstMetric(descStale, prometheus.CounterValue, float64(stats.StaleAcks))
-	out <- prometheus.MustNewConstMetric(descReaped, prometheus.CounterValue, float64(stats.Reaped))
-	workers, err := c.s.listWorkers(ctx, caller{}, &struct{ Page }{Page{Limit: metricsWorkers}})
-	if err != nil {
-		return
-	}
-	states := map[string]int{}
-	for _, w := range workers.Body.Items {
-		states[w.State]++
-	}
-	for name, n := range states {
-		gauge(descWorkers, float64(n), name)
-	}
+	delete(k.last, sum)
+	return false
 }
 
-func (c state) definitions(gauge func(*prometheus.Desc, float64, ...string)) {
-	d := c.s.definitionsOf(c.s.cfg.Catalog.Current())
-	gauge(descRejected, truth(d.Rejected != nil))
+// measureParts tells what is near: whether the ledger answers, the definitions, the recorder.
+func (s *Server) measureParts(ctx context.Context, emit metrics.Emit) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTime)
+	defer cancel()
+	emit(metrics.Up, truth(s.cfg.Ledger.Ping(ctx) == nil), "ledger")
+	emit(metrics.RecorderLag, s.cfg.Controller.Lag().Seconds())
+	d := s.definitionsOf(s.cfg.Catalog.Current())
+	emit(metrics.DefinitionsRejected, truth(d.Rejected != nil))
 	if d.Applied.IsZero() {
 		return
 	}
-	gauge(descDefinitions, 1, d.Revision, d.Source)
-	gauge(descSince, float64(d.Applied.Unix()))
-	gauge(descPlaybooks, float64(d.Playbooks))
-	gauge(descHosts, float64(d.Hosts))
+	emit(metrics.DefinitionsInfo, 1, d.Revision, d.Source)
+	emit(metrics.DefinitionsApplied, float64(d.Applied.Unix()))
+	emit(metrics.Playbooks, float64(d.Playbooks))
+	emit(metrics.Hosts, float64(d.Hosts))
+}
+
+// measureQueue tells of the queue and of the workers. What cannot be read is left out, and turnus_up of the queue is 0.
+func (s *Server) measureQueue(ctx context.Context, emit metrics.Emit) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTime)
+	defer cancel()
+	c, err := s.census.read(ctx, s)
+	emit(metrics.Up, truth(err == nil), "queue")
+	if err != nil {
+		return
+	}
+	emitLoad(emit, &c.load)
+	for _, w := range c.workers {
+		pool := cmp.Or(w.Pool, s.cfg.Pool) // of one that is away nothing is known
+		emit(metrics.Workers, 1, pool, w.State)
+		emit(metrics.PoolRunning, float64(w.Running), pool)
+		slots := 0
+		switch w.State {
+		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
+			slots = w.Slots
+		}
+		emit(metrics.PoolSlots, float64(slots), pool)
+	}
+	if len(c.workers) == 0 { // a pool without workers is the one to be told of
+		emit(metrics.PoolSlots, 0, s.cfg.Pool)
+		emit(metrics.PoolRunning, 0, s.cfg.Pool)
+		emit(metrics.Workers, 0, s.cfg.Pool, api.WorkerReady)
+	}
+	for name, report := range c.reports {
+		if err := metrics.Reported(name, report, emit); err != nil {
+			s.cfg.Log.Debug("a worker's metrics cannot be read", "worker", name, "error", err)
+		}
+	}
+}
+
+func emitLoad(emit metrics.Emit, l *queue.Load) {
+	for id, v := range map[metrics.ID]float64{
+		metrics.QueueRuns: float64(l.Runs), metrics.QueueReady: float64(l.Ready), metrics.QueueInFlight: float64(l.InFlight), metrics.QueueTimed: float64(l.Timed),
+		metrics.QueueDue: float64(l.Due), metrics.QueueRunnable: float64(l.Runnable), metrics.QueueSoon: float64(l.Soon), metrics.QueueOldest: l.Oldest.Seconds(),
+		metrics.QueueStale: float64(l.StaleAcks), metrics.QueueReaped: float64(l.Reaped), metrics.Fairness: l.Fairness(),
+	} {
+		emit(id, v)
+	}
+	for name, t := range l.ByTenant {
+		emit(metrics.TenantWaiting, float64(t.Waiting), name)
+		emit(metrics.TenantDue, float64(t.Due), name)
+		emit(metrics.TenantLeased, float64(t.Leased), name)
+		emit(metrics.TenantOldest, t.Oldest.Seconds(), name)
+		if l.InFlight > 0 {
+			emit(metrics.TenantShare, float64(t.Leased)/float64(l.InFlight), name)
+		}
+	}
+}
+
+// census is what was last read of the queue and its workers.
+type census struct {
+	mu      sync.Mutex // held while it is read: who comes meanwhile waits, and has the same
+	at      time.Time
+	load    queue.Load
+	workers []api.Worker
+	reports map[string][]byte
+}
+
+// read reads it anew where it is too old. What could not be read is asked for again by the next.
+func (c *census) read(ctx context.Context, s *Server) (*census, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < censusAge {
+		return &census{load: c.load, workers: c.workers, reports: c.reports}, nil
+	}
+	next := census{at: time.Now(), reports: map[string][]byte{}}
+	var err error
+	if next.load, err = s.cfg.Queue.Load(ctx, s.ahead()); err != nil {
+		return nil, err
+	}
+	list, err := s.listWorkers(ctx, caller{}, &struct{ Page }{Page{Limit: metricsWorkers}})
+	if err != nil {
+		return nil, err
+	}
+	next.workers = list.Body.Items
+	names, err := s.cfg.Queue.Names(ctx, api.MetricsPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names[:min(len(names), metricsWorkers)] {
+		data, _, err := s.cfg.Queue.Posted(ctx, name, 0)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			next.reports[strings.TrimPrefix(name, api.MetricsPrefix)] = data
+		}
+	}
+	c.at, c.load, c.workers, c.reports = next.at, next.load, next.workers, next.reports
+	return &next, nil
+}
+
+func (s *Server) ahead() time.Duration {
+	if s.cfg.Ahead > 0 {
+		return s.cfg.Ahead
+	}
+	return defaultAhead
 }
 
 func truth(is bool) float64 {

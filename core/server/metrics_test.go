@@ -2,8 +2,10 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -12,7 +14,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.launch("acme", api.NewRun{})
-	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady, Slots: 8}), api.WorkerKeep)
+	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", Pool: "default", State: api.WorkerReady, Slots: 8}), api.WorkerKeep)
 	must(t, err)
 	b.server.CountEvent("run_ended")
 	b.server.CountEvent("run_ended")
@@ -23,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, line := range []string{
 		`turnus_build_info{version="test"} 1`, `turnus_up{part="ledger"} 1`, `turnus_up{part="queue"} 1`, `turnus_definitions_rejected 0`,
-		`turnus_playbooks 3`, `turnus_hosts 6`, `turnus_workers{state="ready"} 1`, `turnus_queue_runs 0`, `turnus_queue_oldest_overdue_seconds 0`,
+		`turnus_playbooks 3`, `turnus_hosts 6`, `turnus_workers{pool="default",state="ready"} 1`, `turnus_queue_runs 0`, `turnus_queue_oldest_overdue_seconds 0`,
 		`turnus_events_total{kind="run_ended"} 2`,
 	} {
 		if !strings.Contains("\n"+got.body, "\n"+line+"\n") {
@@ -35,5 +37,38 @@ func TestMetrics(t *testing.T) {
 		if a := scrape(secret); a.status != status || strings.Contains(a.body, "turnus_") {
 			t.Errorf("status %d, expected %d: %s", a.status, status, a.body)
 		}
+	}
+}
+
+// While the ledger is away those read metrics who did so before, and nobody else.
+func TestScrapersWhileTheLedgerIsAway(t *testing.T) {
+	t.Parallel()
+	var k scrapers
+	now := time.Now()
+	for _, step := range []struct {
+		who    string
+		status int
+		after  time.Duration
+		may    bool
+	}{
+		{"a", http.StatusServiceUnavailable, 0, false}, // nobody knows it
+		{"a", 0, 0, true},
+		{"a", http.StatusServiceUnavailable, time.Hour, true},
+		{"b", http.StatusServiceUnavailable, time.Hour, false},
+		{"a", http.StatusForbidden, 0, false},
+		{"a", http.StatusServiceUnavailable, 0, false}, // it was refused meanwhile
+		{"a", 0, 0, true},
+		{"a", http.StatusServiceUnavailable, 25 * time.Hour, false}, // too long ago
+	} {
+		now = now.Add(step.after)
+		if got := k.admit(step.who, step.status, now); got != step.may {
+			t.Errorf("%+v: admitted: %v", step, got)
+		}
+	}
+	for i := range 1000 {
+		k.admit(strconv.Itoa(i), 0, now)
+	}
+	if len(k.last) > scrapersMost {
+		t.Errorf("%d are remembered", len(k.last))
 	}
 }

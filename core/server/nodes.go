@@ -115,6 +115,27 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	return &body[api.Worker]{w}, nil
 }
 
+// Workers lists the workers by name, as the API does: those that said that they live, and those that were told something and are away.
+func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
+	list, err := s.listWorkers(ctx, caller{}, &struct{ Page }{Page{Limit: metricsWorkers}})
+	if err != nil {
+		return nil, err
+	}
+	return list.Body.Items, nil
+}
+
+// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason stand in the audit log.
+func (s *Server) DrainWorker(ctx context.Context, who, name, reason string) error {
+	_, err := s.order(ctx, caller{name: who}, "worker.drain", name, reason, func(o *api.Order) { o.Cordoned, o.Draining = true, true })
+	return err
+}
+
+// ForgetWorker takes back what a worker was told that has ended, so that another of its name begins as new.
+func (s *Server) ForgetWorker(ctx context.Context, name string) error {
+	_, err := s.cfg.Queue.Post(ctx, api.OrderDocument(name), asJSON(api.Order{}), time.Second)
+	return err
+}
+
 func (s *Server) getQueue(ctx context.Context, _ caller, _ *struct{}) (*body[api.Queue], error) {
 	q := api.Queue{Backend: s.cfg.Backend}
 	ctx, cancel := context.WithTimeout(ctx, liveTime)

@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -38,7 +39,13 @@ type Config struct {
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook    http.Handler
 	Version string
-	Log     *slog.Logger // discarded when nil
+	// Metrics counts and tells; nil makes one.
+	Metrics *metrics.Registry
+	// Pool is the one whose queue this is.
+	Pool string
+	// Ahead is how far turnus_queue_soon looks.
+	Ahead time.Duration
+	Log   *slog.Logger // discarded when nil
 }
 
 // Bounds of what one server does at once.
@@ -64,7 +71,8 @@ type Server struct {
 	streams *streams
 	plans   planCache
 	hub     *hub
-	metrics *metrics
+	metrics *metrics.Registry
+	census  census
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -82,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		hub: newHub(cfg.Feed),
 	}
-	s.metrics = newMetrics(s)
+	s.measure()
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
 	config.Transformers = append(config.Transformers, brief)
@@ -189,7 +197,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
-		Middlewares: huma.Middlewares{s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

@@ -56,6 +56,7 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	tctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	c, err := p.handshake(tctx, ctx, r, via, proof)
+	p.results.count(err)
 	if err != nil {
 		p.failed.Add(1)
 		return nil, err

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -82,6 +83,37 @@ func TestUnreachable(t *testing.T) {
 				t.Error("no hint")
 			}
 		})
+	}
+	got := p.Stats().Results
+	for result, least := range map[Result]int{DialRefused: 1, DialNoRoute: 1, DialTimeout: 2, DialName: 1, DialHandshake: 4} {
+		if got[result] < least {
+			t.Errorf("%d dials are counted as %s, expected at least %d: %v", got[result], result, least, got)
+		}
+	}
+	if got[DialOK]+got[DialAuth]+got[DialHostKey]+got[DialCalledOff] > 0 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestResultsOfDials(t *testing.T) {
+	for want, err := range map[Result]error{
+		DialOK:        nil,
+		DialHostKey:   &Error{Op: "host key", Err: mark(errors.New("changed"), core.ErrHostKey, core.ErrUnreachable)},
+		DialAuth:      &Error{Op: "authenticate", Err: errors.New("login refused")},
+		DialTimeout:   &Error{Op: "authenticate", Err: fmt.Errorf("%w: slow", core.ErrTimeout)},
+		DialCalledOff: &Error{Op: "dial", Err: context.Canceled},
+		DialOther:     errors.New("what"),
+	} {
+		if got := resultOf(err); got != want {
+			t.Errorf("%v counts as %s, expected %s", err, got, want)
+		}
+	}
+	var r results
+	for range 3 {
+		r.count(nil)
+	}
+	if got := r.counts(); got[DialOK] != 3 || len(got) != len(allResults()) || len(r) != len(allResults()) {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -104,6 +104,7 @@ type Pool struct {
 	cancel context.CancelCauseFunc
 
 	dialled, reused, failed atomic.Int64
+	results                 results
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	closed  bool
@@ -185,13 +186,15 @@ type Stats struct {
 	Dials  int // connections that were tried
 	Reused int // times that a connection served again
 	Failed int // dials that failed
+
+	Results map[Result]int // of the dials that have ended; none is missing
 }
 
 // Stats returns counts since New.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Open: len(p.live), Dials: int(p.dialled.Load()), Reused: int(p.reused.Load()), Failed: int(p.failed.Load())}
+	return Stats{Open: len(p.live), Dials: int(p.dialled.Load()), Reused: int(p.reused.Load()), Failed: int(p.failed.Load()), Results: p.results.counts()}
 }
 
 // Close ends every connection and joins every goroutine of the pool. Calls in

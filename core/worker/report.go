@@ -22,6 +22,8 @@ type ReportConfig struct {
 	Pool    string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)
+	// Metrics are posted for servers to tell, where nobody asks the node itself; nil posts none.
+	Metrics func(ctx context.Context) ([]byte, error)
 	// Drain is called once, when people want the node to give its jobs away and end. Nil: it is cordoned instead.
 	Drain func()
 	Log   *slog.Logger // discarded when nil
@@ -80,9 +82,12 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(api.WorkerEvery)
 	defer ticker.Stop()
-	for {
+	for n := 0; ; n++ {
 		r.obey(ctx)
 		r.post(ctx, r.state(), api.WorkerKeep)
+		if r.cfg.Metrics != nil && n%metricsEvery == 0 {
+			r.measure(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			r.post(context.WithoutCancel(ctx), api.WorkerAway, time.Second)
@@ -113,7 +118,7 @@ func (r *Reporter) state() string {
 func (r *Reporter) post(ctx context.Context, state string, keep time.Duration) {
 	w := r.cfg.Worker
 	doc := api.Worker{
-		Name: w.cfg.Name, Version: r.cfg.Version, Pool: r.cfg.Pool, State: state, Slots: w.cfg.Slots, Running: w.count(),
+		Name: w.cfg.Name, Version: r.cfg.Version, Pool: r.cfg.Pool, State: state, Slots: w.cfg.Slots, Running: w.count(), Fixed: r.cfg.Drain == nil,
 		Started: r.started.UTC(), Reported: time.Now().UTC(),
 	}
 	if r.cfg.Load != nil {
@@ -128,6 +133,22 @@ func (r *Reporter) post(ctx context.Context, state string, keep time.Duration) {
 	defer cancel()
 	if _, err := r.cfg.Board.Post(call, api.WorkerDocument(w.cfg.Name), text, keep); err != nil && ctx.Err() == nil {
 		r.cfg.Log.Debug("the node's report was not taken", "err", err)
+	}
+}
+
+// metricsEvery is after how many reports metrics are posted.
+const metricsEvery = int(api.MetricsEvery / api.WorkerEvery)
+
+// measure puts the node's metrics on the board.
+func (r *Reporter) measure(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	text, err := r.cfg.Metrics(call)
+	if err == nil {
+		_, err = r.cfg.Board.Post(call, api.MetricsDocument(r.cfg.Worker.cfg.Name), text, api.MetricsKeep)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.cfg.Log.Debug("the node's metrics were not taken", "err", err)
 	}
 }
 

@@ -257,3 +257,30 @@ func TestLargeTextsFitAMessage(t *testing.T) {
 		}
 	})
 }
+
+// Where nobody asks the node for its metrics, they are on the board for servers; not more often than they are wanted.
+func TestReporterPostsMetrics(t *testing.T) {
+	inLab(t, func(l *lab) {
+		asked := 0
+		_, end := l.reporting(ReportConfig{Metrics: func(context.Context) ([]byte, error) {
+			asked++
+			return []byte("figures"), nil
+		}})
+		<-time.After(25 * time.Second)
+		text, _, err := l.q.Posted(context.Background(), api.MetricsDocument("node-1"), 0)
+		if err != nil || string(text) != "figures" {
+			t.Errorf("%q, %v", text, err)
+		}
+		if shown, _ := l.shown(); !shown.Fixed {
+			t.Error("a node that cannot end by itself does not say so")
+		}
+		end()
+		if asked != 3 {
+			t.Errorf("asked %d times in 25 s, expected every %v", asked, api.MetricsEvery)
+		}
+		<-time.After(api.MetricsKeep + time.Second)
+		if _, _, err := l.q.Posted(context.Background(), api.MetricsDocument("node-1"), 0); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("metrics of a node that is gone stay: %v", err)
+		}
+	})
+}

@@ -136,6 +136,7 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 		came = m.prog.snapshot.Windows.Missed(m.job.lease.Job.Index, r.question, r.early)
 	}
 	if !answer.Reapprove && came {
+		m.job.w.missed.Add(1)
 		w.Missed++ // it came in time, or late, and the window was of no use; one that is woken early misses nothing
 		r.question.Missed = w.Missed
 		if again, err := m.job.w.admit(r); err == nil {

@@ -141,6 +141,7 @@ type Worker struct {
 	draining atomic.Bool  // Run's context has ended
 	looked   atomic.Int64 // when the poller last looked around, in Unix nanoseconds; 0 before Run and after it
 	spooled  atomic.Int64 // bytes of outputs in files
+	missed   atomic.Int64 // windows
 
 	mu      sync.Mutex
 	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended
@@ -180,6 +181,20 @@ func (w *Worker) Running() []Running {
 	}
 	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
 	return out
+}
+
+// Stats is how a node is.
+type Stats struct {
+	Slots, Running int
+	QueueAway      bool
+	WindowsMissed  int64 // since the start: a job was promised a window that was then of no use
+}
+
+// Stats tells. Safe for concurrent use.
+func (w *Worker) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Stats{Slots: w.cfg.Slots, Running: len(w.running), QueueAway: w.away, WindowsMissed: w.missed.Load()}
 }
 
 // Name is the node's.

@@ -27,6 +27,8 @@ type pool struct {
 	giveUp   context.CancelFunc // of the start under way
 	waiting  []*waiter          // first come, first served
 	restart  restart
+	starts   int         // processes that were started
+	deaths   int         // that died, or did not start
 	again    *time.Timer // the start that waits for the backoff
 	stopped  bool
 	hurry    chan struct{} // closed: stop without waiting for calls
@@ -81,6 +83,14 @@ func (p *pool) refused(d time.Duration) error {
 	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is held back; it is tried again in %s (at %s). See the worker's log for why it died",
 		core.ErrUnavailable, p.plugin.Name, p.plugin.Version, breakerDeaths, breakerWindow,
 		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly))
+}
+
+// stats tells how the processes fare.
+func (p *pool) stats() PluginStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, refuse := p.restart.wait(p.timing.now())
+	return PluginStats{Plugin: p.plugin.Name, Processes: len(p.live), Starts: p.starts, Deaths: p.deaths, HeldBack: refuse && !p.anyUsableLocked()}
 }
 
 func (p *pool) stopping() error {
@@ -253,6 +263,7 @@ func (p *pool) started(q *process, err error) bool {
 	p.starting, p.giveUp = false, nil
 	switch {
 	case err == nil:
+		p.starts++
 		q.calls = 1 // given back at once, which serves the line and starts the idle clock
 		p.live = append(p.live, q)
 		if p.stopped {
@@ -265,6 +276,7 @@ func (p *pool) started(q *process, err error) bool {
 		return false
 	}
 	p.log.Error("plugin did not start", "plugin", p.plugin.Name, "err", err)
+	p.deaths++
 	p.restart.died(p.timing.now())
 	if !p.anyUsableLocked() {
 		p.failLocked(fmt.Errorf("%w: %w", core.ErrUnavailable, err))
@@ -276,6 +288,7 @@ func (p *pool) crashed(q *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log.Error("plugin process died", "plugin", p.plugin.Name, "pid", q.child.pid, "how", q.child.how, "calls", q.calls)
+	p.deaths++
 	p.restart.died(p.timing.now())
 	p.retireLocked(q)
 }

@@ -56,10 +56,16 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 	if out.Effects != EffectsNone || !out.Retryable {
 		t.Errorf("%+v, expected retryable without effects", out)
 	}
+	if s := p.stats(); !s.HeldBack || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
+		t.Errorf("%+v, expected %d deaths and held back", s, breakerDeaths)
+	}
 	p.mu.Lock()
 	p.timing.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
 	p.mu.Unlock()
 	b.must(t, call("echo", labParams{}))
+	if s := p.stats(); s.HeldBack {
+		t.Errorf("%+v, expected not held back", s)
+	}
 }
 
 func TestStartFailureSaysWhy(t *testing.T) {

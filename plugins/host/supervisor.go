@@ -154,6 +154,24 @@ func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 // Plugins lists all known plugins, sorted by name.
 func (s *Supervisor) Plugins() []Plugin { return slices.Clone(s.plugins) }
 
+// PluginStats is how the processes of one plugin fare.
+type PluginStats struct {
+	Plugin    string
+	Processes int  // that are there
+	Starts    int  // since New
+	Deaths    int  // since New: processes that died or did not start
+	HeldBack  bool // it died too often: calls are refused for now
+}
+
+// Stats tells it of every plugin, sorted by name. It costs little.
+func (s *Supervisor) Stats() []PluginStats {
+	out := make([]PluginStats, 0, len(s.plugins))
+	for i := range s.plugins {
+		out = append(out, s.pools[s.plugins[i].Name].stats())
+	}
+	return out
+}
+
 // Type finds a job type by name.
 func (s *Supervisor) Type(name string) (Type, bool) {
 	t, ok := s.types[name]

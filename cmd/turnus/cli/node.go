@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -94,6 +95,9 @@ type workerOf struct {
 	events func(worker.Event)             // nil: nobody wants them
 	report bool                           // to the service: how it is, and what happens to jobs
 	drain  func()                         // see worker.ReportConfig
+	// metrics tells how the node is; scraped says that somebody can ask this process for them, else they are posted for servers.
+	metrics *metrics.Registry
+	scraped bool
 	// outputs keeps what is too long for a result; nil: its middle is cut.
 	outputs worker.KeepOutput
 }
@@ -154,9 +158,13 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	if n.worker, err = worker.New(cfg); err != nil {
 		return err
 	}
+	if o.metrics != nil {
+		o.metrics.Source(n.measure(cmp.Or(o.pool, defaultPool)))
+	}
 	if o.report {
 		n.reporter = worker.NewReporter(worker.ReportConfig{
 			Worker: n.worker, Board: q, Feed: q, Version: version, Pool: cmp.Or(o.pool, defaultPool), Load: load, Drain: o.drain, Log: log,
+			Metrics: o.posted(),
 		})
 		reporting, stop := context.WithCancel(context.Background())
 		n.stopReporter, n.reported = stop, make(chan struct{})

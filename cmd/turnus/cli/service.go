@@ -25,10 +25,12 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
@@ -50,6 +52,8 @@ type serviceFlags struct {
 	outputs         string
 	retention       retentionFlags
 	notify          notifyFlags
+	measure         measureFlags
+	scale           scaleFlags
 }
 
 // What --repo is followed by, unless told otherwise.
@@ -62,6 +66,8 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
 	f.retention.add(c)
+	f.measure.add(c)
+	f.scale.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
@@ -99,6 +105,12 @@ func (f *serviceFlags) check() error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
 	}
+	if err := f.measure.check(); err != nil {
+		return err
+	}
+	if _, err := f.scale.config(""); err != nil {
+		return err
+	}
 	address, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
@@ -125,6 +137,9 @@ type service struct {
 	cert     *certificate   // nil without TLS
 	closers  []func() error // last opened first
 	told     seldom
+	metrics  *metrics.Registry
+	scaling  *scale.Scaler
+	took     took
 	notify   *notify.Webhook // nil where nobody is told
 	stuck    func() error    // of the worker of this process; nil where there is none
 }
@@ -201,8 +216,9 @@ func (s *service) parts(sup *host.Supervisor) error {
 	if s.notify, err = s.f.notify.open(s.name, s.log); err != nil {
 		return err
 	}
+	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
+	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures()})
 	if err != nil {
 		return err
 	}
@@ -235,7 +251,12 @@ func (s *service) parts(sup *host.Supervisor) error {
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
 		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs,
+		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
+	if err != nil {
+		return err
+	}
+	s.scaling, err = s.scaler()
 	return err
 }
 
@@ -322,6 +343,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		}
 	})
 	wg.Go(func() { s.forget(life) })
+	wg.Go(func() { s.scaling.Run(stop) })
 	web := server.HTTP(s.api, s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {
@@ -421,6 +443,7 @@ func (s *service) event(e controller.Event) {
 	case controller.RunEnded:
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
+			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
 			s.a.message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
 		}
 	}
@@ -428,6 +451,7 @@ func (s *service) event(e controller.Event) {
 
 func (s *service) catalogEvent(e catalog.Event) {
 	s.count(string(e.Kind))
+	s.countFire(e)
 	s.tell(catalogNoticeOf(e))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/worker"
 )
 
@@ -25,6 +26,7 @@ func (a *app) workerService() longRunning {
 	var sources []string
 	var name string
 	var keep outputFlags
+	var m metricsFlags
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
@@ -33,19 +35,22 @@ a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, 
 other workers go on with the rest; a second signal cancels what runs.
 
 Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
-keeps the whole.`,
+keeps the whole. --metrics lets Prometheus ask the worker itself; without it servers tell what it
+reports.`,
 		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
   turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
-  turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
+  turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
+  turnus worker --redis redis://queue:6379/0 --metrics 127.0.0.1:9470`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.work(cmd.Context(), &f, &q, &keep, &logs, name, files, sources)
+			return a.work(cmd.Context(), &f, &q, &keep, &m, &logs, name, files, sources)
 		},
 	}
 	f.add(c)
 	q.add(c)
 	keep.add(c)
 	logs.add(c)
+	m.add(c)
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
@@ -58,7 +63,7 @@ keeps the whole.`,
 	return longRunning{cmd: c, check: check, queue: &q}.settable()
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, logs *logFlags, name, files string, sources []string) (err error) {
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, mf *metricsFlags, logs *logFlags, name, files string, sources []string) (err error) {
 	logs.verbose = f.verbose
 	log, err := a.serviceLog(logs)
 	if err != nil {
@@ -79,6 +84,14 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 		defer server.Close()
 		outputs = server.PutOutput
 	}
+	listener, err := mf.listen(ctx, log, a.message)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer func() { err = errors.Join(err, listener.Close()) }()
+	}
+	measured := metrics.New(version, 0)
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
 		return err
@@ -106,12 +119,16 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
-	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, drain: func() {
+	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, metrics: measured, scraped: listener != nil, drain: func() {
 		a.message("an order came to drain: " + drainingSteps)
 		drain()
 	}}
 	if err := n.work(f, o, log); err != nil {
 		return err
+	}
+	if listener != nil {
+		listener.Handle("GET /metrics", measured)
+		a.message("metrics on " + listener.Addr())
 	}
 	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.slots, cmp.Or(qf.pool, defaultPool)))
 	select {

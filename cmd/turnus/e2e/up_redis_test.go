@@ -25,8 +25,13 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// certificate makes a certificate for 127.0.0.1 that signs itself.
+// certificate makes a certificate for 127.0.0.1 that signs itself, for an hour.
 func certificate(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	return certificateUntil(t, name, time.Now().Add(time.Hour))
+}
+
+func certificateUntil(t *testing.T, name string, until time.Time) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -34,7 +39,7 @@ func certificate(t *testing.T, name string) (cert, key []byte) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

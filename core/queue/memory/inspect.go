@@ -23,6 +23,10 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 	if err != nil {
 		return queue.Status{}, err
 	}
+	return q.status(r, now), nil
+}
+
+func (q *Queue) status(r *run, now time.Time) queue.Status {
 	st := queue.Status{
 		Run: r.id, Tenant: r.tenant.name, Phase: r.phase, Reason: r.reason, Complete: r.complete,
 		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + r.ready.len(),
@@ -34,7 +38,7 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 			st.Outcomes[outcomeOrder[code]] = n
 		}
 	}
-	return st, nil
+	return st
 }
 
 // Awaited counts suspended jobs by the event that they wait for.
@@ -164,6 +168,55 @@ func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
 		}
 	}
 	return st, nil
+}
+
+// Load is Stats with each tenant's part, in O(runs and what becomes due ahead).
+func (q *Queue) Load(ctx context.Context, ahead time.Duration) (queue.Load, error) {
+	if err := ctx.Err(); err != nil {
+		return queue.Load{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	l := queue.Load{Stats: q.stats}
+	l.Sessions = len(q.sessions)
+	for _, r := range q.runs {
+		if r.complete {
+			continue
+		}
+		rl := queue.RunLoad{
+			Status: q.status(r, now), Weight: r.tenant.weight, MaxInFlight: r.submitted.MaxInFlight,
+			Timed: r.later.len() + r.timers.len(), Ready: r.place >= 0,
+		}
+		rl.Late, rl.Soon = r.ahead(now, now.Add(ahead))
+		if rl.Ready && r.fresh.len() > 0 && r.fresh.top().lo < r.limit {
+			rl.Since = now.Sub(r.fresh.top().due)
+		}
+		l.Add(&rl)
+	}
+	return l, nil
+}
+
+// ahead counts the released targets of segments that are not due, and the jobs that become due after now, until then.
+func (r *run) ahead(now, until time.Time) (late, soon int) {
+	late = r.late
+	r.later.each(func(s span) bool {
+		n := r.releasedOf([]span{s})
+		switch {
+		case !s.due.After(now):
+			late -= n
+		case !s.due.After(until):
+			soon += n
+		}
+		return !s.due.After(until)
+	})
+	r.timers.each(func(j *job) bool {
+		if j.due.After(now) && !j.due.After(until) {
+			soon++
+		}
+		return !j.due.After(until)
+	})
+	return late, soon
 }
 
 // Runs lists the runs that are not complete.

@@ -14,6 +14,7 @@ var inspectTests = []test{
 	{name: "ServedIsWorkerTime", run: servedTime},
 	{name: "Explain", run: explainTexts},
 	{name: "Stats", run: statsCounts},
+	{name: "Load", run: loadCounts},
 	{name: "CheckAndRepairOfASoundQueue", run: checkSound},
 }
 

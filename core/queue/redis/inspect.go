@@ -19,27 +19,25 @@ func phases() []queue.Phase {
 
 // Status returns the run's progress.
 func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
-	st, _, err := q.status(ctx, run)
-	return st, err
-}
-
-// more is what Stats wants of a run beside its status.
-type more struct {
-	ready bool
-	timed int
-	since time.Duration
-}
-
-func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, error) {
-	v, err := q.eval(ctx, q.scripts.status, run, queue.EventWindow)
+	v, err := q.eval(ctx, q.scripts.status, statusArgs(run, 0)...)
 	if err != nil {
-		return queue.Status{}, more{}, err
+		return queue.Status{}, err
 	}
+	l, err := readStatus(run, v)
+	return l.Status, err
+}
+
+func statusArgs(run string, ahead time.Duration) []any {
+	return []any{run, queue.EventWindow, ahead.Microseconds()}
+}
+
+// readStatus reads what status.lua answered.
+func readStatus(run string, v any) (queue.RunLoad, error) {
 	if n, ok := v.(int64); ok && n < 0 {
-		return queue.Status{}, more{}, fmt.Errorf("status of run %q: %w", run, core.ErrNotFound)
+		return queue.RunLoad{}, fmt.Errorf("status of run %q: %w", run, core.ErrNotFound)
 	}
 	r := newReply(v)
-	st := queue.Status{Run: run, Outcomes: map[core.Outcome]int{}}
+	st := queue.RunLoad{Status: queue.Status{Run: run, Outcomes: map[core.Outcome]int{}}}
 	if p := r.int(); p >= 0 && p < len(phases()) {
 		st.Phase = phases()[p]
 	}
@@ -47,8 +45,7 @@ func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, err
 	st.Total, st.Limit, st.InFlight, st.Waiting = r.int(), r.int(), r.int(), r.int()
 	st.Suspended, st.Blocked, st.Dead = r.int(), r.int(), r.int()
 	st.Served = time.Duration(r.int64()) * time.Microsecond
-	var m more
-	m.ready = r.int() == 1
+	st.Ready = r.int() == 1
 	st.Pending = st.Total - st.InFlight - st.Waiting - st.Suspended - st.Blocked
 	for _, o := range core.Outcomes() {
 		if n := r.int(); n > 0 {
@@ -57,10 +54,11 @@ func (q *Queue) status(ctx context.Context, run string) (queue.Status, more, err
 		}
 	}
 	st.Tenant, st.Reason = r.text(), r.text()
-	m.timed = r.int()
-	m.since = time.Duration(r.int64()) * time.Microsecond
+	st.Timed = r.int() + st.Waiting + st.Suspended
+	st.Since = time.Duration(r.int64()) * time.Microsecond
 	st.Deferred = r.int()
-	return st, m, r.end("status")
+	st.Late, st.Soon, st.MaxInFlight, st.Weight = r.int(), r.int(), r.int(), r.int()
+	return st, r.end("status")
 }
 
 // Awaited counts suspended jobs by the event that they wait for.
@@ -105,89 +103,6 @@ func (q *Queue) runNumber(ctx context.Context, run string) (int64, error) {
 		return 0, fmt.Errorf("no such run: %w", core.ErrNotFound)
 	}
 	return no, translate(ctx, err, "look up a run")
-}
-
-// Stats returns the state of the whole queue. It asks once a run, not in one
-// atomic step: sums of a busy queue may be off by what moved meanwhile.
-func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
-	var st queue.Stats
-	meta, err := q.client.HMGet(ctx, q.keys.key("kMeta"), "stale", "reaped", "turns", "empty").Result()
-	if err != nil {
-		return st, translate(ctx, err, "stats")
-	}
-	for i, to := range []*int64{&st.StaleAcks, &st.Reaped, &st.Turns, &st.EmptyTurns} {
-		if s, ok := meta[i].(string); ok {
-			*to, _ = strconv.ParseInt(s, 10, 64)
-		}
-	}
-	n, err := q.client.ZCard(ctx, q.keys.key("kSessions")).Result()
-	if err != nil {
-		return st, translate(ctx, err, "stats")
-	}
-	st.Sessions = int(n)
-	tenants := map[string]bool{}
-	err = q.eachRun(ctx, func(run string, _ int64) error {
-		s, m, err := q.status(ctx, run)
-		if errors.Is(err, core.ErrNotFound) {
-			return nil // forgotten meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		if !s.Complete {
-			st.Runs++
-			tenants[s.Tenant] = true
-		}
-		if m.ready {
-			st.Ready++
-			st.Oldest = max(st.Oldest, m.since)
-		}
-		st.InFlight += s.InFlight
-		st.Timed += m.timed + s.Waiting + s.Suspended
-		return nil
-	})
-	st.Tenants = len(tenants)
-	return st, err
-}
-
-// Runs lists the runs that are not complete. It asks once a run.
-func (q *Queue) Runs(ctx context.Context) ([]string, error) {
-	ids := []string{}
-	err := q.eachRun(ctx, func(run string, _ int64) error {
-		s, _, err := q.status(ctx, run)
-		if err == nil && !s.Complete {
-			ids = append(ids, run)
-		}
-		if errors.Is(err, core.ErrNotFound) {
-			return nil // forgotten meanwhile
-		}
-		return err
-	})
-	return ids, err
-}
-
-// eachRun visits all runs, in no order.
-func (q *Queue) eachRun(ctx context.Context, visit func(run string, no int64) error) error {
-	seen := map[string]bool{}
-	for cursor := uint64(0); ; {
-		page, next, err := q.client.HScan(ctx, q.keys.key("kIDs"), cursor, "", 256).Result()
-		if err != nil {
-			return translate(ctx, err, "list runs")
-		}
-		for i := 0; i+1 < len(page); i += 2 {
-			no, err := strconv.ParseInt(page[i+1], 10, 64)
-			if err != nil || seen[page[i]] {
-				continue
-			}
-			seen[page[i]] = true
-			if err := visit(page[i], no); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
 }
 
 // Explain says in words why a job is where it is.

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/metrics"
+)
+
+// measureFlags say how much a service tells of itself.
+type measureFlags struct{ tenants int }
+
+func (f *measureFlags) add(c *cobra.Command) {
+	c.Flags().IntVar(&f.tenants, "metrics-tenants", metrics.DefaultTenants, "tenants that metrics tell apart; those that come later count as \"other\"")
+}
+
+func (f *measureFlags) check() error {
+	if f.tenants < 0 || f.tenants > 100_000 {
+		return invalid("--metrics-tenants %d: expected at most 100000", f.tenants)
+	}
+	return nil
+}
+
+// measured makes the service's metrics.
+func (s *service) measured() *metrics.Registry {
+	m := metrics.New(version, s.f.measure.tenants)
+	for _, why := range []string{"missed", "too_late", "overlap", "refused", "not_launched", "other"} {
+		m.Add(metrics.ScheduleSkips, 0, why)
+	}
+	for _, result := range []string{"launched", "failed"} {
+		m.Add(metrics.ScheduleFires, 0, result)
+	}
+	m.Add(metrics.JobsLost, 0)
+	m.Source(func(_ context.Context, emit metrics.Emit) {
+		if free, size, ok := diskOf(s.data.path); ok {
+			emit(metrics.DataFree, float64(free))
+			emit(metrics.DataSize, float64(size))
+		}
+		if s.cert != nil {
+			if leaf, err := x509.ParseCertificate(s.cert.current().Certificate[0]); err == nil {
+				emit(metrics.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
+			}
+		}
+	})
+	return m
+}
+
+// measures counts what the controller accepts and records.
+func (s *service) measures() controller.Measure {
+	m := s.metrics
+	return controller.Measure{
+		Accepted: func(tenant string, jobs int) {
+			m.Add(metrics.RunsAccepted, 1, tenant)
+			m.Add(metrics.JobsAccepted, float64(jobs), tenant)
+		},
+		Recorded: func(r controller.Recorded) {
+			s.took.add(r)
+			for i := range r.Outcomes {
+				o := &r.Outcomes[i]
+				n := float64(max(o.Count, 1))
+				m.Add(metrics.JobsEnded, n, r.Tenant, string(o.Outcome))
+				if o.Outcome == core.Lost {
+					m.Add(metrics.JobsLost, n)
+				}
+			}
+			for i := range r.Results {
+				for j := range r.Results[i].Steps {
+					step := &r.Results[i].Steps[j]
+					m.Add(metrics.StepsEnded, 1, r.Tenant, step.Uses, string(step.Outcome))
+					if step.Attempts > 1 {
+						m.Add(metrics.StepRetries, float64(step.Attempts-1), r.Tenant, step.Uses)
+					}
+				}
+			}
+			for _, d := range r.Delays {
+				m.Observe(metrics.StartDelay, d.Seconds(), r.Tenant)
+			}
+		},
+	}
+}
+
+// countFire counts what became of fires.
+func (s *service) countFire(e catalog.Event) {
+	switch e.Kind {
+	case catalog.FireLaunched:
+		s.metrics.Add(metrics.ScheduleFires, 1, "launched")
+	case catalog.FireFailed:
+		s.metrics.Add(metrics.ScheduleFires, 1, "failed")
+	case catalog.FireSkipped:
+		s.metrics.Add(metrics.ScheduleSkips, float64(max(e.Count, 1)), e.Why)
+	}
+}

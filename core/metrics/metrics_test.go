@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const guide = "../../docs/operating.md"
+
+// scrape is what Prometheus would read.
+func scrape(t *testing.T, r *Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// row is how the guide lists a metric.
+func row(m Metric) string {
+	labels := ""
+	if len(m.Labels) > 0 {
+		labels = "{" + strings.Join(m.Labels, ", ") + "}"
+	}
+	return fmt.Sprintf("| `%s%s` | %s | %s | %s |", m.Name, labels, m.Side, m.Kind, m.Help)
+}
+
+// The table is whole, its names follow the conventions, and the guide lists it.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	seen := map[string]bool{}
+	for id, m := range All() {
+		want = append(want, row(m))
+		if !regexp.MustCompile(`^turnus_[a-z][a-z_]*[a-z]$`).MatchString(m.Name) || m.Help == "" || m.Side == "" || seen[m.Name] {
+			t.Errorf("metric %d: %+v", id, m)
+		}
+		seen[m.Name] = true
+		if counter := strings.HasSuffix(m.Name, "_total"); counter != (m.Kind == Counter) {
+			t.Errorf("%s is a %s: only counters end in _total", m.Name, m.Kind)
+		}
+		if (m.Kind == Histogram) != (len(m.Buckets) > 0) {
+			t.Errorf("%s is a %s with buckets %v", m.Name, m.Kind, m.Buckets)
+		}
+		if m.Side == OfWorker && m.Labels[0] != "worker" {
+			t.Errorf("%s is a worker's and does not begin its labels with its name", m.Name)
+		}
+	}
+	got := regexp.MustCompile("(?m)^\\| `turnus_[a-z_]+(\\{[^}]*\\})?` \\|.*$").FindAllString(string(text), -1)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s lists\n%s\nexpected\n%s", guide, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCountsAndTells(t *testing.T) {
+	t.Parallel()
+	r := New("v1", 0)
+	r.Add(JobsEnded, 3, "acme", "changed")
+	r.Add(JobsEnded, 0, "acme", "lost")
+	r.Add(JobsEnded, -1, "acme", "lost") // passed over
+	r.Observe(StartDelay, 0.7, "acme")
+	r.Observe(StartDelay, 70, "acme")
+	r.Source(func(_ context.Context, emit Emit) {
+		emit(QueueDue, 5)
+		emit(SSHDials, 2, "w1", "ok")
+	})
+	text := scrape(t, r)
+	for _, line := range []string{
+		`turnus_build_info{version="v1"} 1`, `turnus_jobs_ended_total{outcome="changed",tenant="acme"} 3`, `turnus_jobs_ended_total{outcome="lost",tenant="acme"} 0`,
+		`turnus_job_start_delay_seconds_bucket{tenant="acme",le="1"} 1`, `turnus_job_start_delay_seconds_count{tenant="acme"} 2`, `turnus_queue_due 5`,
+		`turnus_ssh_dials_total{result="ok",worker="w1"} 2`, `# TYPE turnus_ssh_dials_total counter`,
+	} {
+		if !strings.Contains("\n"+text, "\n"+line+"\n") {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+	for _, part := range []string{"\ngo_goroutines ", "\nprocess_open_fds "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("nothing of %s", part)
+		}
+	}
+}
+
+// A thousand tenants do not make a thousand series; with the bound taken out they do.
+func TestTenantsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, off := range []bool{false, true} {
+		r := New("v1", 20)
+		r.bounds.off = off
+		r.Source(func(_ context.Context, emit Emit) {
+			for i := range 1000 {
+				emit(TenantDue, 2, fmt.Sprint("t", i))
+				emit(TenantOldest, float64(i), fmt.Sprint("t", i))
+			}
+		})
+		for i := range 1000 {
+			r.Add(RunsAccepted, 1, fmt.Sprint("t", i))
+		}
+		text := scrape(t, r)
+		for _, name := range []string{"turnus_runs_accepted_total", "turnus_tenant_due", "turnus_tenant_oldest_overdue_seconds"} {
+			series := strings.Count(text, "\n"+name+"{")
+			if !off && series != 21 {
+				t.Errorf("%s has %d series, expected 20 and one of the others", name, series)
+			}
+			if off && series != 1000 {
+				t.Errorf("negative control: without the bound %s has %d series: this test cannot fail", name, series)
+			}
+		}
+		if off {
+			continue
+		}
+		for _, line := range []string{`turnus_runs_accepted_total{tenant="other"} 980`, `turnus_tenant_due{tenant="other"} 1960`, `turnus_tenant_oldest_overdue_seconds{tenant="other"} 999`} {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+}
+
+// What is not the table's is a mistake that no test passes over.
+func TestMisuseIsNoticed(t *testing.T) {
+	t.Parallel()
+	r := New("v1", 0)
+	for name, f := range map[string]func(){
+		"too few labels": func() { r.Add(JobsEnded, 1, "acme") },
+		"a gauge added":  func() { r.Add(QueueDue, 1) },
+		"not in table":   func() { r.Add(last, 1) },
+		"not observed":   func() { r.Observe(QueueDue, 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: nothing is said", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// A worker that nobody can scrape is told by a server, under its own name, and can tell nothing but what workers tell.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	w := New("v1", 0)
+	w.Source(func(_ context.Context, emit Emit) {
+		emit(SSHDials, 4, "w1", "timeout")
+		emit(QueueDue, 7) // a server's
+	})
+	data, err := w.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New("v2", 0)
+	s.Source(func(_ context.Context, emit Emit) {
+		if err := Reported("w1", data, emit); err != nil {
+			t.Error(err)
+		}
+		forged := `[{"metric":"turnus_up","labels":["ledger"],"value":1},{"metric":"turnus_ssh_dials_total","labels":["w1","ok"],"value":9},` +
+			`{"metric":"turnus_ssh_dials_total","labels":["w1"],"value":9},{"metric":"turnus_new","labels":[],"value":9}]`
+		if err := Reported("w2", []byte(forged), emit); err != nil {
+			t.Error(err)
+		}
+		if Reported("w3", []byte("{"), emit) == nil {
+			t.Error("what is no report is taken")
+		}
+	})
+	text := scrape(t, s)
+	for _, line := range []string{`turnus_ssh_dials_total{result="timeout",worker="w1"} 4`, `turnus_ssh_dials_total{result="ok",worker="w2"} 9`} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+	for _, line := range []string{"turnus_queue_due", "turnus_up", "turnus_new"} {
+		if strings.Contains(text, "\n"+line) {
+			t.Errorf("a worker told %s", line)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package metrics
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+const monitoring = "../../docs/monitoring/"
+
+type rule struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func rules(t *testing.T) []rule {
+	t.Helper()
+	text, err := os.ReadFile(monitoring + "turnus.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []rule `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Groups) != 1 {
+		t.Fatal(err, len(file.Groups))
+	}
+	return file.Groups[0].Rules
+}
+
+// Each rule asks for metrics that there are, says how bad it is, and links to a heading that says what to do; each heading is a rule's.
+func TestRulesAreExplained(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range All() {
+		known[m.Name] = true
+		if m.Kind == Histogram {
+			known[m.Name+"_bucket"] = true
+		}
+	}
+	headings := regexp.MustCompile(`(?m)^### (Turnus\w+)$`).FindAllStringSubmatch(string(text), -1)
+	var named, explained []string
+	for _, h := range headings {
+		explained = append(explained, h[1])
+	}
+	for _, r := range rules(t) {
+		named = append(named, r.Alert)
+		if want := "https://github.com/turnus/turnus/blob/main/docs/operating.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s: link %q, expected %q", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		if s := r.Labels["severity"]; s != "warning" && s != "critical" || r.Annotations["summary"] == "" {
+			t.Errorf("%s: severity %q, summary %q", r.Alert, s, r.Annotations["summary"])
+		}
+		for _, name := range regexp.MustCompile(`turnus_[a-z_]+`).FindAllString(r.Expr, -1) {
+			if !known[name] {
+				t.Errorf("%s asks for %s, which is not in the table", r.Alert, name)
+			}
+		}
+	}
+	slices.Sort(named)
+	slices.Sort(explained)
+	if !slices.Equal(named, explained) {
+		t.Errorf("the rules are\n%v, the headings of %s\n%v", named, guide, explained)
+	}
+}
+
+// The rules parse, and each has a test in which it fires, after its time and not before. A rule whose bound is moved fails it.
+func TestRulesPassTheirTests(t *testing.T) {
+	t.Parallel()
+	promtool := testparts.Need(t, "promtool", "prometheus")
+	tests, err := os.ReadFile(monitoring + "turnus.rules_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules(t) {
+		asked := regexp.MustCompile(`alertname="`+r.Alert+`".*exp_samples: (.*)\}`).FindAllStringSubmatch(string(tests), -1)
+		fires := 0
+		for _, a := range asked {
+			if a[1] != "[]" {
+				fires++
+			}
+		}
+		if fires != 1 || len(asked) < 2 {
+			t.Errorf("%s has %d tests, in %d of which it fires", r.Alert, len(asked), fires)
+		}
+	}
+	text, err := os.ReadFile(monitoring + "turnus.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(rules string) (string, error) {
+		dir := t.TempDir()
+		for name, data := range map[string]string{"turnus.rules.yml": rules, "turnus.rules_test.yml": string(tests)} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", "turnus.rules_test.yml")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(string(text)); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, moved := range [][2]string{{"> 3600", ">= 3600"}, {"for: 10m", "for: 9m"}} {
+		if _, err := run(strings.Replace(string(text), moved[0], moved[1], 1)); err == nil {
+			t.Errorf("negative control: %s instead of %s is not noticed", moved[1], moved[0])
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Stats returns the state of the whole queue.
+func (q *Queue) Stats(ctx context.Context) (queue.Stats, error) {
+	l, err := q.Load(ctx, 0)
+	return l.Stats, err
+}
+
+// Load is Stats with each tenant's part. It asks for the runs page by page, not in one atomic step.
+func (q *Queue) Load(ctx context.Context, ahead time.Duration) (queue.Load, error) {
+	var l queue.Load
+	meta, err := q.client.HMGet(ctx, q.keys.key("kMeta"), "stale", "reaped", "turns", "empty").Result()
+	if err != nil {
+		return l, translate(ctx, err, "stats")
+	}
+	for i, to := range []*int64{&l.StaleAcks, &l.Reaped, &l.Turns, &l.EmptyTurns} {
+		if s, ok := meta[i].(string); ok {
+			*to, _ = strconv.ParseInt(s, 10, 64)
+		}
+	}
+	n, err := q.client.ZCard(ctx, q.keys.key("kSessions")).Result()
+	if err != nil {
+		return l, translate(ctx, err, "stats")
+	}
+	l.Sessions = int(n)
+	return l, q.eachOpen(ctx, ahead, func(r *queue.RunLoad) { l.Add(r) })
+}
+
+// Runs lists the runs that are not complete.
+func (q *Queue) Runs(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	err := q.eachOpen(ctx, 0, func(r *queue.RunLoad) { ids = append(ids, r.Run) })
+	return ids, err
+}
+
+// eachOpen visits the runs that are not complete, in no order. Of those that are, which stay for a day, it reads the names only.
+func (q *Queue) eachOpen(ctx context.Context, ahead time.Duration, visit func(*queue.RunLoad)) error {
+	return q.eachPage(ctx, func(ids []string, numbers []any) error {
+		done, err := q.client.Do(ctx, append([]any{"zmscore", q.keys.key("kDone")}, numbers...)...).Slice()
+		if err != nil {
+			return translate(ctx, err, "list runs")
+		}
+		var open []string
+		var args [][]any
+		for i, id := range ids {
+			if i < len(done) && done[i] == nil {
+				open, args = append(open, id), append(args, statusArgs(id, ahead))
+			}
+		}
+		replies, err := q.conn.EvalAll(ctx, q.scripts.status, q.keys.fixed, args)
+		if err != nil {
+			return err
+		}
+		for i, v := range replies {
+			r, err := readStatus(open[i], v)
+			if errors.Is(err, core.ErrNotFound) {
+				continue // forgotten meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			if !r.Complete {
+				visit(&r)
+			}
+		}
+		return nil
+	})
+}
+
+// runsPage is how many runs are listed and asked for at once.
+const runsPage = 256
+
+// eachPage visits the ids of all runs with their numbers, each once, in no order. No page is empty.
+func (q *Queue) eachPage(ctx context.Context, visit func(ids []string, numbers []any) error) error {
+	seen := map[string]bool{}
+	for cursor := uint64(0); ; {
+		page, next, err := q.client.HScan(ctx, q.keys.key("kIDs"), cursor, "", runsPage).Result()
+		if err != nil {
+			return translate(ctx, err, "list runs")
+		}
+		var ids []string
+		var numbers []any
+		for i := 0; i+1 < len(page); i += 2 {
+			if !seen[page[i]] {
+				seen[page[i]] = true
+				ids, numbers = append(ids, page[i]), append(numbers, page[i+1])
+			}
+		}
+		if len(ids) > 0 {
+			if err := visit(ids, numbers); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// eachRun visits all runs, in no order.
+func (q *Queue) eachRun(ctx context.Context, visit func(run string, no int64) error) error {
+	return q.eachPage(ctx, func(ids []string, numbers []any) error {
+		for i, id := range ids {
+			text, _ := numbers[i].(string)
+			no, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				continue
+			}
+			if err := visit(id, no); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
