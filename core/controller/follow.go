@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -135,7 +137,12 @@ func (f *follower) once(ctx context.Context) error {
 			most = known
 			f.agree(ctx, s)
 		},
-		OnEvent: func(e launch.Event) { f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e}) },
+		OnEvent: func(e launch.Event) {
+			f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e})
+			if e.Kind == launch.EventAsk {
+				f.c.say(Event{Kind: WaveAsks, Run: f.id, Wave: e.Wave})
+			}
+		},
 		Approve: f.approve,
 		Idle: func(quiet time.Duration, s queue.Status, rest launch.Rest) bool {
 			return f.c.idle(f.id, l, quiet, s, rest)
@@ -218,6 +225,9 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	if err := f.stopped(ctx, records); err != nil {
 		return err
 	}
+	if err := f.missed(ctx, list); err != nil {
+		return err
+	}
 	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.life, From: from, To: to}, Outcomes: list}
 	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
@@ -235,6 +245,21 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 		case <-time.After(backoff.Delay(n, 0)):
 		}
 	}
+}
+
+// missed tells of jobs that ended since no window is left to them, before they are recorded: else nobody would.
+func (f *follower) missed(ctx context.Context, list []ledger.Outcome) error {
+	e := Event{Kind: WindowMissed, Run: f.id}
+	for i := range list {
+		if reason, ok := strings.CutPrefix(list[i].Reason, gate.NeedsReapproval); ok {
+			e.Count += max(list[i].Count, 1)
+			e.Reason = reason
+		}
+	}
+	if e.Count == 0 {
+		return nil
+	}
+	return f.c.tell(ctx, e)
 }
 
 // stopped writes down that the queue stopped the run, before the outcomes are that follow from it: the last one would finish it.
@@ -257,6 +282,7 @@ func (f *follower) stopped(ctx context.Context, records []queue.Record) error {
 // was away when they asked; that a run was stopped is the queue's to say.
 func (f *follower) agree(ctx context.Context, s queue.Status) {
 	f.c.wakeJobs(ctx, f.watched, s)
+	f.c.stalls(ctx, f.watched, s)
 	f.c.mu.Lock()
 	phase := f.watched.phase
 	f.c.mu.Unlock()

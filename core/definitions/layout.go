@@ -21,9 +21,13 @@ const (
 	partPlaybooks = "playbooks"
 	partInventory = "inventory"
 	partWindows   = "windows"
+	partNotify    = "notify"
 )
 
-var parts = []string{partPlaybooks, partInventory, partWindows}
+var parts = []string{partPlaybooks, partInventory, partWindows, partNotify}
+
+// optional tells whether a tree may do without a part.
+func optional(part string) bool { return part == partWindows || part == partNotify }
 
 // layout says where the parts of a tree lie.
 type layout map[string][]string
@@ -47,7 +51,7 @@ func (l *loader) convention(part string) {
 	case len(found) > 1:
 		l.fail(playbooks.Diagnostic{File: found[0], Message: fmt.Sprintf("%s are there both", strings.Join(found, " and ")),
 			Expected: "one place", Hint: fmt.Sprintf("name what is meant in %s: %s: [%s]", layoutFile, part, strings.Join(found, ", "))})
-	case len(found) == 0 && part != partWindows:
+	case len(found) == 0 && !optional(part):
 		// A folder that was renamed must not take every schedule away.
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
 			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", layoutFile, part)})

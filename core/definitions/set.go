@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -36,6 +37,7 @@ type Set struct {
 	Inventory *inventory.Inventory
 	Windows   *windows.Definitions
 	Schedules []Schedule             // by playbook
+	Notify    *policy.Policy         // who is told of what
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
 	docs     []Document // by path

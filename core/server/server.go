@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -34,7 +35,9 @@ type Config struct {
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
 	// Hook takes push events of the definitions' repository; nil refuses them.
-	Hook    http.Handler
+	Hook http.Handler
+	// Notify tells people; nil: there are no channels.
+	Notify  *notify.Service
 	Version string
 	Log     *slog.Logger // discarded when nil
 }
@@ -102,6 +105,7 @@ func New(cfg Config) (*Server, error) {
 	s.nodes()
 	s.schedules()
 	s.definitions()
+	s.notifications()
 	s.plainRoutes()
 	return s, nil
 }
