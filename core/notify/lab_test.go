@@ -134,9 +134,9 @@ type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	got    []Notice
-	bad    []string                 // requests whose id or signature is wrong
+	bad    []string                  // requests whose id or signature is wrong
 	answer func(http.ResponseWriter) // of the next requests; nil: 200
-	begun  chan struct{}            // gets one when a request has come
+	begun  chan struct{}             // gets one when a request has come
 }
 
 func newReceiver(t *testing.T, answer func(http.ResponseWriter)) *receiver {

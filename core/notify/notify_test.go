@@ -119,8 +119,11 @@ func TestAReceiverThatFails(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"refuses for now": code(http.StatusServiceUnavailable),
-		"is busy":         func(w http.ResponseWriter) { w.Header().Set("Retry-After", "0"); w.WriteHeader(http.StatusTooManyRequests) },
-		"breaks off":      func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"is busy": func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		"breaks off": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,8 +172,11 @@ func TestARefusedNotificationIsDead(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"410 Gone":  code(http.StatusGone),
-		"302 Found": func(w http.ResponseWriter) { w.Header().Set("Location", elsewhere.URL); w.WriteHeader(http.StatusFound) },
+		"410 Gone": code(http.StatusGone),
+		"302 Found": func(w http.ResponseWriter) {
+			w.Header().Set("Location", elsewhere.URL)
+			w.WriteHeader(http.StatusFound)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
