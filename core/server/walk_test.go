@@ -83,7 +83,7 @@ var aims = map[string]aim{
 		path: map[string]string{"schedule": "acme:made"},
 		body: map[string]string{"from": "2026-01-05T00:00:00Z", "to": "2026-01-06T00:00:00Z"},
 	},
-	"delete-schedule": {removes: true, path: map[string]string{"schedule": "acme:made"}},
+	"delete-schedule":    {removes: true, path: map[string]string{"schedule": "acme:made"}},
 	"list-notifications": {list: true},
 	"get-notification":   {path: map[string]string{"notification": "NOTE"}},
 	"retry-notification": {path: map[string]string{"notification": "NOTE"}},
