@@ -26,8 +26,17 @@ func (s *Service) routeAll(ctx context.Context) {
 			return
 		}
 		for _, h := range all {
-			if err := s.route(ctx, h); err != nil {
+			err := s.route(ctx, h)
+			if err == nil {
+				continue
+			}
+			if ctx.Err() != nil || errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) {
 				s.trouble(ctx, "a notification could not be made for now", err, "what", h.What, "about", h.Subject)
+				return
+			}
+			s.cfg.Log.Error("nobody is told: the notification cannot be made", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
+			if _, err := s.cfg.Ledger.Route(ctx, h, nil); err != nil {
+				s.trouble(ctx, "what cannot be told could not be put away", err)
 				return
 			}
 		}
