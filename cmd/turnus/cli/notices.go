@@ -52,11 +52,24 @@ func (f *notifyFlags) add(c *cobra.Command) {
 
 // open makes what tells. It also runs where nobody is told by flags: the definitions may have channels.
 func (f *notifyFlags) open(l *ledger.Ledger, server string, view func() notify.View, log *slog.Logger) (*notify.Service, error) {
-	cfg := notify.Config{Ledger: l, Server: server, View: view, Log: log}
+	cfg, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Ledger, cfg.Server, cfg.View, cfg.Log = l, server, view, log
+	return notify.New(*cfg)
+}
+
+// config reads what the flags say.
+func (f *notifyFlags) config() (*notify.Config, error) {
+	cfg := &notify.Config{}
 	if f.url == "" && f.secret != "" {
 		return nil, invalid("--notify-secret-file needs --notify: it signs what is told there")
 	}
 	if f.url != "" {
+		if err := policy.CheckURL(f.url); err != nil {
+			return nil, invalid("--notify: %v", err)
+		}
 		cfg.Own = &notify.Hook{URL: f.url}
 		if f.secret != "" {
 			secret, err := readToken(f.secret)
@@ -93,14 +106,8 @@ func (f *notifyFlags) open(l *ledger.Ledger, server string, view func() notify.V
 		cfg.Credential = secrets.value
 	}
 	var err error
-	if cfg.Relay, err = f.relay(); err != nil {
-		return nil, err
-	}
-	s, err := notify.New(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("--notify: %w", err)
-	}
-	return s, nil
+	cfg.Relay, err = f.relay()
+	return cfg, err
 }
 
 // relay is the mail server of the flags; nil where there is none.

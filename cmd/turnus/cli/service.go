@@ -95,6 +95,9 @@ func (f *serviceFlags) check() error {
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
+	if _, err := f.notify.config(); err != nil {
+		return err
+	}
 	if f.keepRuns != "" {
 		var err error
 		if f.keep, err = windows.ParseDuration(f.keepRuns); err != nil || f.keep < leastKept {
