@@ -24,10 +24,12 @@ const (
 	KindWindowSet Kind = "window_set"
 	KindFreeze    Kind = "freeze"
 	KindHolidays  Kind = "holidays"
+	KindChannel   Kind = "channel"
+	KindRoutes    Kind = "routes"
 	KindHost      Kind = "host"
 )
 
-var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindHost}
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindChannel, KindRoutes, KindHost}
 
 // Action is what became of a thing.
 type Action string
@@ -95,6 +97,7 @@ func Diff(before, after *Set, from time.Time) Changes {
 	out.Changes = append(out.Changes, diffWindowSets(before.Windows, after.Windows, from)...)
 	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
+	out.Changes = append(out.Changes, diffNotify(before.Notify, after.Notify)...)
 	out.Changes = append(out.Changes, diffHosts(before, after)...)
 	slices.SortStableFunc(out.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/notify/policy"
@@ -44,5 +45,25 @@ func TestNotifyOfATree(t *testing.T) {
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nexpected %s", name, err, c.want)
 		}
+	}
+}
+
+func TestDiffOfChannels(t *testing.T) {
+	t.Parallel()
+	before := mustSet(t, with(good(), "notify.yaml", channels))
+	after := mustSet(t, with(good(), "notify.yaml", "channels: {noc: {slack: {url: \"https://chat.example/T0SECRET\"}}, more: {email: {to: [a@example.net]}}}\nroutes: [{to: [more], kinds: [run_failed]}]\ntenants: {acme: {channels: {ops: {webhook: {url: \"https://y.example\"}}}, routes: [{to: [ops], severity: error}]}}\n"))
+	var got []string
+	for _, c := range Diff(before, after, time.Now()).Changes {
+		got = append(got, string(c.Action)+" "+string(c.Kind)+" "+c.Name+": "+strings.Join(c.Details, "; "))
+	}
+	want := []string{
+		"changed channel acme:ops: where it leads, or by which secret", "added channel more: email", "changed channel noc: email -> slack",
+		"changed routes service: everything to noc -> run_failed to more", "added routes tenant acme: 1 route",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if all := Diff(nil, before, time.Now()).Changes; len(all) < 3 {
+		t.Errorf("%+v", all)
 	}
 }

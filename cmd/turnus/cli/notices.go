@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/mail"
 	"net/netip"
@@ -23,6 +24,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/windows"
 )
 
 // notifyFlags say how people are told what they should see to: the channel of the server itself, and what the channels of the
@@ -250,8 +252,14 @@ func (s *service) tellUnapproved() {
 	if book == nil || set == nil {
 		return
 	}
-	defs, now := book.Definitions(), time.Now()
-	for name := range defs.Sets {
+	for _, n := range unapprovedWindows(set, book.Definitions(), time.Now()) {
+		s.tell(n, ledger.Once)
+	}
+}
+
+// unapprovedWindows are those that nobody approved, as news; defs has what was approved at the server, too.
+func unapprovedWindows(set *definitions.Set, defs *windows.Definitions, now time.Time) (all []notify.News) {
+	for _, name := range slices.Sorted(maps.Keys(defs.Sets)) {
 		standings, err := defs.Standings(name, now)
 		if err != nil {
 			continue // loading them has told
@@ -264,12 +272,13 @@ func (s *service) tellUnapproved() {
 			if at.Rule != "" {
 				place += ", rule " + at.Rule + ","
 			}
-			s.tell(notify.News{
+			all = append(all, notify.News{
 				Kind: policy.ApprovalNeeded, Tenant: tenantOfSet(set, name), Window: name, Subject: "window:" + name, Fold: name + "/" + at.Rule + "/" + at.Hash,
 				Text: place + " waits for an approval\n" + at.Reason,
-			}, ledger.Once)
+			})
 		}
 	}
+	return all
 }
 
 // tenantOfSet is the tenant whose hosts alone have a window set; "" where there are several, or none.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/schedule"
@@ -106,5 +107,33 @@ func TestChannelSecrets(t *testing.T) {
 		if _, err := readChannelSecrets(write("bad.yaml", bad)); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
+	}
+}
+
+// A window that waits for an approval is news to the tenant whose hosts alone have it, and once for each edit.
+func TestWindowsThatNobodyApproved(t *testing.T) {
+	t.Parallel()
+	load := func(to string) *definitions.Set {
+		set, err := definitions.FromDocuments(t.Context(), []definitions.Document{
+			{Path: "inventory.yaml", Data: []byte("hosts:\n  a: {customer: acme, window_set: own}\n  b: {customer: acme, window_set: own}\n  c: {customer: acme, window_set: shared}\n  d: {customer: globex, window_set: shared}\n")},
+			{Path: "playbooks/p.yaml", Data: []byte("playbook: p\ntargets: true\nsteps: [{uses: command, with: {run: x}}]\n")},
+			{Path: "windows.yaml", Data: []byte("window_sets:\n  own: &w\n    timezone: UTC\n    approval: {by: cab, state: proposed}\n    allow: [{id: noon, rrule: FREQ=DAILY, from: \"12:00\", to: \"" + to + "\"}]\n" +
+				"  shared: *w\n  free:\n    timezone: UTC\n    allow: [{id: noon, rrule: FREQ=DAILY, from: \"12:00\", to: \"13:00\"}]\n")},
+		}, definitions.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	set := load("13:00")
+	got := unapprovedWindows(set, set.Windows, time.Now())
+	if len(got) != 2 || got[0].Window != "own" || got[0].Tenant != "acme" || got[1].Window != "shared" || got[1].Tenant != "" || !strings.Contains(got[0].Text, "only proposed") {
+		t.Fatalf("%+v", got)
+	}
+	again := unapprovedWindows(set, set.Windows, time.Now())
+	edited := load("14:00")
+	after := unapprovedWindows(edited, edited.Windows, time.Now())
+	if again[0].Fold != got[0].Fold || after[0].Fold == got[0].Fold || got[0].Fold == got[1].Fold {
+		t.Errorf("%q, again %q, edited %q, another %q", got[0].Fold, again[0].Fold, after[0].Fold, got[1].Fold)
 	}
 }
