@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -73,6 +74,8 @@ type app struct {
 	output   string
 	gone     chan struct{} // closed when nobody reads stdout or stderr any more
 
+	structured *slog.Logger // takes all messages instead of err; nil: nothing of a log is structured
+
 	mu   sync.Mutex // guards err while things move
 	view *progressView
 }
@@ -106,11 +109,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := exitCode(err)
 	var e *exit
 	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
-		fmt.Fprintln(a.err, a.paint(red, "error: ")+err.Error())
+		a.message(a.paint(red, "error: ") + err.Error())
 	}
 	if lost := a.out.problem(); lost != nil && code == exitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
-			fmt.Fprintln(a.err, a.paint(red, "error: ")+"the result could not be written: "+lost.Error())
+			a.message(a.paint(red, "error: ") + "the result could not be written: " + lost.Error())
 		}
 		return exitInternal
 	}

@@ -134,6 +134,7 @@ type service struct {
 	told     seldom
 	notify   *notify.Service
 	began    time.Time
+	stuck    func() error // of the worker of this process; nil where there is none
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -242,8 +243,17 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Notify: s.notify, Version: version, Log: s.log,
+		Types: opts.Types, Hook: hook, Notify: s.notify, Version: version, Log: s.log, Stuck: s.hangs,
 	})
+	return err
+}
+
+// hangs says which loop of this process does not turn any more.
+func (s *service) hangs() error {
+	err := s.ctl.Stuck()
+	if s.stuck != nil {
+		err = errors.Join(err, s.stuck())
+	}
 	return err
 }
 
