@@ -44,7 +44,8 @@ func (g *guard) check(address string) error {
 	ip := at.Addr().WithZone("").Unmap()
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
 	if slices.ContainsFunc(inner(), within) && !slices.ContainsFunc(g.allow, within) {
-		return fmt.Errorf("%s is an address of the server's own network, which channels of the definitions may not reach: --notify-allow of the server says which they may: %w", ip, core.ErrInvalid)
+		return fmt.Errorf("%s is an address of the server's own network, which channels of the definitions may not reach: "+
+			"--notify-allow of the server says which they may: %w", ip, core.ErrInvalid)
 	}
 	return nil
 }

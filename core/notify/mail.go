@@ -99,7 +99,13 @@ func (s *Service) deliver(ctx context.Context, r Relay, g *guard, m *mail.Msg) e
 		}
 		return c, nil
 	}
-	encrypt := map[string]mail.TLSPolicy{policy.StartTLS: mail.TLSMandatory, policy.TLS: mail.TLSOpportunistic, policy.None: mail.NoTLS}[r.TLS] // the connection of tls is encrypted by then
+	encrypt := mail.TLSMandatory
+	switch r.TLS {
+	case policy.TLS:
+		encrypt = mail.TLSOpportunistic // the connection is encrypted by then
+	case policy.None:
+		encrypt = mail.NoTLS
+	}
 	options := []mail.Option{
 		mail.WithPort(number), mail.WithTimeout(s.cfg.Patience), mail.WithTLSConfig(config), mail.WithDialContextFunc(dial), mail.WithTLSPolicy(encrypt), mail.WithoutNoop(),
 	}

@@ -201,7 +201,8 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus approve %s lets it go on", e.Wave+1, e.Run)
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason, foldDaily
-		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus wake %s %s lets what waits go on.", plural(e.Count, "job"), e.Run, e.Run, e.Reason)
+		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus wake %s %s lets what waits go on.",
+			plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
 		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%v", e.Err))
 	case controller.QueueBack:

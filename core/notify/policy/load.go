@@ -314,7 +314,8 @@ func (p *parser) keys(n *yaml.Node, what string, readers map[string]func(*yaml.N
 }
 
 func (p *parser) needs(n *yaml.Node, given bool, what, want string) {
-	if !given && n.Kind == yaml.MappingNode && !slices.ContainsFunc(p.problems, func(had Problem) bool { return had.File == p.file && had.Line >= n.Line && had.Line <= last(n) }) {
+	within := func(had Problem) bool { return had.File == p.file && had.Line >= n.Line && had.Line <= last(n) }
+	if !given && n.Kind == yaml.MappingNode && !slices.ContainsFunc(p.problems, within) { // what is wrong there may be why
 		p.fail(n, "", "%s: expected %s", what, want)
 	}
 }
