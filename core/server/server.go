@@ -101,6 +101,7 @@ func New(cfg Config) (*Server, error) {
 	s.outputs()
 	s.events()
 	s.audit()
+	s.exports()
 	s.people()
 	s.inventory()
 	s.windowSets()

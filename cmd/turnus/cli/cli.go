@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/exec"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -82,6 +84,7 @@ type app struct {
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	sandbox.Enter()
 	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
 		return exec.Helper(args, stdin, stdout, stderr)
 	}
@@ -168,14 +171,7 @@ Start with:
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if a.output != "text" && a.output != "json" && (a.output != "svg" || c.Annotations["svg"] == "") {
-				formats := "text or json"
-				if c.Annotations["svg"] != "" {
-					formats = "text, json or svg"
-				}
-				return invalid("-o %s: expected %s", a.output, formats)
-			}
-			return nil
+			return a.formats(c)
 		},
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
@@ -183,7 +179,7 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(),
+		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.exportCmd(),
 		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
 		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(),
 		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
@@ -193,6 +189,21 @@ Start with:
 	}
 	onlyCommands(root)
 	return root
+}
+
+// formats refuses a form of output that a command has not.
+func (a *app) formats(c *cobra.Command) error {
+	known := []string{"text", "json"}
+	for _, more := range []struct{ annotation, format string }{{"svg", "svg"}, {"export", "ndjson"}, {"export", "csv"}} {
+		if c.Annotations[more.annotation] != "" {
+			known = append(known, more.format)
+		}
+	}
+	if slices.Contains(known, a.output) {
+		return nil
+	}
+	last := len(known) - 1
+	return invalid("-o %s: expected %s or %s", a.output, strings.Join(known[:last], ", "), known[last])
 }
 
 // groups has every command that only holds others say so.

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"syscall"
 
-	"gocloud.dev/blob/fileblob"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -96,8 +95,8 @@ func (d *dataDir) sign(what string) error {
 // close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
 func (d *dataDir) close() error { return d.lock.Close() }
 
-// openLedger opens what url names, or the data folder's own; large outputs are files of a folder either way, the data folder's unless
-// another is named.
+// openLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
+// place is named.
 func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
@@ -105,12 +104,9 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.
 	if outputs == "" {
 		outputs = filepath.Join(d.path, "outputs")
 	}
-	if err := os.MkdirAll(outputs, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
-	}
-	bucket, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
+	bucket, err := objects.Open(ctx, outputs)
 	if err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
+		return nil, fmt.Errorf("--outputs: %w", err)
 	}
 	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
 	if err != nil {

@@ -46,7 +46,7 @@ func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags,
 	if err != nil {
 		return err
 	}
-	sup, err := plugins.supervisor(nil, log)
+	sup, err := plugins.supervisor(log)
 	if err != nil {
 		return err
 	}

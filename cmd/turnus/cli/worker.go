@@ -89,6 +89,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
+	a.unconfined(n)
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {
 			return err
