@@ -93,6 +93,11 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		if run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq)); err != nil {
 			return err
 		}
+		if phase == PhaseAwaiting {
+			if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
+				return err
+			}
+		}
 		return l.auditRun(ctx, t, n.LaunchedBy, "run.accept", nil, &run)
 	})
 	if err != nil {

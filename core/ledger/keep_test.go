@@ -286,7 +286,7 @@ func testCheck(t *testing.T, b *backend) {
 // A database of each earlier version is brought forward with what is in it; several servers start at once.
 func testMigrations(t *testing.T, b *backend) {
 	ctx := t.Context()
-	for _, version := range []int{0, 1, 2} {
+	for _, version := range []int{0, 1, 2, 3} {
 		url := b.fresh(t)
 		if version > 0 {
 			if err := ledger.MigrateTo(ctx, url, version); err != nil {

@@ -310,6 +310,11 @@ func (r *recording) finish(ctx context.Context, c *Cursor) error {
 			run.Phase = PhaseFinished
 		}
 	}
+	if ended != 0 && run.Ended.IsZero() {
+		if err := r.happened(ctx, r.t, run, HappenedEnded, ""); err != nil {
+			return err
+		}
+	}
 	if c != nil {
 		run.Position = c.To
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -40,7 +41,9 @@ type Config struct {
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook http.Handler
 	// Login verifies people by OpenID Connect; nil: there are tokens only.
-	Login   *login.Provider
+	Login *login.Provider
+	// Notify tells people; nil: there are no channels.
+	Notify  *notify.Service
 	Version string
 	// Metrics counts and tells; nil makes one.
 	Metrics *metrics.Registry
@@ -117,6 +120,7 @@ func New(cfg Config) (*Server, error) {
 	s.nodes()
 	s.schedules()
 	s.definitions()
+	s.notifications()
 	s.plainRoutes()
 	s.logins()
 	return s, nil

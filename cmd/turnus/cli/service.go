@@ -109,6 +109,9 @@ func (f *serviceFlags) check() error {
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
+	if _, err := f.notify.config(); err != nil {
+		return err
+	}
 	if err := f.retention.check(); err != nil {
 		return err
 	}
@@ -165,8 +168,9 @@ type service struct {
 	metrics  *metrics.Registry
 	scaling  *scale.Scaler
 	took     took
-	notify   *notify.Webhook // nil where nobody is told
-	stuck    func() error    // of the worker of this process; nil where there is none
+	notify   *notify.Service
+	began    time.Time
+	stuck    func() error // of the worker of this process; nil where there is none
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -250,12 +254,15 @@ func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	s.name = serverName()
-	if s.notify, err = s.f.notify.open(s.name, s.log); err != nil {
+	s.began = time.Now()
+	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.view, s.log); err != nil {
 		return err
 	}
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures()})
+	s.ctl, err = controller.New(controller.Config{
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(),
+	})
 	if err != nil {
 		return err
 	}
@@ -287,7 +294,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs,
+		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
 	if err != nil {
@@ -374,9 +381,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	defer failed(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.ctl.Run(life) })
-	if s.notify != nil {
-		wg.Go(func() { s.notify.Run(life) })
-	}
+	wg.Go(func() { s.notify.Run(life) })
 	wg.Go(func() {
 		if err := s.catalog.Run(life); err != nil {
 			failed(err)
@@ -472,7 +477,11 @@ func (s *service) count(kind string) {
 // event tells the operator what a controller does, in few words.
 func (s *service) event(e controller.Event) {
 	s.count(string(e.Kind))
-	s.tell(noticeOf(e))
+	switch e.Kind {
+	case controller.WindowMissed, controller.RunRefused: // keepNews has them
+	default:
+		s.tell(newsOf(e))
+	}
 	switch e.Kind {
 	case controller.QueueAway:
 		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
@@ -485,6 +494,7 @@ func (s *service) event(e controller.Event) {
 	case controller.RunRepeated:
 		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
+		s.notify.Poke()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
@@ -496,13 +506,14 @@ func (s *service) event(e controller.Event) {
 func (s *service) catalogEvent(e catalog.Event) {
 	s.count(string(e.Kind))
 	s.countFire(e)
-	s.tell(catalogNoticeOf(e))
+	s.tell(newsOfCatalog(e, s.catalogSet()))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
 			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			s.a.warnOf(set)
+			s.tellUnapproved()
 		}
 	case catalog.DefinitionsRejected:
 		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err))
@@ -519,8 +530,16 @@ func (s *service) catalogEvent(e catalog.Event) {
 
 // inventory is that of the current definitions: jump hosts and passwords do not travel with a job.
 func (s *service) inventory() *inventory.Inventory {
-	if s.catalog == nil || s.catalog.Set() == nil {
+	if set := s.catalogSet(); set != nil {
+		return set.Inventory
+	}
+	return nil
+}
+
+// catalogSet is the current definitions; nil before the first.
+func (s *service) catalogSet() *definitions.Set {
+	if s.catalog == nil {
 		return nil
 	}
-	return s.catalog.Set().Inventory
+	return s.catalog.Set()
 }
