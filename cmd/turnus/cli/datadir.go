@@ -10,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/server"
 )
@@ -98,25 +100,34 @@ func (d *dataDir) close() error { return d.lock.Close() }
 
 // openLedger opens what url names, or the data folder's own; large outputs are files of a folder either way, the data folder's unless
 // another is named.
-func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.Ledger, error) {
+func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
 	}
 	if outputs == "" {
 		outputs = filepath.Join(d.path, "outputs")
 	}
-	if err := os.MkdirAll(outputs, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
-	}
-	bucket, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
+	bucket, err := openOutputs(outputs)
 	if err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
+		return nil, err
 	}
-	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
+	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket, Keyring: ring})
 	if err != nil {
 		return nil, errors.Join(err, bucket.Close())
 	}
 	return l, nil
+}
+
+// openOutputs opens the folder of large outputs, and makes it.
+func openOutputs(path string) (*blob.Bucket, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of outputs: %w", err)
+	}
+	bucket, err := fileblob.OpenBucket(path, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
+	if err != nil {
+		return nil, fmt.Errorf("folder of outputs: %w", err)
+	}
+	return bucket, nil
 }
 
 // tokenFile holds the first admin token.
