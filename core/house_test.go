@@ -64,7 +64,7 @@ var borders = []struct {
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/keyring", "core/ledger", "core/queue", "core/redisconn", "core/transport", "core/testparts"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -21,6 +21,7 @@ import (
 type redisServer struct {
 	t    *testing.T
 	addr string
+	dir  string // of its files
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -35,7 +36,7 @@ func startRedis(t *testing.T, extra ...string) *redisServer {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &redisServer{t: t, addr: port.Addr().String()}
+	s := &redisServer{t: t, addr: port.Addr().String(), dir: dir}
 	_, number, _ := net.SplitHostPort(s.addr)
 	_ = port.Close()
 	s.args = append([]string{
