@@ -247,3 +247,76 @@ func TestRotationUnderLoadLosesNothing(t *testing.T) {
 		p.wants(0)
 	}
 }
+
+// What turnus up keeps of its own queue between a stop and the next start is sealed, too, and jobs go on where they were: under the key that was
+// promoted meanwhile. The negative control is the same without a key ring.
+func TestWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
+	t.Parallel()
+	const hosts = 12
+	for _, sealed := range []bool{true, false} {
+		l := newLab(t, fleet.Config{Hosts: hosts})
+		ops := chatty(t, l)
+		trace := filepath.Join(l.dir, "trace")
+		l.file("ops/playbooks/all.yaml", "playbook: all\ntargets: true\nsteps:\n  - {name: say, uses: command, with: {run: echo "+words[3]+"}}\n"+
+			fmt.Sprintf("  - {name: hold, uses: lab.hold, with: {file: %s, ms: 300}}\n  - {name: last, uses: lab.hold, with: {file: %s-last}}\n", trace, trace))
+		data, ring := filepath.Join(l.dir, "data"), filepath.Join(l.dir, "ring.json")
+		args := []string{"up", "--data", data, "--definitions", ops, "--plugins", plugins(t), "--listen", "127.0.0.1:0", "--context", "", "-f", "4",
+			"--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0"}
+		if sealed {
+			l.keys(nil, "new", ring)
+			args = append(args, "--keyring", ring)
+		}
+		up := func() (*process, *client.Client) {
+			p := l.start(args...)
+			until(t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
+			token, err := os.ReadFile(filepath.Join(data, "admin.token"))
+			if err != nil {
+				t.Fatalf("%v; %s", err, p.err)
+			}
+			c, err := client.New(client.Config{Server: address(p), Token: strings.TrimSpace(string(token))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return p, c
+		}
+		p, c := up()
+		run := submitted(t, c)
+		until(t, "jobs between their steps", func() bool { return len(executions(t, trace)) > 1 })
+		p.signal(syscall.SIGTERM)
+		p.wants(0)
+		if n := len(executions(t, trace+"-last")); n >= hosts {
+			t.Fatalf("all %d jobs were over before the stop: the test shows nothing", n)
+		}
+		remains, err := os.ReadFile(filepath.Join(data, "queue.json"))
+		if err != nil || !strings.Contains(string(remains), run.ID) {
+			t.Fatalf("queue.json: %.200s, %v", remains, err)
+		}
+		var kept struct{ Jobs []struct{ State []byte } }
+		if err := json.Unmarshal(remains, &kept); err != nil {
+			t.Fatal(err)
+		}
+		legible := 0
+		for _, j := range kept.Jobs {
+			if bytes.Contains(j.State, []byte(words[3])) {
+				legible++
+			}
+		}
+		if len(kept.Jobs) == 0 || (legible == 0) != sealed {
+			t.Errorf("sealed %t: %d of %d kept states are legible", sealed, legible, len(kept.Jobs))
+		}
+		if sealed {
+			searched(t, false, data)
+			var next keyDoc
+			l.keys(&next, "add", ring)
+			l.keys(nil, "promote", ring, next.Key)
+		}
+		p, c = up()
+		finished(t, c, run.ID)
+		p.signal(syscall.SIGTERM)
+		p.wants(0)
+		if first, last := len(executions(t, trace)), len(executions(t, trace+"-last")); first != hosts || last != hosts {
+			t.Errorf("sealed %t: %d second and %d last steps of %d jobs", sealed, first, last, hosts)
+		}
+	}
+}
