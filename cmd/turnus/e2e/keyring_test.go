@@ -151,7 +151,8 @@ func TestNothingOfASealedServiceIsLegible(t *testing.T) {
 // Runs go on over two servers and two workers while a key is added, promoted, everything old is sealed anew, and the former key is retired: no
 // job is lost or begun twice, and the doctor finds nothing. Meanwhile a worker without the key ring takes no job, and says so.
 func TestRotationUnderLoadLosesNothing(t *testing.T) {
-	const parts, hosts = 6, 60
+	t.Parallel()
+	const parts, hosts = 6, 40
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	ring := filepath.Join(l.dir, "ring.json")
 	var first, second keyDoc

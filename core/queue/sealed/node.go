@@ -27,7 +27,12 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	want, barred := q.may(t.Want)
 	inner := queue.Turn{Session: t.Session, Want: want, Acks: make([]queue.Ack, 0, len(t.Acks)+len(own))}
 	for _, a := range t.Acks {
-		a.Detail, a.State = q.seal(a.Detail, place(detailOf, a.Job)), q.seal(a.State, place(stateOf, a.Job))
+		if len(a.Detail) > 0 {
+			a.Detail = q.ring.Seal(a.Detail, place(detailOf, a.Job))
+		}
+		if len(a.State) > 0 {
+			a.State = q.ring.Seal(a.State, place(stateOf, a.Job))
+		}
 		inner.Acks = append(inner.Acks, a)
 	}
 	inner.Acks = append(inner.Acks, own...)

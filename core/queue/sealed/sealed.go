@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"strconv"
 	"sync"
 	"time"
@@ -108,7 +107,9 @@ func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
 	sealed.Payload = q.ring.Seal(append(sum[:len(sum):len(sum)], r.Payload...), keyring.Context(payloadOf, r.ID))
 	sealed.Targets = make([]queue.Target, len(r.Targets))
 	for i, t := range r.Targets {
-		t.Data = q.seal(t.Data, place(dataOf, core.JobID{Run: r.ID, Index: i}, t.Host))
+		if len(t.Data) > 0 {
+			t.Data = q.ring.Seal(t.Data, place(dataOf, core.JobID{Run: r.ID, Index: i}, t.Host))
+		}
 		sealed.Targets[i] = t
 	}
 	created, err := q.Queue.Submit(ctx, sealed)
@@ -153,24 +154,24 @@ func digest(r *queue.Run) []byte {
 		}
 		fmt.Fprintf(h, "%d %d\n", due, s.Count)
 	}
-	var size []byte
+	b := make([]byte, 0, 2*hashBytes)
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		size = part(h, size, t.Host)
-		size = part(h, size, t.HAGroup)
-		size = part(h, size, t.Group)
-		size = part(h, size, t.Data)
+		b = appendPart(appendPart(appendPart(appendPart(b, t.Host), t.HAGroup), t.Group), t.Data)
+		if len(b) >= hashBytes {
+			h.Write(b)
+			b = b[:0]
+		}
 	}
-	part(h, size, r.Payload)
+	h.Write(appendPart(b, r.Payload))
 	return h.Sum(nil)
 }
 
-// part hashes a text behind its length, which is written into size.
-func part[T string | []byte](h hash.Hash, size []byte, text T) []byte {
-	size = binary.AppendUvarint(size[:0], uint64(len(text)))
-	h.Write(size)
-	h.Write([]byte(text))
-	return size
+const hashBytes = 32 << 10 // are hashed together
+
+// appendPart puts a text behind its length.
+func appendPart[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // Payload opens a run's payload.
