@@ -139,7 +139,7 @@ func Def() sdk.Def {
 
 const description = `
 Fetches the parts of a host's configuration, commands' output and files, brings them into a form that differs only when the configuration
-does, and keeps them as a version in the worker's git repository when it differs from the version before: ` + "`turnus config log|show|diff`" + ` shows
+does, and keeps them as a version in the worker's git repository when it differs from the version before: ` + "`turnus configs log|show|diff`" + ` shows
 them. The outcome is ` + "`changed`" + ` then, and ` + "`unchanged`" + ` otherwise, without a version. All parts make one version, or none: when one cannot be
 had the step fails, and the version before stays the newest.
 

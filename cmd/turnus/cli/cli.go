@@ -183,15 +183,23 @@ Start with:
 		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(),
 		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
 		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(), a.keysCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
+		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		usageErrors(c)
-		if c.HasSubCommands() && c.Annotations[alone] == "" {
-			onlyCommands(c)
-		}
+		groups(c)
 	}
 	onlyCommands(root)
 	return root
+}
+
+// groups has every command that only holds others say so.
+func groups(c *cobra.Command) {
+	if c.HasSubCommands() && c.Annotations[alone] == "" {
+		onlyCommands(c)
+	}
+	for _, sub := range c.Commands() {
+		groups(sub)
+	}
 }
 
 // alone marks a command that does something also without one of its subcommands.

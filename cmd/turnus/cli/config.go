@@ -2,265 +2,342 @@ package cli
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/configs"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/windows"
 )
 
-// defaultConfigs is the repository of configurations where no flag names one.
-const defaultConfigs = "configs.git"
+// longRunners are the commands that settings are for.
+func (a *app) longRunners() []longRunning {
+	return []longRunning{a.upService(), a.serverService(), a.workerService()}
+}
 
 func (a *app) configCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Kept versions of hosts' configurations: list them, show one, say what changed",
+		Short: "Settings of a service: what each is and where it came from, and whether they hold together",
+		Long: `Settings of turnus up, server and worker: each flag may also be given by an environment
+variable (--repo-every is TURNUS_REPO_EVERY) or in the YAML file of --config. A flag wins over the
+environment, the environment over the file, the file over the default.`,
 	}
-	c.AddCommand(a.configLogCmd(), a.configShowCmd(), a.configDiffCmd())
+	show := &cobra.Command{Use: "show", Short: "Show every setting, its value, its default, and where the value came from"}
+	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything"}
+	for _, l := range a.longRunners() {
+		show.AddCommand(a.configShowCmd(l))
+	}
+	for _, l := range a.longRunners() {
+		check.AddCommand(a.configCheckCmd(l))
+	}
+	c.AddCommand(show, check)
 	return c
 }
 
-// configFlags choose a repository, and versions in it.
-type configFlags struct {
-	dir, file, since, run string
-	limit                 int
-	from, to, at          string
-}
-
-func (f *configFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run and turnus worker write it")
-	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
-}
-
-func (f *configFlags) addChoice(c *cobra.Command) {
-	c.Flags().StringVar(&f.since, "since", "", "only since then: a time as 2026-12-31T22:00Z or 2026-12-31, or how long ago, as 24h or 7d")
-	c.Flags().StringVar(&f.run, "run", "", "only what this run kept")
-}
-
-func (f *configFlags) open() (*configs.Repo, error) {
-	if f.file != "" {
-		if err := configs.CheckName(f.file); err != nil {
-			return nil, err
-		}
-	}
-	return configs.New(f.dir)
-}
-
-// query is what of the history is wanted of a host; "" is all hosts.
-func (f *configFlags) query(host string) (configs.Query, error) {
-	q := configs.Query{Host: host, File: f.file, Run: f.run, Limit: f.limit}
-	if f.since == "" {
-		return q, nil
-	}
-	if ago, err := windows.ParseDuration(f.since); err == nil {
-		q.Since = time.Now().Add(-ago)
-		return q, nil
-	}
-	at, err := instantFlag("--since", f.since, time.Local)
-	if err != nil {
-		return q, invalid("--since %q: expected a time such as 2026-12-31T22:00:00Z or 2026-12-31, or how long ago, such as 24h or 7d", f.since)
-	}
-	q.Since = at
-	return q, nil
-}
-
-// unknownHost says that nothing of a host was kept.
-func unknownHost(ctx context.Context, r *configs.Repo, host string) error {
-	tip, err := r.Resolve(ctx, "")
-	if err != nil {
-		return notKept(err)
-	}
-	hosts, err := r.Hosts(ctx, tip)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("no configuration of host %q was kept in %s", host, r.Dir())
-	if hint := spell.DidYouMean(host, hosts); hint != "" {
-		text += "\nhint: " + hint
-	}
-	return invalid("%s", text)
-}
-
-// notKept makes what is not there wrong usage.
-func notKept(err error) error {
-	if errors.Is(err, core.ErrNotFound) {
-		return &exit{exitInvalid, err}
-	}
-	return err
-}
-
-func (a *app) configLogCmd() *cobra.Command {
-	var f configFlags
-	c := &cobra.Command{
-		Use:   "log [HOST]",
-		Short: "List kept versions, newest first",
-		Example: `  turnus config log fw-1
-  turnus config log --since 24h -o json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.configLog(cmd.Context(), &f, strings.Join(args, ""))
-		},
-	}
-	f.add(c)
-	f.addChoice(c)
-	c.Flags().IntVarP(&f.limit, "limit", "n", 50, "at most so many; 0 is all")
+// takes gives c the flags of a long-running command: what is shown and checked is what that command would start with.
+func takes(c *cobra.Command, l longRunning) *cobra.Command {
+	l.cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		f.Hidden = true // its own page has it
+		c.Flags().AddFlag(f)
+	})
 	return c
 }
 
-// configLogDoc is the -o json document of config log.
-type configLogDoc struct {
-	Versions []configs.Version `json:"versions"`
+func (a *app) configShowCmd(l longRunning) *cobra.Command {
+	name := l.cmd.Name()
+	return takes(&cobra.Command{
+		Use:   name + " [FLAGS of turnus " + name + "]",
+		Short: "Show the settings of turnus " + name,
+		Example: "  turnus config show " + name + `
+  turnus config show ` + name + ` --config /etc/turnus/` + name + `.yaml -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.configShow(c) },
+	}, l)
 }
 
-func (a *app) configLog(ctx context.Context, f *configFlags, host string) error {
-	if f.limit < 0 {
-		return invalid("-n %d: expected 0 or more", f.limit)
-	}
-	r, err := f.open()
-	if err != nil {
-		return err
-	}
-	q, err := f.query(host)
-	if err != nil {
-		return err
-	}
-	list, err := r.History(ctx, q)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 && host != "" && f.file+f.run+f.since == "" {
-		return unknownHost(ctx, r, host)
-	}
-	if a.output == "json" {
-		return printJSON(a.out, configLogDoc{append([]configs.Version{}, list...)})
-	}
-	rows := [][]string{{"VERSION", "TIME", "HOST", "FILES", "RUN", "BY"}}
-	for _, v := range list {
-		files := v.Changed
-		for _, g := range v.Gone {
-			files = append(files, g+" (gone)")
-		}
-		rows = append(rows, []string{v.Version[:12], v.At.Local().Format("2006-01-02 15:04:05"), printable(v.Host), strings.Join(files, ", "), v.Run, v.Author})
-	}
-	if len(list) == 0 {
-		a.message("no version was kept that fits")
-		return nil
-	}
-	table(a.out, rows)
-	if len(list) == f.limit {
-		a.message(fmt.Sprintf("the newest %d are shown; -n 0 shows all", f.limit))
-	}
-	return nil
+// shownSetting is one setting of -o json.
+type shownSetting struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Default  string `json:"default"`
+	From     string `json:"from"`            // default, flag, environment or file
+	Where    string `json:"where,omitempty"` // variable, or file:line
+	Variable string `json:"variable"`
 }
 
-func (a *app) configShowCmd() *cobra.Command {
-	var f configFlags
-	c := &cobra.Command{
-		Use:   "show HOST",
-		Short: "Show a host's configuration as it was kept",
-		Long: `Show a host's configuration as it was kept. With several files each has a heading;
-with --file the content alone is written, byte by byte where stdout is no terminal.`,
-		Example: `  turnus config show fw-1
-  turnus config show fw-1 --file running.conf --at 3f2c81d0a9b1 > running.conf`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.configShow(cmd.Context(), &f, args[0]) },
-	}
-	f.add(c)
-	c.Flags().StringVar(&f.at, "at", "", "version, as config log shows it (default: the newest)")
-	return c
-}
-
-// configShowDoc is the -o json document of config show.
 type configShowDoc struct {
-	Host    string          `json:"host"`
-	Version string          `json:"version"`
-	Files   []configFileDoc `json:"files"`
+	Command  string         `json:"command"`
+	Settings []shownSetting `json:"settings"`
 }
 
-type configFileDoc struct {
-	Name    string `json:"name"`
-	Size    int64  `json:"size"`
-	Content string `json:"content,omitempty"`
-	Base64  string `json:"content_base64,omitempty"` // instead, when it is no UTF-8
-}
-
-func (a *app) configShow(ctx context.Context, f *configFlags, host string) error {
-	r, err := f.open()
+func (a *app) configShow(c *cobra.Command) error {
+	from, err := fill(c)
 	if err != nil {
 		return err
 	}
-	version, err := r.Resolve(ctx, f.at)
-	if err != nil {
-		return notKept(err)
-	}
-	entries, err := r.Files(ctx, host, version)
-	if err != nil {
-		return err
-	}
-	if len(entries) == 0 && f.at == "" {
-		return unknownHost(ctx, r, host)
-	}
-	doc := configShowDoc{Host: host, Version: version, Files: []configFileDoc{}}
-	for _, e := range entries {
-		if f.file != "" && e.Name != f.file {
-			continue
+	doc := configShowDoc{Command: c.Name(), Settings: []shownSetting{}}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if o, ok := from[f.Name]; ok {
+			doc.Settings = append(doc.Settings, shownSetting{
+				Name: f.Name, Value: hideSecrets(shownValue(f)), Default: defaultOf(f, o), From: o.kind, Where: o.where, Variable: variableOf(f.Name),
+			})
 		}
-		content, err := r.Content(ctx, host, e.Name, version)
-		if err != nil {
-			return err
-		}
-		doc.Files = append(doc.Files, configFileOf(e, content))
-	}
-	if len(doc.Files) == 0 {
-		return invalid("version %.12s has no file %s of host %s\nhint: turnus config show %s lists what it has", version, f.file, host, host)
-	}
+	})
 	if a.output == "json" {
 		return printJSON(a.out, doc)
 	}
-	return a.printConfig(doc, f.file != "")
-}
-
-func configFileOf(e configs.Entry, content []byte) configFileDoc {
-	d := configFileDoc{Name: e.Name, Size: e.Size}
-	if utf8.Valid(content) {
-		d.Content = string(content)
-	} else {
-		d.Base64 = base64.StdEncoding.EncodeToString(content)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SETTING\tVALUE\tDEFAULT\tFROM")
+	for _, s := range doc.Settings {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, orDash(s.Value), orDash(s.Default), origin{s.From, s.Where})
 	}
-	return d
+	return w.Flush()
 }
 
-func (a *app) printConfig(doc configShowDoc, alone bool) error {
-	for _, f := range doc.Files {
-		content := []byte(f.Content)
-		if f.Base64 != "" {
-			var err error
-			if content, err = base64.StdEncoding.DecodeString(f.Base64); err != nil {
-				return err
-			}
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func shownValue(f *pflag.Flag) string {
+	if many, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(many.GetSlice(), ", ")
+	}
+	return f.Value.String()
+}
+
+// defaultOf is a flag's default. Those that read the environment themselves have none.
+func defaultOf(f *pflag.Flag, o origin) string {
+	if o.kind == fromEnvironment && slices.Contains(elsewhere, f.Name) || f.DefValue == "[]" {
+		return ""
+	}
+	return f.DefValue
+}
+
+// hideSecrets takes out of a value what may be a secret: the password of a URL, all that follows the host of a webhook's
+// address, and parameters.
+func hideSecrets(value string) string {
+	scheme, _, isURL := strings.Cut(value, "://")
+	if !isURL {
+		return value
+	}
+	u, err := url.Parse(value)
+	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
+		if at := strings.LastIndex(value, "@"); at >= 0 {
+			return scheme + "://…@" + value[at+1:]
 		}
-		switch {
-		case alone && a.out.onTerminal():
-			fmt.Fprint(a.out, string(content))
-		case alone:
-			if _, err := (raw{a.out}).Write(content); err != nil {
-				return err
-			}
-		default:
-			fmt.Fprintf(a.out, "==> %s: %s (%.12s) <==\n%s", doc.Host, f.Name, doc.Version, content)
-			if len(content) > 0 && content[len(content)-1] != '\n' {
-				fmt.Fprintln(a.out)
-			}
+		return value
+	}
+	if u.User != nil {
+		if _, has := u.User.Password(); has {
+			u.User = url.UserPassword(u.User.Username(), "…")
 		}
+	}
+	if (u.Scheme == "http" || u.Scheme == "https") && len(u.Path) > 1 && !strings.HasSuffix(u.Path, ".git") {
+		u.Path = "/…" // chat services put a secret there
+	}
+	query := u.Query()
+	for key := range query {
+		if word := strings.ToLower(key); strings.Contains(word, "pass") || strings.Contains(word, "secret") || strings.Contains(word, "token") || strings.Contains(word, "key") && !strings.Contains(value, "postgres") {
+			query.Set(key, "…")
+		}
+	}
+	u.RawQuery = query.Encode()
+	return strings.ReplaceAll(u.String(), url.PathEscape("…"), "…")
+}
+
+// settingProblem is one finding of config check.
+type settingProblem struct {
+	Level string `json:"level"` // error or warning
+	What  string `json:"what"`
+}
+
+type configCheckDoc struct {
+	Command  string           `json:"command"`
+	OK       bool             `json:"ok"`
+	Problems []settingProblem `json:"problems"`
+}
+
+func (a *app) configCheckCmd(l longRunning) *cobra.Command {
+	name := l.cmd.Name()
+	var connect bool
+	c := takes(&cobra.Command{
+		Use:   name + " [FLAGS of turnus " + name + "]",
+		Short: "Check the settings of turnus " + name,
+		Long: `Check what turnus ` + name + ` would start with: values, contradictions, files that are named and who may
+read them, misspelt TURNUS_ variables. Nothing is started or changed; with --connect
+Redis and the ledger are asked whether they answer. The exit code is 5 where it would not start.`,
+		Example: "  turnus config check " + name + " --config /etc/turnus/" + name + ".yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.configCheck(c, l, connect) },
+	}, l)
+	c.Flags().BoolVar(&connect, "connect", false, "ask Redis and the ledger whether they answer, too")
+	return c
+}
+
+func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
+	doc := configCheckDoc{Command: l.cmd.Name(), Problems: []settingProblem{}}
+	add := func(level string, err error) {
+		for _, one := range eachError(err) {
+			doc.Problems = append(doc.Problems, settingProblem{level, one.Error()})
+		}
+	}
+	_, err := fill(c)
+	add("error", err)
+	if err == nil {
+		add("error", l.check())
+		doc.Problems = append(doc.Problems, checkFiles(c)...)
+	}
+	add("warning", unknownVariables(a.longRunners(), os.Environ()))
+	if connect && err == nil {
+		add("error", l.reachable(c.Context(), a))
+	}
+	doc.OK = !slices.ContainsFunc(doc.Problems, func(p settingProblem) bool { return p.Level == "error" })
+	if a.output == "json" {
+		if err := printJSON(a.out, doc); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range doc.Problems {
+			fmt.Fprintf(a.out, "%s: %s\n", p.Level, p.What)
+		}
+		if doc.OK {
+			fmt.Fprintf(a.out, "turnus %s would start with these settings\n", doc.Command)
+		}
+	}
+	if !doc.OK {
+		return &exit{code: exitInvalid}
 	}
 	return nil
+}
+
+// eachError takes apart what errors.Join put together.
+func eachError(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var texts []string
+		var list []error
+		for _, one := range joined.Unwrap() {
+			texts = append(texts, one.Error())
+			list = append(list, eachError(one)...)
+		}
+		if strings.Join(texts, "\n") == err.Error() {
+			return list
+		}
+	}
+	return []error{err}
+}
+
+// holdsSecret tells whether a setting names a file that others must not read.
+func holdsSecret(flag string) bool {
+	return strings.HasSuffix(flag, "-key") || strings.Contains(flag, "secret") || strings.Contains(flag, "token") || strings.Contains(flag, "keyring") || strings.Contains(flag, "identity")
+}
+
+// checkFiles looks at the files that settings name: there, readable, and where they hold a secret nobody else's to read.
+func checkFiles(c *cobra.Command) []settingProblem {
+	var found []settingProblem
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		named := f.Name == "known-hosts" || f.Name == "keyring" || strings.HasSuffix(f.Name, "-file") || strings.HasSuffix(f.Name, "-cert") || strings.HasSuffix(f.Name, "-key") || strings.HasPrefix(f.Name, "private-key")
+		if !named || !f.Changed {
+			return
+		}
+		paths := []string{f.Value.String()}
+		if many, ok := f.Value.(pflag.SliceValue); ok {
+			paths = many.GetSlice()
+		}
+		for _, path := range paths {
+			if path == "" || path == "none" {
+				continue
+			}
+			if p, bad := checkFile(f.Name, path); bad {
+				found = append(found, p)
+			}
+		}
+	})
+	return found
+}
+
+func checkFile(flag, path string) (settingProblem, bool) {
+	file, err := os.Open(path)
+	if err != nil {
+		return settingProblem{"error", fmt.Sprintf("--%s: %v", flag, err)}, true
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return settingProblem{"error", fmt.Sprintf("--%s: %v", flag, err)}, true
+	}
+	if info.IsDir() {
+		return settingProblem{"error", fmt.Sprintf("--%s: %s is a folder, expected a file", flag, path)}, true
+	}
+	if mode := info.Mode().Perm(); holdsSecret(flag) && mode&(fs.FileMode(0o077)) != 0 {
+		return settingProblem{"warning", fmt.Sprintf("--%s: others may read %s (mode %04o)\nhint: chmod 600 %s", flag, path, mode, path)}, true
+	}
+	return settingProblem{}, false
+}
+
+// otherVariables are variables that are no settings.
+var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SOURCE", "TURNUS_OPTIONS"}
+
+// unknownVariables says which variables of the environment begin with TURNUS_ and mean nothing.
+func unknownVariables(all []longRunning, environ []string) error {
+	known := slices.Clone(otherVariables)
+	for _, l := range all {
+		l.cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if isSetting(f) {
+				known = append(known, variableOf(f.Name))
+			}
+		})
+	}
+	var errs []error
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "TURNUS_") || slices.Contains(known, name) {
+			continue
+		}
+		text := fmt.Sprintf("the environment has %s, which is no setting", name)
+		if hint := spell.DidYouMean(name, known); hint != "" {
+			text += "\nhint: " + hint
+		}
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// reachable asks what the command would use whether it answers. A ledger file that is not there yet is no fault.
+func (l longRunning) reachable(ctx context.Context, a *app) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var errs []error
+	if l.queue.url != "" {
+		_, closeQueue, err := l.queue.open(ctx, a)
+		if err == nil {
+			err = closeQueue()
+		}
+		errs = append(errs, err)
+	}
+	if l.keeps != nil && l.keeps.ledger != "" {
+		errs = append(errs, ledger.Reachable(ctx, l.keeps.ledger))
+	}
+	for i, err := range errs {
+		if errors.Is(err, context.DeadlineExceeded) {
+			errs[i] = fmt.Errorf("%w: no answer within 10s", core.ErrUnavailable)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
 	c.Flags().Var(&f.plugins.upload, "upload-rate", "most bytes a second that all jobs of this node together write to hosts, as 50MiB; 0: any")
 	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
-	c.Flags().StringVar(&f.configs, "config-dir", defaultConfigs, "git repository for versions of hosts' configurations; turnus config shows them")
+	c.Flags().StringVar(&f.configs, "config-dir", defaultConfigs, "git repository for versions of hosts' configurations; turnus configs shows them")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
 }
 

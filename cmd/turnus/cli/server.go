@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) serverCmd() *cobra.Command {
+func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
+
+func (a *app) serverService() longRunning {
 	var f serviceFlags
 	var plugins pluginFlags
 	var verbose bool
@@ -21,9 +23,6 @@ PostgreSQL; none of them leads, and any may be stopped.`,
   turnus server --redis redis://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.queue.url == "" {
-				return invalid("server needs a queue that workers share\nhint: --redis redis://HOST:6379/0; turnus up has a queue and a worker of its own")
-			}
 			return a.server(cmd.Context(), &f, &plugins, verbose)
 		},
 	}
@@ -31,14 +30,17 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 	plugins.add(c)
 	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the server does")
-	return c
+	check := func() error {
+		if f.queue.url == "" {
+			return invalid("server needs a queue that workers share\nhint: --redis redis://HOST:6379/0; turnus up has a queue and a worker of its own")
+		}
+		return f.check()
+	}
+	return longRunning{cmd: c, check: check, queue: &f.queue, keeps: &f}.settable()
 }
 
 // server runs until it is told to stop.
 func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, verbose bool) (err error) {
-	if err := f.check(); err != nil {
-		return err
-	}
 	log := a.logger(verbose)
 	sup, err := plugins.supervisor(nil, log)
 	if err != nil {

@@ -16,7 +16,9 @@ type upFlags struct {
 	context string
 }
 
-func (a *app) upCmd() *cobra.Command {
+func (a *app) upCmd() *cobra.Command { return a.upService().cmd }
+
+func (a *app) upService() longRunning {
 	var f upFlags
 	c := &cobra.Command{
 		Use:   "up",
@@ -40,14 +42,12 @@ signal cancels what runs.`,
 	fl.StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	fl.StringVar(&f.name, "name", "", "name of the worker (default: HOST-PID)")
 	fl.StringVar(&f.context, "context", "local", "context to write for the commands on this machine; empty writes none")
-	return c
+	check := func() error { return errors.Join(f.service.check(), f.node.check()) }
+	return longRunning{cmd: c, check: check, queue: &f.service.queue, keeps: &f.service}.settable()
 }
 
 // up runs until it is told to stop.
 func (a *app) up(ctx context.Context, f *upFlags) (err error) {
-	if err := errors.Join(f.service.check(), f.node.check()); err != nil {
-		return err
-	}
 	log := a.logger(f.node.verbose)
 	s := &service{a: a, f: &f.service, log: log}
 	n, err := f.node.reachBy(ctx, s.inventory, log)

@@ -15,7 +15,9 @@ import (
 	"github.com/turnus/turnus/core/worker"
 )
 
-func (a *app) workerCmd() *cobra.Command {
+func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
+
+func (a *app) workerService() longRunning {
 	var f nodeFlags
 	var q queueFlags
 	var files string
@@ -36,12 +38,6 @@ keeps the whole.`,
   turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.url == "" {
-				return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
-			}
-			if err := f.check(); err != nil { // before Redis is asked: wrong usage contacts nothing
-				return err
-			}
 			return a.work(cmd.Context(), &f, &q, &keep, name, files, sources)
 		},
 	}
@@ -51,7 +47,13 @@ keeps the whole.`,
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
-	return c
+	check := func() error {
+		if q.url == "" {
+			return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
+		}
+		return f.check()
+	}
+	return longRunning{cmd: c, check: check, queue: &q}.settable()
 }
 
 func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, name, files string, sources []string) (err error) {

@@ -12,19 +12,19 @@ import (
 	"github.com/turnus/turnus/core/configs"
 )
 
-func (a *app) configDiffCmd() *cobra.Command {
-	var f configFlags
+func (a *app) configsDiffCmd() *cobra.Command {
+	var f configsFlags
 	c := &cobra.Command{
 		Use:   "diff [HOST...]",
 		Short: "Say what changed in hosts' configurations",
 		Long: `Say what changed in hosts' configurations: of a HOST, its newest version against the
 one before. --since and --run compare the state before with the newest such version, and
 without a HOST they take every host that has one. --from and --to name versions.`,
-		Example: `  turnus config diff fw-1
-  turnus config diff --since 24h
-  turnus config diff --run 20261120-030000-backup -o json
-  turnus config diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.configDiff(cmd.Context(), &f, args) },
+		Example: `  turnus configs diff fw-1
+  turnus configs diff --since 24h
+  turnus configs diff --run 20261120-030000-backup -o json
+  turnus configs diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.configsDiff(cmd.Context(), &f, args) },
 	}
 	f.add(c)
 	f.addChoice(c)
@@ -33,8 +33,8 @@ without a HOST they take every host that has one. --from and --to name versions.
 	return c
 }
 
-// configDiffDoc is the -o json document of config diff.
-type configDiffDoc struct {
+// configsDiffDoc is the -o json document of config diff.
+type configsDiffDoc struct {
 	Changes []configChange `json:"changes"` // hosts in which something differs
 }
 
@@ -55,7 +55,7 @@ type configFileDiff struct {
 	Diff    string `json:"diff"` // unified; what is binary or long is told by its size
 }
 
-func (a *app) configDiff(ctx context.Context, f *configFlags, hosts []string) error {
+func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) error {
 	r, err := f.open()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) configDiff(ctx context.Context, f *configFlags, hosts []string) er
 	if err != nil {
 		return err
 	}
-	doc := configDiffDoc{Changes: []configChange{}}
+	doc := configsDiffDoc{Changes: []configChange{}}
 	for _, c := range wanted {
 		differences, err := r.Differences(ctx, c.Host, f.file, c.From, c.To)
 		if err != nil {
@@ -100,7 +100,7 @@ func (a *app) configDiff(ctx context.Context, f *configFlags, hosts []string) er
 }
 
 // named compares what --from and --to name.
-func (f *configFlags) named(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
+func (f *configsFlags) named(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
 	if len(hosts) == 0 {
 		return nil, invalid("--from and --to need a HOST")
 	}
@@ -125,7 +125,7 @@ func (f *configFlags) named(ctx context.Context, r *configs.Repo, hosts []string
 }
 
 // recent compares the newest version that fits with the state before the oldest, host by host.
-func (f *configFlags) recent(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
+func (f *configsFlags) recent(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
 	all := hosts
 	if len(hosts) == 0 {
 		all = []string{""}
@@ -190,7 +190,7 @@ func fileDiff(host string, d configs.Difference) configFileDiff {
 	return out
 }
 
-func (a *app) printConfigDiff(doc configDiffDoc) {
+func (a *app) printConfigDiff(doc configsDiffDoc) {
 	if len(doc.Changes) == 0 {
 		a.message("nothing changed")
 		return

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/spell"
+)
+
+// maxSettings bounds a file of settings.
+const maxSettings = 1 << 20
+
+// longRunning is a command whose flags may also come from the environment and from a file: a service that somebody starts
+// by hand once, and a supervisor ever after.
+type longRunning struct {
+	cmd   *cobra.Command
+	check func() error // refuses what contradicts itself; it opens and contacts nothing
+	queue *queueFlags
+	keeps *serviceFlags // nil: it keeps no record
+}
+
+// settable gives the command --config, and has it fill its flags and check them before it starts.
+func (l longRunning) settable() longRunning {
+	l.cmd.Flags().String("config", "", "file with settings, in YAML: each key is a flag of this command without its dashes")
+	l.cmd.PreRunE = func(c *cobra.Command, _ []string) error {
+		if _, err := fill(c); err != nil {
+			return err
+		}
+		return l.check()
+	}
+	return l
+}
+
+// origin is where the value of a setting came from.
+type origin struct {
+	kind  string // one of the from… below
+	where string // variable, or file:line
+}
+
+const (
+	fromDefault     = "default"
+	fromFlag        = "flag"
+	fromEnvironment = "environment"
+	fromFile        = "file"
+)
+
+func (o origin) String() string {
+	if o.where == "" {
+		return o.kind
+	}
+	return o.kind + " " + o.where
+}
+
+// elsewhere are flags that other commands have, too: where they are defined they read the environment themselves.
+var elsewhere = []string{"redis", "ledger", "keyring", "notify", "inventory", "plugins"}
+
+// notSettings are flags that say something of one call.
+var notSettings = []string{"config", "help", "output"}
+
+func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
+
+// variableOf is the environment's name of a flag.
+func variableOf(flag string) string {
+	return "TURNUS_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fill gives each flag that the command line leaves out its value: from the environment, or else from the file of
+// --config. It tells where every value came from.
+func fill(c *cobra.Command) (map[string]origin, error) {
+	file, _ := c.Flags().GetString("config")
+	given, err := readSettings(file, c)
+	if err != nil {
+		return nil, err
+	}
+	from := map[string]origin{}
+	var errs []error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !isSetting(f) {
+			return
+		}
+		variable := variableOf(f.Name)
+		env, inEnv := os.LookupEnv(variable)
+		inEnv = inEnv && env != ""
+		setting, inFile := given[f.Name]
+		switch {
+		case f.Changed:
+			from[f.Name] = origin{kind: fromFlag}
+		case inEnv:
+			from[f.Name] = origin{fromEnvironment, variable}
+			if slices.Contains(elsewhere, f.Name) {
+				break // it has its value
+			}
+			if err := c.Flags().Set(f.Name, env); err != nil {
+				errs = append(errs, invalid("%s: %v", variable, err))
+			}
+		case inFile:
+			from[f.Name] = origin{fromFile, setting.place}
+			for _, value := range setting.values {
+				if err := c.Flags().Set(f.Name, value); err != nil {
+					errs = append(errs, invalid("%s: %s: %v", setting.place, f.Name, err))
+				}
+			}
+		default:
+			from[f.Name] = origin{kind: fromDefault}
+		}
+	})
+	return from, errors.Join(errs...)
+}
+
+// setting is what a file says of one flag.
+type setting struct {
+	place  string // file:line
+	values []string
+}
+
+// readSettings reads a file of settings for the command. Errors wrap core.ErrInvalid and name file, line and column.
+func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, invalid("--config: %v", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSettings+1))
+	if err != nil {
+		return nil, fmt.Errorf("--config: read %s: %w", path, err)
+	}
+	if len(text) > maxSettings {
+		return nil, invalid("--config: %s has more than %d bytes", path, maxSettings)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("--config: %s: %w: %w", path, core.ErrInvalid, err)
+	}
+	if len(doc.Content) == 0 { // nothing but comments
+		return nil, nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, invalid("%s:%d:%d: expected settings, as listen: 127.0.0.1:8470", path, root.Line, root.Column)
+	}
+	settings := map[string]setting{}
+	var errs []error
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if err := addSetting(settings, path, c, root.Content[i], root.Content[i+1]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return settings, errors.Join(errs...)
+}
+
+func addSetting(settings map[string]setting, path string, c *cobra.Command, key, value *yaml.Node) error {
+	refuse := func(n *yaml.Node, format string, args ...any) error {
+		return invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
+	}
+	f := c.Flags().Lookup(key.Value)
+	if f == nil || !isSetting(f) {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if isSetting(f) {
+				names = append(names, f.Name)
+			}
+		})
+		text := fmt.Sprintf("unknown setting %q: expected a flag of turnus %s", key.Value, c.Name())
+		if hint := spell.DidYouMean(key.Value, names); hint != "" {
+			text += "\nhint: " + hint
+		}
+		return refuse(key, "%s", text)
+	}
+	if first, twice := settings[key.Value]; twice {
+		return refuse(key, "%s is set twice, first at %s", key.Value, first.place)
+	}
+	s := setting{place: fmt.Sprintf("%s:%d", path, key.Line)}
+	_, many := f.Value.(pflag.SliceValue)
+	switch {
+	case value.Kind == yaml.ScalarNode && value.Tag != "!!null":
+		s.values = []string{value.Value}
+	case value.Kind == yaml.SequenceNode && many:
+		for _, one := range value.Content {
+			if one.Kind != yaml.ScalarNode {
+				return refuse(one, "%s: expected a list of words", key.Value)
+			}
+			s.values = append(s.values, one.Value)
+		}
+	case many:
+		return refuse(value, "%s: expected a word or a list of words", key.Value)
+	default:
+		return refuse(value, "%s: expected one value", key.Value)
+	}
+	settings[key.Value] = s
+	return nil
+}

@@ -1,0 +1,27 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Reachable tells whether the database of url answers. It changes nothing: a file that is not there yet is none. Errors
+// are those of Open.
+func Reachable(ctx context.Context, url string) error {
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		if _, err := os.Stat(strings.TrimPrefix(path, "//")); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	d, err := connect(url, 1)
+	if err != nil {
+		return fmt.Errorf("ledger %s: %w", redact(url), err)
+	}
+	defer d.close()
+	var one int
+	return translate("ask ledger "+redact(url), d.row(ctx, `SELECT 1`).Scan(&one))
+}
