@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
 	}
 	sealed := r
 	sum := digest(&r)
-	sealed.Payload = q.ring.Seal(append(sum[:len(sum):len(sum)], r.Payload...), keyring.Context(payloadOf, r.ID))
+	sealed.Payload = q.ring.Seal(slices.Concat(sum, r.Payload), keyring.Context(payloadOf, r.ID))
 	sealed.Targets = make([]queue.Target, len(r.Targets))
 	for i, t := range r.Targets {
 		if len(t.Data) > 0 {
@@ -285,7 +286,7 @@ func (q *Queue) tell(what trouble, text string) {
 
 // Unsealed lists the runs that are not complete and whose payload is not sealed: what a service left behind that had no ring.
 func (q *Queue) Unsealed(ctx context.Context) ([]string, error) {
-	ids, err := q.Queue.Runs(ctx)
+	ids, err := q.Runs(ctx)
 	if err != nil {
 		return nil, err
 	}
