@@ -38,6 +38,10 @@ lab-dnssec: build ## a signed zone with its parent and a validating resolver in 
 lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reboots, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
 
+check-s3: ## tests against a real S3 server (versitygw), which is built first: minutes, once
+	$(GO) build -C .tools/s3 -o $(CURDIR)/bin/versitygw github.com/versity/versitygw/cmd/versitygw
+	PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags s3 ./core/objects ./core/backup
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
@@ -90,4 +94,4 @@ package-check: ## install, upgrade and purge the package in a throw-away root (r
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean
+.PHONY: help build up demo deps test race check-s3 lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean

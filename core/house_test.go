@@ -56,6 +56,9 @@ var borders = []struct {
 	{"core/notify", "tells a webhook what happened; it must not know what that is about", []string{"core"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
 	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/keyring", "core/testparts"}},
+	{"core/objects", "a leaf: how a place for objects is named and opened, whatever is kept there", []string{"core", "core/testparts"}},
+	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean", []string{"core", "core/ledger", "core/objects"}},
+	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/spell", "windows"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "windows/civil"}},
@@ -68,7 +71,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/plugintest"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

@@ -29,6 +29,7 @@ import (
 	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/firmware"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/http"
 	"github.com/turnus/turnus/plugins/reboot"
 	"github.com/turnus/turnus/plugins/script"
@@ -44,6 +45,7 @@ func builtins() []sdk.Def {
 }
 
 func TestMain(m *testing.M) {
+	sandbox.Enter()
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		sdk.Serve(builtins()...)
 		return
@@ -113,9 +115,16 @@ func supervise(key string, more ...func(*host.Config)) (*host.Supervisor, func()
 	if err != nil {
 		return nil, nil, err
 	}
+	box, err := sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: 4 << 30})
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg := host.Config{
-		Builtins: []host.Plugin{{Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest}},
-		Reach:    pool,
+		Builtins: []host.Plugin{{
+			Name: manifest.Name, Version: manifest.Version, Argv: []string{self, "plugin"}, Manifest: manifest,
+			Allow: host.Allow{Network: true}, // of http and firewall
+		}},
+		Reach: pool, Sandbox: box,
 	}
 	for _, change := range more {
 		change(&cfg)

@@ -224,7 +224,14 @@ func (c *Catalog) restore(ctx context.Context, lost []schedule.Lost) error {
 	if err != nil {
 		return err
 	}
+	blind, _, err := c.cfg.Ledger.Restored(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range lost {
+		if blind.After(m.Mark) { // the ledger is a backup's, and no server has worked by it yet
+			lost[i].Blind = blind
+		}
 		id := lost[i].Definition.ID
 		lost[i].Mark, lost[i].Data, lost[i].Active = m.Mark, m.Open[keyOf(id)], active[launchedBy+id.String()]
 	}

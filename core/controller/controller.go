@@ -40,6 +40,7 @@ const (
 	followPage  = 1000
 	maxAsking   = 16 // followers that block on the queue at once, each on a connection of its own; the others ask it now and then
 	retryFollow = time.Second
+	stuckAfter  = time.Minute // a look that takes longer will not end by itself: calls of ledger and queue have limits far below
 )
 
 // Controller is one server's part. Its methods are safe for concurrent use.
@@ -49,6 +50,8 @@ type Controller struct {
 	claim    func(ctx context.Context, life string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
 	poke     chan struct{}                                                  // has room for one
 	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
+
+	looked atomic.Int64 // when Run began its last look, in Unix nanoseconds; 0 before the first
 
 	posted  uint64    // version of this server's document on the board; of the goroutine of Run
 	sweepAt time.Time // when to look for runs that are over; of the same
@@ -87,6 +90,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
+		c.looked.Store(time.Now().UnixNano())
 		c.tick(ctx)
 		select {
 		case <-ctx.Done():
@@ -97,6 +101,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.leaveAll()    // followers first: they hand over what they read
 	stopRecording() // then what they hand over to
 	wg.Wait()
+	return nil
+}
+
+// Stuck says since when Run has not looked at its runs, where that is longer than it can be on a busy machine or with ledger
+// and queue away: only a new process helps then. It is nil otherwise, and before Run.
+func (c *Controller) Stuck() error {
+	at := c.looked.Load()
+	if since := time.Since(time.Unix(0, at)); at != 0 && since > stuckAfter {
+		return fmt.Errorf("runs are not looked at since %v", since.Round(time.Second))
+	}
 	return nil
 }
 

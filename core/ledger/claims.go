@@ -98,19 +98,6 @@ func (l *Ledger) Enqueued(ctx context.Context, c Claim, incarnation string) (Run
 	return run, nil
 }
 
-// Renew makes a claim last longer, from now on.
-func (l *Ledger) Renew(ctx context.Context, c Claim, ttl time.Duration) (Claim, error) {
-	err := l.db.transact(ctx, "renew the claim of run "+c.Run.ID, func(t *tx) error {
-		err := t.row(ctx, `UPDATE runs SET claimed_until = `+t.now+` + $4 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3 RETURNING claimed_until`,
-			c.Run.seq, c.By, c.until, ttl.Microseconds()).Scan(&c.until)
-		if none(err) {
-			return fmt.Errorf("the claim of %s has ended and was taken over: %w", c.By, core.ErrConflict)
-		}
-		return err
-	})
-	return c, err
-}
-
 // Release ends a claim without a result; nothing happens when it was taken over.
 func (l *Ledger) Release(ctx context.Context, c Claim) error {
 	return l.db.transact(ctx, "release run "+c.Run.ID, func(t *tx) error {

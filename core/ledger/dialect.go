@@ -1,6 +1,9 @@
 package ledger
 
-import "strings"
+import (
+	"context"
+	"strings"
+)
 
 // dialect is all that differs between the two databases, besides how rows are inserted in bulk.
 type dialect struct {
@@ -15,4 +18,12 @@ type dialect struct {
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
 	insert    bulk   // many job rows at once
+
+	// For copying all of a ledger, and filling an empty one.
+	snapshot   string // begins a transaction that sees one moment
+	columns    string // lists table, column, kind, place in the key or 0, and whether the database counts it; by table and place
+	lastSerial func(context.Context, asker, *Table) (int64, error)
+	setSerial  func(context.Context, *tx, Table) error
+	unguard    func(context.Context, *tx) (guard func() error, _ error) // lifts triggers until guard is called
+	load       func(context.Context, *Loader, Table, func() ([]any, error)) (int64, error)
 }

@@ -148,7 +148,7 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	return jobs, next, nil
 }
 
-// Attempt is one try of a job, as far as it was reported.
+// Attempt is the last try of one life of a job: a queue tells what decided a life, not the tries before.
 type Attempt struct {
 	Index    int           `json:"index"`
 	Life     int           `json:"life"`
@@ -161,31 +161,6 @@ type Attempt struct {
 	Took     time.Duration `json:"took_ns"`
 	Recorded time.Time     `json:"recorded"` // set by the ledger
 	Detail   []byte        `json:"-"`
-}
-
-// RecordAttempts keeps attempts that were not a job's last, of one run. They change no count. Each
-// (index, life, attempt) is kept as it came first.
-func (l *Ledger) RecordAttempts(ctx context.Context, run string, attempts ...Attempt) error {
-	return l.db.transact(ctx, "record attempts of run "+clean(run, maxID), func(t *tx) error {
-		locked, err := lockRun(ctx, t, run)
-		if none(err) {
-			return noRun(run)
-		}
-		if err != nil {
-			return err
-		}
-		r := &recording{Ledger: l, t: t, run: locked, now: micros(l.now())}
-		for _, a := range attempts {
-			if a.Index < 0 || a.Index >= locked.Total || a.Attempt < 1 || a.Life < 0 || !a.Outcome.Valid() {
-				return fmt.Errorf("attempt %d in life %d of job %d with outcome %q, the run has %d jobs: %w", a.Attempt, a.Life, a.Index, a.Outcome, locked.Total, core.ErrInvalid)
-			}
-			o := Outcome{Index: a.Index, Detail: a.Detail, Outcome: a.Outcome, Reason: a.Reason, Step: a.Step, Attempt: a.Attempt, Worker: a.Worker, Started: a.Started, Took: a.Took}
-			if err := putAttempt(ctx, t, locked.seq, a.Index, a.Life, r.fields(&o, a.Life), r.detail(&o, a.Life)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's outcome.

@@ -140,24 +140,49 @@ func testPrune(t *testing.T, b *backend) {
 		}
 		now = now.Add(time.Hour)
 	}
+	all := ledger.Owners{Others: true}
 	before := now.Add(-2*time.Hour - time.Minute) // r0 and r1 ended before
-	calls, runs, rows := 0, 0, 0
-	for more := true; more; calls++ {
-		p, err := l.Prune(ctx, before, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.Rows > 10 {
-			t.Errorf("one call removed %d rows", p.Rows)
-		}
-		if calls > 100 {
-			t.Fatal("pruning has no end")
-		}
-		runs, rows, more = runs+p.Runs, rows+p.Rows, p.More
-		sound(t, l)
+	if use, err := l.OutputUse(ctx); err != nil || use[""] != (ledger.Use{Outputs: 4, Bytes: 4 * (ledger.SmallOutput + 1)}) {
+		t.Errorf("%+v, %v", use, err)
 	}
-	if want := 2 * (2*(jobs-5) + 1 + 1); runs != 2 || rows != want || files(t, dir) != 2 {
-		t.Errorf("%d runs, %d rows, %d objects left; expected 2, %d, 2", runs, rows, files(t, dir), want)
+	expired := func(outputs bool) string {
+		return names(pages(t, 1, func(p ledger.Page) ([]ledger.Run, string, error) { return l.Expired(ctx, all, before, outputs, p) }))
+	}
+	if got := expired(false); got != "r0 r1 " {
+		t.Fatalf("expired: %s", got)
+	}
+	// First the outputs alone.
+	if p := must[ledger.Pruned](t)(l.PruneOutputs(ctx, "r1", 10)); p.Rows != 1 || p.More || files(t, dir) != 3 || expired(true) != "r0 " {
+		t.Errorf("%+v, %d objects left, with outputs: %s", p, files(t, dir), expired(true))
+	}
+	sound(t, l)
+	calls, rows := 0, 0
+	for _, id := range []string{"r0", "r1"} {
+		for more := true; more; calls++ {
+			p, err := l.Prune(ctx, id, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Rows > 10 {
+				t.Errorf("one call removed %d rows", p.Rows)
+			}
+			if calls > 100 {
+				t.Fatal("pruning has no end")
+			}
+			rows, more = rows+p.Rows, p.More
+			sound(t, l)
+		}
+	}
+	if want := 2*2*(jobs-5) + 2 + 1; rows != want || files(t, dir) != 2 {
+		t.Errorf("%d rows, %d objects left; expected %d, 2", rows, files(t, dir), want)
+	}
+	// What is not complete stays, whoever asks; what is gone is well.
+	_, err := l.Prune(ctx, "r3", 10)
+	wantErr(t, err, core.ErrConflict, "a run that is not complete")
+	_, err = l.PruneOutputs(ctx, "r3", 10)
+	wantErr(t, err, core.ErrConflict, "outputs of a run that is not complete")
+	if p, err := l.Prune(ctx, "r0", 10); err != nil || p.Rows != 0 || p.More {
+		t.Errorf("again: %+v, %v", p, err)
 	}
 	for i, want := range []error{core.ErrNotFound, core.ErrNotFound, nil, nil} {
 		_, err := l.Run(ctx, ledger.AllTenants(), fmt.Sprint("r", i))
@@ -170,6 +195,58 @@ func testPrune(t *testing.T, b *backend) {
 	}
 	if a, err := l.VerifyAudit(ctx); err != nil || a.Seq != 4 {
 		t.Errorf("the audit log lost something: %+v, %v", a, err)
+	}
+}
+
+// Objects that no row names go, once they are old enough; the negative control: a fresh one, whose row may still come, stays.
+func testSweep(t *testing.T, b *backend) {
+	l, dir := b.withBucket(t, b.fresh(t))
+	ctx := t.Context()
+	accept(t, l, newRun("r1", "", 2))
+	must[ledger.Output](t)(l.PutOutput(ctx, core.JobID{Run: "r1"}, "log", strings.NewReader(strings.Repeat("x", ledger.SmallOutput+1))))
+	for _, name := range []string{"output/1/0/00aa", "output/77/3/00bb", "output/note", "other/1/0/00cc"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("left behind"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon, long := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	if s := must[ledger.Swept](t)(l.Sweep(ctx, long, true, nil)); s.Orphans != 0 || s.Looked != 4 || files(t, dir) != 5 {
+		t.Errorf("fresh ones: %+v, %d objects left", s, files(t, dir))
+	}
+	for _, remove := range []bool{false, true} {
+		if s := must[ledger.Swept](t)(l.Sweep(ctx, soon, remove, nil)); s.Orphans != 2 || s.Bytes != 22 {
+			t.Errorf("%+v, expected 2 of 22 bytes", s)
+		}
+	}
+	if n := files(t, dir); n != 3 {
+		t.Errorf("%d objects left, expected that of the run and two that are not ours", n)
+	}
+	if rc, _, err := l.OpenOutput(ctx, ledger.AllTenants(), core.JobID{Run: "r1"}, "log", 0, -1); err != nil {
+		t.Error(err)
+	} else {
+		_ = rc.Close()
+	}
+}
+
+// One server has a duty, until it does not ask any more.
+func testDuty(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	for _, tc := range []struct {
+		by   string
+		ttl  time.Duration
+		mine bool
+	}{{"s1", time.Hour, true}, {"s2", time.Hour, false}, {"s1", time.Microsecond, true}, {"s2", time.Hour, true}, {"s1", time.Hour, false}} {
+		if mine := must[bool](t)(l.Duty(ctx, "x", tc.by, tc.ttl)); mine != tc.mine {
+			t.Errorf("%s: %v", tc.by, mine)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+	if docs, _, err := l.Documents(ctx, ledger.AllTenants(), "duty", ledger.Page{}); err != nil || len(docs) != 0 {
+		t.Errorf("a duty is listed: %v, %v", docs, err)
 	}
 }
 

@@ -61,33 +61,44 @@ func (d *db) migrate(ctx context.Context, to int) error {
 	if err != nil {
 		return err
 	}
-	return d.transact(ctx, "migrate", func(t *tx) error {
-		if t.lock != "" {
-			if _, err := t.exec(ctx, t.lock); err != nil {
-				return err
-			}
-		}
-		if _, err := t.exec(ctx, `CREATE TABLE IF NOT EXISTS migrations (version BIGINT PRIMARY KEY, applied BIGINT NOT NULL)`); err != nil {
+	return d.transact(ctx, "migrate", func(t *tx) error { return t.migrate(ctx, all, to) })
+}
+
+func (t *tx) migrate(ctx context.Context, all []migration, to int) error {
+	if t.lock != "" {
+		if _, err := t.exec(ctx, t.lock); err != nil {
 			return err
 		}
-		var have int
-		if err := t.row(ctx, `SELECT coalesce(max(version), 0) FROM migrations`).Scan(&have); err != nil {
+	}
+	if _, err := t.exec(ctx, `CREATE TABLE IF NOT EXISTS migrations (version BIGINT PRIMARY KEY, applied BIGINT NOT NULL)`); err != nil {
+		return err
+	}
+	var have int
+	if err := t.row(ctx, `SELECT coalesce(max(version), 0) FROM migrations`).Scan(&have); err != nil {
+		return err
+	}
+	if last := all[len(all)-1].version; have > last {
+		return fmt.Errorf("the database has tables of version %d, this program knows %d: use the newer turnus: %w", have, last, core.ErrInvalid)
+	}
+	for _, m := range all {
+		if m.version <= have || m.version > to {
+			continue
+		}
+		if _, err := t.exec(ctx, t.schema.Replace(m.text)); err != nil {
+			return fmt.Errorf("to version %d: %w", m.version, err)
+		}
+		if _, err := t.exec(ctx, `INSERT INTO migrations (version, applied) VALUES ($1, `+t.now+`)`, m.version); err != nil {
 			return err
 		}
-		if last := all[len(all)-1].version; have > last {
-			return fmt.Errorf("the database has tables of version %d, this program knows %d: use the newer turnus: %w", have, last, core.ErrInvalid)
-		}
-		for _, m := range all {
-			if m.version <= have || m.version > to {
-				continue
-			}
-			if _, err := t.exec(ctx, t.schema.Replace(m.text)); err != nil {
-				return fmt.Errorf("to version %d: %w", m.version, err)
-			}
-			if _, err := t.exec(ctx, `INSERT INTO migrations (version, applied) VALUES ($1, `+t.now+`)`, m.version); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// Version is that of the tables that this program makes.
+func Version() int {
+	all, err := migrations("sqlite")
+	if err != nil || len(all) == 0 {
+		return 0 // they are part of the program
+	}
+	return all[len(all)-1].version
 }

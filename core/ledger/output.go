@@ -19,6 +19,10 @@ import (
 const (
 	SmallOutput     = 64 << 10 // up to here it stands in the database, compressed
 	MaxInlineOutput = 8 << 20  // and up to here, where there is no bucket
+
+	outputPrefix = "output/" // of the names of objects
+	partSize     = 8 << 20   // an object goes in parts of so many bytes, a few at once: that bounds the memory it takes
+	partsAtOnce  = 2
 )
 
 // Output is one named text that a job wrote, as "2/stdout": the caller's names.
@@ -74,10 +78,10 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, id core.JobID, r io.Reader) error {
 	plain := &counter{from: r}
 	r = l.sealObject(o, id, plain)
-	o.object = "output/" + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
+	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written
-	w, err := l.bucket.NewWriter(ctx, o.object, &blob.WriterOptions{ContentType: "text/plain; charset=utf-8"})
+	w, err := l.bucket.NewWriter(ctx, o.object, &blob.WriterOptions{ContentType: "text/plain; charset=utf-8", BufferSize: partSize, MaxConcurrency: partsAtOnce})
 	if err != nil {
 		return bucketError(err)
 	}

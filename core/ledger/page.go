@@ -89,11 +89,19 @@ func (q *query) where(cond string, args ...any) {
 }
 
 func (q *query) whereAny(column string, values []string) {
+	q.conds = append(q.conds, q.anyOf(column, values))
+}
+
+func (q *query) whereNone(column string, values []string) {
+	q.conds = append(q.conds, "NOT ("+q.anyOf(column, values)+")")
+}
+
+func (q *query) anyOf(column string, values []string) string {
 	if values == nil {
 		values = []string{}
 	}
 	q.args = append(q.args, q.d.list(values))
-	q.conds = append(q.conds, column+" "+fmt.Sprintf(q.d.anyOf, "$"+strconv.Itoa(len(q.args))))
+	return column + " " + fmt.Sprintf(q.d.anyOf, "$"+strconv.Itoa(len(q.args)))
 }
 
 // text joins head, the conditions, and order with the limit, one more than the page has.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -25,7 +26,46 @@ func postgresDialect() *dialect {
 		list:      func(values []string) any { return values },
 		lock:      "SELECT pg_advisory_xact_lock(8315161320)", // any number that other programs do not use
 		insert:    insertUnnest,
+		snapshot:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+		columns: `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL), coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1, CASE WHEN a.attidentity = '' THEN 0 ELSE 1 END
+			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+			WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname <> 'migrations' ORDER BY c.relname COLLATE "C", a.attnum`,
+		lastSerial: lastPostgres,
+		setSerial:  setPostgres,
+		unguard:    unguardPostgres,
+		load:       loadCopy,
 	}
+}
+
+func lastPostgres(ctx context.Context, q asker, t *Table) (int64, error) {
+	name, err := scanOne[string](q.QueryRowContext(ctx, `SELECT pg_get_serial_sequence($1, $2)`, quoted(t.Name), t.Serial))
+	if err != nil {
+		return 0, err
+	}
+	return scanOne[int64](q.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+name)) // as the server quoted it
+}
+
+func setPostgres(ctx context.Context, t *tx, table Table) error {
+	_, err := t.exec(ctx, `SELECT setval(pg_get_serial_sequence($1, $2), $3)`, quoted(table.Name), table.Serial, table.Last)
+	return err
+}
+
+// unguardPostgres disables the triggers within the transaction.
+func unguardPostgres(ctx context.Context, t *tx) (func() error, error) {
+	rows, err := t.rows(ctx, `SELECT DISTINCT c.relname::text FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid WHERE NOT g.tgisinternal AND c.relnamespace = current_schema()::regnamespace`)
+	guarded, err := collect(rows, err, scanOne[string])
+	if err != nil {
+		return nil, err
+	}
+	turn := func(how string) error {
+		for _, name := range guarded {
+			if _, err := t.exec(ctx, `ALTER TABLE `+quoted(name)+` `+how+` TRIGGER USER`); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return func() error { return turn("ENABLE") }, turn("DISABLE")
 }
 
 func openPostgres(url string, connections int) (*db, error) {

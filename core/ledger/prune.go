@@ -2,85 +2,164 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"gocloud.dev/gcerrors"
+
+	"github.com/turnus/turnus/core"
 )
 
-// Pruned says what one call of Prune removed.
+// Owners are tenants whose runs are meant: those named, or with Others all but those.
+type Owners struct {
+	Tenants []string
+	Others  bool
+}
+
+func (o Owners) filter(q *query, column string) {
+	switch {
+	case !o.Others:
+		q.whereAny(column, o.Tenants)
+	case len(o.Tenants) > 0:
+		q.whereNone(column, o.Tenants)
+	}
+}
+
+// Expired lists complete runs of owners that ended before a time, oldest end first; with outputs only those that have some.
+func (l *Ledger) Expired(ctx context.Context, of Owners, before time.Time, outputs bool, p Page) (runs []Run, next string, err error) {
+	at, more, err := p.at("expired", 2, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	q.where("ended > 0")
+	q.where("ended < ?", bound(before))
+	of.filter(q, "tenant")
+	if outputs {
+		q.where("EXISTS (SELECT 1 FROM outputs o WHERE o.run = runs.seq)")
+	}
+	if more {
+		q.where("(ended, seq) > (?, ?)", at.Key[0], at.Key[1])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "ended, seq", p), q.args...)
+	runs, err = collect(rows, err, scanRun)
+	if err != nil {
+		return nil, "", translate("list runs that ended", err)
+	}
+	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "expired", Key: []int64{micros(r.Ended), r.seq}} })
+	return runs, next, nil
+}
+
+// Use is how much output there is.
+type Use struct {
+	Outputs int64
+	Bytes   int64 // as they were written
+}
+
+// OutputUse is the output of all runs, by tenant. It reads every row of outputs.
+func (l *Ledger) OutputUse(ctx context.Context) (map[string]Use, error) {
+	rows, err := l.db.rows(ctx, `SELECT r.tenant, count(*), CAST(sum(o.size) AS BIGINT) FROM outputs o JOIN runs r ON r.seq = o.run GROUP BY r.tenant`)
+	all := map[string]Use{}
+	_, err = collect(rows, err, func(row scanner) (tenant string, err error) {
+		var u Use
+		err = row.Scan(&tenant, &u.Outputs, &u.Bytes)
+		all[tenant] = u
+		return tenant, err
+	})
+	return all, translate("add up outputs", err)
+}
+
+// RunUse is the output of one run.
+func (l *Ledger) RunUse(ctx context.Context, r Run) (u Use, err error) {
+	err = l.db.row(ctx, `SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM outputs WHERE run = $1`, r.seq).Scan(&u.Outputs, &u.Bytes)
+	return u, translate("add up the outputs of run "+r.ID, err)
+}
+
+// Pruned says what one call removed.
 type Pruned struct {
-	Runs int  // that are gone
-	Rows int  // of jobs, attempts, ranges and output
+	Rows int  // of jobs, attempts, ranges, decisions and output
 	More bool // there is more to remove: call again
 }
 
-// Prune removes complete runs that ended before a time, oldest first, with all that belongs to
-// them, in bounded work: at most batch rows (at least 1) in one short transaction for each table.
-// Large output goes first. The audit log stays. A run that is partly removed is still listed, but
-// some or all of its jobs are not found.
-func (l *Ledger) Prune(ctx context.Context, before time.Time, batch int) (Pruned, error) {
-	var p Pruned
-	left := max(batch, 1)
-	for left > 0 {
-		var seq int64
-		var id string
-		err := l.db.row(ctx, `SELECT seq, id FROM runs WHERE ended > 0 AND ended < $1 ORDER BY ended, seq LIMIT 1`, bound(before)).Scan(&seq, &id)
-		if none(err) {
-			return p, nil
-		}
-		if err != nil {
-			return p, translate("prune", err)
-		}
-		n, err := l.pruneRun(ctx, seq, id, left)
-		p.Rows += n
-		if err != nil {
-			return p, err
-		}
-		if left -= n; left > 0 { // nothing is left of it but the run itself
-			p.Runs++
-			left--
-		}
+// Prune removes a complete run with all that belongs to it, in bounded work: at most batch rows (at least 1), in one short
+// transaction for each table. Large output goes first. The audit log stays. A run that is partly removed is still listed, but
+// some or all of its jobs are not found; what is not complete is core.ErrConflict. One that is gone is well.
+func (l *Ledger) Prune(ctx context.Context, id string, batch int) (Pruned, error) {
+	seq, err := l.prunable(ctx, id, true)
+	if errors.Is(err, core.ErrNotFound) {
+		return Pruned{}, nil
 	}
-	p.More = true
-	return p, nil
-}
-
-// pruneRun removes up to most rows of a run, and the run when fewer were left.
-func (l *Ledger) pruneRun(ctx context.Context, seq int64, id string, most int) (removed int, err error) {
-	what := "prune run " + id
-	for _, remove := range []struct{ table, key string }{
-		{"materials", ""}, // first: from then on Check passes the run over
-		{"outputs", "idx, name"},
-		{"attempts", "idx, life, attempt"},
-		{"jobs", "idx"},
-		{"ranges", "first"},
-		{"decisions", "wave, content, who"},
-	} {
-		if remove.table == "outputs" {
-			if err := l.pruneObjects(ctx, seq, most-removed); err != nil {
-				return removed, err
-			}
-		}
-		query, args := `DELETE FROM `+remove.table+` WHERE run = $1`, []any{seq}
-		if remove.key != "" {
-			query += ` AND (` + remove.key + `) IN (SELECT ` + remove.key + ` FROM ` + remove.table + ` WHERE run = $1 ORDER BY ` + remove.key + ` LIMIT $2)`
-			args = append(args, most-removed)
-		}
-		err := l.db.transact(ctx, what, func(t *tx) error {
-			n, err := t.exec(ctx, query, args...)
-			if remove.key != "" {
-				removed += int(n)
-			}
-			return err
-		})
-		if err != nil || removed >= most {
-			return removed, err
-		}
+	if err != nil {
+		return Pruned{}, err
 	}
-	return removed, l.db.transact(ctx, what, func(t *tx) error {
-		_, err := t.exec(ctx, `DELETE FROM runs WHERE seq = $1`, seq)
+	p, err := l.removeRows(ctx, seq, id, []string{"outputs", "attempts", "jobs", "ranges", "decisions"}, max(batch, 1))
+	if err != nil || p.More {
+		return p, err
+	}
+	return p, l.db.transact(ctx, "prune run "+id, func(t *tx) error {
+		_, err := t.exec(ctx, `DELETE FROM runs WHERE seq = $1 AND ended > 0`, seq)
 		return err
 	})
+}
+
+// PruneOutputs removes the outputs of a complete run, and leaves all else of it, as Prune does.
+func (l *Ledger) PruneOutputs(ctx context.Context, id string, batch int) (Pruned, error) {
+	seq, err := l.prunable(ctx, id, false)
+	if errors.Is(err, core.ErrNotFound) {
+		return Pruned{}, nil
+	}
+	if err != nil {
+		return Pruned{}, err
+	}
+	return l.removeRows(ctx, seq, id, []string{"outputs"}, max(batch, 1))
+}
+
+// prunable finds a complete run; all begins its end: from then on Check passes it over, and nobody can run it again.
+func (l *Ledger) prunable(ctx context.Context, id string, all bool) (seq int64, err error) {
+	err = l.db.transact(ctx, "prune run "+id, func(t *tx) error {
+		run, err := lockRun(ctx, t, id)
+		if none(err) {
+			return noRun(id)
+		}
+		if err != nil {
+			return err
+		}
+		if !run.Complete() {
+			return fmt.Errorf("it is not complete: %w", core.ErrConflict)
+		}
+		seq = run.seq
+		if all {
+			_, err = t.exec(ctx, `DELETE FROM materials WHERE run = $1`, seq)
+		}
+		return err
+	})
+	return seq, err
+}
+
+// keys of the tables that hold rows of runs, besides the run.
+var pruneKeys = map[string]string{"outputs": "idx, name", "attempts": "idx, life, attempt", "jobs": "idx", "ranges": "first", "decisions": "wave, content, who"}
+
+// removeRows removes up to most rows of a run from tables, one after the other.
+func (l *Ledger) removeRows(ctx context.Context, seq int64, id string, tables []string, most int) (p Pruned, err error) {
+	for _, table := range tables {
+		if table == "outputs" {
+			if err := l.pruneObjects(ctx, seq, most-p.Rows); err != nil {
+				return p, fmt.Errorf("prune run %s: %w", id, err)
+			}
+		}
+		key := pruneKeys[table]
+		query := `DELETE FROM ` + table + ` WHERE run = $1 AND (` + key + `) IN (SELECT ` + key + ` FROM ` + table + ` WHERE run = $1 ORDER BY ` + key + ` LIMIT $2)`
+		err := l.db.transact(ctx, "prune run "+id, func(t *tx) error {
+			n, err := t.exec(ctx, query, seq, most-p.Rows)
+			p.Rows += int(n)
+			return err
+		})
+		if p.More = p.Rows >= most; err != nil || p.More {
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 // pruneObjects removes the objects of the rows that go next. Rows go afterwards, so that an object

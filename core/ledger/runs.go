@@ -102,6 +102,8 @@ type RunFilter struct {
 	Host     string       // with an outcome of a job on this host
 	Outcome  core.Outcome // with at least one job that ended so
 	By       string       // launched by
+	// Touched lets runs through, too, that are not in scope and have an outcome of a job on a host that is. It looks at the jobs of each run.
+	Touched bool
 }
 
 // Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end.
@@ -111,7 +113,11 @@ func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs [
 		return nil, "", err
 	}
 	q := &query{d: l.db.dialect}
-	s.filter(q, "tenant")
+	if f.Touched && !s.all {
+		q.conds = append(q.conds, "("+q.anyOf("tenant", s.tenants)+" OR EXISTS (SELECT 1 FROM jobs j WHERE j.run = runs.seq AND "+q.anyOf("j.tenant", s.tenants)+"))")
+	} else {
+		s.filter(q, "tenant")
+	}
 	if err := f.apply(q); err != nil {
 		return nil, "", err
 	}

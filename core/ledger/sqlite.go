@@ -29,7 +29,57 @@ func sqliteDialect() *dialect {
 		byOutcome: " INDEXED BY jobs_outcome",
 		prepare:   true,
 		insert:    insertOneByOne,
+		snapshot:  "BEGIN DEFERRED",
+		columns: `SELECT m.name, c.name, c.type, c.pk, CASE WHEN c.pk = 1 AND m.sql LIKE '%AUTOINCREMENT%' THEN 1 ELSE 0 END
+			FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name <> 'migrations' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY m.name, c.cid`,
+		lastSerial: lastSQLite,
+		setSerial:  setSQLite,
+		unguard:    unguardSQLite,
+		load:       loadInsert,
 	}
+}
+
+// lastSQLite reads what AUTOINCREMENT keeps, which outlives the row.
+func lastSQLite(ctx context.Context, q asker, t *Table) (int64, error) {
+	last, err := scanOne[int64](q.QueryRowContext(ctx, `SELECT seq FROM sqlite_sequence WHERE name = $1`, t.Name))
+	if none(err) {
+		return 0, nil
+	}
+	return last, err
+}
+
+func setSQLite(ctx context.Context, t *tx, table Table) error {
+	if _, err := t.exec(ctx, `DELETE FROM sqlite_sequence WHERE name = $1`, table.Name); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)`, table.Name, table.Last)
+	return err
+}
+
+// unguardSQLite takes the triggers away within the transaction, and puts them back as they were.
+func unguardSQLite(ctx context.Context, t *tx) (func() error, error) {
+	rows, err := t.rows(ctx, `SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name`)
+	type trigger struct{ name, text string }
+	all, err := collect(rows, err, func(row scanner) (g trigger, err error) {
+		err = row.Scan(&g.name, &g.text)
+		return g, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range all {
+		if _, err := t.exec(ctx, `DROP TRIGGER `+quoted(g.name)); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		for _, g := range all {
+			if _, err := t.exec(ctx, g.text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }
 
 // openSQLite opens a file. One connection writes, since SQLite has one writer anyway and a queue

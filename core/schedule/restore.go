@@ -14,6 +14,9 @@ type Lost struct {
 	Floor      time.Time // it was made, changed or resumed then: fires before are not its
 	Mark       time.Time // fires that started until then are decided. Of one with Data, its data decide
 	Active     []Run     // that are not complete
+	// Blind is when what was kept came back from a backup; zero: it did not. What was launched between the two is not known: fires
+	// until then count as decided, and what Data says was still to be launched is not.
+	Blind time.Time
 }
 
 // Restore makes schedules that are not there, as they were: fires since Mark are missed ones, and catch_up says what becomes of
@@ -55,6 +58,10 @@ func (c *Control) lost(l Lost, now time.Time) (Definition, State, error) {
 		_, s = put(d, &had, state, now)
 	} else {
 		s = State{Since: p.decided(l.Floor, earlier(l.Mark, now)), Paused: d.Paused, Reason: definedPaused(d.Paused)}
+	}
+	if !l.Blind.IsZero() {
+		s.Since = latest(s.Since, p.decided(l.Floor, earlier(l.Blind, now)))
+		s.Claimed, s.Waiting, s.Backfill, s.Triggers = nil, nil, nil, nil
 	}
 	s.Active = nil
 	for _, r := range l.Active {

@@ -75,6 +75,7 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 			_ = huma.WriteErr(s.api, ctx, status, why)
 			return
 		}
+		noteWho(ctx.Context(), by.name)
 		if r.maxBody > smallBody && !r.raw {
 			select {
 			case s.heavy <- struct{}{}:

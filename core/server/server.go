@@ -33,6 +33,8 @@ type Config struct {
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
+	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing is known to hang.
+	Stuck func() error
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook    http.Handler
 	Version string
@@ -89,12 +91,14 @@ func New(cfg Config) (*Server, error) {
 	s.api = humago.New(s.mux, config)
 	s.health()
 	s.scrape()
+	s.profiling()
 	s.runs()
 	s.control()
 	s.jobs()
 	s.outputs()
 	s.events()
 	s.audit()
+	s.exports()
 	s.people()
 	s.inventory()
 	s.windowSets()
@@ -185,7 +189,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
-		Middlewares: huma.Middlewares{s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+		Middlewares: huma.Middlewares{s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

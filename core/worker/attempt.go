@@ -241,7 +241,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
 		return &verdict{
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
-			after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks,
+			after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome = core.Lost
@@ -291,7 +291,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	switch {
 	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, out.Held
-		return &verdict{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: out.ResumeAfter, event: out.WakeOn, keepLocks: out.KeepLocks}
+		return &verdict{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
 	case out.Lost:
 		return say(core.Lost, detail)
 	case out.RolledBack:

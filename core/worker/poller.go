@@ -19,6 +19,7 @@ const (
 	barrenTurns = 16                     // in a row left work and brought no job: only then is there a pause,
 	barrenPause = 5 * time.Millisecond   // of this length, so that the queue is not asked in a spin
 	giveUp      = 5 * time.Second        // after Kill: how long results are still offered to a silent queue
+	stuckAfter  = time.Minute            // without a look: calls of the queue have limits far below
 )
 
 // poller is the only goroutine that calls Turn. All its fields are its own.
@@ -73,8 +74,10 @@ func (p *poller) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		p.w.looked.Store(now.UnixNano())
 		p.step(life, now)
 		if p.over(time.Now()) {
+			p.w.looked.Store(0)
 			return p.close(life)
 		}
 		p.armWaiter(life)
@@ -92,6 +95,7 @@ func (p *poller) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-done:
 			done = nil
+			p.w.draining.Store(true)
 			p.startDrain()
 		case <-kill:
 			kill = nil

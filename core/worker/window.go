@@ -14,11 +14,12 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Pauses of a job that waits for its window.
+// Pauses of a job that waits, for its window or because it wants to: a script that always asks for no time at all
+// would go round without end.
 const (
 	askAgain   = 10 * time.Second // the board or the queue's clock could not be read
 	lookAgain  = time.Hour        // the longest that a job waits without asking anew
-	leastPause = time.Second      // nothing asks faster than this, whatever the answers are
+	leastPause = time.Second      // nothing asks, or comes back, faster than this, whatever the answers are
 	bookAge    = 2 * time.Second  // how old definitions may be for a step that runs
 )
 

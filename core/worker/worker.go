@@ -133,6 +133,8 @@ type Worker struct {
 	admit    func(admission) (gate.Answer, error) // askBook; tests put defective ones in its place
 
 	cordoned atomic.Bool  // nothing new is taken
+	draining atomic.Bool  // Run's context has ended
+	looked   atomic.Int64 // when the poller last looked around, in Unix nanoseconds; 0 before Run and after it
 	spooled  atomic.Int64 // bytes of outputs in files
 
 	mu      sync.Mutex

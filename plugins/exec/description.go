@@ -26,6 +26,7 @@ type description struct {
 	Plugin      string    `yaml:"plugin"`
 	Version     string    `yaml:"version"`
 	Concurrency int       `yaml:"concurrency"` // jobs at once, each with a process of its own; 16
+	Network     bool      `yaml:"network"`     // the script opens connections from the worker
 	Types       []jobType `yaml:"types"`
 }
 
@@ -190,6 +191,9 @@ func defs(dir string) ([]sdk.Def, error) {
 		return nil, fmt.Errorf("%s: plugin %q: expected a-z, 0-9 and _, a letter first", filepath.Join(dir, File), name)
 	}
 	all := []sdk.Def{sdk.Plugin(name, d.Version)}
+	if d.Network {
+		all = append(all, sdk.Network())
+	}
 	for _, t := range d.Types {
 		def, err := t.def(dir, d.Concurrency)
 		if err != nil {

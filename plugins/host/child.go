@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-plugin/runner"
+
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 const (
@@ -36,6 +38,9 @@ type child struct {
 	env  []string // in place of the worker's; go-plugin's variables are added
 	want string   // sha256 of the program; empty: any
 	dir  string   // the process's private folder, working directory too
+
+	sandbox *sandbox.Sandbox // nil: the process has all rights of this user
+	profile sandbox.Profile
 
 	stdout, stderr *lines
 
@@ -55,8 +60,11 @@ type child struct {
 
 var _ runner.Runner = (*child)(nil)
 
-func newChild(argv, env []string, want, dir string, log *slog.Logger) *child {
-	c := &child{argv: argv, env: env, want: want, dir: dir, exited: make(chan struct{})}
+func newChild(plugin *Plugin, env []string, dir string, box *sandbox.Sandbox, log *slog.Logger) *child {
+	c := &child{
+		argv: plugin.Argv, env: env, want: plugin.SHA256, dir: dir, exited: make(chan struct{}),
+		sandbox: box, profile: plugin.profile(dir),
+	}
 	c.stdout, c.stderr = newLines(log, "stdout", c.exited), newLines(log, "stderr", c.exited)
 	c.line, c.lineOut = io.Pipe()
 	return c
@@ -74,6 +82,11 @@ func (c *child) Start(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = program.Close() }()
+	confined, err := c.sandbox.Confine(program, c.argv, c.env, c.profile)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = confined.Close() }()
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("stdout: %w", err)
@@ -87,10 +100,16 @@ func (c *child) Start(ctx context.Context) error {
 	defer func() { _ = errW.Close() }()
 
 	command := func() *exec.Cmd {
-		cmd := execFile(program, c.argv) // stdin stays nil: /dev/null
-		cmd.Env, cmd.Dir = c.env, c.dir
+		var cmd *exec.Cmd // whose stdin stays nil: /dev/null
+		if confined != nil {
+			cmd = confined.Command()
+		} else {
+			cmd = execFile(program, c.argv)
+			cmd.Env = c.env
+			isolate(cmd)
+		}
+		cmd.Dir = c.dir
 		cmd.Stdout, cmd.Stderr = outW, errW // files, so that Wait never waits for a copy
-		isolate(cmd)
 		return cmd
 	}
 	started := make(chan error, 1)
@@ -130,12 +149,20 @@ func (c *child) own(command func() *exec.Cmd, started chan<- error, pipes ...*os
 	defer c.mu.Unlock()
 	killGroup(cmd.Process.Pid, syscall.SIGKILL) // before the reaping: after it the number may be somebody else's
 	_ = cmd.Wait()
-	c.how = cmd.ProcessState.String()
+	c.how = howEnded(cmd.ProcessState, c.sandbox.Tree())
 	// Only a descendant that left the group can still hold the pipes. It is not waited for.
 	for _, p := range pipes {
 		_ = p.SetReadDeadline(time.Now().Add(pipeDrain))
 	}
 	close(c.exited)
+}
+
+// howEnded says how a process ended. Of one with a process tree of its own, the first of the tree tells it.
+func howEnded(state *os.ProcessState, tree bool) string {
+	if n := state.ExitCode() - 128; tree && n > 0 {
+		return "signal: " + syscall.Signal(n).String()
+	}
+	return state.String()
 }
 
 // readStdout hands the handshake line to go-plugin, and everything else to the log.

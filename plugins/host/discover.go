@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 const (
@@ -238,8 +239,8 @@ func (l launch) describe(ctx context.Context, p Plugin) (Manifest, error) {
 }
 
 // Describe starts a plugin once to ask for its manifest. The result is valid.
-// The program of argv is named by an absolute path.
-func Describe(ctx context.Context, argv []string) (Manifest, error) {
+// The program of argv is named by an absolute path; dir is the plugin's folder, or empty for a program alone.
+func Describe(ctx context.Context, argv []string, dir string, box *sandbox.Sandbox) (Manifest, error) {
 	if len(argv) == 0 || !filepath.IsAbs(argv[0]) {
 		return Manifest{}, fmt.Errorf("%w: plugin program %q: expected an absolute path", core.ErrInvalid, argv)
 	}
@@ -247,6 +248,6 @@ func Describe(ctx context.Context, argv []string) (Manifest, error) {
 	defer cancel()
 	root := &folder{}
 	defer func() { _ = root.remove() }()
-	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler)}
-	return l.describe(ctx, Plugin{Name: filepath.Base(argv[0]), Argv: argv})
+	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), sandbox: box}
+	return l.describe(ctx, Plugin{Name: filepath.Base(argv[0]), Argv: argv, Dir: dir})
 }

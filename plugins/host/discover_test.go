@@ -81,14 +81,14 @@ func TestManifestIsMadeOnceWhenMissing(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	m, err := Describe(t.Context(), []string{self(t), "lab", "good"})
+	m, err := Describe(t.Context(), []string{self(t), "lab", "good"}, "", nil)
 	if err != nil || m.Name != "lab" || len(m.Types) != len(labTypes()) {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := Describe(t.Context(), []string{"/nonexistent"}); err == nil {
+	if _, err := Describe(t.Context(), []string{"/nonexistent"}, "", nil); err == nil {
 		t.Error("a missing program is described")
 	}
-	if _, err := Describe(t.Context(), []string{"plugin"}); !errors.Is(err, core.ErrInvalid) {
+	if _, err := Describe(t.Context(), []string{"plugin"}, "", nil); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("relative path: %v", err)
 	}
 }

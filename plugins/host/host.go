@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 // Config says where plugins come from and what they may use.
@@ -28,6 +29,9 @@ type Config struct {
 	MaxAge   time.Duration   // a process older than this takes no new call; 6 h
 	Log      *slog.Logger    // slog.Default() when nil
 
+	Sandbox *sandbox.Sandbox // confines the processes; nil: they have all rights of this user
+	Allow   map[string]Allow // by plugin, what it has under the sandbox; nil: nothing, and none is refused for asking, as where no job runs
+
 	UploadRate int64 // most bytes a second that all calls together write to hosts; 0: any
 }
 
@@ -39,6 +43,13 @@ type Plugin struct {
 	Dir           string // folder of this version; "" for built-ins
 	Tree          string // hash of all its files, when none of them may change; see [Tree]
 	SHA256        string // hex; a program of other content is not started. Empty for built-ins
+	Allow         Allow  // of a built-in, what it has by itself
+}
+
+// Allow is what a plugin has under a sandbox beside its own folder and the system's programs.
+type Allow struct {
+	Network bool     // of the machine
+	Read    []string // absolute paths, whose programs it may also run
 }
 
 // Manifest is what a plugin says of itself (see sdk.Manifest, whose JSON it reads).
@@ -47,6 +58,7 @@ type Manifest struct {
 	Version     string `json:"version"`
 	Protocol    int    `json:"protocol"`
 	Concurrency int    `json:"concurrency"`
+	Network     bool   `json:"network,omitempty"` // its own process opens connections
 	Types       []Type `json:"types"`
 }
 

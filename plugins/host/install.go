@@ -12,16 +12,18 @@ import (
 	"slices"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 // Installing says what to install, and where.
 type Installing struct {
-	Source  string   // a program, or a folder with one, or with a script and its plugin.yaml
-	Dir     string   // plugin folder
-	Adapter []string // what serves a script
-	Others  []Plugin // built into workers: their names and job types are taken
-	Force   bool     // replace the same version
-	Use     bool     // choose the version, whatever is in use
+	Source  string           // a program, or a folder with one, or with a script and its plugin.yaml
+	Dir     string           // plugin folder
+	Adapter []string         // what serves a script
+	Others  []Plugin         // built into workers: their names and job types are taken
+	Force   bool             // replace the same version
+	Use     bool             // choose the version, whatever is in use
+	Sandbox *sandbox.Sandbox // in which it is asked for its manifest; nil: none
 }
 
 // Installed is what came of it.
@@ -55,7 +57,7 @@ func Install(ctx context.Context, in Installing) (Installed, error) {
 	if err := copyPlugin(in.Source, staged); err != nil {
 		return out, err
 	}
-	m, err := describeFolder(ctx, staged, in.Adapter)
+	m, err := describeFolder(ctx, staged, in.Adapter, in.Sandbox)
 	if err != nil {
 		return out, fmt.Errorf("%w: %s: asking it for its manifest failed: %w", core.ErrInvalid, in.Source, err)
 	}

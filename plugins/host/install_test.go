@@ -156,7 +156,7 @@ func TestLockfile(t *testing.T) {
 		}
 		return err
 	}
-	lock, err := NewLock(dir, nil)
+	lock, err := NewLock(dir, nil, nil)
 	if err != nil || len(lock.Plugins) != 1 || lock.Plugins[0].Tree != got.Tree {
 		t.Fatalf("%+v, %v", lock, err)
 	}
@@ -168,7 +168,7 @@ func TestLockfile(t *testing.T) {
 	}
 	module := filepath.Join(got.Path, "module.py") // a hash of the program alone would miss it
 	write(t, module, "two", 0o644)
-	now, err := NewLock(dir, nil)
+	now, err := NewLock(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestALockedPluginThatChangesIsNotStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := NewLock(dir, nil)
+	lock, err := NewLock(dir, nil, nil)
 	if err == nil {
 		err = lock.Write(dir)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -118,7 +119,7 @@ func labManifest() Manifest {
 func labTypes() []string {
 	return []string{
 		"lab.echo", "lab.cmd", "lab.op", "lab.flood", "lab.wait", "lab.hang", "lab.exit", "lab.panic", "lab.none", "lab.two", "lab.error",
-		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println",
+		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack",
 	}
 }
 
@@ -283,6 +284,12 @@ func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) 
 		b := make([]byte, 20)
 		n, _ := out.Read(b)
 		return done(map[string]any{"pid": strings.TrimSpace(string(b[:n])), "parent": os.Getpid()}), nil
+	case "attack":
+		text := "reached"
+		if err := attack(p); err != nil {
+			text = err.Error()
+		}
+		return done(map[string]any{"text": text}), nil
 	case "env":
 		session, _ := unix.Getsid(0)
 		stdin, err := io.ReadAll(os.NewFile(0, "stdin"))
@@ -294,6 +301,31 @@ func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) 
 		}), nil
 	}
 	return nil, status.Error(codes.Unimplemented, r.GetType())
+}
+
+// attack reaches for what is not the plugin's; nil: it got it.
+func attack(p labParams) error {
+	switch p.Op {
+	case "read":
+		_, err := os.ReadFile(p.Path)
+		return err
+	case "list":
+		entries, err := os.ReadDir(p.Path)
+		if err == nil && len(entries) < 2 {
+			err = fmt.Errorf("%d entries", len(entries))
+		}
+		return err
+	case "linger":
+		cmd := exec.Command("/bin/sleep", p.Text)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		return cmd.Start()
+	default: // a network
+		conn, err := net.Dial(p.Op, p.Path) //nolint:noctx // of a test: refused, or there at once
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}
 }
 
 // op calls one host service and reports what came of it.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 // LockFile stands in a plugin folder, beside the folders of its plugins.
@@ -30,11 +31,11 @@ type Locked struct {
 }
 
 // NewLock says what the plugins of a folder are now. One without manifest.json is asked for it.
-func NewLock(dir string, adapter []string) (Lock, error) {
+func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 	lock := Lock{Plugins: []Locked{}}
 	root := &folder{}
 	defer func() { _ = root.remove() }()
-	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter}
+	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter, sandbox: box}
 	found, err := loadDir(dir, l)
 	if err != nil {
 		return lock, err
@@ -130,10 +131,10 @@ func keepLock(dir string, found []Plugin) error {
 }
 
 // describeFolder asks the plugin of a folder for its manifest.
-func describeFolder(ctx context.Context, dir string, adapter []string) (Manifest, error) {
+func describeFolder(ctx context.Context, dir string, adapter []string, box *sandbox.Sandbox) (Manifest, error) {
 	argv, err := argvOf(dir, adapter)
 	if err != nil {
 		return Manifest{}, err
 	}
-	return Describe(ctx, argv)
+	return Describe(ctx, argv, dir, box)
 }

@@ -120,7 +120,7 @@ func parseManifest(raw []byte) (Manifest, error) {
 func manifestFromWire(w *wire.Manifest) Manifest {
 	m := Manifest{
 		Name: w.GetName(), Version: w.GetVersion(),
-		Protocol: int(w.GetProtocol()), Concurrency: int(w.GetConcurrency()),
+		Protocol: int(w.GetProtocol()), Concurrency: int(w.GetConcurrency()), Network: w.GetNetwork(),
 	}
 	for _, t := range w.GetTypes() {
 		out := Type{

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,15 +22,17 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 func TestMain(m *testing.M) {
+	sandbox.Enter()
 	if len(os.Args) == 3 && os.Args[1] == "lab" {
 		labMain(os.Args[2])
 		return
 	}
-	if len(os.Args) == 2 && os.Args[1] == "worker" {
-		workerMain()
+	if len(os.Args) == 3 && os.Args[1] == "worker" {
+		workerMain(sandbox.Mode(os.Args[2]))
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -107,7 +111,8 @@ func (l *logs) has(s string) func() bool {
 // bench is a supervisor with one lab, and its log.
 type bench struct {
 	*Supervisor
-	log *logs
+	log  *logs
+	tree bool // its processes have process trees, and numbers, of their own
 }
 
 func (b *bench) pool() *pool { return b.pools["lab"] }
@@ -121,6 +126,15 @@ func concurrency(n int) option {
 }
 
 func config(f func(*Config)) option { return func(c *Config, _ *Manifest, _ *[]string) { f(c) } }
+
+// confining is the sandbox of tests: what the machine can, as for workers.
+var confining = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode: sandbox.Auto}) })
+
+// bare is without a sandbox.
+func bare() option { return config(func(c *Config) { c.Sandbox = nil }) }
+
+// allowed gives the lab more than the sandbox does.
+func allowed(a Allow) option { return config(func(c *Config) { c.Allow = map[string]Allow{"lab": a} }) }
 
 // deadline bounds what would hang when the code is wrong; no test waits for it.
 const deadline = 60 * time.Second
@@ -138,17 +152,22 @@ func self(t testing.TB) string {
 func open(t testing.TB, r reach, opts ...option) *bench {
 	t.Helper()
 	log := &logs{}
-	cfg := Config{Grace: 2 * time.Second, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	box, err := confining()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Sandbox: box, Grace: 2 * time.Second, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	m, argv := labManifest(), []string{self(t), "lab", "good"}
 	for _, o := range opts {
 		o(&cfg, &m, &argv)
 	}
-	cfg.Builtins = append(cfg.Builtins, Plugin{Argv: argv, Manifest: m})
+	cfg.Builtins = append(cfg.Builtins, Plugin{Argv: argv, Manifest: m, Allow: cfg.Allow["lab"]})
+	cfg.Allow = nil
 	s, err := newSupervisor(cfg, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Supervisor: s, log: log}
+	b := &bench{Supervisor: s, log: log, tree: cfg.Sandbox.Tree()}
 	b.pool().restart.backoff.Interval = time.Millisecond
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -184,7 +203,44 @@ func (b *bench) must(t testing.TB, c Call) map[string]any {
 	if err != nil || out.Failed || out.Cancelled {
 		t.Fatalf("%s: %+v, %v; expected a good end", c.Type, out, err)
 	}
+	b.renumber(t, out.Outputs)
 	return out.Outputs
+}
+
+// renumber puts the number that a process has here in the place of the one that it has in its own tree.
+func (b *bench) renumber(t testing.TB, outputs map[string]any) {
+	t.Helper()
+	inner, ok := outputs["pid"]
+	if _, bench := t.(*testing.B); !ok || !b.tree || bench {
+		return
+	}
+	p := b.pool()
+	p.mu.Lock()
+	trees := map[string]bool{}
+	for _, q := range p.live {
+		tree, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", q.child.pid))
+		trees[tree] = true
+	}
+	p.mu.Unlock()
+	all, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, status := range all {
+		raw, _ := os.ReadFile(status)
+		_, rest, _ := strings.Cut(string(raw), "NSpid:")
+		line, _, _ := strings.Cut(rest, "\n")
+		numbers := strings.Fields(line)
+		tree, _ := os.Readlink(filepath.Join(filepath.Dir(status), "ns", "pid"))
+		if len(numbers) < 2 || numbers[len(numbers)-1] != fmt.Sprint(inner) || !trees[tree] {
+			continue
+		}
+		pid := filepath.Base(filepath.Dir(status))
+		outputs["pid"], outputs["inner"] = pid, inner
+		if _, number := inner.(float64); number {
+			n, _ := strconv.Atoi(pid)
+			outputs["pid"] = float64(n)
+		}
+		return
+	}
+	t.Fatalf("process %v of a plugin is not found", inner)
 }
 
 // until waits for a condition.
@@ -203,14 +259,17 @@ func until(t testing.TB, what string, cond func() bool) {
 }
 
 // workerMain is a worker that starts a lab, prints its process number, and waits to be killed.
-func workerMain() {
+func workerMain(mode sandbox.Mode) {
 	exe, err := os.Executable()
+	var box *sandbox.Sandbox
+	if err == nil {
+		box, err = sandbox.New(sandbox.Config{Mode: mode})
+	}
 	if err == nil {
 		var s *Supervisor
-		if s, err = newSupervisor(Config{Builtins: []Plugin{{Argv: []string{exe, "lab", "stubborn"}, Manifest: labManifest()}}}, &fleet{}); err == nil {
-			var out Outcome
-			out, err = s.Run(context.Background(), call("echo", labParams{}))
-			fmt.Println(out.Outputs["pid"])
+		if s, err = newSupervisor(Config{Sandbox: box, Builtins: []Plugin{{Argv: []string{exe, "lab", "stubborn"}, Manifest: labManifest()}}}, &fleet{}); err == nil {
+			_, err = s.Run(context.Background(), call("echo", labParams{}))
+			fmt.Println(s.pools["lab"].live[0].child.pid)
 		}
 	}
 	if err != nil {

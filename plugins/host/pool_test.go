@@ -88,7 +88,7 @@ func TestSingleFlightStart(t *testing.T) {
 }
 
 func TestIdleProcessIsStopped(t *testing.T) {
-	b := open(t, &fleet{}, config(func(c *Config) { c.Idle = 20 * time.Millisecond }))
+	b := open(t, &fleet{}, bare(), config(func(c *Config) { c.Idle = 20 * time.Millisecond }))
 	first := b.must(t, call("echo", labParams{}))["pid"]
 	p := b.pool()
 	until(t, "it is gone", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.live) == 0 })

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	hclog "github.com/hashicorp/go-hclog"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -58,6 +61,7 @@ type launch struct {
 	reach   reach
 	log     *slog.Logger
 	adapter []string
+	sandbox *sandbox.Sandbox
 }
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
@@ -69,8 +73,9 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(root, "")
-	if err != nil {
+	// Nobody guesses the name, so nobody finds its sockets who may not list the folder.
+	dir := filepath.Join(root, rand.Text()[:processName])
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder for a plugin process: %w", err)
 	}
 	p := &process{
@@ -80,7 +85,7 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 		retire: make(chan struct{}), drained: make(chan struct{}), condemned: make(chan struct{}),
 	}
 	socket := filepath.Join(dir, "h")
-	p.child = newChild(plugin.Argv, environment(dir, socket), plugin.SHA256, dir, p.log)
+	p.child = newChild(plugin, environment(dir, socket), dir, l.sandbox, p.log)
 	p.services, err = serveHosts(socket, l.reach, p.child, p.log)
 	if err != nil {
 		_ = os.RemoveAll(dir)
@@ -101,6 +106,22 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 	}
 	p.log.Debug("plugin process started", "pid", p.child.pid, "took", time.Since(p.born))
 	return p, nil
+}
+
+// processName is how long the name of a process's folder is; see socketTail.
+const processName = 12
+
+// profile is what a process of the plugin may have, with its private folder.
+func (p *Plugin) profile(dir string) sandbox.Profile {
+	read := slices.Clone(p.Allow.Read)
+	self, err := os.Executable()
+	switch {
+	case p.Dir != "":
+		read = append(read, p.Dir)
+	case err != nil || p.Argv[0] != self: // a program that is only asked what it is
+		read = append(read, filepath.Dir(p.Argv[0]))
+	}
+	return sandbox.Profile{Dir: dir, Read: read, Network: p.Allow.Network}
 }
 
 // environment is all that a plugin sees: never the worker's agent socket or secrets. Home

@@ -63,7 +63,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 	if cfg.UploadRate > 0 {
 		r = &boundedReach{reach: r, uploads: newLimiter(cfg.UploadRate)}
 	}
-	l := launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter}
+	l := launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter, sandbox: cfg.Sandbox}
 	if err := s.load(cfg, l); err != nil {
 		return nil, errors.Join(err, s.root.remove())
 	}
@@ -74,7 +74,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 func (s *Supervisor) load(cfg Config, l launch) error {
 	builtins, err1 := loadBuiltins(cfg.Builtins, l)
 	found, err2 := discover(cfg.Dirs, l)
-	errs := []error{err1, err2}
+	errs := []error{err1, err2, allow(found, cfg)}
 	s.plugins = append(builtins, found...)
 	slices.SortStableFunc(s.plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
 	from := map[string]*Plugin{}
@@ -95,6 +95,32 @@ func (s *Supervisor) load(cfg Config, l launch) error {
 				continue
 			}
 			from[t.Name], s.types[t.Name], s.owner[t.Name] = p, t, pl
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allow gives plugins what the operator lets them have. One that asks for more is refused, rather than started to
+// fail in the middle of a run.
+func allow(found []Plugin, cfg Config) error {
+	var errs []error
+	known := map[string]bool{}
+	for i := range found {
+		p := &found[i]
+		known[p.Name] = true
+		p.Allow = cfg.Allow[p.Name]
+		if cfg.Sandbox != nil && cfg.Allow != nil && p.Manifest.Network && !p.Allow.Network {
+			errs = append(errs, fmt.Errorf("%w: plugin %s %s asks for the network of this machine, which the sandbox does not give\nhint: --plugin-allow %s=network, once you trust it", core.ErrInvalid, p.Name, p.Version, p.Name))
+		}
+	}
+	for name, a := range cfg.Allow {
+		if !known[name] {
+			errs = append(errs, fmt.Errorf("%w: plugin %q may have more than others, and is in no plugin folder", core.ErrInvalid, name))
+		}
+		for _, path := range a.Read {
+			if !filepath.IsAbs(path) {
+				errs = append(errs, fmt.Errorf("%w: plugin %s may read %q; expected an absolute path", core.ErrInvalid, name, path))
+			}
 		}
 	}
 	return errors.Join(errs...)

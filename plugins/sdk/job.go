@@ -12,8 +12,9 @@ import (
 
 // Def is one definition given to [Serve]: a job type, or the plugin's identity.
 type Def struct {
-	job    *jobType
-	plugin *identity
+	job     *jobType
+	plugin  *identity
+	network bool
 }
 
 type identity struct{ name, version string }
@@ -26,6 +27,10 @@ func Plugin(name, version string) Def {
 	}
 	return Def{plugin: &identity{name: name, version: version}}
 }
+
+// Network says that the plugin's own process opens connections, instead of a host's. Workers confine plugins: one
+// that asks for the network is loaded where the operator allows it, and refused elsewhere.
+func Network() Def { return Def{network: true} }
 
 // NoState is the state of a job type that keeps none.
 type NoState struct{}

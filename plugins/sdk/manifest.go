@@ -14,7 +14,8 @@ type Manifest struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`
 	Protocol    int    `json:"protocol"`
-	Concurrency int    `json:"concurrency"` // jobs that may share one process
+	Concurrency int    `json:"concurrency"`       // jobs that may share one process
+	Network     bool   `json:"network,omitempty"` // see [Network]
 	Types       []Type `json:"types"`
 }
 
@@ -46,6 +47,7 @@ func Describe(defs ...Def) Manifest {
 		if d.plugin != nil {
 			m.Name, m.Version = d.plugin.name, d.plugin.version
 		}
+		m.Network = m.Network || d.network
 		if d.job == nil {
 			continue
 		}
@@ -75,7 +77,7 @@ func buildVersion() string {
 func (m Manifest) wire() *wire.Manifest {
 	out := &wire.Manifest{
 		Name: m.Name, Version: m.Version,
-		Protocol: uint32(m.Protocol), Concurrency: uint32(m.Concurrency),
+		Protocol: uint32(m.Protocol), Concurrency: uint32(m.Concurrency), Network: m.Network,
 	}
 	for _, t := range m.Types {
 		w := &wire.JobType{

@@ -75,7 +75,7 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 
 // localDefinitions reads and checks a folder as the server will.
 func (a *app) localDefinitions(ctx context.Context, plugins *pluginFlags, path string) (api.Apply, error) {
-	sup, err := plugins.supervisor(nil, nil)
+	sup, err := plugins.supervisor(nil)
 	if err != nil {
 		return api.Apply{}, err
 	}

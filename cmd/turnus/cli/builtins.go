@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
@@ -63,7 +64,10 @@ func builtinPlugins() ([]host.Plugin, error) {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}
 		m.Name, m.Version = name, version
-		all = append(all, host.Plugin{Name: name, Version: version, Argv: []string{self, serveVerb, name}, Manifest: m})
+		all = append(all, host.Plugin{
+			Name: name, Version: version, Argv: []string{self, serveVerb, name}, Manifest: m,
+			Allow: host.Allow{Network: slices.Contains(networkBuiltins, name)},
+		})
 	}
 	return all, nil
 }

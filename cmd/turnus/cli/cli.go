@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +28,7 @@ import (
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/exec"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -73,12 +76,15 @@ type app struct {
 	output   string
 	gone     chan struct{} // closed when nobody reads stdout or stderr any more
 
+	structured *slog.Logger // takes all messages instead of err; nil: nothing of a log is structured
+
 	mu   sync.Mutex // guards err while things move
 	view *progressView
 }
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	sandbox.Enter()
 	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
 		return exec.Helper(args, stdin, stdout, stderr)
 	}
@@ -106,11 +112,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := exitCode(err)
 	var e *exit
 	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
-		fmt.Fprintln(a.err, a.paint(red, "error: ")+err.Error())
+		a.message(a.paint(red, "error: ") + err.Error())
 	}
 	if lost := a.out.problem(); lost != nil && code == exitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
-			fmt.Fprintln(a.err, a.paint(red, "error: ")+"the result could not be written: "+lost.Error())
+			a.message(a.paint(red, "error: ") + "the result could not be written: " + lost.Error())
 		}
 		return exitInternal
 	}
@@ -165,14 +171,7 @@ Start with:
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if a.output != "text" && a.output != "json" && (a.output != "svg" || c.Annotations["svg"] == "") {
-				formats := "text or json"
-				if c.Annotations["svg"] != "" {
-					formats = "text, json or svg"
-				}
-				return invalid("-o %s: expected %s", a.output, formats)
-			}
-			return nil
+			return a.formats(c)
 		},
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
@@ -180,7 +179,7 @@ Start with:
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(),
+		a.upCmd(), a.serverCmd(), a.workerCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.exportCmd(),
 		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
 		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.tokensCmd(), a.keysCmd(),
 		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
@@ -190,6 +189,21 @@ Start with:
 	}
 	onlyCommands(root)
 	return root
+}
+
+// formats refuses a form of output that a command has not.
+func (a *app) formats(c *cobra.Command) error {
+	known := []string{"text", "json"}
+	for _, more := range []struct{ annotation, format string }{{"svg", "svg"}, {"export", "ndjson"}, {"export", "csv"}} {
+		if c.Annotations[more.annotation] != "" {
+			known = append(known, more.format)
+		}
+	}
+	if slices.Contains(known, a.output) {
+		return nil
+	}
+	last := len(known) - 1
+	return invalid("-o %s: expected %s or %s", a.output, strings.Join(known[:last], ", "), known[last])
 }
 
 // groups has every command that only holds others say so.

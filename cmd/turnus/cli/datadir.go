@@ -10,12 +10,10 @@ import (
 	"strings"
 	"syscall"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -98,8 +96,8 @@ func (d *dataDir) sign(what string) error {
 // close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
 func (d *dataDir) close() error { return d.lock.Close() }
 
-// openLedger opens what url names, or the data folder's own; large outputs are files of a folder either way, the data folder's unless
-// another is named.
+// openLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
+// place is named.
 func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
@@ -107,27 +105,15 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *key
 	if outputs == "" {
 		outputs = filepath.Join(d.path, "outputs")
 	}
-	bucket, err := openOutputs(outputs)
+	bucket, err := objects.Open(ctx, outputs)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--outputs: %w", err)
 	}
 	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket, Keyring: ring})
 	if err != nil {
 		return nil, errors.Join(err, bucket.Close())
 	}
 	return l, nil
-}
-
-// openOutputs opens the folder of large outputs, and makes it.
-func openOutputs(path string) (*blob.Bucket, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
-	}
-	bucket, err := fileblob.OpenBucket(path, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700})
-	if err != nil {
-		return nil, fmt.Errorf("folder of outputs: %w", err)
-	}
-	return bucket, nil
 }
 
 // tokenFile holds the first admin token.

@@ -78,7 +78,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	sup, err := f.plugins.supervisor(nil, nil)
+	sup, err := f.plugins.supervisor(nil)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func isPlaybook(block string) bool {
 func realTypes(t *testing.T) playbooks.Options {
 	t.Helper()
 	var none pluginFlags
-	sup, err := none.supervisor(nil, nil)
+	sup, err := none.supervisor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
@@ -174,7 +175,7 @@ func (f *sealedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, 
 	}
 	o := ledger.Options{Keyring: ring}
 	if f.outputs != "" {
-		if o.Bucket, err = openOutputs(f.outputs); err != nil {
+		if o.Bucket, err = objects.Open(ctx, f.outputs); err != nil {
 			return nil, nil, err
 		}
 	}

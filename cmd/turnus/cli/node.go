@@ -31,6 +31,7 @@ import (
 type nodeFlags struct {
 	ssh      sshFlags
 	plugins  pluginFlags
+	sandbox  sandboxFlags
 	slots    int
 	cpu, mem float64
 	fetchDir string
@@ -41,6 +42,7 @@ type nodeFlags struct {
 func (f *nodeFlags) add(c *cobra.Command) {
 	f.ssh.add(c)
 	f.plugins.add(c)
+	f.sandbox.add(c)
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
@@ -62,7 +64,7 @@ func (f *nodeFlags) check() error {
 			return invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
 		}
 	}
-	return nil
+	return f.sandbox.check()
 }
 
 // node is a worker with its connections and plugin processes.
@@ -71,8 +73,10 @@ type node struct {
 	plugins *host.Supervisor
 	worker  *worker.Worker
 	configs *configs.Repo
-	stopRun context.CancelFunc
-	done    chan error
+
+	unconfined []string // what plugins are not kept from, for people
+	stopRun    context.CancelFunc
+	done       chan error
 
 	reporter     *worker.Reporter // nil: nobody is told
 	reported     chan struct{}    // closed when it has ended
@@ -106,11 +110,16 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	if err != nil {
 		return nil, err
 	}
-	sup, err := f.plugins.supervisor(pool, log)
+	cfg := host.Config{Reach: pool, Log: log}
+	missing, err := f.sandbox.confine(&cfg)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
-	return &node{pool: pool, plugins: sup}, nil
+	sup, err := f.plugins.supervise(cfg)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	return &node{pool: pool, plugins: sup, unconfined: missing}, nil
 }
 
 // work starts the worker.

@@ -43,7 +43,7 @@ refuses such a run with 5.`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{"svg": "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sup, err := f.plugins.supervisor(nil, nil)
+			sup, err := f.plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}

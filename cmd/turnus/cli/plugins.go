@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -30,18 +29,26 @@ func (f *pluginFlags) add(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
 }
 
-// supervisor knows the built-in job types and those of the plugin folders. It
-// starts no process before the first call; reach may be nil where nothing is called.
-func (f *pluginFlags) supervisor(reach *transport.Pool, log *slog.Logger) (*host.Supervisor, error) {
-	builtins, err := builtinPlugins()
+// supervisor knows the built-in job types and those of the plugin folders, where none is called.
+func (f *pluginFlags) supervisor(log *slog.Logger) (*host.Supervisor, error) {
+	box, err := asking()
 	if err != nil {
 		return nil, err
 	}
-	adapter, err := scriptAdapter()
-	if err != nil {
+	return f.supervise(host.Config{Log: log, Sandbox: box})
+}
+
+// supervise completes the configuration by where plugins come from. It starts no process before the first
+// call, but for a plugin without manifest.json.
+func (f *pluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
+	if cfg.Builtins, err = builtinPlugins(); err != nil {
 		return nil, err
 	}
-	return host.New(host.Config{Builtins: builtins, Dirs: f.dirs, Adapter: adapter, Reach: reach, Log: log, UploadRate: int64(f.upload)})
+	if cfg.Adapter, err = scriptAdapter(); err != nil {
+		return nil, err
+	}
+	cfg.Dirs, cfg.UploadRate = f.dirs, int64(f.upload)
+	return host.New(cfg)
 }
 
 // playbookOptions let validation see the job types and the -e vars.
@@ -94,7 +101,7 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 		Use: "ls", Short: "List the job types that playbooks can use", Args: cobra.NoArgs,
 		Example: "  turnus plugins ls\n  turnus plugins ls --plugins ./my-plugins -o json",
 		RunE: func(*cobra.Command, []string) error {
-			sup, err := plugins.supervisor(nil, nil)
+			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}

@@ -105,6 +105,18 @@ func programOf(what string) (argv []string, manifest string, err error) {
 	return []string{path}, "", nil
 }
 
+// folderOf is the folder that is meant, or empty for a program alone or a built-in plugin.
+func folderOf(what string) string {
+	dir, err := filepath.Abs(what)
+	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || builtinDefs()[what] != nil {
+		return ""
+	}
+	return dir
+}
+
 func programOfFolder(dir string) (argv []string, manifest string, err error) {
 	kept := filepath.Join(dir, "manifest.json")
 	if info, err := os.Stat(kept); err == nil && info.Mode().IsRegular() {

@@ -60,13 +60,17 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		if err != nil {
 			return nil, err
 		}
-		m, err := host.Describe(ctx, argv)
+		box, err := asking()
+		if err != nil {
+			return nil, err
+		}
+		m, err := host.Describe(ctx, argv, folderOf(f.program), box)
 		if err != nil {
 			return nil, err
 		}
 		all = m.Types
 	} else {
-		sup, err := f.plugins.supervisor(nil, nil)
+		sup, err := f.plugins.supervisor(nil)
 		if err != nil {
 			return nil, err
 		}

@@ -39,6 +39,9 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 			if in.Others, err = builtinPlugins(); err != nil {
 				return err
 			}
+			if in.Sandbox, err = asking(); err != nil {
+				return err
+			}
 			got, err := host.Install(c.Context(), in)
 			if errors.Is(err, core.ErrConflict) {
 				return &exit{exitInvalid, err}
@@ -98,7 +101,11 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			now, err := host.NewLock(dir, adapter)
+			box, err := asking()
+			if err != nil {
+				return err
+			}
+			now, err := host.NewLock(dir, adapter, box)
 			if err != nil {
 				return err
 			}

@@ -69,6 +69,10 @@ func (a *app) showProgress(tallies ...*tally) (stop func()) {
 
 // message prints a line on stderr, above the moving part where there is one. It is never cut: its end may say what to do.
 func (a *app) message(text string) {
+	if a.structured != nil {
+		structuredMessage(a.structured, text)
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.view != nil {

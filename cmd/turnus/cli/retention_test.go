@@ -31,7 +31,9 @@ func TestRunsAreForgottenInTime(t *testing.T) {
 			if _, err := l.Record(t.Context(), ledger.Batch{Run: "r", Outcomes: []ledger.Outcome{{Outcome: core.Changed, Attempt: 1}}}); err != nil {
 				t.Fatal(err)
 			}
-			s := &service{f: &serviceFlags{keep: keep}, ledger: l, log: slog.New(slog.DiscardHandler)}
+			f := &serviceFlags{}
+			f.retention.base.Runs = keep
+			s := &service{f: f, name: "s", ledger: l, log: slog.New(slog.DiscardHandler)}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); s.forget(ctx) }()

@@ -79,6 +79,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop()) }()
+	a.unconfined(n)
 	if f.outside {
 		f.play.windows.paths = nil
 	}

@@ -16,7 +16,7 @@ func (a *app) schemaCmd() *cobra.Command {
   # yaml-language-server: $schema=.turnus.schema.json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			sup, err := plugins.supervisor(nil, nil)
+			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}

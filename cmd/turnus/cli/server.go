@@ -12,7 +12,7 @@ func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
 func (a *app) serverService() longRunning {
 	var f serviceFlags
 	var plugins pluginFlags
-	var verbose bool
+	var logs logFlags
 	c := &cobra.Command{
 		Use:   "server --redis URL",
 		Short: "Run the service without a worker: API, ledger and schedules, over a shared queue",
@@ -23,26 +23,30 @@ PostgreSQL; none of them leads, and any may be stopped.`,
   turnus server --redis redis://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.server(cmd.Context(), &f, &plugins, verbose)
+			return a.server(cmd.Context(), &f, &plugins, &logs)
 		},
 	}
 	f.add(c)
 	plugins.add(c)
 	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the server does")
+	logs.add(c)
+	c.Flags().BoolVarP(&logs.verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {
 		if f.queue.url == "" {
 			return invalid("server needs a queue that workers share\nhint: --redis redis://HOST:6379/0; turnus up has a queue and a worker of its own")
 		}
-		return f.check()
+		return errors.Join(f.check(), logs.check())
 	}
 	return longRunning{cmd: c, check: check, queue: &f.queue, keeps: &f}.settable()
 }
 
 // server runs until it is told to stop.
-func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, verbose bool) (err error) {
-	log := a.logger(verbose)
-	sup, err := plugins.supervisor(nil, log)
+func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, logs *logFlags) (err error) {
+	log, err := a.serviceLog(logs)
+	if err != nil {
+		return err
+	}
+	sup, err := plugins.supervisor(log)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,6 @@ import (
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/plugins/host"
-	"github.com/turnus/turnus/windows"
 )
 
 // serviceFlags say what a service keeps, follows and listens on.
@@ -49,8 +48,7 @@ type serviceFlags struct {
 	insecure        bool
 	tlsCert, tlsKey string
 	outputs         string
-	keepRuns        string
-	keep            time.Duration // of keepRuns; 0: for ever
+	retention       retentionFlags
 	notify          notifyFlags
 }
 
@@ -63,12 +61,12 @@ const (
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
+	f.retention.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB; several servers share one (default: outputs in --data)")
-	fl.StringVar(&f.keepRuns, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
+	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
 	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
 	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
@@ -95,11 +93,8 @@ func (f *serviceFlags) check() error {
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
-	if f.keepRuns != "" {
-		var err error
-		if f.keep, err = windows.ParseDuration(f.keepRuns); err != nil || f.keep < leastKept {
-			return invalid("--keep-runs %s: expected a duration of a day or more, as 1095d", f.keepRuns)
-		}
+	if err := f.retention.check(); err != nil {
+		return err
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
@@ -118,6 +113,7 @@ func (f *serviceFlags) check() error {
 type service struct {
 	a        *app
 	f        *serviceFlags
+	name     string // of this server, another one in each process
 	log      *slog.Logger
 	data     *dataDir
 	ledger   *ledger.Ledger
@@ -130,6 +126,7 @@ type service struct {
 	closers  []func() error // last opened first
 	told     seldom
 	notify   *notify.Webhook // nil where nobody is told
+	stuck    func() error    // of the worker of this process; nil where there is none
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -200,12 +197,12 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
-	name := serverName()
-	if s.notify, err = s.f.notify.open(name, s.log); err != nil {
+	s.name = serverName()
+	if s.notify, err = s.f.notify.open(s.name, s.log); err != nil {
 		return err
 	}
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
+	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs})
 	if err != nil {
 		return err
 	}
@@ -237,8 +234,17 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log,
+		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs,
 	})
+	return err
+}
+
+// hangs says which loop of this process does not turn any more.
+func (s *service) hangs() error {
+	err := s.ctl.Stuck()
+	if s.stuck != nil {
+		err = errors.Join(err, s.stuck())
+	}
 	return err
 }
 

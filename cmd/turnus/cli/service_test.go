@@ -27,9 +27,11 @@ func TestServiceFlags(t *testing.T) {
 		{"half of TLS", func(f *serviceFlags) { f.tlsCert = "c" }, "go together"},
 		{"no port", func(f *serviceFlags) { f.listen = "127.0.0.1" }, "HOST:PORT"},
 		{"a branch of nothing", func(f *serviceFlags) { f.branch = "next" }, "give it, too"},
-		{"runs that are kept", func(f *serviceFlags) { f.keepRuns = "1095d" }, ""},
-		{"runs that are hardly kept", func(f *serviceFlags) { f.keepRuns = "1h" }, "a day or more"},
-		{"a duration that is none", func(f *serviceFlags) { f.keepRuns = "soon" }, "a day or more"},
+		{"runs that are kept", func(f *serviceFlags) { f.retention.runs = "1095d" }, ""},
+		{"runs that are hardly kept", func(f *serviceFlags) { f.retention.runs = "1h" }, "a day or more"},
+		{"a size that is none", func(f *serviceFlags) { f.retention.quota = "much" }, "a size of 1MiB or more"},
+		{"rules that are not there", func(f *serviceFlags) { f.retention.file = "/nowhere.yaml" }, "--retention"},
+		{"a duration that is none", func(f *serviceFlags) { f.retention.runs = "soon" }, "a day or more"},
 	} {
 		f := serviceFlags{listen: "127.0.0.1:8470", branch: defaultBranch, repoEvery: defaultRepoEvery}
 		c.change(&f)
@@ -37,8 +39,8 @@ func TestServiceFlags(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, expected %q", c.name, err, c.want)
 		}
-		if c.name == "runs that are kept" && f.keep != 1095*24*time.Hour {
-			t.Errorf("kept for %v", f.keep)
+		if c.name == "runs that are kept" && f.retention.base.Runs != 1095*24*time.Hour {
+			t.Errorf("kept for %v", f.retention.base.Runs)
 		}
 	}
 }

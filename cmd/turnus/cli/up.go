@@ -12,6 +12,7 @@ import (
 type upFlags struct {
 	service serviceFlags
 	node    nodeFlags
+	log     logFlags
 	name    string
 	context string
 }
@@ -38,17 +39,22 @@ signal cancels what runs.`,
 	}
 	f.service.add(c)
 	f.node.add(c)
+	f.log.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	fl.StringVar(&f.name, "name", "", "name of the worker (default: HOST-PID)")
 	fl.StringVar(&f.context, "context", "local", "context to write for the commands on this machine; empty writes none")
-	check := func() error { return errors.Join(f.service.check(), f.node.check()) }
+	check := func() error { return errors.Join(f.service.check(), f.node.check(), f.log.check()) }
 	return longRunning{cmd: c, check: check, queue: &f.service.queue, keeps: &f.service}.settable()
 }
 
 // up runs until it is told to stop.
 func (a *app) up(ctx context.Context, f *upFlags) (err error) {
-	log := a.logger(f.node.verbose)
+	f.log.verbose = f.node.verbose
+	log, err := a.serviceLog(&f.log)
+	if err != nil {
+		return err
+	}
 	s := &service{a: a, f: &f.service, log: log}
 	n, err := f.node.reachBy(ctx, s.inventory, log)
 	if err != nil {
@@ -56,15 +62,17 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
+	a.unconfined(n)
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}
 	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
 	defer release()
-	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput}
+	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil)}
 	if err := n.work(&f.node, w, log); err != nil {
 		return err
 	}
+	s.stuck = n.worker.Stuck
 	if f.context != "" {
 		if err := a.writeContext(f.context, serverContext{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
 			a.message(a.paint(yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())

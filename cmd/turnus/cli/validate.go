@@ -19,7 +19,7 @@ func (a *app) validateCmd() *cobra.Command {
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			sup, err := plugins.supervisor(nil, nil)
+			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}

@@ -20,6 +20,7 @@ func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
 func (a *app) workerService() longRunning {
 	var f nodeFlags
 	var q queueFlags
+	var logs logFlags
 	var files string
 	var sources []string
 	var name string
@@ -38,12 +39,13 @@ keeps the whole.`,
   turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.work(cmd.Context(), &f, &q, &keep, name, files, sources)
+			return a.work(cmd.Context(), &f, &q, &keep, &logs, name, files, sources)
 		},
 	}
 	f.add(c)
 	q.add(c)
 	keep.add(c)
+	logs.add(c)
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
@@ -51,13 +53,17 @@ keeps the whole.`,
 		if q.url == "" {
 			return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
 		}
-		return f.check()
+		return errors.Join(f.check(), logs.check())
 	}
 	return longRunning{cmd: c, check: check, queue: &q}.settable()
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, name, files string, sources []string) (err error) {
-	log := a.logger(f.verbose)
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, logs *logFlags, name, files string, sources []string) (err error) {
+	logs.verbose = f.verbose
+	log, err := a.serviceLog(logs)
+	if err != nil {
+		return err
+	}
 	var inv *inventory.Inventory
 	if len(sources) > 0 {
 		if inv, err = inventory.Load(ctx, sources); err != nil {
@@ -83,6 +89,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
+	a.unconfined(n)
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {
 			return err
@@ -94,6 +101,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 			a.message(string(e.Kind) + ": " + e.Text)
 		}
 	}
+	events = jobLog(log, events)
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)

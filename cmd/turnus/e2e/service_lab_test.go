@@ -74,6 +74,7 @@ func (s *site) server() *process {
 func address(p *process) string {
 	_, rest, _ := strings.Cut(p.err.String(), "listening on ")
 	line, _, _ := strings.Cut(rest, "\n")
+	line, _, _ = strings.Cut(line, `"`) // of a log in JSON
 	return strings.TrimSpace(line)
 }
 

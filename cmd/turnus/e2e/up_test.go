@@ -22,6 +22,7 @@ import (
 type upSite struct {
 	*lab
 	data string
+	more []string // further arguments
 }
 
 func newUpSite(t *testing.T, hosts int, step string) *upSite {
@@ -42,8 +43,8 @@ func newUpSite(t *testing.T, hosts int, step string) *upSite {
 
 func (u *upSite) up() (*process, *client.Client) {
 	u.t.Helper()
-	p := u.start("up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--plugins", plugins(u.t), "--listen", "127.0.0.1:0", "--context", "", "-f", "8",
-		"--cpu-limit", "0", "--memory-limit", "0")
+	p := u.start(append([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--plugins", plugins(u.t), "--listen", "127.0.0.1:0", "--context", "", "-f", "8",
+		"--cpu-limit", "0", "--memory-limit", "0"}, u.more...)...)
 	until(u.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	token, err := os.ReadFile(filepath.Join(u.data, "admin.token"))
 	if err != nil {

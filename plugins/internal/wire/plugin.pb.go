@@ -262,6 +262,7 @@ type Manifest struct {
 	Protocol      uint32                 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Types         []*JobType             `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
 	Concurrency   uint32                 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // jobs that may share one process
+	Network       bool                   `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"`         // its own process opens connections, which a sandbox must be told to allow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,6 +330,13 @@ func (x *Manifest) GetConcurrency() uint32 {
 		return x.Concurrency
 	}
 	return 0
+}
+
+func (x *Manifest) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
 }
 
 type JobType struct {
@@ -3989,13 +3997,14 @@ var File_plugin_proto protoreflect.FileDescriptor
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\fplugin.proto\x12\x10turnus.plugin.v1\"\x11\n" +
-	"\x0fDescribeRequest\"\xa7\x01\n" +
+	"\x0fDescribeRequest\"\xc1\x01\n" +
 	"\bManifest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12/\n" +
 	"\x05types\x18\x04 \x03(\v2\x19.turnus.plugin.v1.JobTypeR\x05types\x12 \n" +
-	"\vconcurrency\x18\x05 \x01(\rR\vconcurrency\"\xf0\x02\n" +
+	"\vconcurrency\x18\x05 \x01(\rR\vconcurrency\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\bR\anetwork\"\xf0\x02\n" +
 	"\aJobType\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12 \n" +

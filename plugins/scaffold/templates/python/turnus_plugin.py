@@ -324,10 +324,10 @@ class _Worker:
 
 
 class Plugin:
-    """A plugin and its job types. concurrency: how many jobs share the process."""
+    """A plugin and its job types. concurrency: how many jobs share the process. network: it opens connections itself."""
 
-    def __init__(self, name, version, concurrency=8):
-        self.name, self.version, self.concurrency = name, version, concurrency
+    def __init__(self, name, version, concurrency=8, network=False):
+        self.name, self.version, self.concurrency, self.network = name, version, concurrency, network
         self.jobs, self._running, self._lock, self._draining = {}, {}, threading.Lock(), False
 
     def job(self, name, **about):
@@ -372,7 +372,7 @@ class Plugin:
                     state_version=job.state_version, examples=examples,
                 )
             )
-        return pb.Manifest(name=self.name, version=self.version, protocol=PROTOCOL, concurrency=self.concurrency, types=types)
+        return pb.Manifest(name=self.name, version=self.version, protocol=PROTOCOL, concurrency=self.concurrency, network=self.network, types=types)
 
     def _find(self, name, context):
         if name not in self.jobs:

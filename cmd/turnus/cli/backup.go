@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/backup"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/objects"
+)
+
+func (a *app) backupCmd() *cobra.Command {
+	var f storeFlags
+	var without bool
+	c := &cobra.Command{
+		Use:   "backup WHERE",
+		Short: "Copy the ledger and the large outputs of a service, while it works",
+		Long: `Copy the ledger and the large outputs of a service, while it works. WHERE is a folder, a
+bucket (s3://BUCKET[/PREFIX][?endpoint=URL]) or a file that ends with .zip. A folder or bucket
+holds any number of backups, and large outputs once: those that an earlier backup has are not
+copied again. A backup shows one moment, and is there whole or not at all.
+
+A backup of SQLite restores into PostgreSQL, and the other way round.`,
+		Example: `  turnus backup /var/backups/turnus
+  turnus backup --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs s3://turnus-backups
+  turnus backup --no-outputs ledger-$(date +%F).zip`,
+		Args:        cobra.ExactArgs(1),
+		Annotations: map[string]string{alone: "yes"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := a.interruptible(cmd.Context())
+			defer stop()
+			return a.backup(ctx, &f, args[0], without)
+		},
+	}
+	f.add(c)
+	f.keyring.addFile(c)
+	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone, without large outputs")
+	c.AddCommand(a.backupListCmd(), a.backupVerifyCmd())
+	return c
+}
+
+func (a *app) backup(ctx context.Context, f *storeFlags, where string, without bool) (err error) {
+	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: version, Told: a.steps()}
+	if !without {
+		if o.Objects, err = f.objects(ctx, false); err != nil {
+			return err
+		}
+		if o.Objects != nil {
+			defer func() { err = errors.Join(err, o.Objects.Close()) }()
+		}
+	}
+	began := time.Now()
+	m, err := backup.Create(ctx, o)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if err := a.noteBackup(ctx, f, m, took); err != nil {
+		a.message(a.paint(yellow, "warning: ") + "the backup is whole, but the ledger does not know of it: " + err.Error())
+	}
+	if m.Outputs != nil && m.Outputs.Missing > 0 {
+		a.message(a.paint(yellow, "warning: ") + plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
+	}
+	if a.output == "json" {
+		return printJSON(a.out, backupDoc(m))
+	}
+	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, objects.Shown(where), plural(int(m.Rows("runs")), "run"), bytesText(m.Size()))
+	if m.Outputs != nil {
+		text += fmt.Sprintf(", %s (%s, %d new)", plural(int(m.Outputs.Objects), "large output"), bytesText(m.Outputs.Size), m.Outputs.New)
+	}
+	_, _ = fmt.Fprintf(a.out, "%s, in %s\n", text, took.Round(10*time.Millisecond))
+	return nil
+}
+
+// noteBackup has the ledger know of its backup. One with tables of an earlier version is left as it is.
+func (a *app) noteBackup(ctx context.Context, f *storeFlags, m *backup.Manifest, took time.Duration) (err error) {
+	if m.Schema != ledger.Version() {
+		return fmt.Errorf("its tables are of version %d, this program's of %d: %w", m.Schema, ledger.Version(), core.ErrInvalid)
+	}
+	ring, err := f.keyring.open(a)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Connections: 1, Keyring: ring})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return backup.Note(ctx, l, whoHere(), m, took)
+}
+
+// steps tells what is under way, to people only.
+func (a *app) steps() func(string) {
+	if !a.terminal || a.output == "json" {
+		return nil
+	}
+	return a.message
+}
+
+// backupLine is what -o json prints of a backup.
+type backupLine struct {
+	ID          string    `json:"id"`
+	Created     time.Time `json:"created"`
+	Program     string    `json:"program"`
+	Schema      int       `json:"schema"`
+	Database    string    `json:"database"`
+	Runs        int64     `json:"runs"`
+	Jobs        int64     `json:"jobs"` // with an outcome of their own
+	Bytes       int64     `json:"bytes"`
+	Outputs     *int64    `json:"outputs"` // null: left out
+	OutputBytes int64     `json:"output_bytes"`
+	NewOutputs  int64     `json:"new_outputs"`
+	Missing     int64     `json:"missing_outputs"`
+}
+
+func backupDoc(m *backup.Manifest) backupLine {
+	l := backupLine{ID: m.ID, Created: m.Created, Program: m.Program, Schema: m.Schema, Database: m.Database, Runs: m.Rows("runs"), Jobs: m.Rows("jobs"), Bytes: m.Size()}
+	if o := m.Outputs; o != nil {
+		l.Outputs, l.OutputBytes, l.NewOutputs, l.Missing = &o.Objects, o.Size, o.New, o.Missing
+	}
+	return l
+}
+
+func (a *app) backupListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls WHERE", Short: "List the backups of a folder, bucket or file, oldest first", Args: cobra.ExactArgs(1), Example: "  turnus backup ls /var/backups/turnus",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := backup.List(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				docs := make([]backupLine, len(list))
+				for i, m := range list {
+					docs[i] = backupDoc(m)
+				}
+				return printJSON(a.out, docs)
+			}
+			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "TURNUS"}}
+			for _, m := range list {
+				outputs := "left out"
+				if m.Outputs != nil {
+					outputs = fmt.Sprintf("%d, %s", m.Outputs.Objects, bytesText(m.Outputs.Size))
+				}
+				cells = append(cells, []string{m.ID, localTime(m.Created), fmt.Sprint(m.Rows("runs")), bytesText(m.Size()), outputs, printable(m.Program)})
+			}
+			table(a.out, cells)
+			return nil
+		},
+	}
+}
+
+func (a *app) backupVerifyCmd() *cobra.Command {
+	var id string
+	c := &cobra.Command{
+		Use:   "verify WHERE",
+		Short: "Restore a backup into a ledger that is thrown away, and look for faults",
+		Long: `Restore a backup into a ledger that is thrown away, in the folder for temporary files
+(TMPDIR), which needs room for it. Every file is compared with its hash, every large output
+is read, counts and audit log are looked at as turnus doctor does. It needs nothing else: any
+machine can do it.`,
+		Example: `  turnus backup verify /var/backups/turnus
+  turnus backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := a.interruptible(cmd.Context())
+			defer stop()
+			v, err := backup.Verify(ctx, args[0], id, a.steps())
+			if err != nil {
+				return err
+			}
+			return a.verified(v)
+		},
+	}
+	c.Flags().StringVar(&id, "at", "", "which backup, by its id (default: the newest)")
+	return c
+}
+
+func (a *app) verified(v *backup.Verified) error {
+	m := v.Manifest
+	if a.output == "json" {
+		findings := v.Findings
+		if findings == nil {
+			findings = []ledger.Finding{}
+		}
+		if err := printJSON(a.out, struct {
+			Backup   backupLine       `json:"backup"`
+			Sound    bool             `json:"sound"`
+			Findings []ledger.Finding `json:"findings"`
+		}{backupDoc(m), len(findings) == 0, findings}); err != nil {
+			return err
+		}
+	} else {
+		for _, one := range v.Findings {
+			_, _ = fmt.Fprintf(a.out, "FAULT     %s %s\n", printable(one.Run), printable(one.What))
+		}
+		if len(v.Findings) == 0 {
+			_, _ = fmt.Fprintf(a.out, "sound: backup %s with %s, the audit log up to entry %d\n", m.ID, plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
+		}
+	}
+	if len(v.Findings) > 0 {
+		return &exit{code: exitFailed}
+	}
+	return nil
+}
+
+func (a *app) restoreCmd() *cobra.Command {
+	var f storeFlags
+	var id string
+	var without bool
+	c := &cobra.Command{
+		Use:   "restore WHERE",
+		Short: "Fill an empty ledger from a backup, and put the large outputs back",
+		Long: `Fill an empty ledger from a backup, and put the large outputs back. Stop the service first;
+when it starts again it fills its queue from the ledger. All is compared with the backup's
+hashes before any of it counts: after an error, or killed, the ledger is as empty as before.
+
+What happened after the backup is not known. Runs that were not complete go on as after a
+queue that was lost: those whose job types must not be repeated blindly come back paused.
+Fires of schedules up to now are not made up for. Tokens that were revoked since are valid
+again, and approvals that were taken back too.`,
+		Example: `  turnus restore /var/backups/turnus --data /var/lib/turnus
+  turnus restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := a.interruptible(cmd.Context())
+			defer stop()
+			return a.restore(ctx, &f, args[0], id, without)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&id, "at", "", "which backup, by its id (default: the newest)")
+	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone: large outputs are where they were, or lost")
+	return c
+}
+
+func (a *app) restore(ctx context.Context, f *storeFlags, where, id string, without bool) (err error) {
+	if f.ledger == "" { // a service that works there would lose what it writes
+		held, err := openData(f.data)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, held.close()) }()
+	}
+	o := backup.Restoring{Where: where, ID: id, Ledger: f.ledgerURL(), Told: a.steps()}
+	if !without {
+		if o.Objects, err = f.objects(ctx, true); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, o.Objects.Close()) }()
+	}
+	began := time.Now()
+	m, err := backup.Restore(ctx, o)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return printJSON(a.out, backupDoc(m))
+	}
+	_, _ = fmt.Fprintf(a.out, "restored backup %s of %s: %s, in %s\n", m.ID, localTime(m.Created), plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
+	a.message("start the service: it fills its queue from the ledger. What happened since the backup is not known: look at runs that come back paused, and at tokens that were revoked since")
+	return nil
+}

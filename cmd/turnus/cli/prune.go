@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/retention"
+)
+
+func (a *app) pruneCmd() *cobra.Command {
+	var f storeFlags
+	var r retentionFlags
+	var remove bool
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Show which runs and outputs a service would forget, and objects that nothing names",
+		Long: `Show which runs and large outputs are kept no longer by the given rules, in the order in
+which they would go, and large outputs that no run names. Nothing is removed unless --remove
+is given. A service that is started with the same rules removes them by itself: this is to look
+before one gives it the rules, or to make room at once. Runs that are not complete, and the
+audit log, always stay.`,
+		Example: `  turnus prune --keep-runs 1095d --keep-outputs 90d
+  turnus prune --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs --retention retention.yaml --remove`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.check(); err != nil {
+				return err
+			}
+			ctx, stop := a.interruptible(cmd.Context())
+			defer stop()
+			return a.prune(ctx, &f, &r, remove)
+		},
+	}
+	f.add(c)
+	f.keyring.addFile(c)
+	r.add(c)
+	c.Flags().BoolVar(&remove, "remove", false, "remove what is shown")
+	return c
+}
+
+// pruneDoc is what -o json prints.
+type pruneDoc struct {
+	Removed bool             `json:"removed"`
+	Items   []retention.Item `json:"items"`
+	Runs    int              `json:"runs"`
+	Outputs int64            `json:"outputs"`
+	Bytes   int64            `json:"bytes"`
+	Orphans struct {
+		Objects int   `json:"objects"`
+		Bytes   int64 `json:"bytes"`
+	} `json:"orphans"`
+}
+
+func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remove bool) (err error) {
+	policy, err := r.policy()
+	if err != nil {
+		return err
+	}
+	l, err := f.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	doc := pruneDoc{Removed: remove, Items: []retention.Item{}}
+	note := func(i retention.Item) {
+		doc.Outputs, doc.Bytes = doc.Outputs+i.Outputs, doc.Bytes+i.Bytes
+		if i.Whole {
+			doc.Runs++
+		}
+		if a.output == "json" {
+			doc.Items = append(doc.Items, i)
+			return
+		}
+		what := "outputs"
+		if i.Whole {
+			what = "run"
+		}
+		_, _ = fmt.Fprintf(a.out, "%-8s %s  %s  ended %s  %s in outputs  %s\n", what, printable(i.Tenant), printable(i.Run), localTime(i.Ended), bytesText(i.Bytes), i.Why)
+	}
+	k := &retention.Keeper{Ledger: l, Policy: policy, Now: time.Now()}
+	if remove {
+		err = k.Remove(ctx, note)
+	} else {
+		err = k.Find(ctx, func(i retention.Item) error { note(i); return nil })
+	}
+	if err != nil {
+		return err
+	}
+	swept, err := l.Sweep(ctx, time.Now().Add(-orphanAge), remove, nil)
+	if err != nil {
+		return err
+	}
+	doc.Orphans.Objects, doc.Orphans.Bytes = swept.Orphans, swept.Bytes
+	if a.output == "json" {
+		return printJSON(a.out, doc)
+	}
+	verb := "would go; --remove removes them"
+	if remove {
+		verb = "are removed"
+	}
+	_, _ = fmt.Fprintf(a.out, "%s, %s (%s), and %s (%s) %s\n", plural(doc.Runs, "run"), plural(int(doc.Outputs), "large output"), bytesText(doc.Bytes),
+		plural(swept.Orphans, "object")+" that no run names", bytesText(swept.Bytes), verb)
+	return nil
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
+)
+
+// sandboxFlags say what plugin processes are kept from.
+type sandboxFlags struct {
+	mode   string
+	allow  []string
+	memory byteSize
+}
+
+func (f *sandboxFlags) add(c *cobra.Command) {
+	f.memory = 4 << 30
+	fl := c.Flags()
+	fl.StringVar(&f.mode, "plugin-sandbox", string(sandbox.Auto), "keep plugins from files, network and other processes: auto (as far as the system can), on (wholly, or not start) or off")
+	fl.StringArrayVar(&f.allow, "plugin-allow", nil, "what one plugin has beside its own folder: NAME=network, or NAME=/PATH to read (repeatable)")
+	fl.Var(&f.memory, "plugin-memory", "most memory for data that a process of a plugin has, as 4GiB; 0: any")
+	_ = c.RegisterFlagCompletionFunc("plugin-sandbox", cobra.FixedCompletions([]string{"auto", "on", "off"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// check finds wrong usage before anything is contacted.
+func (f *sandboxFlags) check() error {
+	if !slices.Contains([]string{"", string(sandbox.Auto), string(sandbox.On), string(sandbox.Off)}, f.mode) {
+		return invalid("--plugin-sandbox %s: expected auto, on or off", f.mode)
+	}
+	_, err := f.allowed()
+	return err
+}
+
+// allowed is what plugins may have, by name.
+func (f *sandboxFlags) allowed() (map[string]host.Allow, error) {
+	all := map[string]host.Allow{}
+	for _, text := range f.allow {
+		name, what, ok := strings.Cut(text, "=")
+		a := all[name]
+		switch {
+		case ok && name != "" && what == "network":
+			a.Network = true
+		case ok && name != "" && filepath.IsAbs(what):
+			a.Read = append(a.Read, what)
+		default:
+			return nil, invalid("--plugin-allow %s: expected NAME=network, or NAME=/PATH of what it may read", text)
+		}
+		all[name] = a
+	}
+	return all, nil
+}
+
+// confine is how the plugins of a node are confined, and what is missing of that. The node's own memory and environment are closed to
+// them, too.
+func (f *sandboxFlags) confine(cfg *host.Config) (missing []string, err error) {
+	mode := sandbox.Mode(cmp.Or(f.mode, string(sandbox.Auto))) // without flags: demo and bench
+	if cfg.Allow, err = f.allowed(); err != nil {
+		return nil, err
+	}
+	if mode == sandbox.Off {
+		return nil, nil
+	}
+	if err := sandbox.Harden(); err != nil {
+		return nil, err
+	}
+	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: mode, Memory: int64(f.memory)}); err != nil {
+		return nil, fmt.Errorf("--plugin-sandbox: %w", err)
+	}
+	return cfg.Sandbox.Missing()
+}
+
+// asking is the sandbox of commands that start a plugin only to ask what it is.
+func asking() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode: sandbox.Auto}) }
+
+// unconfined tells once what plugins are not kept from.
+func (a *app) unconfined(n *node) {
+	if len(n.unconfined) > 0 {
+		a.message(a.paint(yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
+	}
+}

@@ -1,0 +1,64 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// The document by which a ledger knows of its last backup.
+const (
+	kindBackup = "backup"
+	nameLast   = "last"
+)
+
+// Last is what a ledger knows of its last backup.
+type Last struct {
+	ID      string        `json:"id"`
+	Created time.Time     `json:"created"` // the moment that it shows
+	Took    time.Duration `json:"took_ns"`
+	Bytes   int64         `json:"bytes"` // of its own files, and of outputs
+	Runs    int64         `json:"runs"`
+	Outputs int64         `json:"outputs"`
+}
+
+// Note has a ledger remember that a backup was made, by whom, in its audit log too.
+func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took time.Duration) error {
+	last := Last{ID: m.ID, Created: m.Created, Took: took, Bytes: m.Size(), Runs: m.Rows("runs")}
+	if m.Outputs != nil {
+		last.Outputs = m.Outputs.Objects
+		last.Bytes += m.Outputs.Size
+	}
+	data, err := json.Marshal(last)
+	if err != nil {
+		return err
+	}
+	const tries = 5
+	for range tries { // two backups may end at once
+		doc, err := l.Document(ctx, ledger.AllTenants(), kindBackup, "", nameLast)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			return err
+		}
+		_, err = l.PutDocumentNoted(ctx, ledger.AllTenants(), ledger.Document{Kind: kindBackup, Name: nameLast, Revision: m.ID, Data: data}, doc.Version,
+			ledger.Entry{Who: who, Action: "backup.create", Kind: kindBackup, Subject: m.ID, After: data})
+		if !errors.Is(err, core.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("note backup %s: others are noted all the time: %w", m.ID, core.ErrConflict)
+}
+
+// ReadLast is what a ledger knows of its last backup: for metrics, and whoever asks. None is core.ErrNotFound.
+func ReadLast(ctx context.Context, l *ledger.Ledger) (Last, error) {
+	var last Last
+	doc, err := l.Document(ctx, ledger.AllTenants(), kindBackup, "", nameLast)
+	if err == nil {
+		err = json.Unmarshal(doc.Data, &last)
+	}
+	return last, err
+}

@@ -1,0 +1,50 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// hung is a queue of which one call never comes back, whatever its context says.
+type hung struct {
+	queue.Queue
+	until chan struct{}
+}
+
+func (h hung) Posted(ctx context.Context, name string, seen uint64) ([]byte, uint64, error) {
+	<-h.until
+	return h.Queue.Posted(ctx, name, seen)
+}
+
+func TestAControllerThatHangsSaysSo(t *testing.T) {
+	fake(t, func(l *lab) {
+		h := hung{l.queue(), make(chan struct{})}
+		c, err := controller.New(controller.Config{Name: "s", Ledger: l.ledger, Queue: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		synctest.Wait()
+		if err := c.Stuck(); err != nil {
+			t.Errorf("at once: %v", err)
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
+		if c.Stuck() == nil {
+			t.Error("it hangs, and does not say so")
+		}
+		close(h.until)
+		time.Sleep(5 * time.Second) //nolint:forbidigo // fake time
+		if err := c.Stuck(); err != nil {
+			t.Errorf("it goes on, and says: %v", err)
+		}
+		stop()
+		<-done
+	})
+}

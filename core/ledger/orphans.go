@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// Swept says what was found among the objects of the bucket.
+type Swept struct {
+	Looked  int   // objects
+	Orphans int   // that no row names, and are older than they may be
+	Bytes   int64 // of these
+}
+
+// Sweep looks through the objects of the bucket for those that no row names and that were written before a time: what a process
+// left behind that died between the two. With remove they go. An object comes before its row, so before has to lie further back than any
+// write takes. pause, which may be nil, is called between every few hundred. A ledger without a bucket has none.
+func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause func(context.Context) error) (s Swept, err error) {
+	const rest = 200
+	if l.bucket == nil {
+		return s, nil
+	}
+	for it := l.bucket.List(&blob.ListOptions{Prefix: outputPrefix}); ; {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return s, nil
+		}
+		if err != nil {
+			return s, bucketError(err)
+		}
+		if s.Looked++; s.Looked%rest == 0 && pause != nil {
+			if err := pause(ctx); err != nil {
+				return s, err
+			}
+		}
+		if !o.ModTime.Before(before) {
+			continue
+		}
+		orphan, err := l.orphan(ctx, o.Key)
+		if err != nil {
+			return s, err
+		}
+		if !orphan {
+			continue
+		}
+		s.Orphans++
+		s.Bytes += o.Size
+		if !remove {
+			continue
+		}
+		if err := l.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return s, bucketError(err)
+		}
+	}
+}
+
+// orphan tells whether no row names an object. What does not look like one of ours is none.
+func (l *Ledger) orphan(ctx context.Context, key string) (bool, error) {
+	parts := strings.Split(strings.TrimPrefix(key, outputPrefix), "/")
+	if len(parts) != 3 {
+		return false, nil
+	}
+	run, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil {
+		return false, nil //nolint:nilerr // somebody else's
+	}
+	index, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return false, nil //nolint:nilerr // somebody else's
+	}
+	var one int
+	err = l.db.row(ctx, `SELECT 1 FROM outputs WHERE run = $1 AND idx = $2 AND object = $3`, run, index, key).Scan(&one)
+	if none(err) {
+		return true, nil
+	}
+	return false, translate("look for the row of "+key, err)
+}

@@ -1,0 +1,301 @@
+package retention_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/retention"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("TURNUS_RETENTION_TEST_CHILD"); dir != "" {
+		child(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const day = 24 * time.Hour
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	p, err := retention.Parse("r.yaml", []byte(`
+all: {runs: 1095d, quota: 50GiB}
+tenants:
+  acme: {runs: 3650d, outputs: 30d}
+  globex: {runs: forever, quota: 1.5 GB}
+`), retention.Rule{Outputs: 90 * day, Runs: 10 * day})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[string]retention.Rule{
+		"":       {Runs: 1095 * day, Outputs: 90 * day, Quota: 50 << 30},
+		"acme":   {Runs: 3650 * day, Outputs: 30 * day, Quota: 50 << 30},
+		"globex": {Runs: retention.Forever, Outputs: 90 * day, Quota: 1.5e9},
+	} {
+		if got := p.Of(tenant); got != want {
+			t.Errorf("%q: %+v, expected %+v", tenant, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"all: {runs: 1h}":                     "r.yaml:1:13",
+		"all: {rnus: 9d}":                     `did you mean runs?`,
+		"tenants: {acme: {quota: 5}}":         "r.yaml:1:25",
+		"tenants:\n  a: {}\n  a: {}":          "r.yaml:3:3",
+		"all: 5":                              "expected a mapping",
+		"other: {}":                           "unknown key",
+		"all: {runs: [9d]}":                   "expected one value",
+		"all: {":                              "r.yaml",
+		"all: {runs: -9d}":                    "r.yaml:1:13",
+		"tenants: {a: {outputs: 1ms}, b: 77}": "r.yaml:1:33",
+	} {
+		if _, err := retention.Parse("r.yaml", []byte(text), retention.Rule{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, expected %s", text, err, want)
+		}
+	}
+	if p, err := retention.Parse("r.yaml", nil, retention.Rule{}); err != nil || !p.Idle() {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("all: {runs: 1095d}\ntenants: {a: {quota: 5GiB}}")
+	f.Add("tenants: [")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := retention.Parse("r", []byte(text), retention.Rule{})
+		if err != nil {
+			return
+		}
+		for _, tenant := range append(p.Names(), "") {
+			if r := p.Of(tenant); r.Runs > 0 && r.Runs < retention.Least || r.Outputs > 0 && r.Outputs < retention.Least || r.Quota > 0 && r.Quota < 1<<20 {
+				t.Errorf("%q: %+v", text, r)
+			}
+		}
+	})
+}
+
+// site is a ledger whose runs end at times that a test chooses.
+type site struct {
+	testing.TB
+	ledger  *ledger.Ledger
+	outputs string
+	url     string
+}
+
+func newSite(tb testing.TB, url, outputs string) *site {
+	tb.Helper()
+	b, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, CreateDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, err := ledger.Open(context.Background(), url, ledger.Options{Bucket: b})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Close() })
+	return &site{tb, l, outputs, url}
+}
+
+// outputSize is that of each large output.
+const outputSize = ledger.SmallOutput + 1
+
+// run makes a run of a tenant with a large output for each of so many jobs; open leaves one job without an outcome.
+func (s *site) run(id, tenant string, outputs int, open bool) {
+	s.Helper()
+	n := ledger.NewRun{ID: id, Tenant: tenant, Playbook: "p", LaunchedBy: "ann", Snapshot: []byte("{}"), Queue: []byte("{}")}
+	for range outputs + 1 {
+		n.Jobs = append(n.Jobs, ledger.JobHost{Host: "h"})
+	}
+	if _, _, err := s.ledger.Accept(s.Context(), n); err != nil {
+		s.Fatal(err)
+	}
+	b := ledger.Batch{Run: id}
+	for i := range n.Jobs {
+		if i < outputs {
+			if _, err := s.ledger.PutOutput(s.Context(), core.JobID{Run: id, Index: i}, "0/stdout", strings.NewReader(strings.Repeat("x", outputSize))); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if i < outputs || !open {
+			b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1})
+		}
+	}
+	if _, err := s.ledger.Record(s.Context(), b); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) objects() (n int) {
+	_ = filepath.WalkDir(s.outputs, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// left is the runs that there are, with how many outputs.
+func (s *site) left() (text string) {
+	s.Helper()
+	runs, _, err := s.ledger.Runs(s.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Limit: ledger.MaxPage})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, r := range runs {
+		use, err := s.ledger.RunUse(s.Context(), r)
+		if err != nil {
+			s.Fatal(err)
+		}
+		text = fmt.Sprint(r.ID, ":", use.Outputs, " ", text)
+	}
+	return text
+}
+
+func (s *site) sound() {
+	s.Helper()
+	if found, err := s.ledger.Check(s.Context(), false); err != nil || len(found) > 0 {
+		s.Errorf("%v, %v", found, err)
+	}
+}
+
+// By age and by size, per tenant, oldest first; runs that are not complete keep all. What is shown is what goes.
+func TestWhatIsOverGoes(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.Start(t, "fsync=off")
+	for name, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "l.db"), "postgres": pg.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, url, t.TempDir())
+			for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
+				s.run(fmt.Sprint("r", i), tenant, 3, false)
+			}
+			s.run("open", "globex", 3, true)
+			acme := retention.Rule{Runs: 10 * day}
+			keeper := func(p retention.Policy, later time.Duration) *retention.Keeper {
+				return &retention.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now().Add(later)}
+			}
+			for _, tc := range []struct {
+				what   string
+				policy retention.Policy
+				later  time.Duration
+				gone   string // in order
+				left   string
+			}{
+				{"nothing is over", retention.Policy{All: retention.Rule{Runs: 20 * day, Outputs: 9 * day, Quota: 1 << 30}}, 8 * day, "", "r0:3 r1:3 r2:3 r3:3 r4:3 r5:3 open:3 "},
+				{"size: the oldest of who has too much", retention.Policy{Tenants: map[string]retention.Rule{"globex": {Quota: 7*outputSize + 5}}}, 0, "r1 r3 ", "r0:3 r1:0 r2:3 r3:0 r4:3 r5:3 open:3 "},
+				{"outputs before runs, one tenant earlier", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 15 * day, "r0+ r2+ ", "r1:0 r3:0 r4:3 r5:3 open:3 "},
+				{"the others' outputs", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 21 * day, "r4 r5 ", "r1:0 r3:0 r4:0 r5:0 open:3 "},
+				{"all that is complete", retention.Policy{All: retention.Rule{Runs: day, Outputs: day, Quota: 1 << 20}}, 91 * day, "r1+ r3+ r4+ r5+ ", "open:3 "},
+			} {
+				var shown, gone string
+				line := func(i retention.Item) string {
+					if i.Whole {
+						return i.Run + "+ "
+					}
+					return i.Run + " "
+				}
+				before := s.left()
+				if err := keeper(tc.policy, tc.later).Find(t.Context(), func(i retention.Item) error { shown += line(i); return nil }); err != nil {
+					t.Fatal(err)
+				}
+				if s.left() != before {
+					t.Errorf("%s: looking has changed something", tc.what)
+				}
+				if err := keeper(tc.policy, tc.later).Remove(t.Context(), func(i retention.Item) { gone += line(i) }); err != nil {
+					t.Fatal(err)
+				}
+				if shown != tc.gone || gone != tc.gone || s.left() != tc.left {
+					t.Errorf("%s: shown %q, gone %q, left %q; expected %q, %q", tc.what, shown, gone, s.left(), tc.gone, tc.left)
+				}
+				s.sound()
+			}
+			if n := s.objects(); n != 3 {
+				t.Errorf("%d objects are left, expected those of the run that is open", n)
+			}
+		})
+	}
+}
+
+// child removes everything that is complete, and says each piece.
+func child(dir string) {
+	b, err := fileblob.OpenBucket(filepath.Join(dir, "outputs"), &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err == nil {
+		var l *ledger.Ledger
+		if l, err = ledger.Open(context.Background(), "sqlite:"+filepath.Join(dir, "l.db"), ledger.Options{Bucket: b}); err == nil {
+			in := bufio.NewScanner(os.Stdin)
+			k := retention.Keeper{Ledger: l, Policy: retention.Policy{All: retention.Rule{Runs: day}}, Now: time.Now().Add(2 * day), Pause: func(context.Context) error {
+				fmt.Println("piece")
+				in.Scan()
+				return nil
+			}}
+			err = k.Remove(context.Background(), func(retention.Item) {})
+		}
+	}
+	fmt.Println("over", err)
+}
+
+// Killed in the middle, what is left is sound, and the next look takes the rest, objects too.
+func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newSite(t, "sqlite:"+filepath.Join(dir, "l.db"), filepath.Join(dir, "outputs"))
+	for i := range 4 {
+		s.run(fmt.Sprint("r", i), "", 2, false)
+	}
+	s.run("open", "", 2, true)
+	for kill := 1; ; kill++ {
+		if kill > 20 {
+			t.Fatal("it has no end")
+		}
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "TURNUS_RETENTION_TEST_CHILD="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, over := bufio.NewScanner(out), false
+		for n := 0; lines.Scan(); n++ {
+			if text, ended := strings.CutPrefix(lines.Text(), "over "); ended {
+				if over = true; text != "<nil>" {
+					t.Fatal(text)
+				}
+				break
+			}
+			if n+1 == kill {
+				break
+			}
+			fmt.Fprintln(in)
+		}
+		_ = cmd.Process.Kill()
+		_ = in.Close()
+		_ = cmd.Wait()
+		s.sound()
+		if over {
+			break
+		}
+	}
+	if left := s.left(); left != "open:2 " || s.objects() != 2 {
+		t.Errorf("left: %s, %d objects", left, s.objects())
+	}
+}

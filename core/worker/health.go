@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stuck says since when the node has not looked around, where that is longer than it can be on a busy machine or with the
+// queue away: only a new process helps then. It is nil otherwise, and before and after Run.
+func (w *Worker) Stuck() error {
+	at := w.looked.Load()
+	if since := time.Since(time.Unix(0, at)); at != 0 && since > stuckAfter {
+		return fmt.Errorf("the node has not looked for work since %v", since.Round(time.Second))
+	}
+	return nil
+}
+
+// Unready says why the node takes no new job now, or is nil. That it is full, or loaded, is no reason.
+func (w *Worker) Unready() error {
+	w.mu.Lock()
+	away := w.away
+	w.mu.Unlock()
+	switch {
+	case w.draining.Load():
+		return errors.New("draining")
+	case w.looked.Load() == 0:
+		return errors.New("not started")
+	case away:
+		return errors.New("the queue does not answer")
+	case w.cordoned.Load():
+		return errors.New("cordoned")
+	}
+	return nil
+}

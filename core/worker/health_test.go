@@ -1,0 +1,25 @@
+package worker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAPollerThatHangsIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{}
+		if err := w.Stuck(); err != nil {
+			t.Errorf("before Run: %v", err)
+		}
+		w.looked.Store(time.Now().UnixNano())
+		time.Sleep(stuckAfter) //nolint:forbidigo // fake time
+		if err := w.Stuck(); err != nil {
+			t.Errorf("within the limit: %v", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		if err := w.Stuck(); err == nil {
+			t.Error("over the limit it is not stuck")
+		}
+	})
+}

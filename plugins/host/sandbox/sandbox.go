@@ -1,0 +1,112 @@
+// Package sandbox owns what a plugin process is kept from: files, network, sockets, other processes, system
+// calls. A process is started through the program itself, which confines itself and then becomes the plugin.
+//
+// It must not know plugins, manifests or host services: it gets a program, and says how to start it.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Mode says whether plugins are confined.
+type Mode string
+
+// The modes.
+const (
+	Auto Mode = "auto" // by what the kernel gives; Missing says what it does not
+	On   Mode = "on"   // by all of it, or New fails
+	Off  Mode = "off"
+)
+
+// Config says how plugins are confined.
+type Config struct {
+	Mode   Mode
+	Memory int64 // bytes of data that a process may have; 0: any. A program with the race detector is not bounded
+}
+
+// Profile is what one process may have beside the system's programs and libraries.
+type Profile struct {
+	Dir     string   // its private folder, the only place where it may write; its working directory
+	Read    []string // further files and folders that it may read, and whose programs it may run
+	Network bool     // of the machine; false: none
+}
+
+// Sandbox starts programs confined. Safe for concurrent use.
+type Sandbox struct {
+	memory    int64                 // see Config
+	processes int                   // of one program with all its descendants
+	found     func() (means, error) // once: it starts a process
+}
+
+// means are what the kernel gives.
+type means struct {
+	level    level
+	landlock int // its ABI; 0: there is none
+	missing  []string
+}
+
+// Bounds of a process with all its descendants, or of each process where that is noted.
+const (
+	maxProcesses = 1024 // threads count
+	maxFiles     = 4096 // of each process
+)
+
+// level is which of the kernel's means are used beside Landlock, seccomp and limits.
+type level struct {
+	User  bool `json:"user"`  // a user namespace: root has no rights outside of it
+	Mount bool `json:"mount"` // a file system with nothing but what is allowed; also own IPC, host name and network
+	PID   bool `json:"pid"`   // a process tree of its own, which ends as one
+}
+
+// New makes a sandbox; it is nil for Off. What the kernel gives is found out when it is first needed, and at once
+// for On. An error wraps core.ErrInvalid for an unknown mode, and core.ErrUnavailable for On where something is missing.
+func New(cfg Config) (*Sandbox, error) {
+	if cfg.Memory < 0 {
+		return nil, fmt.Errorf("%w: sandbox of plugins: memory of %d bytes; expected more, or 0 for any", core.ErrInvalid, cfg.Memory)
+	}
+	switch cfg.Mode {
+	case Off:
+		return nil, nil //nolint:nilnil // nil confines nothing, as Confine says
+	case Auto, On:
+	default:
+		return nil, fmt.Errorf("%w: sandbox of plugins: %q; expected auto, on or off", core.ErrInvalid, cfg.Mode)
+	}
+	s := &Sandbox{memory: cfg.Memory, processes: maxProcesses, found: sync.OnceValues(find)}
+	if cfg.Mode == Auto {
+		return s, nil
+	}
+	missing, err := s.Missing()
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%w: the sandbox of plugins is not whole here: %s\nhint: --plugin-sandbox auto takes what there is", core.ErrUnavailable, strings.Join(missing, "; "))
+	}
+	return s, nil
+}
+
+// Missing says, for people, what the kernel does not give; nothing where the sandbox is whole.
+func (s *Sandbox) Missing() ([]string, error) {
+	if s == nil {
+		return nil, nil
+	}
+	m, err := s.found()
+	return m.missing, err
+}
+
+// Tree tells whether a confined process is the first one of a tree of its own: what Confine starts is then its
+// parent, which ends with it, by 128+N where signal N ended it.
+func (s *Sandbox) Tree() bool {
+	if s == nil {
+		return false
+	}
+	m, err := s.found()
+	return err == nil && m.level.PID
+}
+
+var errNoDir = errors.New("sandbox: no private folder")

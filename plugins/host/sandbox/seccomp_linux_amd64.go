@@ -1,0 +1,13 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const architecture = unix.AUDIT_ARCH_X86_64
+
+func machineRefused() []uintptr {
+	return []uintptr{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS__SYSCTL}
+}
+
+func machineOwnership() []uintptr {
+	return []uintptr{unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT}
+}

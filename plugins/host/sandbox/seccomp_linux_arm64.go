@@ -1,0 +1,9 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const architecture = unix.AUDIT_ARCH_AARCH64
+
+// arm64 has none of the older calls.
+func machineRefused() []uintptr   { return nil }
+func machineOwnership() []uintptr { return nil }

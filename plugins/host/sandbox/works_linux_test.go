@@ -1,0 +1,180 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/turnus/turnus/core"
+)
+
+// What a good program needs works at each level.
+func TestGoodProgramsWork(t *testing.T) {
+	for _, l := range available(t) {
+		s := newScene(t)
+		box := sandboxOf(means{level: l, landlock: landlockABI()})
+		put(t, filepath.Join(s.plugin, "data"), 0o600)
+		script := filepath.Join(s.plugin, "plugin")
+		if err := os.WriteFile(script, []byte(`#!/bin/sh
+set -e
+cat "$(dirname "$(readlink "$0")")/data"; echo
+pwd
+echo x >"$TMPDIR/own"; mkdir -p "$TMPDIR/d"; mv "$TMPDIR/own" "$TMPDIR/d/own"; cat "$TMPDIR/d/own"
+echo hidden >/dev/null
+echo "$(ls /etc/passwd)" | sed 's/^/found /'
+cat /proc/self/comm
+(exit 7) || echo "child $?"
+cat <<END
+here
+END
+exit "${1:-0}"
+`), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.run(t, box, script, []string{script})
+		want := secret + "\n" + s.private + "\nx\nfound /etc/passwd\ncat\nchild 7\nhere\n"
+		if err != nil || out != want {
+			t.Errorf("%+v: %v\n%s\nwant\n%s", l, err, out, want)
+		}
+		// Where its path says nothing of the program any more, as after an update, what was opened is run.
+		if _, err := s.run(t, box, script, []string{filepath.Join(s.dir, "gone"), "9"}); exitCode(err) != 9 {
+			t.Errorf("%+v: %v, expected exit code 9", l, err)
+		}
+		_, err = s.run(t, box, "/bin/sh", []string{"/bin/sh", "-c", "kill -KILL $$"})
+		if l.PID && exitCode(err) != 128+9 || !l.PID && (err == nil || err.Error() != "signal: killed") {
+			t.Errorf("%+v: %v, expected it to tell of signal 9", l, err)
+		}
+	}
+}
+
+func exitCode(err error) int {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return -1
+	}
+	return exit.ExitCode()
+}
+
+func TestModes(t *testing.T) {
+	if _, err := New(Config{Mode: "maybe"}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("an unknown mode: %v", err)
+	}
+	box, err := New(Config{Mode: Off})
+	if box != nil || err != nil {
+		t.Errorf("off: %v, %v", box, err)
+	}
+	if c, err := box.Confine(nil, nil, nil, Profile{}); c != nil || err != nil || box.Tree() {
+		t.Errorf("off: %v, %v", c, err)
+	}
+	box, err = New(Config{Mode: Auto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := box.Missing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Config{Mode: On})
+	if whole := len(missing) == 0; whole != (err == nil) || err != nil && !strings.Contains(err.Error(), missing[0]) {
+		t.Errorf("missing: %v; on: %v", missing, err)
+	}
+}
+
+// The filter, judged call by call. The interpreter of packets reads big-endian numbers, and so they are given to it.
+func TestFilterOfSystemCalls(t *testing.T) {
+	eperm, enosys, eacces := uint32(unix.SECCOMP_RET_ERRNO|unix.EPERM), uint32(unix.SECCOMP_RET_ERRNO|unix.ENOSYS), uint32(unix.SECCOMP_RET_ERRNO|unix.EACCES)
+	inside, outside := order{Level: level{Mount: true}}, order{}
+	for _, row := range []struct {
+		o    order
+		arch uint32
+		call uintptr
+		args [2]uint32
+		want uint32
+	}{
+		{inside, architecture, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture + 1, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_KILL_PROCESS},
+		{inside, architecture, 0x40000000 | unix.SYS_READ, [2]uint32{}, enosys},
+		{inside, architecture, newest + 1, [2]uint32{}, enosys},
+		{inside, architecture, unix.SYS_PTRACE, [2]uint32{}, eperm},
+		{inside, architecture, unix.SYS_IO_URING_SETUP, [2]uint32{}, eperm},
+		{inside, architecture, unix.SYS_CLONE3, [2]uint32{}, enosys},
+		{inside, architecture, unix.SYS_CLONE, [2]uint32{uint32(unix.SIGCHLD)}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWUSER}, eperm},
+		{inside, architecture, unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWNET | uint32(unix.SIGCHLD)}, eperm},
+		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0xffffffff}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0x40000}, eperm},
+		{inside, architecture, unix.SYS_PRLIMIT64, [2]uint32{0}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PRLIMIT64, [2]uint32{1}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TCGETS}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCSTI}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCLINUX}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCSETD}, eperm},
+		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, eacces},
+		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, eacces},
+		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_INET6}, unix.SECCOMP_RET_ALLOW},
+		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, unix.SECCOMP_RET_ALLOW},
+		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_VSOCK}, eacces},
+		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_PACKET}, eacces},
+		{inside, architecture, unix.SYS_FCHMODAT, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_FCHMODAT, [2]uint32{}, eperm},
+		{outside, architecture, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+	} {
+		vm, err := bpf.NewVM(row.o.program())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, 64)
+		word := func(at int, v uint32) {
+			data[at], data[at+1], data[at+2], data[at+3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
+		}
+		word(offsetCall, uint32(row.call))
+		word(offsetArch, row.arch)
+		word(offsetArgs, row.args[0])
+		word(offsetArgs+8, row.args[1])
+		if got, err := vm.Run(data); err != nil || uint32(got) != row.want {
+			t.Errorf("%+v call %d %v: %#x, %v; want %#x", row.o.Level, row.call, row.args, got, err, row.want)
+		}
+	}
+}
+
+// BenchmarkStart is what confining adds to the start of a program.
+func BenchmarkStart(b *testing.B) {
+	for _, mode := range []Mode{Off, Auto} {
+		b.Run(string(mode), func(b *testing.B) {
+			box, err := New(Config{Mode: mode})
+			if err != nil {
+				b.Fatal(err)
+			}
+			dir := b.TempDir()
+			for b.Loop() {
+				program, err := os.Open("/bin/true")
+				if err != nil {
+					b.Fatal(err)
+				}
+				c, err := box.Confine(program, []string{"/bin/true"}, nil, Profile{Dir: dir})
+				if err != nil {
+					b.Fatal(err)
+				}
+				cmd := exec.Command("/proc/self/fd/3")
+				cmd.ExtraFiles = []*os.File{program}
+				if c != nil {
+					cmd = c.Command()
+				}
+				cmd.Dir = dir
+				if out, err := cmd.CombinedOutput(); err != nil {
+					b.Fatal(fmt.Errorf("%w: %s", err, out))
+				}
+				_, _ = program.Close(), c.Close()
+			}
+		})
+	}
+}
