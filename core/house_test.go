@@ -46,6 +46,9 @@ var borders = []struct {
 	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts", "core/tlsfiles"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows"}},
 	{"core/queue/redis/redistest", "real servers for tests, guarded as in production", []string{"core/redisacl", "core/redisconn", "core/testparts", "core/tlsfiles"}},
+	{"core/keyring", "keys, and bytes sealed with them; it must not know what they are", []string{"core"}},
+	{"core/queue/sealed", "a decorator of any queue, which seals what leaves the process", []string{"core", "core/keyring", "core/queue", "core/redisconn", "core/testparts"}},
+	{"core/schedule/sealed", "a decorator of any store, which seals what leaves the process", []string{"core", "core/keyring", "core/schedule", "core/redisconn", "core/testparts"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows/civil"}},
@@ -62,7 +65,7 @@ var borders = []struct {
 	{"core/notify", "tells people what the ledger has to be told; it must not know how runs are driven, nor who asks", []string{"core", "core/ledger", "core/notify/policy"}},
 	{"core/notify/policy", "who is told of what, as plain values: playbooks and definitions read it", []string{"core/spell"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
-	{"core/ledger", "the durable record keeps names and opaque bytes; it must not know queues", []string{"core", "core/testparts", "core/tlsfiles"}},
+	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/keyring", "core/testparts", "core/tlsfiles"}},
 	{"core/objects", "a leaf: how a place for objects is named and opened, whatever is kept there", []string{"core", "core/testparts"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean", []string{"core", "core/ledger", "core/objects"}},
 	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/spell", "windows"}},
@@ -74,7 +77,7 @@ var borders = []struct {
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -63,7 +63,7 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		n.Created = l.now()
 	}
 	hash := n.hash()
-	snapshot, queue, hosts := pack(n.Snapshot), pack(n.Queue), packHosts(n.Jobs) // before the one writer is taken
+	snapshot, queue, hosts := l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs) // before the one writer is taken
 	phase, key := PhaseQueued, any(nil)
 	if n.Approvals > 0 {
 		phase = PhaseAwaiting

@@ -62,7 +62,11 @@ type diagnosis struct {
 }
 
 func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
-	l, err := ledger.Open(ctx, f.ledger, ledger.Options{})
+	ring, err := f.queue.keyring.open(a)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, f.ledger, ledger.Options{Keyring: ring})
 	if err != nil {
 		return err
 	}

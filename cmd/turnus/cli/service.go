@@ -30,12 +30,12 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
+	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
@@ -190,7 +190,11 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			return err
 		}
 	}
-	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs); err != nil {
+	ring, err := s.f.queue.keyring.open(s.a)
+	if err != nil {
+		return err
+	}
+	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs, ring); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
@@ -199,6 +203,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		if s.f.queue.remains, err = s.data.remains(); err != nil {
 			return err
 		}
+		s.f.queue.states = filepath.Join(s.data.path, "states") // the queue ends with this process; what jobs have reached does not
 	}
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
@@ -206,11 +211,6 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
-	if s.f.queue.url == "" { // it ends with this process; what jobs have reached does not
-		if s.queue, err = stash.New(q, filepath.Join(s.data.path, "states")); err != nil {
-			return err
-		}
-	}
 	if err := s.parts(sup); err != nil {
 		return err
 	}
@@ -323,7 +323,15 @@ func (s *service) schedules() (schedule.Store, error) {
 		return nil, err
 	}
 	s.closes(client.Close)
-	return redisschedule.New(client, redisschedule.Options{})
+	store, err := redisschedule.New(client, redisschedule.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ring, err := s.f.queue.keyring.open(s.a)
+	if err != nil {
+		return nil, err
+	}
+	return sealedschedule.New(store, ring), nil
 }
 
 // serverName is another one in each process that runs.

@@ -24,6 +24,7 @@ type redisServer struct {
 	t     *testing.T
 	addr  string
 	guard *redistest.Guard
+	dir   string // of its files
 	args  []string
 	cmd   *exec.Cmd
 	done  chan struct{}
@@ -38,7 +39,7 @@ func startRedis(t *testing.T, extra ...string) *redisServer {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &redisServer{t: t, addr: port.Addr().String()}
+	s := &redisServer{t: t, addr: port.Addr().String(), dir: dir}
 	_, number, _ := net.SplitHostPort(s.addr)
 	_ = port.Close()
 	s.guard = redistest.NewGuard(t, dir, certs.Everywhere())
