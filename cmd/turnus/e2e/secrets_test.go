@@ -167,7 +167,7 @@ func (g *guardedSite) playbooks() {
 }
 
 func (g *guardedSite) folders() []string {
-	return []string{"--plugins", plugins(g.t), "--plugins", filepath.Join(g.dir, "scripts"), "--cpu-limit", "0", "--memory-limit", "0", "-v"}
+	return append(g.pluginFlags(), "--plugins", filepath.Join(g.dir, "scripts"), "-v")
 }
 
 // Ten secrets, of every source, go every way on which a secret may go. Afterwards Redis (its files and what is live), the ledger, outputs,

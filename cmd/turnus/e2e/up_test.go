@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ type upSite struct {
 
 func newUpSite(t *testing.T, hosts int, step string) *upSite {
 	t.Helper()
-	l := newLab(t, fleet.Config{Hosts: 1})
+	l := newLab(t, fleet.Config{Hosts: 1}).traced()
 	if err := os.MkdirAll(filepath.Join(l.dir, "ops", "playbooks"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +44,7 @@ func newUpSite(t *testing.T, hosts int, step string) *upSite {
 
 func (u *upSite) up() (*process, *client.Client) {
 	u.t.Helper()
-	p := u.start(append([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--plugins", plugins(u.t), "--listen", "127.0.0.1:0", "--context", "", "-f", "8",
-		"--cpu-limit", "0", "--memory-limit", "0"}, u.more...)...)
+	p := u.start(slices.Concat([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "", "-f", "8"}, u.pluginFlags(), u.more)...)
 	until(u.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	token, err := os.ReadFile(filepath.Join(u.data, "admin.token"))
 	if err != nil {
