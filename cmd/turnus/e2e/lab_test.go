@@ -27,8 +27,9 @@ type lab struct {
 	fleet *fleet.Fleet
 	hosts string // the inventory file
 	redis *redisServer
-	queue string // URL of the Redis that the processes share; "" for none
-	trace bool   // see traced
+	queue string   // URL of the Redis that the processes share; "" for none
+	trace bool     // see traced
+	env   []string // more of the processes' environment
 }
 
 // traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their worker by its process id. The sandbox keeps
