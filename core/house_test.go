@@ -53,6 +53,7 @@ var borders = []struct {
 	{"core/gate", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows/civil"}},
 	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
+	{"core/systemd", "a leaf: telling systemd how the process does", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
 		"core", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/spell", "core/testparts", "playbooks", "windows", "core/notify",

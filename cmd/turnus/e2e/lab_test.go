@@ -26,7 +26,8 @@ type lab struct {
 	fleet *fleet.Fleet
 	hosts string // the inventory file
 	redis *redisServer
-	queue string // URL of the Redis that the processes share; "" for none
+	queue string   // URL of the Redis that the processes share; "" for none
+	env   []string // of the processes, beside the test's own
 }
 
 // newLab makes the folder and a fleet with its inventory.
