@@ -72,7 +72,7 @@ func listening(t *testing.T, c ListenConfig) *Listener {
 		}
 	})
 	l.Handle("GET /metrics", New("v1", 0))
-	l.HandleOpen("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	l.Health(func() error { return nil }, func() error { return nil })
 	return l
 }
 

@@ -16,7 +16,7 @@ type metricsFlags struct{ address, token, cert, key, clientCA string }
 
 func (f *metricsFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.address, "metrics", "", "address to answer GET /metrics on, as 127.0.0.1:9470; port 0 takes a free one. Without it servers tell what the worker reports")
+	fl.StringVar(&f.address, "metrics", "", "address to answer GET /metrics, /healthz and /readyz on, as 127.0.0.1:9470; port 0 takes a free one. Without it servers tell what the worker reports")
 	fl.StringVar(&f.token, "metrics-token-file", "", "file with the token that a scrape must bring")
 	fl.StringVar(&f.cert, "metrics-tls-cert", "", "certificate chain of that address, in PEM; needed where other machines reach it")
 	fl.StringVar(&f.key, "metrics-tls-key", "", "its key, in PEM")

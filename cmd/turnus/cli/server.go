@@ -51,7 +51,10 @@ func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags,
 		return err
 	}
 	s := &service{a: a, f: f, log: log}
-	defer func() { err = errors.Join(err, s.close()) }()
+	if s.manager, err = supervised(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(), s.manager.Close()) }()
 	if err := s.open(ctx, sup); err != nil {
 		return err
 	}

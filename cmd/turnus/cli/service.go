@@ -37,6 +37,7 @@ import (
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/systemd"
 	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -170,7 +171,8 @@ type service struct {
 	took     took
 	notify   *notify.Service
 	began    time.Time
-	stuck    func() error // of the worker of this process; nil where there is none
+	stuck    func() error     // of the worker of this process; nil where there is none
+	manager  *systemd.Manager // nil where systemd did not start this process
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
@@ -408,8 +410,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(fmt.Errorf("API: %w", err))
 		}
 	})
+	s.a.mind(s.manager.Ready(s.hangs))
 	<-stop.Done()
 	cause := context.Cause(stop)
+	s.a.mind(s.manager.Stopping())
 	down, cancel := context.WithTimeout(life, webStop)
 	if err := web.Shutdown(down); err != nil {
 		_ = web.Close()

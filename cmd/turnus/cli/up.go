@@ -56,6 +56,10 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 		return err
 	}
 	s := &service{a: a, f: &f.service, log: log}
+	if s.manager, err = supervised(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.manager.Close()) }()
 	n, err := f.node.reachBy(ctx, s.inventory, log)
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, 
 other workers go on with the rest; a second signal cancels what runs.
 
 Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
-keeps the whole. --metrics lets Prometheus ask the worker itself; without it servers tell what it
-reports.`,
+keeps the whole. --metrics lets Prometheus ask the worker itself, and answers /healthz and /readyz
+there; without it servers tell what it reports.`,
 		Example: `  turnus worker --redis rediss://queue:6379/0 -f 200
   turnus worker --redis rediss-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
   turnus worker --redis rediss://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
@@ -69,6 +69,11 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	if err != nil {
 		return err
 	}
+	manager, err := supervised()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, manager.Close()) }()
 	var inv *inventory.Inventory
 	if len(sources) > 0 {
 		if inv, err = inventory.Load(ctx, sources); err != nil {
@@ -128,11 +133,14 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	}
 	if listener != nil {
 		listener.Handle("GET /metrics", measured)
+		listener.Health(n.worker.Stuck, n.worker.Unready)
 		a.message("metrics on " + listener.Addr())
 	}
 	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.slots, cmp.Or(qf.pool, defaultPool)))
+	a.mind(manager.Ready(n.worker.Stuck))
 	select {
 	case <-ctx.Done():
+		a.mind(manager.Stopping())
 		return stop()
 	case err := <-n.done:
 		n.done <- err // for stop
