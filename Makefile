@@ -26,8 +26,14 @@ deps: ## install the real components that tests start (apt; root or sudo)
 test: deps ## install what tests need, then run all tests
 	$(GO) test -shuffle=on ./...
 
-race: ## all tests under the race detector
-	$(GO) test -race -shuffle=on -timeout 15m ./...
+race: ## the tests of all rooms under the race detector
+	$(GO) test -race -shuffle=on -timeout 15m $$($(GO) list ./... | grep -v /cmd/turnus/e2e)
+
+e2e: ## the tests that kill, pause and upgrade whole processes, as they are shipped
+	$(GO) test -shuffle=on -timeout 15m ./cmd/turnus/e2e
+
+race-e2e: ## the same under the race detector, processes too: slow
+	$(GO) test -race -shuffle=on -timeout 40m ./cmd/turnus/e2e
 
 check-tls: deps ## all tests, with Redis and PostgreSQL over mutual TLS only
 	TURNUS_TEST_TLS=1 $(GO) test -shuffle=on ./...
@@ -75,7 +81,7 @@ bench: build ## every figure of docs/benchmarks.md
 readme: build ## run the commands that README shows
 	@.ci/readme
 
-check: deps lint verify race readme ## what CI runs
+check: deps lint verify race e2e readme ## what CI runs
 
 release: ## static binaries for Linux and macOS in dist/
 	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/}; \
@@ -97,4 +103,4 @@ package-check: ## install, upgrade and purge the package in a throw-away root (r
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean
+.PHONY: help build up demo deps test race e2e race-e2e check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean
