@@ -4,8 +4,11 @@
 package testparts
 
 import (
+	"flag"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -23,6 +26,23 @@ func Need(tb testing.TB, program, debianPackage string) string {
 	}
 	tb.Skipf("SKIPPED, NOT TESTED: %s is not installed: run `make deps`, or apt-get install %s", program, debianPackage)
 	return ""
+}
+
+// Patient runs tests that wait most of the time, for sessions that end, restarts and ticks: of those with t.Parallel twice as many run at
+// once as there are cores, unless -parallel says how many.
+type Patient struct{ M *testing.M }
+
+// Run runs the tests and returns the exit code.
+func (p Patient) Run() int {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err) // there is no such flag any more
+		}
+	}
+	return p.M.Run()
 }
 
 // Able ends a test whose machine does not allow what it needs, as root or a network namespace do; err says what was refused. As

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/oidclab"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/plugins/exec"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == scriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(testparts.Patient{M: m}, map[string]func(){
 		"turnus":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"xdg-open": browse, "open": browse,
 	})
@@ -141,7 +142,7 @@ func untilOK(ts *testscript.TestScript, _ bool, args []string) {
 		if err = ts.Exec(args[0], args[1:]...); err == nil {
 			return
 		}
-		<-time.After(50 * time.Millisecond)
+		<-time.After(200 * time.Millisecond) // the command takes a core meanwhile
 	}
 	ts.Fatalf("%v does not succeed: %v", args, err)
 }

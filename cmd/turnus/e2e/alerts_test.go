@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,7 +324,7 @@ func dashboard(t *testing.T, told samples) {
 	}
 	names := told.names()
 	known := func(where, text string) {
-		for _, name := range regexp.MustCompile(`\bturnus_[a-z_]+\b`).FindAllString(text, -1) {
+		for _, name := range metricNames.FindAllString(text, -1) {
 			if !names[name] {
 				t.Errorf("the dashboard's %s asks for %s, which nobody tells", where, name)
 			}
