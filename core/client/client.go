@@ -53,7 +53,7 @@ func New(c Config) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w", c.Server, core.ErrInvalid)
 	}
-	if u.Scheme == "http" && c.Token != "" && !c.Insecure && !loopback(u.Hostname()) {
+	if u.Scheme == "http" && c.Token != "" && !c.Insecure && !core.ThisMachine(u.Hostname()) {
 		return nil, fmt.Errorf("server %s: the token would go over the network in the clear: use https: %w", c.Server, core.ErrInvalid)
 	}
 	transport := &http.Transport{
@@ -89,11 +89,6 @@ func sameServer(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("it sends on to %s, which is not asked: name that server", next.URL.Host)
 	}
 	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Server is the address that is asked.

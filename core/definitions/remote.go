@@ -3,7 +3,6 @@ package definitions
 import (
 	"encoding/base64"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -54,7 +53,7 @@ func parseRemote(text string) (remote, error) {
 	switch u.Scheme {
 	case "https", "ssh", "file":
 	case "http":
-		if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if !core.ThisMachine(u.Hostname()) {
 			return fail("plain http is for loopback only, for anybody on the way could change what hosts run; expected https://")
 		}
 	default:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -108,8 +107,7 @@ func exposed(c *pgx.ConnConfig) string {
 }
 
 func weak(host string, c *tls.Config) bool {
-	ip := net.ParseIP(host)
-	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" || ip != nil && ip.IsLoopback() {
+	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || core.ThisMachine(host) {
 		return false
 	}
 	return c == nil || c.InsecureSkipVerify && c.VerifyPeerCertificate == nil

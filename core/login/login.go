@@ -68,7 +68,7 @@ type Provider struct {
 // New checks the configuration; nothing is contacted. Errors wrap core.ErrInvalid.
 func New(c Config) (*Provider, error) {
 	u, err := url.Parse(c.Issuer)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !core.ThisMachine(u.Hostname())) {
 		return nil, fmt.Errorf("issuer %q: expected a URL as https://login.example.net/realm: %w", c.Issuer, core.ErrInvalid)
 	}
 	if c.ClientID == "" {
@@ -88,8 +88,6 @@ func New(c Config) (*Provider, error) {
 	}
 	return &Provider{cfg: c}, nil
 }
-
-func loopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
 
 // Issuer and ClientID are what a program that logs somebody in has to know.
 func (p *Provider) Issuer() string { return p.cfg.Issuer }

@@ -88,7 +88,7 @@ func (c *ListenConfig) check() error {
 	if c.ClientCA != "" && c.TLS == nil {
 		return fmt.Errorf("certificates of clients need TLS: give a certificate of the node, too: %w", core.ErrInvalid)
 	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+	if core.ThisMachine(host) {
 		return nil
 	}
 	if c.TLS == nil || c.Token == "" && c.ClientCA == "" {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -131,18 +130,13 @@ func parse(where string) (location, error) {
 	if err != nil || e.Host == "" || e.User != nil || e.RawQuery != "" || e.Scheme != "https" && e.Scheme != "http" {
 		return bad("endpoint: expected https://HOST[:PORT], without credentials")
 	}
-	if e.Scheme == "http" && !insecure && !loopback(e.Hostname()) {
+	if e.Scheme == "http" && !insecure && !core.ThisMachine(e.Hostname()) {
 		return bad("endpoint http://%s: objects would cross the network in the clear: use https, or say insecure=true", e.Host)
 	}
 	if at.region == "" {
 		at.region = "us-east-1"
 	}
 	return at, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (at *location) open(ctx context.Context) (*blob.Bucket, error) {

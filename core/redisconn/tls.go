@@ -68,8 +68,7 @@ func inClear(addr string) error {
 // local tells whether an address is this machine's own, by what it says: names are not looked up.
 func local(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return err == nil && core.ThisMachine(host)
 }
 
 // dialer reads what the URL says of TLS.

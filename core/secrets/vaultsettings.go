@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -113,15 +112,10 @@ func (v *Vault) url() (*url.URL, error) {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("address: expected https://HOST:PORT")
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && core.ThisMachine(u.Hostname()):
 		return u, nil
 	}
 	return nil, errors.New("address: expected https://HOST:PORT: without TLS everybody on the way reads the secrets (http is taken for this machine itself)")
-}
-
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // transport is HTTP over TLS as the settings say.

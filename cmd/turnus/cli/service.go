@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/acme/autocert"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -139,7 +140,7 @@ func (f *serviceFlags) check() error {
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
 	}
-	if ip := net.ParseIP(address); !f.secure() && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
 		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
 	return nil
