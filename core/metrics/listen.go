@@ -5,13 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -19,11 +17,11 @@ import (
 
 // ListenConfig says where a node that has no API is asked how it is, and who may ask.
 type ListenConfig struct {
-	Address  string       // HOST:PORT; port 0 takes a free one
-	Token    string       // a scrape must bring it as a bearer; "" asks for none
-	TLS      *tls.Config  // nil: no TLS
-	ClientCA string       // PEM file; clients must show a certificate that it signed. Needs TLS
-	Log      *slog.Logger // discarded when nil
+	Address string       // HOST:PORT; port 0 takes a free one
+	Token   string       // a scrape must bring it as a bearer; "" asks for none
+	TLS     *tls.Config  // nil: no TLS
+	Clients bool         // TLS lets in only clients with a certificate of an authority that it knows
+	Log     *slog.Logger // discarded when nil
 }
 
 // listenStop is how long requests that are under way may take when the listener is closed.
@@ -38,17 +36,11 @@ type Listener struct {
 	done chan struct{}
 }
 
-// Listen binds the address and answers at once. On an address that other machines reach it wants TLS, and a token or a
-// ClientCA; else the error wraps core.ErrInvalid. Close ends it.
+// Listen binds the address and answers at once. On an address that other machines reach it wants TLS, and a token or
+// Clients; else the error wraps core.ErrInvalid. Close ends it.
 func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
-	}
-	if c.ClientCA != "" {
-		var err error
-		if c.TLS, err = withClients(c.TLS, c.ClientCA); err != nil {
-			return nil, err
-		}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -85,31 +77,13 @@ func (c *ListenConfig) check() error {
 	if err != nil {
 		return fmt.Errorf("address %q: expected HOST:PORT, as 127.0.0.1:9470: %w", c.Address, core.ErrInvalid)
 	}
-	if c.ClientCA != "" && c.TLS == nil {
-		return fmt.Errorf("certificates of clients need TLS: give a certificate of the node, too: %w", core.ErrInvalid)
-	}
 	if core.ThisMachine(host) {
 		return nil
 	}
-	if c.TLS == nil || c.Token == "" && c.ClientCA == "" {
+	if c.TLS == nil || c.Token == "" && !c.Clients {
 		return fmt.Errorf("address %s: other machines reach it: it needs TLS, and a token or an authority of clients' certificates: %w", c.Address, core.ErrInvalid)
 	}
 	return nil
-}
-
-// withClients asks for certificates of clients.
-func withClients(c *tls.Config, file string) (*tls.Config, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("authority of clients' certificates: %w: %w", core.ErrInvalid, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("authority of clients' certificates: %s holds no certificate in PEM: %w", file, core.ErrInvalid)
-	}
-	c = c.Clone()
-	c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert
-	return c, nil
 }
 
 // Addr is where it listens.

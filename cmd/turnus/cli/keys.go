@@ -34,7 +34,7 @@ says that nothing is sealed with it.`,
 		Example: `  turnus keys new keyring.json
   turnus keys add keyring.json
   turnus keys promote keyring.json 5d0c1a77
-  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0`,
+  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0`,
 	}
 	c.AddCommand(a.keysNewCmd(), a.keysListCmd(), a.keysAddCmd(), a.keysPromoteCmd(), a.keysCheckCmd(), a.keysResealCmd(), a.keysRetireCmd())
 	return c
@@ -327,7 +327,7 @@ func (a *app) keysCheckCmd() *cobra.Command {
 		Long: `Count what is sealed with which key, and what is not sealed: in the ledger, the outputs,
 Redis, and the data folder of a turnus up. It reads how every value begins, and all that Redis
 holds; it may run beside a service at work.`,
-		Example: `  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0
+		Example: `  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
   turnus keys check --keyring keyring.json --data turnus-data`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -385,7 +385,7 @@ func (a *app) keysResealCmd() *cobra.Command {
 works in small batches beside a service at work, and may be stopped and called again. Large outputs
 have keys of their own: those are sealed anew, the outputs stay as they are. What else is in Redis is
 forgotten with its runs. With --keyring-accept-plain what is not sealed yet is sealed, too.`,
-		Example: `  turnus keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0
+		Example: `  turnus keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
   turnus keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -460,7 +460,7 @@ func (a *app) keysRetireCmd() *cobra.Command {
 		Use: "retire KEY --keyring FILE --ledger URL", Short: "Take a key out of the ring, once nothing is sealed with it", Args: cobra.ExactArgs(1),
 		Long: `Take a key out of the ring, once nothing is sealed with it: it counts as keys check does, and
 refuses a key that is needed. Give it every place that the service has, --redis too where there is one.`,
-		Example: "  turnus keys retire 5d0c1a77 --keyring keyring.json --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0",
+		Example: "  turnus keys retire 5d0c1a77 --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := keyring.ParseID(args[0])
 			if err != nil {

@@ -34,7 +34,10 @@ func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(s
 	if (f.cert == "") != (f.key == "") {
 		return nil, invalid("--metrics-tls-cert and --metrics-tls-key go together")
 	}
-	c := metrics.ListenConfig{Address: f.address, ClientCA: f.clientCA, Log: log}
+	if f.clientCA != "" && f.cert == "" {
+		return nil, invalid("--metrics-client-ca needs --metrics-tls-cert: clients show their certificates over TLS")
+	}
+	c := metrics.ListenConfig{Address: f.address, Clients: f.clientCA != "", Log: log}
 	if f.token != "" {
 		var err error
 		if c.Token, err = readToken(f.token); err != nil {
@@ -42,11 +45,11 @@ func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(s
 		}
 	}
 	if f.cert != "" {
-		cert, err := tlsfiles.Open(tlsfiles.Files{Cert: f.cert, Key: f.key}, told)
+		files, err := tlsfiles.Open(tlsfiles.Files{Cert: f.cert, Key: f.key, CA: f.clientCA}, told)
 		if err != nil {
 			return nil, err
 		}
-		c.TLS = cert.Server()
+		c.TLS = files.Server()
 	}
 	l, err := metrics.Listen(ctx, c)
 	if err != nil {
