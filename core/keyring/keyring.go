@@ -93,8 +93,10 @@ func Context(parts ...string) []byte {
 type Options struct {
 	// AcceptPlain opens bytes that are not sealed as they are: while a service that had no ring gets one.
 	AcceptPlain bool
-	// Told is called when the file was read again, and when it cannot be; nil tells nobody. It must not block.
+	// Told is called when the file was read again; nil tells nobody. It must not block.
 	Told func(string)
+	// Refused is called when the file was changed and cannot be used; nil is Told. It must not block.
+	Refused func(string)
 }
 
 // Ring seals and opens. A nil Ring seals nothing: what it is given comes back as it is, and what is sealed it cannot open.
@@ -124,6 +126,9 @@ const lookEvery = time.Second
 func Open(path string, o Options) (*Ring, error) {
 	if o.Told == nil {
 		o.Told = func(string) {}
+	}
+	if o.Refused == nil {
+		o.Refused = o.Told
 	}
 	r := &Ring{path: path, opt: o, from: time.Now()}
 	r.file, _ = os.Stat(path) // load says why not
@@ -220,8 +225,11 @@ func (r *Ring) current(now bool) *keys {
 	}
 	r.file = file
 	k, err := load(r.path)
+	if err == nil && !k.follows(r.keys.Load()) {
+		err = fmt.Errorf("it is another key ring: it has none of the keys that were read before: %w", core.ErrInvalid)
+	}
 	if err != nil {
-		r.opt.Told("the key ring was changed and cannot be used; the keys that were read before stay: " + err.Error())
+		r.opt.Refused("the key ring was changed and cannot be used; the keys that were read before stay: " + err.Error())
 		return r.keys.Load()
 	}
 	if had := r.keys.Load(); had.primary != k.primary || !slices.Equal(had.ids, k.ids) {
@@ -229,6 +237,12 @@ func (r *Ring) current(now bool) *keys {
 	}
 	r.keys.Store(k)
 	return k
+}
+
+// follows tells whether a ring may come after another while a process works: a rotation always keeps a key. What a service
+// seals with the ring of another one nobody could open when the right file is back.
+func (k *keys) follows(had *keys) bool {
+	return slices.ContainsFunc(k.ids, func(id ID) bool { return slices.Contains(had.ids, id) })
 }
 
 // Seal seals bytes for a place. Sealed twice, the same bytes are others.

@@ -202,22 +202,28 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 
 func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path, _ := newFile(t)
+		path, first := newFile(t)
 		var told []string
 		r := open(t, path, keyring.Options{Told: func(s string) { told = append(told, s) }})
+		foreign, _ := newFile(t)
 		for _, spoil := range []func() error{
 			func() error { return os.WriteFile(path, []byte("{"), 0o600) },
 			func() error { return os.Remove(path) },
+			func() error { return os.Rename(foreign, path) }, // a good ring, of another service
 		} {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(2 * time.Second)
-			if got, err := r.Open(r.Seal(plain, here), here); err != nil || !bytes.Equal(got, plain) {
+			sealed := r.Seal(plain, here)
+			if id, _ := keyring.KeyOf(sealed); id != first {
+				t.Errorf("sealed with %v, expected %v", id, first)
+			}
+			if got, err := r.Open(sealed, here); err != nil || !bytes.Equal(got, plain) {
 				t.Errorf("opened %q, %v", got, err)
 			}
 		}
-		if len(told) != 2 || !strings.Contains(told[0], "stay") {
+		if len(told) != 3 || !strings.Contains(told[0], "stay") || !strings.Contains(told[2], "another key ring") {
 			t.Errorf("told: %q", told)
 		}
 	})

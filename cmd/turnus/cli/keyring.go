@@ -36,9 +36,10 @@ func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
 		return f.ring, nil
 	}
 	var err error
-	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.message})
+	warn := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
+	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.message, Refused: warn})
 	if err == nil && f.acceptPlain {
-		a.message(a.paint(yellow, "warning: ") + "what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
+		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
 	}
 	return f.ring, err
 }
