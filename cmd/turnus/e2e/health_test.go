@@ -83,7 +83,7 @@ func TestWorkerSaysHowItIs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	manager := l.supervisor()
-	w := l.worker("--metrics", "127.0.0.1:0")
+	w := l.worker("--metrics", "127.0.0.1:0", "--plugin-sandbox", "off") // the job writes where the test reads
 	url := "http://" + metricsAddress.FindStringSubmatch(w.err.String())[1]
 	ready := func(reason string) func() bool {
 		return func() bool {
