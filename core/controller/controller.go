@@ -56,7 +56,7 @@ type Controller struct {
 	poke     chan struct{}                                                  // has room for one
 	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
 
-	looked atomic.Int64 // when Run began its last look, in Unix nanoseconds; 0 before the first
+	looked atomic.Pointer[time.Time] // when Run began its last look; nil before the first
 
 	posted  uint64    // version of this server's document on the board; of the goroutine of Run
 	sweepAt time.Time // when to look for runs that are over; of the same
@@ -98,7 +98,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		c.looked.Store(time.Now().UnixNano())
+		now := time.Now() // with the monotonic clock, which nobody sets
+		c.looked.Store(&now)
 		c.tick(ctx)
 		select {
 		case <-ctx.Done():
@@ -112,14 +113,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Stuck says since when Run has not looked at its runs, where that is longer than it can be on a busy machine or with ledger
+// Stuck says for how long Run has not looked at its runs, where that is longer than it can be on a busy machine or with ledger
 // and queue away: only a new process helps then. It is nil otherwise, and before Run.
 func (c *Controller) Stuck() error {
 	at := c.looked.Load()
-	if since := time.Since(time.Unix(0, at)); at != 0 && since > stuckAfter {
-		return fmt.Errorf("runs are not looked at since %v", since.Round(time.Second))
+	if at == nil || time.Since(*at) <= stuckAfter {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("runs have not been looked at for %v", time.Since(*at).Round(time.Second))
 }
 
 // Poke makes Run look at once, as after a run was accepted.

@@ -51,8 +51,8 @@ type Copy struct {
 // ReadCopy hands a copy of the ledger at a URL to do, beside whoever uses the ledger, of whatever version its tables are. Nothing
 // is changed. While do runs the database keeps what was removed since: it should not wait for people or slow networks.
 func ReadCopy(ctx context.Context, url string, do func(context.Context, *Copy) error) (err error) {
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok { // opening would make an empty one
-		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
+	if path, ok := FileOf(url); ok { // opening would make an empty one
+		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("there is no ledger: %w: %w", core.ErrInvalid, err)
 		}
 	}

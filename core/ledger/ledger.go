@@ -65,10 +65,17 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
+// FileOf is the file of a ledger's URL; false where it names no file.
+func FileOf(url string) (path string, ok bool) {
+	path, ok = strings.CutPrefix(url, "sqlite:")
+	return strings.TrimPrefix(path, "//"), ok
+}
+
 func connect(url string, connections int) (*db, error) {
-	switch scheme, rest, _ := strings.Cut(url, ":"); scheme {
-	case "sqlite":
-		return openSQLite(strings.TrimPrefix(rest, "//"), connections)
+	if path, ok := FileOf(url); ok {
+		return openSQLite(path, connections)
+	}
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
 	case "postgres", "postgresql":
 		return openPostgres(url, connections)
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -135,21 +136,12 @@ func newRenewed(p postgresURL, config *pgx.ConnConfig) *renewed {
 		return r
 	}
 	for param, variable := range map[string]string{"sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"} {
-		if path := firstText(u.Query().Get(param), os.Getenv(variable)); path != "" && path != "system" {
+		if path := cmp.Or(u.Query().Get(param), os.Getenv(variable)); path != "" && path != "system" {
 			r.files = append(r.files, path)
 		}
 	}
 	r.stamp = r.stampOf()
 	return r
-}
-
-func firstText(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 func (r *renewed) stampOf() string {

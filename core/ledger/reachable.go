@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 )
 
 // Reachable tells whether the database of url answers. It changes nothing: a file that is not there yet is none. Errors
 // are those of Open.
 func Reachable(ctx context.Context, url string) error {
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		if _, err := os.Stat(strings.TrimPrefix(path, "//")); errors.Is(err, fs.ErrNotExist) {
+	if path, ok := FileOf(url); ok {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 	}

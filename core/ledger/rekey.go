@@ -20,8 +20,9 @@ type KeyUse struct {
 	Count  int
 }
 
-// column is one that is sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed to name the place.
-type column struct {
+// sealedColumn is one of those that are sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed
+// to name the place.
+type sealedColumn struct {
 	table, name string
 	keys, more  []string
 	text        bool   // a reason, in sealReason's form
@@ -31,7 +32,7 @@ type column struct {
 }
 
 // sealedColumns are all there are.
-func sealedColumns() []column {
+func sealedColumns() []sealedColumn {
 	text := func(v any) string {
 		switch v := v.(type) {
 		case string:
@@ -53,7 +54,7 @@ func sealedColumns() []column {
 		return func(run string, v []any) []string { return []string{what, run, text(v[1]), text(v[2])} }
 	}
 	attempt := []string{"run", "idx", "life", "attempt"}
-	return []column{
+	return []sealedColumn{
 		{table: "materials", name: "snapshot", keys: []string{"run"}, batch: 4, place: ofRun(snapshotOf)},
 		{table: "materials", name: "queue", keys: []string{"run"}, batch: 1, place: ofRun(queueOf)},
 		{table: "attempts", name: "detail", keys: attempt, batch: 100, place: try(detailOf)},
@@ -68,15 +69,15 @@ func sealedColumns() []column {
 }
 
 // what names a column to people; large outputs are objects.
-func (c *column) what() string {
+func (c *sealedColumn) what() string {
 	if strings.HasSuffix(c.only, "<> ''") && c.table == "outputs" {
 		return "objects"
 	}
 	return c.table + "." + c.name
 }
 
-// header is an expression for how a stored value begins, and of how many bytes it is.
-func (c *column) header() string {
+// header is an expression for how a stored value begins.
+func (c *sealedColumn) header() string {
 	if c.text {
 		return "substr(c." + c.name + ", 1, " + strconv.Itoa(sealedTextHeader) + ")"
 	}
@@ -84,7 +85,7 @@ func (c *column) header() string {
 }
 
 // headerOf is what values begin with that are sealed with a key.
-func (c *column) headerOf(id keyring.ID) any {
+func (c *sealedColumn) headerOf(id keyring.ID) any {
 	if c.text {
 		return sealedText + id.String()
 	}
@@ -92,7 +93,7 @@ func (c *column) headerOf(id keyring.ID) any {
 }
 
 // present is the condition that there is a value.
-func (c *column) present() string {
+func (c *sealedColumn) present() string {
 	cond := "c." + c.name + " IS NOT NULL"
 	if c.text {
 		cond = "c." + c.name + " <> ''"
@@ -104,7 +105,7 @@ func (c *column) present() string {
 }
 
 // isSealed is the condition that a value is sealed, with the parameter $1.
-func (c *column) isSealed() (cond string, arg any) {
+func (c *sealedColumn) isSealed() (cond string, arg any) {
 	if c.text {
 		return "substr(c." + c.name + ", 1, " + strconv.Itoa(len(sealedText)) + ") = $1", sealedText
 	}
@@ -154,7 +155,7 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	return all, nil
 }
 
-func (l *Ledger) countPlain(ctx context.Context, c *column) (int, error) {
+func (l *Ledger) countPlain(ctx context.Context, c *sealedColumn) (int, error) {
 	cond, arg := c.isSealed()
 	query := `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.present() + ` AND NOT (` + cond + `)`
 	if c.what() == "objects" { // one that is not sealed has no key in its row
@@ -164,7 +165,7 @@ func (l *Ledger) countPlain(ctx context.Context, c *column) (int, error) {
 	return n, translate("count what is not sealed in "+c.what(), err)
 }
 
-func (c *column) parseKey(b []byte) (keyring.ID, error) {
+func (c *sealedColumn) parseKey(b []byte) (keyring.ID, error) {
 	if c.text {
 		return keyring.ParseID(string(b))
 	}
@@ -214,7 +215,7 @@ type stored struct {
 	value any // []byte or string
 }
 
-func (l *Ledger) resealColumn(ctx context.Context, c *column, out *Resealed, progress func(int)) error {
+func (l *Ledger) resealColumn(ctx context.Context, c *sealedColumn, out *Resealed, progress func(int)) error {
 	var after []any
 	for {
 		primary, _ := l.ring.Primary()
@@ -261,7 +262,7 @@ func (l *Ledger) resealColumn(ctx context.Context, c *column, out *Resealed, pro
 }
 
 // oldValues reads the next values that are to be sealed anew.
-func (l *Ledger) oldValues(ctx context.Context, c *column, primary keyring.ID, after []any) ([]stored, error) {
+func (l *Ledger) oldValues(ctx context.Context, c *sealedColumn, primary keyring.ID, after []any) ([]stored, error) {
 	var names []string
 	for _, n := range slices.Concat(c.keys, c.more) {
 		names = append(names, "c."+n)
@@ -307,7 +308,7 @@ func (l *Ledger) oldValues(ctx context.Context, c *column, primary keyring.ID, a
 }
 
 // again seals one value anew.
-func (l *Ledger) again(c *column, s stored) (any, error) {
+func (l *Ledger) again(c *sealedColumn, s stored) (any, error) {
 	place := keyring.Context(c.place(s.run, s.keys)...)
 	if !c.text {
 		plain, err := l.ring.Open(s.value.([]byte), place)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -239,6 +240,10 @@ func (s *Service) keepOne(ctx context.Context, t told) {
 			case s.told <- t:
 			default:
 			}
+			return
+		}
+		if errors.Is(err, core.ErrInvalid) { // never will be: it must not hold up all behind it
+			s.cfg.Log.Error("news are dropped: they cannot be written down", "kind", t.h.What, "error", err)
 			return
 		}
 		s.cfg.Log.Warn("news are not written down for now", "kind", t.h.What, "error", err)

@@ -426,3 +426,14 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// News that the ledger can never take are dropped, and do not hold up those behind them.
+func TestNewsThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	b := newBed(t, newLedger(t), hook(r.URL))
+	b.Tell(News{Kind: policy.QueueAway, Subject: strings.Repeat("x", 1<<20), Text: "too much"}, 0)
+	b.Tell(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
+	b.start()
+	until(t, "the second", func() bool { return len(r.notices()) > 0 })
+}

@@ -88,7 +88,9 @@ func Shown(where string) string {
 	if !ok {
 		return where
 	}
-	rest = rest[:len(rest)-len(strings.TrimLeftFunc(rest, func(r rune) bool { return r != '?' && r != '#' }))]
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		rest = rest[:end]
+	}
 	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 

@@ -79,7 +79,7 @@ func command(ctx context.Context, line string, r Request) error {
 		return fmt.Errorf("write the request: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line) //nolint:gosec // the operator's own
-	said := &tail{}
+	said := &head{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(body, '\n')), said, said
 	cmd.WaitDelay = 2 * time.Second // what it left behind with its output open is not waited for
 	apart(cmd)
@@ -95,12 +95,12 @@ func command(ctx context.Context, line string, r Request) error {
 	return nil
 }
 
-// tail keeps the first bytes of what is written.
-type tail struct{ bytes.Buffer }
+// head keeps the first bytes of what is written.
+type head struct{ bytes.Buffer }
 
-func (t *tail) Write(p []byte) (int, error) {
-	if room := maxSaid - t.Len(); room > 0 {
-		t.Buffer.Write(p[:min(room, len(p))])
+func (h *head) Write(p []byte) (int, error) {
+	if room := maxSaid - h.Len(); room > 0 {
+		h.Buffer.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
 }

@@ -41,16 +41,7 @@ func (s *Server) logins() {
 	})
 	if s.cfg.Login != nil {
 		turns := make(chan struct{}, maxLogins)
-		s.mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case turns <- struct{}{}:
-				defer func() { <-turns }()
-				s.login(w, r)
-			default:
-				w.Header().Set("Retry-After", "1")
-				plainProblem(w, http.StatusServiceUnavailable, "others are logging in: try again")
-			}
-		})
+		s.mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) { s.login(w, r, turns) })
 	}
 	s.mux.HandleFunc("POST /v1/logout", s.logout)
 }
@@ -61,8 +52,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// login makes a session, which is a token that ends, of an ID token.
-func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+// login makes a session, which is a token that ends, of an ID token. A turn is taken once the body is there: who sends it slowly holds
+// up nobody.
+func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct{}) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
 	var in api.Login
@@ -72,6 +64,14 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || in.IDToken == "" {
 		plainProblem(w, http.StatusBadRequest, `expected a JSON object with "id_token"`)
+		return
+	}
+	select {
+	case turns <- struct{}{}:
+		defer func() { <-turns }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		plainProblem(w, http.StatusServiceUnavailable, "others are logging in: try again")
 		return
 	}
 	person, err := s.cfg.Login.Verify(ctx, in.IDToken)

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,4 +160,22 @@ func TestFourEyesGoByIssuerAndSubject(t *testing.T) {
 	if a := b.ask(another.Secret, "POST", path, api.Approve{Approve: true}); a.status/100 != 2 {
 		t.Errorf("negative control: another person with the same address: %d %s", a.status, a.body)
 	}
+}
+
+// Who sends a login slowly keeps nobody else from logging in.
+func TestSlowLoginsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	b, p := people(t, time.Hour)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range maxLogins {
+		body, slowly := io.Pipe()
+		defer func() { _ = slowly.Close() }()
+		wg.Go(func() {
+			b.server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/login", body))
+		})
+		_, err := slowly.Write([]byte("{")) // until it is being read
+		must(t, err)
+	}
+	b.login(p, map[string]any{"sub": "1", "groups": "acme"})
 }

@@ -45,7 +45,8 @@ func (s *Server) measure() {
 // eventKinds are there from the beginning, so that the first event of a kind is seen as an increase.
 func eventKinds() (kinds []string) {
 	for _, k := range []controller.EventKind{
-		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunHeld, controller.RunRepeated, controller.QueueAway, controller.QueueBack, controller.QueueLost,
+		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunHeld, controller.RunRepeated, controller.RunRefused,
+		controller.WaveAsks, controller.WindowMissed, controller.StepStalled, controller.QueueAway, controller.QueueBack, controller.QueueLost,
 	} {
 		kinds = append(kinds, string(k))
 	}

@@ -49,7 +49,7 @@ func TestHealthIsThatOfTheProcess(t *testing.T) {
 	if a := b.ask("", "GET", "/healthz", nil); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	hangs = errors.New("runs are not looked at since 2m0s")
+	hangs = errors.New("runs have not been looked at for 2m0s")
 	if a := b.ask("", "GET", "/healthz", nil); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "not looked at") {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -13,11 +13,11 @@ func TestAPollerThatHangsIsStuck(t *testing.T) {
 			t.Errorf("before Run: %v", err)
 		}
 		w.looked.Store(time.Now().UnixNano())
-		time.Sleep(stuckAfter) //nolint:forbidigo // fake time
+		pass(stuckAfter)
 		if err := w.Stuck(); err != nil {
 			t.Errorf("within the limit: %v", err)
 		}
-		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		pass(time.Second)
 		if err := w.Stuck(); err == nil {
 			t.Error("over the limit it is not stuck")
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,10 +37,8 @@ alone is checked: the queue of turnus up is in its process, and is rebuilt at ea
 			if f.ledger == "" {
 				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
 			}
-			if path, ok := strings.CutPrefix(f.ledger, "sqlite:"); ok {
-				if _, err := os.Stat(path); err != nil { // opening would make an empty one
-					return invalid("there is no ledger: %v", err)
-				}
+			if err := ledgerThere(f.ledger); err != nil {
+				return err
 			}
 			return a.doctor(cmd.Context(), &f)
 		},

@@ -160,12 +160,7 @@ func (f *sealedPlaces) check() error {
 	if f.ledger == "" {
 		return invalid("no ledger is named\nhint: --ledger postgres://…, or --data FOLDER of a turnus up")
 	}
-	if path, ok := strings.CutPrefix(f.ledger, "sqlite:"); ok {
-		if _, err := os.Stat(path); err != nil { // opening would make an empty one
-			return invalid("there is no ledger: %v", err)
-		}
-	}
-	return nil
+	return ledgerThere(f.ledger)
 }
 
 func (f *sealedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, *keyring.Ring, error) {

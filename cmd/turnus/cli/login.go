@@ -239,7 +239,7 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 	}()
 	page := cfg.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	a.message("open " + page)
-	openPage(ctx, page)
+	openPage(page)
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -251,8 +251,9 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 	}
 }
 
-// openPage shows a page where there is a desktop; the message has it, too.
-func openPage(ctx context.Context, page string) {
+// openPage shows a page where there is a desktop; the message has it, too. It does not wait: the program may be the browser itself,
+// which stays open after the login.
+func openPage(page string) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
@@ -261,8 +262,10 @@ func openPage(ctx context.Context, page string) {
 	if err != nil {
 		return
 	}
-	cmd := exec.CommandContext(ctx, path, page) //nolint:gosec // the provider's page, as one argument
-	_ = cmd.Run()
+	cmd := exec.Command(path, page) //nolint:gosec,noctx // the provider's page, as one argument; it outlives the login
+	if cmd.Start() == nil {
+		_ = cmd.Process.Release()
+	}
 }
 
 func (a *app) logoutCmd() *cobra.Command {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
@@ -49,12 +48,20 @@ func (f *storeFlags) objects(ctx context.Context, make bool) (*blob.Bucket, erro
 	return objects.Open(ctx, where)
 }
 
+// ledgerThere refuses a file that is not there: opening would make an empty ledger.
+func ledgerThere(url string) error {
+	if path, ok := ledger.FileOf(url); ok {
+		if _, err := os.Stat(path); err != nil {
+			return invalid("there is no ledger: %v", err)
+		}
+	}
+	return nil
+}
+
 // open opens the ledger with its outputs.
 func (f *storeFlags) open(ctx context.Context, a *app) (*ledger.Ledger, error) {
-	if path, ok := strings.CutPrefix(f.ledgerURL(), "sqlite:"); ok {
-		if _, err := os.Stat(path); err != nil { // opening would make an empty one
-			return nil, invalid("there is no ledger: %v\nhint: --data FOLDER, or --ledger", err)
-		}
+	if err := ledgerThere(f.ledgerURL()); err != nil {
+		return nil, fmt.Errorf("%w\nhint: --data FOLDER, or --ledger", err)
 	}
 	ring, err := f.keyring.open(a)
 	if err != nil {

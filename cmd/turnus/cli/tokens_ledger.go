@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/user"
 	"regexp"
-	"strings"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
@@ -26,10 +24,8 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags,
 	if !tokenName.MatchString(n.Name) {
 		return invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
 	}
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		if _, err := os.Stat(path); err != nil { // opening would make an empty one
-			return invalid("there is no ledger: %v", err)
-		}
+	if err := ledgerThere(url); err != nil {
+		return err
 	}
 	ring, err := keys.open(a)
 	if err != nil {

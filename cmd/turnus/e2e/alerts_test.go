@@ -58,7 +58,7 @@ type watched struct {
 }
 
 func newWatched(t *testing.T) (*watched, *pgtest.Server) {
-	l := newLab(t, fleet.Config{Hosts: 2}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: 2}).withRedis().traced()
 	pg := pgtest.Start(t, "fsync=off")
 	s := &site{lab: l, ledger: pg.Database(t), ops: filepath.Join(l.dir, "ops")}
 	for _, dir := range []string{"playbooks", "windows"} {

@@ -19,6 +19,7 @@ import (
 // is sound. The run whose jobs may be repeated goes on to its end; that whose jobs must not be waits for a person, and none of its
 // jobs runs a second time, though jobs had run that the backup does not know. With a person's word it ends.
 func TestServiceComesBackFromABackup(t *testing.T) {
+	t.Parallel()
 	const hosts = 24
 	ctx, dir := context.Background(), t.TempDir()
 	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/again, ms: 60}}", dir))

@@ -25,7 +25,7 @@ const recoveryLimit = 10 * time.Second
 // The job type comes from a plugin folder, built in a module of its own.
 func TestWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	const hosts, runs = 500, 20
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis() // the job type does not reach out to its host
+	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host
 	inventory := "hosts:\n"
 	for i := range hosts * runs {
 		inventory += fmt.Sprintf("  host-%05d: {address: 127.0.0.1, labels: {part: p%d}}\n", i, i%runs)
@@ -161,7 +161,7 @@ func TestKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 // with results. They count for nothing, the jobs are recorded once, and the worker goes on in a new session.
 func TestTrapLateWorkerAckIsRefused(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 8}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()
 	file := l.dir + "/trace"
 	step := fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 2500}}", file)
 	frozen := l.worker("-f", "4")
@@ -205,7 +205,7 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) {
 func TestRedisAwayOnlyDelays(t *testing.T) {
 	t.Parallel()
 	// With everysec a killed Redis forgets up to two seconds, and what it forgot is done and recorded once more.
-	l := newLab(t, fleet.Config{Hosts: 40}).withRedis("--appendfsync", "always")
+	l := newLab(t, fleet.Config{Hosts: 40}).withRedis("--appendfsync", "always").traced()
 	file := l.dir + "/trace"
 	w := l.worker("-f", "4")
 	run := l.run("--events", l.book("away", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 700}}", file)))
@@ -272,7 +272,7 @@ func TestUnfitRedisIsWarnedOf(t *testing.T) {
 func TestKilledLauncherLosesNothing(t *testing.T) {
 	t.Parallel()
 	const hosts = 100
-	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	file := l.dir + "/trace"
 	l.worker("-f", "8")
 	run := l.run("--events", l.book("orphan", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 50}}", file)))

@@ -41,7 +41,7 @@ func TestServiceOverClusterWithoutReplicas(t *testing.T) {
 // another while nobody answers. Both are complete, and every job has one outcome.
 func failover(t *testing.T, url string, hosts int, strike func()) {
 	t.Helper()
-	l := newLab(t, fleet.Config{Hosts: hosts})
+	l := newLab(t, fleet.Config{Hosts: hosts}).traced()
 	l.queue = url
 	s := emptySite(l)
 	inventory, err := os.ReadFile(l.hosts)

@@ -52,11 +52,6 @@ func newPair(t *testing.T) *pair {
 		}
 	}
 	p.hosts = p.file("hosts.yaml", inventory)
-	example, err := os.ReadFile("../../../playbooks/examples/firmware-pair.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.file("firmware-pair.yaml", strings.Replace(string(example), "reboot_timeout: 8m", "reboot_timeout: 30s\n      health_timeout: 3s", 1))
 	return p
 }
 
@@ -70,6 +65,15 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 		p.t.Fatal(err)
 	}
 	p.file("fw.raucb", string(content))
+	example, err := os.ReadFile("../../../playbooks/examples/firmware-pair.yaml")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	health := patience
+	if behaviour == bootlab.Sick {
+		health = 8 * time.Second // it is waited for to its end, and the old slot must be healthy within it on a loaded machine
+	}
+	p.file("firmware-pair.yaml", strings.Replace(string(example), "reboot_timeout: 8m", fmt.Sprintf("reboot_timeout: %v\n      health_timeout: %v", patience, health), 1))
 	sum := sha256.Sum256(content)
 	vars, err := json.Marshal(map[string]string{
 		"image": "fw.raucb", "sha256": hex.EncodeToString(sum[:]), "version": version, "compatible": bootlab.Compatible, "health": "/run/slot/health",

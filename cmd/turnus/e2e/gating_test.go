@@ -33,7 +33,7 @@ freezes:
 func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	const hosts, slots = 10, 2
-	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	trace := l.dir + "/trace"
 	began := func() int { return len(executions(t, trace)) }
 	file := l.windowsFile(false)
@@ -63,7 +63,7 @@ func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 // A folder of windows that is gone changes nothing: the last valid ones stay.
 func TestWindowsThatAreGoneStayInForce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 4})
+	l := newLab(t, fleet.Config{Hosts: 4}).traced()
 	trace := l.dir + "/trace"
 	file := l.windowsFile(false)
 	run := l.run("-o", "json", "-f", "1", "--windows", file, l.book("gone", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 1500}}", trace)))

@@ -153,7 +153,7 @@ func hook(t *testing.T, server, secret string) int {
 // commit changes nothing and is told of, and the next good one heals.
 func TestServersFollowABranch(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced()
 	s := emptySite(l)
 	o := newOrigin(l)
 	book := func(vars string) string {

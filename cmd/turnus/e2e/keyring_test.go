@@ -97,8 +97,8 @@ func TestNothingOfASealedServiceIsLegible(t *testing.T) {
 		ops := chatty(t, l)
 		data := filepath.Join(l.dir, "data")
 		ring := filepath.Join(l.dir, "ring.json")
-		args := []string{"up", "--redis", l.redis.url(), "--data", data, "--definitions", ops, "--plugins", plugins(t), "--listen", "127.0.0.1:0", "--context", "",
-			"--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0"}
+		args := []string{"up", "--redis", l.redis.url(), "--data", data, "--definitions", ops, "--listen", "127.0.0.1:0", "--context", "", "--private-key", l.fleet.IdentityFile()}
+		args = append(args, l.pluginFlags()...)
 		if sealed {
 			l.keys(nil, "new", ring)
 			args = append(args, "--keyring", ring)
@@ -255,14 +255,14 @@ func TestWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
 	t.Parallel()
 	const hosts = 12
 	for _, sealed := range []bool{true, false} {
-		l := newLab(t, fleet.Config{Hosts: hosts})
+		l := newLab(t, fleet.Config{Hosts: hosts}).traced()
 		ops := chatty(t, l)
 		trace := filepath.Join(l.dir, "trace")
 		l.file("ops/playbooks/all.yaml", "playbook: all\ntargets: true\nsteps:\n  - {name: say, uses: command, with: {run: echo "+words[3]+"}}\n"+
 			fmt.Sprintf("  - {name: hold, uses: lab.hold, with: {file: %s, ms: 300}}\n  - {name: last, uses: lab.hold, with: {file: %s-last}}\n", trace, trace))
 		data, ring := filepath.Join(l.dir, "data"), filepath.Join(l.dir, "ring.json")
-		args := []string{"up", "--data", data, "--definitions", ops, "--plugins", plugins(t), "--listen", "127.0.0.1:0", "--context", "", "-f", "4",
-			"--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0"}
+		args := []string{"up", "--data", data, "--definitions", ops, "--listen", "127.0.0.1:0", "--context", "", "-f", "4", "--private-key", l.fleet.IdentityFile()}
+		args = append(args, l.pluginFlags()...)
 		if sealed {
 			l.keys(nil, "new", ring)
 			args = append(args, "--keyring", ring)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,25 @@ type lab struct {
 	hosts string // the inventory file
 	redis *redisServer
 	queue string   // URL of the Redis that the processes share; "" for none
-	env   []string // of the processes, beside the test's own
+	trace bool     // see traced
+	env   []string // more of the processes' environment
+}
+
+// traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their worker by its process id. The sandbox keeps
+// plugins from both, and lets nobody allow them to write, so it is off for the processes that are started from here on. All others have it.
+func (l *lab) traced() *lab {
+	l.trace = true
+	return l
+}
+
+// pluginFlags are where the plugin lab is, and how plugins are confined.
+func (l *lab) pluginFlags() []string {
+	l.t.Helper()
+	sandbox := "auto"
+	if l.trace {
+		sandbox = "off"
+	}
+	return []string{"--plugins", plugins(l.t), "--plugin-sandbox", sandbox, "--cpu-limit", "0", "--memory-limit", "0"}
 }
 
 // newLab makes the folder and a fleet with its inventory.
@@ -95,9 +114,7 @@ func (l *lab) withRedis(extra ...string) *lab {
 // worker starts a worker on the lab's Redis and waits until it works.
 func (l *lab) worker(args ...string) *process {
 	l.t.Helper()
-	p := l.start(append([]string{
-		"worker", "--redis", l.queue, "--plugins", plugins(l.t), "--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0",
-	}, args...)...)
+	p := l.start(slices.Concat([]string{"worker", "--redis", l.queue, "--private-key", l.fleet.IdentityFile()}, l.pluginFlags(), args)...)
 	until(l.t, "a worker to begin", func() bool { return p.err.has("working as") || !p.running() })
 	if !p.running() {
 		l.t.Fatalf("worker: %s", p.err)
@@ -108,7 +125,7 @@ func (l *lab) worker(args ...string) *process {
 // run starts a run. It leaves the work to the workers when the lab has a Redis.
 func (l *lab) run(args ...string) *process {
 	l.t.Helper()
-	more := []string{"run", "-i", l.hosts, "--plugins", plugins(l.t), "--cpu-limit", "0", "--memory-limit", "0"}
+	more := append([]string{"run", "-i", l.hosts}, l.pluginFlags()...)
 	if l.queue != "" {
 		more = append(more, "--redis", l.queue, "--no-worker")
 	}

@@ -3,10 +3,13 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +25,10 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
+	if err := manyAtOnce(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "turnus-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,6 +56,18 @@ func testMain(m *testing.M) int {
 	}
 	fmt.Fprintf(os.Stderr, "processes outlived the tests:\n%s\n", strings.Join(left, "\n"))
 	return 1
+}
+
+// manyAtOnce lets more tests run at once than there are cores, unless -parallel says how many: most of the time they wait for sessions that
+// end, restarts and ticks.
+func manyAtOnce() error {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 }
 
 // leftOver lists the processes whose program lies under dir.

@@ -57,7 +57,7 @@ func TestMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 		}
 	}
 	// And the plugin that was killed is started again.
-	again := l.run("-o", "json", l.book("again", fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace}}", l.dir)))
+	again := l.run("-o", "json", l.book("again", "{uses: lab.leak, with: {how: tell}}"))
 	again.wants(0)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,8 +63,7 @@ func (l *lab) start(args ...string) *process {
 	p := &process{t: l.t, exited: make(chan struct{}), out: &text{}, err: &text{}}
 	p.cmd = exec.Command(binary, args...)
 	p.cmd.Dir = l.dir
-	p.cmd.Env = append(os.Environ(), "HOME="+l.dir, "TURNUS_STATE="+filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1")
-	p.cmd.Env = append(p.cmd.Env, l.env...)
+	p.cmd.Env = slices.Concat(os.Environ(), []string{"HOME=" + l.dir, "TURNUS_STATE=" + filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1"}, l.env)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

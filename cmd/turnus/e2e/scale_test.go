@@ -31,11 +31,11 @@ have=$(echo "$request" | jq .workers)
 while [ "$have" -lt "$want" ]; do
   n=$(cat number 2>/dev/null || echo 0)
   echo $((n + 1)) >number
-  %q worker --redis %s --plugins %q --private-key %q --cpu-limit 0 --memory-limit 0 -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
+  %q worker --redis %s --private-key %q %s -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
   echo $! >>pids
   have=$((have + 1))
 done
-`, l.dir, binary, l.queue, plugins(l.t), l.fleet.IdentityFile()))
+`, l.dir, binary, l.queue, l.fleet.IdentityFile(), strings.Join(l.pluginFlags(), " ")))
 }
 
 // pids are the workers that the hook has started.

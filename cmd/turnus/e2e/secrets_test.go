@@ -96,8 +96,7 @@ func (g *guardedSite) sources() {
 	for i := range tenSecrets {
 		g.file(fmt.Sprintf("s%d.txt", i), tenSecrets[i]+"\n")
 	}
-	g.t.Setenv("E2E_S0", tenSecrets[0])
-	g.t.Setenv("E2E_S8", tenSecrets[8])
+	g.env = []string{"E2E_S0=" + tenSecrets[0], "E2E_S8=" + tenSecrets[8]}
 	tail := fmt.Sprintf("vault: {address: %q, token_file: vault.token, allow: [kv]}\n", vault.URL)
 	head := "secrets:\n  S0: {env: E2E_S0}\n  S1: {file: s1.txt}\n  S2: {command: cat s2.txt}\n  S3: {file: s3.txt}\n" +
 		fmt.Sprintf("  S4: {command: [cat, %s/s4.txt]}\n  S7: {file: s7.txt}\n  S8: {env: E2E_S8}\n  S9: {command: [cat, %s/s9.txt]}\n", g.dir, g.dir)
@@ -167,12 +166,13 @@ func (g *guardedSite) playbooks() {
 }
 
 func (g *guardedSite) folders() []string {
-	return []string{"--plugins", plugins(g.t), "--plugins", filepath.Join(g.dir, "scripts"), "--cpu-limit", "0", "--memory-limit", "0", "-v"}
+	return append(g.pluginFlags(), "--plugins", filepath.Join(g.dir, "scripts"), "-v")
 }
 
 // Ten secrets, of every source, go every way on which a secret may go. Afterwards Redis (its files and what is live), the ledger, outputs,
 // logs, events, the API's answers, command lines and cores hold none of them, in no form; the marker is found in all of these.
 func TestSecretsShowNowhere(t *testing.T) {
+	t.Parallel()
 	g := newGuardedSite(t)
 	stopLooking := g.seen.processes()
 	p := g.start(append([]string{"up", "--redis", g.redis.url(), "--data", g.data, "--definitions", filepath.Join(g.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",

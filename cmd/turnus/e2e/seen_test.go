@@ -169,9 +169,13 @@ func (s *seen) ledger(path string) {
 	}
 }
 
-// processes looks at the command lines of all processes, again and again, until it is told to stop.
+// processes looks at the command lines of all processes that begin from now on, again and again, until it is told to stop.
 func (s *seen) processes() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
+	old := map[string]bool{} // to read those of the whole machine takes a core
+	for _, line := range commandLines() {
+		old[line] = true
+	}
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -183,8 +187,10 @@ func (s *seen) processes() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, line := range lines {
+			for _, line := range commandLines() {
+				if old[line] {
+					continue
+				}
 				text, err := os.ReadFile(line)
 				if err == nil && len(text) > 0 && !known[string(text)] {
 					known[string(text)] = true
@@ -194,6 +200,22 @@ func (s *seen) processes() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-done }
+}
+
+// commandLines are the files of the processes that there are.
+func commandLines() (paths []string) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] >= '1' && name[0] <= '9' {
+			paths = append(paths, "/proc/"+name+"/cmdline")
+		}
+	}
+	return paths
 }
 
 // judge fails the test where the marker was not found: the search would find no secret there either.

@@ -40,10 +40,10 @@ func emptySite(l *lab) *site {
 	return s
 }
 
-// newSite makes the definitions: hosts in parts, and a playbook for each part.
+// newSite makes the definitions: hosts in parts, and a playbook for each part, with a step that leaves a trace.
 func newSite(l *lab, parts, hosts int, step string) *site {
 	l.t.Helper()
-	s := emptySite(l)
+	s := emptySite(l.traced())
 	var inventory strings.Builder
 	inventory.WriteString("hosts:\n")
 	for i := range parts * hosts {

@@ -17,6 +17,7 @@ import (
 // Two servers and two workers over Redis and PostgreSQL: what one server accepted the other shows and follows; one
 // server and one worker are replaced by newer ones in the middle, and one worker by an order. Every job ran exactly once.
 func TestServiceIsUpgradedInTheMiddleWithoutLosingAJob(t *testing.T) {
+	t.Parallel()
 	const hosts = 300
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	trace := l.dir + "/trace"
@@ -71,6 +72,7 @@ func has(workers []api.Worker, name string) bool {
 
 // While Redis is away runs are accepted, shown as waiting, and queries are answered; they run when it is back.
 func TestRunsAreAcceptedWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := newSite(l, 1, 5, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace}}", l.dir))
 	a := s.server()

@@ -56,7 +56,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 func TestTrapRollingRestartStrandsNoJob(t *testing.T) {
 	t.Parallel()
 	const hosts = 300
-	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	file := l.dir + "/trace"
 	workers := []*process{l.worker("-f", "8"), l.worker("-f", "8"), l.worker("-f", "8")}
 	run := l.run("--events", l.book("rolling", fmt.Sprintf("{uses: lab.hold, with: {file: %s, ms: 150}}", file)))

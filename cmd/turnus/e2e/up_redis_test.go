@@ -55,6 +55,7 @@ func certificateUntil(t *testing.T, name string, until time.Time) (cert, key []b
 // turnus up over Redis and TLS, beside a worker that sends what is too long for a result: it is kept whole. A renewed certificate
 // is served without a restart, and half a renewal is not.
 func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
+	t.Parallel()
 	const size = 5 << 20
 	l := newLab(t, fleet.Config{Hosts: 4}).withRedis()
 	if err := os.MkdirAll(filepath.Join(l.dir, "ops", "playbooks"), 0o700); err != nil {
@@ -69,8 +70,8 @@ func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 	l.file("ops/playbooks/long.yaml", "playbook: all\ntargets: true\nsteps: [{name: flood, uses: command, with: {run: flood 5242880}}]\n")
 	cert, key := certificate(t, "first")
 	certFile, keyFile := l.file("cert.pem", string(cert)), l.file("key.pem", string(key))
-	p := l.start("up", "--redis", l.redis.url(), "--data", filepath.Join(l.dir, "data"), "--definitions", filepath.Join(l.dir, "ops"), "--plugins", plugins(t), "--listen", "127.0.0.1:0", "--context", "",
-		"--name", "here", "--tls-cert", certFile, "--tls-key", keyFile, "--private-key", l.fleet.IdentityFile(), "--cpu-limit", "0", "--memory-limit", "0")
+	p := l.start(append([]string{"up", "--redis", l.redis.url(), "--data", filepath.Join(l.dir, "data"), "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",
+		"--name", "here", "--tls-cert", certFile, "--tls-key", keyFile, "--private-key", l.fleet.IdentityFile()}, l.pluginFlags()...)...)
 	until(t, "the service to listen", func() bool { return p.err.has("listening on https://") || !p.running() })
 	tokenFile := filepath.Join(l.dir, "data", "admin.token")
 	token, err := os.ReadFile(tokenFile)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ type upSite struct {
 
 func newUpSite(t *testing.T, hosts int, step string) *upSite {
 	t.Helper()
-	l := newLab(t, fleet.Config{Hosts: 1})
+	l := newLab(t, fleet.Config{Hosts: 1}).traced()
 	if err := os.MkdirAll(filepath.Join(l.dir, "ops", "playbooks"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +44,7 @@ func newUpSite(t *testing.T, hosts int, step string) *upSite {
 
 func (u *upSite) up() (*process, *client.Client) {
 	u.t.Helper()
-	p := u.start(append([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--plugins", plugins(u.t), "--listen", "127.0.0.1:0", "--context", "", "-f", "8",
-		"--cpu-limit", "0", "--memory-limit", "0"}, u.more...)...)
+	p := u.start(slices.Concat([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "", "-f", "8"}, u.pluginFlags(), u.more)...)
 	until(u.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	token, err := os.ReadFile(filepath.Join(u.data, "admin.token"))
 	if err != nil {
@@ -92,6 +92,7 @@ func (u *upSite) recorded(id string) (map[core.Outcome]int, int) {
 // Told to stop in the middle, the service finishes what runs and records it before its own queue ends: after the next
 // start the rest runs, and no job a second time.
 func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
+	t.Parallel()
 	const hosts = 200
 	dir := t.TempDir()
 	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 60}}", dir))
@@ -118,6 +119,7 @@ func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 // Jobs that must not be repeated blindly go on where they were when the service was told to stop: each step of each job runs
 // once, and the run is not held for a person, as it is after a crash (see the next test).
 func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
+	t.Parallel()
 	const hosts = 40
 	dir := t.TempDir()
 	u := newUpSite(t, hosts, fmt.Sprintf("{name: one, uses: lab.hold, with: {file: %s/one, ms: 200}}\n  - {name: two, uses: lab.hold, with: {file: %s/two, ms: 200}}", dir, dir))
@@ -143,6 +145,7 @@ func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 
 // Negative: killed, the service cannot say what such jobs saw, and holds their run.
 func TestUpKilledInTheMiddleHoldsWhatMustNotBeRepeated(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	u := newUpSite(t, 40, fmt.Sprintf("{uses: lab.hold, with: {file: %s/trace, ms: 200}}", dir))
 	p, c := u.up()
@@ -160,6 +163,7 @@ func TestUpKilledInTheMiddleHoldsWhatMustNotBeRepeated(t *testing.T) {
 
 // Killed in the middle, twice, the service loses no run, and each job has one outcome.
 func TestUpKilledInTheMiddleLosesNothing(t *testing.T) {
+	t.Parallel()
 	const hosts = 200
 	dir := t.TempDir()
 	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 40}}", dir))
