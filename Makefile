@@ -5,6 +5,9 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/cli.version=$(VERSION)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+ENGINE ?= podman
+CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
+ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
 LINT := $(GO) tool -modfile=.tools/go.mod golangci-lint
 
@@ -100,7 +103,19 @@ package: ## the Debian package in dist/: binary, units, manual pages, completion
 package-check: ## install, upgrade and purge the package in a throw-away root (root)
 	@.package/check
 
+container-tree: ## what the image is made of, in dist/container
+	@rm -rf dist/container && mkdir -p dist/container/{data,tmp,etc/ssl/certs,usr/bin,usr/share}
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/container/usr/bin/turnus ./cmd/turnus
+	@cp $(CERTIFICATES) dist/container/etc/ssl/certs/ca-certificates.crt && cp -rL $(ZONEINFO) dist/container/usr/share/zoneinfo
+	@echo 'turnus:x:10001:10001:Turnus:/var/lib/turnus:/usr/sbin/nologin' >dist/container/etc/passwd && echo 'turnus:x:10001:' >dist/container/etc/group
+
+container: container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
+	$(ENGINE) build -f Containerfile -t turnus:$(VERSION) dist/container
+
+container-check: container-tree ## run what the image is made of, without an engine (root)
+	@.package/container-check
+
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race e2e race-e2e check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean
+.PHONY: help build up demo deps test race e2e race-e2e check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean

@@ -116,7 +116,7 @@ func TestNodeReportsHowItIsAndVanishesWhenItEnds(t *testing.T) {
 func TestCordonedNodeTakesNothingNewUntilItMayAgain(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Second)
-		_, end := l.reporting(ReportConfig{})
+		r, end := l.reporting(ReportConfig{})
 		l.order(api.Order{Cordoned: true})
 		pass(5 * time.Second)
 		l.submit("r", 4, oneStep)
@@ -127,8 +127,14 @@ func TestCordonedNodeTakesNothingNewUntilItMayAgain(t *testing.T) {
 		if w, _ := l.shown(); w.State != api.WorkerCordoned {
 			t.Errorf("it says %q", w.State)
 		}
+		if err := r.cfg.Worker.Unready(); err == nil || err.Error() != "cordoned" {
+			t.Errorf("it is ready: %v", err)
+		}
 		l.order(api.Order{})
 		pass(5 * time.Second)
+		if err := r.cfg.Worker.Unready(); err != nil {
+			t.Errorf("it is not ready: %v", err)
+		}
 		if n := len(l.plugins.seen()); n != 4 {
 			t.Errorf("%d jobs were begun after it was given jobs again, expected 4", n)
 		}

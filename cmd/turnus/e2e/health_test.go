@@ -81,7 +81,7 @@ var metricsAddress = regexp.MustCompile(`metrics on (127\.0\.0\.1:\d+)`)
 // A worker says whether it takes work, and that it lives: with its queue away, back again, and while it drains.
 func TestWorkerSaysHowItIs(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
+	l := newLab(t, fleet.Config{Hosts: 1}).traced().withRedis()
 	manager := l.supervisor()
 	w := l.worker("--metrics", "127.0.0.1:0")
 	url := "http://" + metricsAddress.FindStringSubmatch(w.err.String())[1]
