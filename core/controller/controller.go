@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -31,6 +33,8 @@ type Config struct {
 	// Measure gets what is counted.
 	Measure Measure
 	Log     *slog.Logger // discarded when nil
+	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in their context.
+	Traces trace.TracerProvider
 }
 
 // Times of the loops.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -138,6 +139,7 @@ type service struct {
 	closers  []func() error // last opened first
 	told     seldom
 	metrics  *metrics.Registry
+	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Webhook // nil where nobody is told
@@ -218,7 +220,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures()})
+	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(), Traces: s.traces})
 	if err != nil {
 		return err
 	}
@@ -228,7 +230,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	cfg := catalog.Config{
 		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, Playbooks: opts, Folder: s.f.definitions,
-		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log,
+		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
 	var hook http.Handler
 	if s.f.repo != "" {
@@ -250,7 +252,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs,
+		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
 	if err != nil {
