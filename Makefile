@@ -29,6 +29,9 @@ test: deps ## install what tests need, then run all tests
 race: ## all tests under the race detector
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 
+check-tls: deps ## all tests, with Redis and PostgreSQL over mutual TLS only
+	TURNUS_TEST_TLS=1 $(GO) test -shuffle=on ./...
+
 lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
 	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirewallToPlayWith$$' -v ./plugins
 
@@ -94,4 +97,4 @@ package-check: ## install, upgrade and purge the package in a throw-away root (r
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race check-s3 lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean
+.PHONY: help build up demo deps test race check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check clean

@@ -54,6 +54,8 @@ func playbookFields() []field[Playbook] {
 			read:     func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
 		{key: "schedule", doc: "When the playbook launches by itself.", form: objectForm(scheduleFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
+		{key: "notify", doc: "Who is told of the playbook's runs by a service.", form: notifyForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Notify = d.notifyOf(n) }},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/rollout"
 )
 
@@ -66,6 +67,7 @@ type Playbook struct {
 	Strategy    rollout.Strategy
 	Vars        map[string]any // with Options.Vars over them; JSON values only
 	Schedule    *Schedule      // nil: launched by hand only
+	Notify      []policy.Route // who is told of its runs, besides what the definitions say
 	Steps       []Step
 }
 

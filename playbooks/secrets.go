@@ -23,20 +23,20 @@ const (
 
 // What secrets are called: in a step, where a name may become an environment variable, and where they are defined.
 const (
-	patternSecretAlias = `^[A-Za-z_][A-Za-z0-9_]{0,99}$`
-	patternSecretName  = `^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`
+	patternAlias   = `^[A-Za-z_][A-Za-z0-9_]{0,99}$`
+	patternDefined = `^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`
 )
 
 var (
-	secretAlias = regexp.MustCompile(patternSecretAlias)
-	secretName  = regexp.MustCompile(patternSecretName)
+	secretAlias = regexp.MustCompile(patternAlias)
+	secretName  = regexp.MustCompile(patternDefined)
 )
 
 func secretsForm() form {
 	return form{"a list of names of secrets, or a mapping {NAME: secret}", &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		{Type: "array", MaxItems: new(maxSecrets), Items: &jsonschema.Schema{Type: "string", Pattern: patternSecretAlias}},
-		{Type: "object", MaxProperties: new(maxSecrets), PropertyNames: &jsonschema.Schema{Pattern: patternSecretAlias},
-			AdditionalProperties: &jsonschema.Schema{Type: "string", Pattern: patternSecretName}},
+		{Type: "array", MaxItems: new(maxSecrets), Items: &jsonschema.Schema{Type: "string", Pattern: patternAlias}},
+		{Type: "object", MaxProperties: new(maxSecrets), PropertyNames: &jsonschema.Schema{Pattern: patternAlias},
+			AdditionalProperties: &jsonschema.Schema{Type: "string", Pattern: patternDefined}},
 	}}}
 }
 

@@ -46,3 +46,15 @@ type Whoami struct {
 	Roles   []string  `json:"roles"`
 	Expires time.Time `json:"expires,omitzero"`
 }
+
+// LoginInfo is what a program needs that logs somebody in by OpenID Connect.
+type LoginInfo struct {
+	Issuer   string   `json:"issuer"`
+	ClientID string   `json:"client_id"`
+	Scopes   []string `json:"scopes"`
+}
+
+// Login is an ID token of the provider, just made.
+type Login struct {
+	IDToken string `json:"id_token"`
+}

@@ -179,7 +179,7 @@ func Verify(ctx context.Context, where, id string, told func(string)) (_ *Verifi
 }
 
 func findings(ctx context.Context, o *Restoring, m *Manifest) (found []ledger.Finding, err error) {
-	l, err := ledger.Open(ctx, o.Ledger, ledger.Options{})
+	l, err := ledger.Open(ctx, o.Ledger, ledger.Options{Blind: true})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ type Config struct {
 	Server string // its URL: https://HOST[:PORT], http://127.0.0.1:PORT
 	Token  string // "" asks without one
 	// CAs are certificates, in PEM, that may sign the server's; the system's when empty.
-	CAs []byte
+	CAs         []byte
+	Certificate *tls.Certificate // of this client, where the server asks for one
 	// Insecure lets a token go over http to another machine, where everybody on the way can read it.
 	Insecure bool
 	Agent    string        // of the User-Agent header
@@ -61,12 +62,18 @@ func New(c Config) (*Client, error) {
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
 		ResponseHeaderTimeout: answerWithin,
 	}
+	if c.Certificate != nil {
+		transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{*c.Certificate}, MinVersion: tls.VersionTLS12}
+	}
 	if len(c.CAs) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(c.CAs) {
 			return nil, fmt.Errorf("server %s: no certificate in the file of its authority: expected PEM: %w", c.Server, core.ErrInvalid)
 		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		if transport.TLSClientConfig == nil {
+			transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		transport.TLSClientConfig.RootCAs = pool
 	}
 	if c.Patience == 0 {
 		c.Patience = 3 * time.Second

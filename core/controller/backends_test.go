@@ -24,12 +24,16 @@ import (
 // real is a lab over Redis and PostgreSQL, where Redis can be exchanged behind everybody's back.
 type real struct {
 	*lab
-	addr atomic.Pointer[string]
+	redis atomic.Pointer[redistest.Server]
 }
 
 func overReal(t *testing.T, server *redistest.Server) *real {
 	t.Helper()
-	store, err := ledger.Open(t.Context(), pgtest.Start(t).Database(t), ledger.Options{})
+	start := pgtest.Start
+	if server.Guard.Secure() {
+		start = pgtest.StartTLS
+	}
+	store, err := ledger.Open(t.Context(), start(t).Database(t), ledger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +43,7 @@ func overReal(t *testing.T, server *redistest.Server) *real {
 		}
 	})
 	r := &real{}
-	r.addr.Store(&server.Addr)
+	r.redis.Store(server)
 	r.lab = &lab{TB: t, ledger: store, took: 100 * time.Millisecond, ran: map[core.JobID]int{}, leased: map[core.JobID]int{}}
 	r.q = r.open()
 	return r
@@ -48,9 +52,10 @@ func overReal(t *testing.T, server *redistest.Server) *real {
 // open is a queue with connections of its own, as each process has.
 func (r *real) open() queue.Queue {
 	r.Helper()
-	client := goredis.NewClient(&goredis.Options{MaxRetries: -1, DialTimeout: time.Second, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", *r.addr.Load())
-	}})
+	client := goredis.NewClient(&goredis.Options{
+		MaxRetries: -1, DialTimeout: time.Second, Username: redistest.User, Password: redistest.Password,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return r.redis.Load().Open(ctx) },
+	})
 	r.Cleanup(func() { _ = client.Close() })
 	q, err := redis.New(client, redis.Options{SessionTTL: 2 * time.Second})
 	if err != nil {
@@ -61,7 +66,7 @@ func (r *real) open() queue.Queue {
 
 func (r *real) flush() {
 	r.Helper()
-	client := goredis.NewClient(&goredis.Options{Addr: *r.addr.Load()})
+	client := r.redis.Load().Client()
 	defer func() { _ = client.Close() }()
 	if err := client.FlushAll(r.Context()).Err(); err != nil {
 		r.Fatal(err)
@@ -95,7 +100,7 @@ func (r *real) done(runs []string, hosts int) {
 
 // Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job has one outcome.
 func TestKillsOverRedisAndPostgreSQL(t *testing.T) {
-	r := overReal(t, redistest.StartTCP(t))
+	r := overReal(t, redistest.StartTLS(t))
 	c, stop1 := r.server("s1", r.open())
 	_, stop2 := r.server("s2", r.open())
 	defer func() { stop1(); stop2() }()
@@ -170,7 +175,7 @@ func TestRedisComesBackOlder(t *testing.T) {
 	r.complete("over")
 	node()
 	_, ran := r.times("over")
-	r.addr.Store(&second.Addr)
+	r.redis.Store(second)
 	first.Kill()
 	r.until("the run that is over is held", func() bool {
 		s, err := r.queue().Status(t.Context(), "over")

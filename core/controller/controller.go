@@ -32,7 +32,10 @@ type Config struct {
 	Events func(Event)
 	// Measure gets what is counted.
 	Measure Measure
-	Log     *slog.Logger // discarded when nil
+	// Tell, where it is set, makes an event durable before what follows from it is: of those that the ledger does not write down by
+	// itself, and that nothing would tell again.
+	Tell func(ctx context.Context, e Event) error
+	Log  *slog.Logger // discarded when nil
 	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in their context.
 	Traces trace.TracerProvider
 }
@@ -190,7 +193,13 @@ const (
 	RunEvent    EventKind = "run_event"    // Launch says what
 	RunHeld     EventKind = "run_held"     // paused by the service; Reason says why
 	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
-	QueueAway   EventKind = "queue_away"   // Err says why
+	RunRefused  EventKind = "run_refused"  // ended by the service, for Reason: it cannot be run
+	WaveAsks    EventKind = "wave_asks"    // wave Wave of it, from 0, waits for an approval
+	// Count jobs missed their windows, or nothing fits before they end; Reason is one of theirs.
+	WindowMissed EventKind = "window_missed"
+	// Count jobs are parked until people send the event Reason. It is told again while that lasts.
+	StepStalled EventKind = "step_stalled"
+	QueueAway   EventKind = "queue_away" // Err says why
 	QueueBack   EventKind = "queue_back"
 	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
 )
@@ -202,8 +211,18 @@ type Event struct {
 	Launch *launch.Event // of RunEvent
 	Status *queue.Status // of RunEnded
 	Count  int
+	Wave   int
 	Reason string
 	Err    error
+}
+
+// tell is say for what must not be forgotten.
+func (c *Controller) tell(ctx context.Context, e Event) error {
+	c.say(e)
+	if c.cfg.Tell == nil {
+		return nil
+	}
+	return c.cfg.Tell(ctx, e)
 }
 
 func (c *Controller) say(e Event) {

@@ -134,6 +134,9 @@ func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, why error) 
 	if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
 		return err
 	}
+	if err := c.tell(ctx, Event{Kind: RunRefused, Run: claim.Run.ID, Reason: why.Error()}); err != nil {
+		return err
+	}
 	_, err := c.cfg.Ledger.Cancel(ctx, ledger.AllTenants(), "", claim.Run.ID, why.Error())
 	return err
 }

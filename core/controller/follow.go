@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -147,6 +149,9 @@ func (f *follower) once(ctx context.Context) error {
 				f.note(func(p *pace) { p.released[e.Wave] = time.Now() })
 			}
 			f.c.say(Event{Kind: RunEvent, Run: f.id, Launch: &e})
+			if e.Kind == launch.EventAsk {
+				f.c.say(Event{Kind: WaveAsks, Run: f.id, Wave: e.Wave})
+			}
 		},
 		Approve: f.approve,
 		Idle: func(quiet time.Duration, s queue.Status, rest launch.Rest) bool {
@@ -232,6 +237,9 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	if err := f.stopped(ctx, records); err != nil {
 		return err
 	}
+	if err := f.missed(ctx, list); err != nil {
+		return err
+	}
 	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.life, From: from, To: to}, Outcomes: list}
 	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
@@ -254,6 +262,21 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	}
 }
 
+// missed tells of jobs that ended since no window is left to them, before they are recorded: else nobody would.
+func (f *follower) missed(ctx context.Context, list []ledger.Outcome) error {
+	e := Event{Kind: WindowMissed, Run: f.id}
+	for i := range list {
+		if reason, ok := strings.CutPrefix(list[i].Reason, gate.NeedsReapproval); ok {
+			e.Count += max(list[i].Count, 1)
+			e.Reason = reason
+		}
+	}
+	if e.Count == 0 {
+		return nil
+	}
+	return f.c.tell(ctx, e)
+}
+
 // stopped writes down that the queue stopped the run, before the outcomes are that follow from it: the last one would finish it.
 func (f *follower) stopped(ctx context.Context, records []queue.Record) error {
 	if !slices.ContainsFunc(records, func(r queue.Record) bool { return r.Outcome == core.Cancelled }) {
@@ -274,6 +297,7 @@ func (f *follower) stopped(ctx context.Context, records []queue.Record) error {
 // was away when they asked; that a run was stopped is the queue's to say.
 func (f *follower) agree(ctx context.Context, s queue.Status) {
 	f.c.wakeJobs(ctx, f.watched, s)
+	f.c.stalls(ctx, f.watched, s)
 	f.c.mu.Lock()
 	phase := f.watched.phase
 	f.c.mu.Unlock()

@@ -38,6 +38,8 @@ type watched struct {
 	woken  int           // windows that its jobs were told of, see Controller.wakes
 	due    []time.Time   // when some of its hosts may start; sorted
 	pace   pace
+	parked int       // suspended jobs, when it was last asked what they wait for
+	asked  time.Time // when that was
 }
 
 // shareOut follows what is this server's by now, and leaves what is not.
@@ -120,6 +122,7 @@ func (c *Controller) look(ctx context.Context, w *watched) {
 	}
 	decided := w.rest.Asked >= 0 && c.decided(ctx, w.id, w.rest.Asked) != undecided
 	c.wakeJobs(ctx, w, status)
+	c.stalls(ctx, w, status)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.status == nil || w.follow != nil {
@@ -156,6 +159,36 @@ func (w *watched) again(now time.Time) {
 func same(a, b queue.Status) bool {
 	return a.Phase == b.Phase && a.Complete == b.Complete && a.Limit == b.Limit && a.Pending == b.Pending && a.Blocked == b.Blocked && a.InFlight == b.InFlight &&
 		a.Waiting == b.Waiting && a.Suspended == b.Suspended && a.Deferred == b.Deferred && a.Dead == b.Dead && maps.Equal(a.Outcomes, b.Outcomes)
+}
+
+// How often it is asked what the suspended jobs of a run wait for: soon after their number has changed, and while they wait.
+const (
+	stallsSoon  = 5 * time.Second
+	stallsAgain = 2 * time.Minute
+)
+
+// stalls tells of jobs that wait for people: that are suspended until an event that people send.
+func (c *Controller) stalls(ctx context.Context, w *watched, s queue.Status) {
+	now := time.Now()
+	c.mu.Lock()
+	since := now.Sub(w.asked)
+	ask := s.Suspended > 0 && (s.Suspended != w.parked && since > stallsSoon || since > stallsAgain)
+	if ask {
+		w.parked, w.asked = s.Suspended, now
+	}
+	c.mu.Unlock()
+	if !ask {
+		return
+	}
+	jobs, _, err := c.cfg.Queue.Awaited(ctx, w.id)
+	if err != nil {
+		return // again at the next look
+	}
+	for event, n := range jobs {
+		if n > 0 && event != "" && queue.ForPeople(event) {
+			c.say(Event{Kind: StepStalled, Run: w.id, Count: n, Reason: event})
+		}
+	}
 }
 
 // wakeJobs tells the jobs of a run that windows have changed, once for each change.

@@ -28,6 +28,7 @@ func (l *loader) check() error {
 	l.checkPasswords()
 	for _, p := range l.set.Playbooks {
 		l.checkWindows(p)
+		l.checkNotify(p)
 	}
 	return l.selectHosts()
 }

@@ -25,10 +25,12 @@ const (
 	KindFreeze    Kind = "freeze"
 	KindHolidays  Kind = "holidays"
 	KindSecret    Kind = "secret"
+	KindChannel   Kind = "channel"
+	KindRoutes    Kind = "routes"
 	KindHost      Kind = "host"
 )
 
-var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindHost}
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindHost}
 
 // Action is what became of a thing.
 type Action string
@@ -97,6 +99,7 @@ func Diff(before, after *Set, from time.Time) Changes {
 	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)
+	out.Changes = append(out.Changes, diffNotify(before.Notify, after.Notify)...)
 	out.Changes = append(out.Changes, diffHosts(before, after)...)
 	slices.SortStableFunc(out.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))

@@ -22,9 +22,15 @@ const (
 	partInventory = "inventory"
 	partWindows   = "windows"
 	partSecrets   = "secrets"
+	partNotify    = "notify"
 )
 
-var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets}
+var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
+
+// optional tells whether a tree may do without a part.
+func optional(part string) bool {
+	return part == partWindows || part == partSecrets || part == partNotify
+}
 
 // layout says where the parts of a tree lie.
 type layout map[string][]string
@@ -48,7 +54,7 @@ func (l *loader) convention(part string) {
 	case len(found) > 1:
 		l.fail(playbooks.Diagnostic{File: found[0], Message: fmt.Sprintf("%s are there both", strings.Join(found, " and ")),
 			Expected: "one place", Hint: fmt.Sprintf("name what is meant in %s: %s: [%s]", layoutFile, part, strings.Join(found, ", "))})
-	case len(found) == 0 && part != partWindows && part != partSecrets:
+	case len(found) == 0 && !optional(part):
 		// A folder that was renamed must not take every schedule away.
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
 			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", layoutFile, part)})

@@ -86,6 +86,7 @@ func (l *loader) load(o Options) error {
 	l.loadPlaybooks(o.Playbooks)
 	l.loadWindows()
 	l.loadSecrets()
+	l.loadNotify()
 	if err := l.loadInventory(); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (l *loader) readable(e entry) bool {
 	case e.kind == special:
 		d.Message, d.Expected = "not a regular file", "a regular file"
 	case e.size > MaxFileSize:
-		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders of playbooks, inventory and windows"
+		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders of definitions"
 	default:
 		return true
 	}

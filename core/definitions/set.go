@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -38,6 +39,7 @@ type Set struct {
 	Windows   *windows.Definitions
 	Schedules []Schedule             // by playbook
 	Secrets   []secrets.Entry        // by name: where their values are, never what they are
+	Notify    *policy.Policy         // who is told of what
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
 	docs     []Document // by path

@@ -63,7 +63,7 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		n.Created = l.now()
 	}
 	hash := n.hash()
-	snapshot, queue, hosts := pack(n.Snapshot), pack(n.Queue), packHosts(n.Jobs) // before the one writer is taken
+	snapshot, queue, hosts := l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs) // before the one writer is taken
 	phase, key := PhaseQueued, any(nil)
 	if n.Approvals > 0 {
 		phase = PhaseAwaiting
@@ -92,6 +92,11 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		created = true
 		if run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq)); err != nil {
 			return err
+		}
+		if phase == PhaseAwaiting {
+			if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
+				return err
+			}
 		}
 		return l.auditRun(ctx, t, n.LaunchedBy, "run.accept", nil, &run)
 	})

@@ -90,7 +90,7 @@ func entries(tb testing.TB, l *ledger.Ledger, n int) {
 // Plain SQL cannot change the log, by whatever statement.
 func testAuditOnlyGrows(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	l := open(t, url)
+	l := b.at(t, url)
 	entries(t, l, 3)
 	statements := []string{
 		`UPDATE audit SET who = 'eve' WHERE seq = 2`,
@@ -132,7 +132,7 @@ func testAuditShowsTampering(t *testing.T, b *backend) {
 		{"the head put back", `DELETE FROM audit WHERE seq = 4; UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)`},
 	} {
 		url := b.fresh(t)
-		l := open(t, url)
+		l := b.at(t, url)
 		entries(t, l, 4)
 		anchor, err := l.VerifyAudit(t.Context())
 		if err != nil {
@@ -155,7 +155,7 @@ func testAuditShowsTampering(t *testing.T, b *backend) {
 // Two servers write at once: one chain without gaps.
 func testAuditRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() { entries(t, servers[i%2], 10) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -23,6 +24,12 @@ func benchJobs() int {
 }
 
 func BenchmarkSQLite(b *testing.B) { benchmarks(b, onSQLite()) }
+
+func BenchmarkSQLiteSealed(b *testing.B) {
+	sealed := onSQLite()
+	sealed.ring, _ = newRing(b, keyring.Options{})
+	benchmarks(b, sealed)
+}
 
 func BenchmarkPostgres(b *testing.B) { benchmarks(b, onPostgres(b)) }
 

@@ -116,6 +116,9 @@ func everything(tb testing.TB, l *ledger.Ledger) {
 	if _, err := l.PutDocument(ctx, ledger.AllTenants(), "ann", ledger.Document{Kind: "k", Tenant: "a", Name: "n", Data: []byte(strings.Repeat("data ", 99))}, 0); err != nil {
 		tb.Fatal(err)
 	}
+	if _, err := l.NewNotification(ctx, "ann", message("n1", "test:n1")); err != nil {
+		tb.Fatal(err)
+	}
 	accept(tb, l, newRun("pruned", "", 1)) // its number never comes again
 	record(tb, l, "pruned", ledger.Outcome{Outcome: core.Changed})
 	if p, err := l.Prune(ctx, "pruned", 99); err != nil || p.More {

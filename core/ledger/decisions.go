@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -68,8 +69,17 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh
 	if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&amendedBy); err != nil {
 		return false, err
 	}
-	if run.Approvals > 0 && d.Approved && (d.By == run.LaunchedBy || d.By == amendedBy) {
+	if run.Approvals > 0 && d.Approved && (core.SamePerson(d.By, run.LaunchedBy) || core.SamePerson(d.By, amendedBy)) {
 		return false, fmt.Errorf("%s launched or amended it, and somebody else has to approve it: %w", d.By, core.ErrConflict)
+	}
+	who, err := collectNames(t.rows(ctx, `SELECT who FROM decisions WHERE run = $1 AND wave = $2 AND content = $3`, run.seq, d.Wave, run.content))
+	if err != nil {
+		return false, err
+	}
+	for _, name := range who { // whoever is shown otherwise by now has decided once all the same
+		if core.SamePerson(name, d.By) {
+			d.By = name
+		}
 	}
 	approved := 0
 	if d.Approved {
@@ -95,6 +105,10 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh
 		return false, fmt.Errorf("it is %s: %w", run.Phase, core.ErrConflict)
 	}
 	return true, nil
+}
+
+func collectNames(rows *sql.Rows, err error) ([]string, error) {
+	return collect(rows, err, scanOne[string])
 }
 
 // apply does what a decision on the run as a whole brings about.

@@ -28,12 +28,12 @@ type Document struct {
 
 const documentColumns = `kind, tenant, name, version, revision, who, updated, data`
 
-func scanDocument(row scanner) (Document, error) {
+func (l *Ledger) scanDocument(row scanner) (Document, error) {
 	var d Document
 	var updated int64
 	err := row.Scan(&d.Kind, &d.Tenant, &d.Name, &d.Version, &d.Revision, &d.By, &updated, &d.Data)
 	if err == nil {
-		d.Data, err = unpack(d.Data)
+		d.Data, err = l.open(d.Data, documentOf, d.Kind, d.Tenant, d.Name)
 	}
 	d.Updated = fromMicros(updated)
 	return d, err
@@ -44,7 +44,7 @@ func (l *Ledger) Document(ctx context.Context, s Scope, kind, tenant, name strin
 	if !s.Allows(tenant) {
 		return Document{}, noDocument(kind, name)
 	}
-	d, err := scanDocument(l.db.row(ctx, `SELECT `+documentColumns+` FROM documents WHERE kind = $1 AND tenant = $2 AND name = $3 AND deleted = 0`,
+	d, err := l.scanDocument(l.db.row(ctx, `SELECT `+documentColumns+` FROM documents WHERE kind = $1 AND tenant = $2 AND name = $3 AND deleted = 0`,
 		clean(kind, maxText), clean(tenant, maxText), clean(name, maxText)))
 	if none(err) {
 		return Document{}, noDocument(kind, name)
@@ -70,7 +70,7 @@ func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (d
 		q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1])
 	}
 	rows, err := l.db.rows(ctx, q.text(`SELECT `+documentColumns+` FROM documents`, "tenant, name", p), q.args...)
-	documents, err = collect(rows, err, scanDocument)
+	documents, err = collect(rows, err, l.scanDocument)
 	if err != nil {
 		return nil, "", translate("list documents", err)
 	}
@@ -125,7 +125,7 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 	}
 	d.By, d.Updated = who, fromMicros(micros(l.now()))
 	err := l.db.transact(ctx, "change "+d.Kind+" "+d.Name, func(t *tx) error {
-		before, gone, err := lockDocument(ctx, t, d)
+		before, gone, err := l.lockDocument(ctx, t, d)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 		}
 		d.Version = before.Version + 1
 		if _, err := t.exec(ctx, `UPDATE documents SET version = $4, deleted = $5, revision = $6, who = $7, updated = $8, data = $9
-			WHERE kind = $1 AND tenant = $2 AND name = $3`, d.Kind, d.Tenant, d.Name, d.Version, deleted, d.Revision, who, micros(d.Updated), pack(d.Data)); err != nil {
+			WHERE kind = $1 AND tenant = $2 AND name = $3`, d.Kind, d.Tenant, d.Name, d.Version, deleted, d.Revision, who, micros(d.Updated), l.seal(d.Data, documentOf, d.Kind, d.Tenant, d.Name)); err != nil {
 			return err
 		}
 		if note != nil {
@@ -158,13 +158,13 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 
 // lockDocument reads the row of a document, and makes it where it is the first time, so that there
 // is one to lock.
-func lockDocument(ctx context.Context, t *tx, d Document) (_ Document, gone bool, _ error) {
+func (l *Ledger) lockDocument(ctx context.Context, t *tx, d Document) (_ Document, gone bool, _ error) {
 	if _, err := t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, deleted, revision, who, updated) VALUES ($1, $2, $3, 0, 1, '', '', 0) ON CONFLICT DO NOTHING`,
 		d.Kind, d.Tenant, d.Name); err != nil {
 		return Document{}, false, err
 	}
 	var deleted int
-	before, err := scanDocument(ahead{t.row(ctx, `SELECT deleted, `+documentColumns+` FROM documents WHERE kind = $1 AND tenant = $2 AND name = $3`+t.forUpdate,
+	before, err := l.scanDocument(ahead{t.row(ctx, `SELECT deleted, `+documentColumns+` FROM documents WHERE kind = $1 AND tenant = $2 AND name = $3`+t.forUpdate,
 		d.Kind, d.Tenant, d.Name), []any{&deleted}})
 	return before, deleted == 1, err
 }

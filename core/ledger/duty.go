@@ -13,7 +13,7 @@ const kindDuty = "duty"
 func (l *Ledger) Duty(ctx context.Context, name, by string, ttl time.Duration) (mine bool, err error) {
 	err = l.db.transact(ctx, "take the duty "+name, func(t *tx) error {
 		d := Document{Kind: kindDuty, Name: name}
-		if _, _, err := lockDocument(ctx, t, d); err != nil {
+		if _, _, err := l.lockDocument(ctx, t, d); err != nil {
 			return err
 		}
 		n, err := t.exec(ctx, `UPDATE documents SET who = $3, updated = `+t.now+` + $4, version = version + 1

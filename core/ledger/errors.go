@@ -22,6 +22,9 @@ func translate(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if hint := tlsHint(err); hint != "" {
+		return fmt.Errorf("%s: %w: %s", what, core.ErrUnavailable, hint)
+	}
 	if kind := classify(err); kind != nil {
 		return fmt.Errorf("%s: %w: %w", what, kind, err)
 	}

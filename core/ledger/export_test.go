@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"time"
 )
@@ -31,4 +32,34 @@ var Translate = translate
 func Connect(url string) (*Ledger, error) {
 	d, err := connect(url, 1)
 	return &Ledger{db: d, now: time.Now}, err
+}
+
+// Search counts the rows of a table in whose bytes a word is, by the database's own writing of a row; packed values are looked into.
+func (l *Ledger) Search(ctx context.Context, table, word string) (n int, err error) {
+	rows, err := l.db.rows(ctx, `SELECT * FROM `+table)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	names, err := rows.Columns()
+	if err != nil {
+		return 0, err
+	}
+	for rows.Next() {
+		values, dest := make([][]byte, len(names)), make([]any, len(names))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		if err := rows.Scan(dest...); err != nil {
+			return 0, err
+		}
+		for _, v := range values {
+			plain, err := unpack(v)
+			if bytes.Contains(v, []byte(word)) || err == nil && bytes.Contains(plain, []byte(word)) {
+				n++
+				break
+			}
+		}
+	}
+	return n, rows.Err()
 }

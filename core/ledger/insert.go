@@ -47,7 +47,8 @@ func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*Outcome) ([
 	ctx = context.WithoutCancel(ctx)
 	added := make([]bool, len(all))
 	for i, o := range all {
-		h, f, life := r.hosts[o.Index], r.fields(o), max(o.Life, 0)
+		h, life := r.hosts[o.Index], max(o.Life, 0)
+		f := r.fields(o, life)
 		res, err := job.ExecContext(ctx, append([]any{r.run.seq, o.Index, life, h.Host, h.Tenant}, f...)...)
 		if err != nil {
 			return nil, err
@@ -60,7 +61,7 @@ func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*Outcome) ([
 		if !added[i] || len(o.Detail) == 0 {
 			continue
 		}
-		if _, err := attempt.ExecContext(ctx, attemptValues(r.run.seq, o.Index, life, f, pack(o.Detail))...); err != nil {
+		if _, err := attempt.ExecContext(ctx, attemptValues(r.run.seq, o.Index, life, f, r.detail(o, life))...); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +90,7 @@ func insertUnnest(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]b
 		i := place[index]
 		added[i] = true
 		if o := all[i]; len(o.Detail) > 0 {
-			c.add(r, o, pack(o.Detail))
+			c.add(r, o, r.detail(o, max(o.Life, 0)))
 		}
 	}
 	if len(c.idx) == 0 {
@@ -120,7 +121,7 @@ func (c *columns) add(r *recording, o *Outcome, detail []byte) {
 	c.host = append(c.host, h.Host)
 	c.tenant = append(c.tenant, h.Tenant)
 	c.outcome = append(c.outcome, string(o.Outcome))
-	c.reason = append(c.reason, clean(o.Reason, maxText))
+	c.reason = append(c.reason, r.reason(o, max(o.Life, 0)))
 	c.step = append(c.step, clean(o.Step, maxID))
 	c.worker = append(c.worker, clean(o.Worker, maxID))
 	c.detail = append(c.detail, detail)

@@ -98,6 +98,7 @@ func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int
 		some, err := collect(rows, err, func(row scanner) (Job, error) {
 			j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 			err := scanJob(row, &j)
+			l.readable(&j)
 			return j, err
 		})
 		if err != nil {

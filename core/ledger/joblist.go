@@ -75,6 +75,7 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	return collect(rows, err, func(row scanner) (Job, error) {
 		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 		err := scanJob(row, &j)
+		l.readable(&j)
 		return j, err
 	})
 }
@@ -135,6 +136,7 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
 	jobs, err = collect(rows, err, func(row scanner) (j Job, err error) {
 		err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq)
+		l.readable(&j)
 		return j, err
 	})
 	if err != nil {
@@ -175,7 +177,8 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 			return a, err
 		}
 		a.Started, a.Took, a.Recorded = fromMicros(started), time.Duration(took)*time.Microsecond, fromMicros(recorded)
-		a.Detail, err = unpack(a.Detail)
+		a.Reason = l.openReason(a.Reason, id.Run, a.Index, a.Life, a.Attempt)
+		a.Detail, err = l.open(a.Detail, tryPlace(detailOf, id.Run, a.Index, a.Life, a.Attempt)...)
 		return a, err
 	})
 	if err != nil {

@@ -59,6 +59,7 @@ func (l *Ledger) Job(ctx context.Context, s Scope, id core.JobID) (Job, error) {
 	case !s.Allows(tenant) && !s.Allows(j.Tenant):
 		return Job{}, noJob(id)
 	}
+	l.readable(&j)
 	return j, nil
 }
 
@@ -110,7 +111,8 @@ func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []
 	case err == nil && !s.Allows(tenant) && !s.Allows(j.Tenant):
 		return Job{}, nil, noJob(id)
 	case err == nil:
-		packed, err = unpack(packed)
+		l.readable(&j)
+		packed, err = l.open(packed, tryPlace(detailOf, id.Run, j.Index, j.Life, j.Attempt)...)
 	}
 	if err != nil {
 		return Job{}, nil, translate("read job "+id.String(), err)
@@ -122,9 +124,10 @@ func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []
 func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, error) {
 	var tenant, hostTenant string
 	var packed []byte
-	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
+	var life, attempt int
+	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, j.life, j.attempt, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
 		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
-		clean(id.Run, maxText), id.Index).Scan(&tenant, &hostTenant, &packed)
+		clean(id.Run, maxText), id.Index).Scan(&tenant, &hostTenant, &life, &attempt, &packed)
 	switch {
 	case none(err): // it has no outcome, ended in a range, or does not exist
 		_, err := l.jobWithoutRow(ctx, s, id)
@@ -132,7 +135,7 @@ func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, er
 	case err == nil && !s.Allows(tenant) && !s.Allows(hostTenant):
 		return nil, noJob(id)
 	case err == nil:
-		packed, err = unpack(packed)
+		packed, err = l.open(packed, tryPlace(detailOf, id.Run, id.Index, life, attempt)...)
 	}
 	return packed, translate("read the detail of job "+id.String(), err)
 }

@@ -21,14 +21,14 @@ import (
 )
 
 // withBucket opens a ledger whose large output goes into a folder.
-func withBucket(tb testing.TB, url string) (*ledger.Ledger, string) {
+func (b *backend) withBucket(tb testing.TB, url string) (*ledger.Ledger, string) {
 	tb.Helper()
 	dir := tb.TempDir()
 	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l, err := ledger.Open(tb.Context(), url, ledger.Options{Bucket: bucket})
+	l, err := ledger.Open(tb.Context(), url, ledger.Options{Bucket: bucket, Keyring: b.ring})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func files(tb testing.TB, dir string) (n int) {
 
 func testOutput(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	l, dir := withBucket(t, url)
+	l, dir := b.withBucket(t, url)
 	ctx := t.Context()
 	accept(t, l, newRun("r1", "a", 2))
 	id := core.JobID{Run: "r1", Index: 1}
@@ -110,7 +110,7 @@ func testOutput(t *testing.T, b *backend) {
 	_, _, err = l.OpenOutput(ctx, ledger.AllTenants(), id, "large", -1, 5)
 	wantErr(t, err, core.ErrInvalid, "a negative offset")
 
-	without := open(t, url)
+	without := b.at(t, url)
 	_, _, err = without.OpenOutput(ctx, ledger.AllTenants(), id, "just large", 0, -1)
 	wantErr(t, err, core.ErrUnavailable, "an object without a bucket")
 	if o := must[ledger.Output](t)(without.PutOutput(ctx, id, "large", strings.NewReader(large))); o.Size != int64(len(large)) {
@@ -121,7 +121,7 @@ func testOutput(t *testing.T, b *backend) {
 }
 
 func testPrune(t *testing.T, b *backend) {
-	l, dir := withBucket(t, b.fresh(t))
+	l, dir := b.withBucket(t, b.fresh(t))
 	ctx := t.Context()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.SetClock(func() time.Time { return now })
@@ -200,7 +200,7 @@ func testPrune(t *testing.T, b *backend) {
 
 // Objects that no row names go, once they are old enough; the negative control: a fresh one, whose row may still come, stays.
 func testSweep(t *testing.T, b *backend) {
-	l, dir := withBucket(t, b.fresh(t))
+	l, dir := b.withBucket(t, b.fresh(t))
 	ctx := t.Context()
 	accept(t, l, newRun("r1", "", 2))
 	must[ledger.Output](t)(l.PutOutput(ctx, core.JobID{Run: "r1"}, "log", strings.NewReader(strings.Repeat("x", ledger.SmallOutput+1))))
@@ -286,7 +286,7 @@ func testCheck(t *testing.T, b *backend) {
 // A database of each earlier version is brought forward with what is in it; several servers start at once.
 func testMigrations(t *testing.T, b *backend) {
 	ctx := t.Context()
-	for _, version := range []int{0, 1, 2} {
+	for _, version := range []int{0, 1, 2, 3} {
 		url := b.fresh(t)
 		if version > 0 {
 			if err := ledger.MigrateTo(ctx, url, version); err != nil {
@@ -337,7 +337,7 @@ func testMigrations(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	_ = old.Close()
-	if r := read(t, open(t, url), "old"); r.Total != 3 || r.Tenant != "a" {
+	if r := read(t, b.at(t, url), "old"); r.Total != 3 || r.Tenant != "a" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 )
 
 // Options guide Open. The zero value is right for tests and small services.
@@ -19,19 +20,26 @@ type Options struct {
 	Bucket *blob.Bucket
 	// Connections is how many may be open: of SQLite to read, of PostgreSQL in all. 8 when zero.
 	Connections int
+	// Keyring seals what is stored of runs and their jobs, documents and output. Nil seals nothing; a ledger that is sealed is
+	// then core.ErrInvalid, unless Blind.
+	Keyring *keyring.Ring
+	// Blind opens a sealed ledger without its ring: counts and the audit log can be read, and what is sealed cannot.
+	Blind bool
 }
 
 // Ledger is the open record. See the package comment for what its methods promise.
 type Ledger struct {
 	db     *db
 	bucket *blob.Bucket
+	ring   *keyring.Ring
 	hosts  hostCache
 	now    func() time.Time
 	close  sync.Once
 }
 
 // Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
-// programs read it, a Unix socket as `postgres:///DB?host=/DIR`), and brings its tables to
+// programs read it, a Unix socket as `postgres:///DB?host=/DIR`; sslmode is verify-full for servers on other machines, and what is weaker
+// is refused unless the URL says insecure=true), and brings its tables to
 // this program's version. Several servers may open one at the same time. A database
 // that a newer program has changed is core.ErrInvalid; one that does not answer core.ErrUnavailable.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
@@ -46,7 +54,15 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 		d.close()
 		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
 	}
-	return &Ledger{db: d, bucket: o.Bucket, now: time.Now}, nil
+	l := &Ledger{db: d, bucket: o.Bucket, ring: o.Keyring, now: time.Now}
+	if o.Blind {
+		return l, nil
+	}
+	if err := l.mark(ctx); err != nil {
+		d.close()
+		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
+	}
+	return l, nil
 }
 
 func connect(url string, connections int) (*db, error) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
 )
@@ -26,10 +27,11 @@ func TestMain(m *testing.M) {
 // backend is where the suite's ledgers live.
 type backend struct {
 	fresh func(tb testing.TB) string // makes an empty database and returns its URL
+	ring  *keyring.Ring              // nil: nothing is sealed
 }
 
 func onSQLite() *backend {
-	return &backend{func(tb testing.TB) string {
+	return &backend{fresh: func(tb testing.TB) string {
 		tb.Helper()
 		return "sqlite:" + filepath.Join(tb.TempDir(), "ledger #1%?.db") // characters that URLs know
 	}}
@@ -37,17 +39,23 @@ func onSQLite() *backend {
 
 func onPostgres(tb testing.TB, settings ...string) *backend {
 	tb.Helper()
-	return &backend{pgtest.Start(tb, settings...).Database}
+	return &backend{fresh: pgtest.Start(tb, settings...).Database}
 }
 
 func (b *backend) open(tb testing.TB) *ledger.Ledger {
 	tb.Helper()
-	return open(tb, b.fresh(tb))
+	return b.at(tb, b.fresh(tb))
 }
 
 func open(tb testing.TB, url string) *ledger.Ledger {
 	tb.Helper()
-	l, err := ledger.Open(tb.Context(), url, ledger.Options{})
+	return (&backend{}).at(tb, url)
+}
+
+// at opens the database at a URL.
+func (b *backend) at(tb testing.TB, url string) *ledger.Ledger {
+	tb.Helper()
+	l, err := ledger.Open(tb.Context(), url, ledger.Options{Keyring: b.ring})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -95,6 +103,14 @@ var conformance = []struct {
 	{"documents race", testDocumentsRace},
 	{"output", testOutput},
 	{"prune", testPrune},
+	{"happenings", testHappenings},
+	{"happenings fold", testFolds},
+	{"happenings are handed on once", testRouteRace},
+	{"notifications", testNotifications},
+	{"claims of notifications end", testNotificationLease},
+	{"notifications race", testNotificationsRace},
+	{"notifications and scope", testNotificationScope},
+	{"notifications are forgotten", testPruneNotifications},
 	{"sweep", testSweep},
 	{"duty", testDuty},
 	{"copy", testCopy},
@@ -103,6 +119,9 @@ var conformance = []struct {
 	{"migrations", testMigrations},
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
+	{"sealed", testSealed},
+	{"resealed", testResealed},
+	{"resealed beside a service at work", testResealedAtWork},
 }
 
 func TestSQLite(t *testing.T) {
@@ -110,9 +129,17 @@ func TestSQLite(t *testing.T) {
 	suite(t, onSQLite())
 }
 
+// All that both databases have to show they show when everything is sealed, too.
+func TestSQLiteSealed(t *testing.T) {
+	t.Parallel()
+	b := onSQLite()
+	b.ring, _ = newRing(t, keyring.Options{})
+	suite(t, b)
+}
+
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	suite(t, onPostgres(t, "fsync=off"))
+	suite(t, &backend{fresh: pgtest.StartTLS(t, "fsync=off").Database})
 }
 
 func suite(t *testing.T, b *backend) {

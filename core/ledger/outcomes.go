@@ -280,16 +280,29 @@ func (r *recording) again(ctx context.Context, o *Outcome) error {
 	r.count(o.Outcome, 1)
 	r.out.New++
 	_, err = r.t.exec(ctx, `UPDATE jobs SET life = $3, outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
-		WHERE run = $1 AND idx = $2`, append([]any{r.run.seq, o.Index, next}, r.fields(o)...)...)
+		WHERE run = $1 AND idx = $2`, append([]any{r.run.seq, o.Index, next}, r.fields(o, next)...)...)
 	if err != nil || len(o.Detail) == 0 {
 		return err
 	}
-	return putAttempt(ctx, r.t, r.run.seq, o.Index, next, r.fields(o), pack(o.Detail))
+	return putAttempt(ctx, r.t, r.run.seq, o.Index, next, r.fields(o, next), r.detail(o, next))
 }
 
-// fields are the columns outcome to recorded.
-func (r *recording) fields(o *Outcome) []any {
-	return []any{string(o.Outcome), clean(o.Reason, maxText), clean(o.Step, maxID), o.Attempt, clean(o.Worker, maxID), micros(o.Started), o.Took.Microseconds(), r.now}
+// reason and detail are stored of a job's outcome in one of its lives.
+func (r *recording) reason(o *Outcome, life int) string {
+	return r.sealReason(clean(o.Reason, maxText), r.run.ID, o.Index, life, o.Attempt)
+}
+
+func (r *recording) detail(o *Outcome, life int) []byte {
+	return r.seal(o.Detail, tryPlace(detailOf, r.run.ID, o.Index, life, o.Attempt)...)
+}
+
+// fields are the columns outcome to recorded, of an outcome in one of the job's lives.
+func (r *recording) fields(o *Outcome, life int) []any {
+	return r.fieldsFor(o, r.reason(o, life))
+}
+
+func (r *recording) fieldsFor(o *Outcome, reason string) []any {
+	return []any{string(o.Outcome), reason, clean(o.Step, maxID), o.Attempt, clean(o.Worker, maxID), micros(o.Started), o.Took.Microseconds(), r.now}
 }
 
 func (r *recording) count(o core.Outcome, n int) { r.counts[o] += n }
@@ -308,6 +321,11 @@ func (r *recording) finish(ctx context.Context, c *Cursor) error {
 		case PhaseStopped, PhaseCancelled:
 		default:
 			run.Phase = PhaseFinished
+		}
+	}
+	if ended != 0 && run.Ended.IsZero() {
+		if err := r.happened(ctx, r.t, run, HappenedEnded, ""); err != nil {
+			return err
 		}
 	}
 	if c != nil {

@@ -61,7 +61,7 @@ func TestCountingTwiceIsNoticed(t *testing.T) {
 // Two servers deliver everything, in batches that overlap, several goroutines each.
 func testTwoServersRecord(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
 	const runs, jobs, batch = 3, 120, 25
 	for r := range runs {
 		accept(t, servers[0], newRun(fmt.Sprint("r", r), "", jobs))

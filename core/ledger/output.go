@@ -60,11 +60,11 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 	}
 	switch {
 	case int64(len(head)) <= limit:
-		o.data, o.Size = pack(head), int64(len(head))
+		o.data, o.Size = l.seal(head, outputPlace(outputOf, id, name)...), int64(len(head))
 	case l.bucket == nil:
 		return Output{}, fmt.Errorf("output %s of job %s is over %d bytes, and the ledger has no bucket for it: %w", name, id, limit, core.ErrInvalid)
 	default:
-		if err := l.upload(ctx, &o, run.seq, id.Index, io.MultiReader(bytes.NewReader(head), r)); err != nil {
+		if err := l.upload(ctx, &o, run.seq, id, io.MultiReader(bytes.NewReader(head), r)); err != nil {
 			return Output{}, fmt.Errorf("store output %s of job %s: %w", name, id, err)
 		}
 	}
@@ -75,15 +75,18 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 	return o, nil
 }
 
-func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, index int, r io.Reader) error {
-	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(index) + "/" + hex.EncodeToString(random(8))
+func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, id core.JobID, r io.Reader) error {
+	plain := &counter{from: r}
+	r = l.sealObject(o, id, plain)
+	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written
 	w, err := l.bucket.NewWriter(ctx, o.object, &blob.WriterOptions{ContentType: "text/plain; charset=utf-8", BufferSize: partSize, MaxConcurrency: partsAtOnce})
 	if err != nil {
 		return bucketError(err)
 	}
-	o.Size, err = io.Copy(w, r)
+	_, err = io.Copy(w, r)
+	o.Size = plain.n
 	if err != nil {
 		cancel()
 		_ = w.Close()
@@ -167,7 +170,7 @@ func (l *Ledger) OpenOutput(ctx context.Context, s Scope, id core.JobID, name st
 		length = o.Size - offset
 	}
 	if o.object == "" {
-		data, err := unpack(data)
+		data, err := l.open(data, outputPlace(outputOf, id, name)...)
 		if err != nil {
 			return nil, Output{}, fmt.Errorf("%s: %w", what, err)
 		}
@@ -179,9 +182,9 @@ func (l *Ledger) OpenOutput(ctx context.Context, s Scope, id core.JobID, name st
 	if l.bucket == nil {
 		return nil, Output{}, fmt.Errorf("%s: it is in a bucket, and the ledger was opened without one: %w", what, core.ErrUnavailable)
 	}
-	r, err := l.bucket.NewRangeReader(ctx, o.object, offset, length, nil)
+	r, err := l.openObject(ctx, &o, data, id, offset, length)
 	if err != nil {
-		return nil, Output{}, fmt.Errorf("%s: %w", what, bucketError(err))
+		return nil, Output{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return r, o, nil
 }

@@ -129,7 +129,7 @@ func testDocuments(t *testing.T, b *backend) {
 // Many put the same version: one wins.
 func testDocumentsRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
 	for version := range int64(3) {
 		var mu sync.Mutex
 		won := 0

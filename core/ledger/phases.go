@@ -17,6 +17,9 @@ var nextPhases = map[Phase][]Phase{
 	PhaseStopped:  {PhaseActive, PhaseCancelled},
 }
 
+// byService is what happens to a run that the service itself puts into a phase.
+var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: HappenedHeld}
+
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
 // "" is the service, which saw it in the queue. A run that is already there stays as it is; a
 // phase that cannot follow, and any of a complete run, is core.ErrConflict.
@@ -31,6 +34,11 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 		before := run.Phase
 		if err := setPhase(ctx, t, run, phase, reason); err != nil {
 			return err
+		}
+		if what, ok := byService[phase]; ok && who == "" {
+			if err := l.happened(ctx, t, run, what, run.Reason); err != nil {
+				return err
+			}
 		}
 		return l.auditPhase(ctx, t, who, "run."+string(phase), run, before)
 	})

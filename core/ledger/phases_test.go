@@ -178,7 +178,7 @@ func testClaims(t *testing.T, b *backend) {
 // Four servers claim from two ledgers at once: nobody gets what another has.
 func testClaimsRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
 	const runs = 40
 	for i := range runs {
 		accept(t, servers[0], newRun("r"+string(rune('A'+i)), "", 1))

@@ -3,14 +3,10 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-
-	"github.com/turnus/turnus/core"
 )
 
 func postgresDialect() *dialect {
@@ -69,15 +65,14 @@ func unguardPostgres(ctx context.Context, t *tx) (func() error, error) {
 }
 
 func openPostgres(url string, connections int) (*db, error) {
-	config, err := pgx.ParseConfig(url)
+	config, parsed, err := parsePostgres(url)
 	if err != nil {
-		// The library's message repeats the URL, and with it a password.
-		return nil, fmt.Errorf("not a URL that PostgreSQL's programs read: expected postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
+		return nil, err
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
-	pool := sql.OpenDB(stdlib.GetConnector(*config))
+	pool := sql.OpenDB(stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(newRenewed(parsed, config).connect)))
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	return &db{dialect: postgresDialect(), write: pool, read: pool}, nil

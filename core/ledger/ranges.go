@@ -91,9 +91,10 @@ func (r *recording) putRange(ctx context.Context, j jobRange) error {
 	return err
 }
 
-// endWaiting gives the outcome to those jobs that were redriven and have none in their new life.
+// endWaiting gives the outcome to those jobs that were redriven and have none in their new life. Its reason is that of a range: somebody
+// cancelled the run.
 func (r *recording) endWaiting(ctx context.Context, o *Outcome, end int) (int, error) {
 	n, err := r.t.exec(ctx, `UPDATE jobs SET outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
-		WHERE run = $1 AND idx >= $2 AND idx < $3 AND outcome = ''`, append([]any{r.run.seq, o.Index, end}, r.fields(o)...)...)
+		WHERE run = $1 AND idx >= $2 AND idx < $3 AND outcome = ''`, append([]any{r.run.seq, o.Index, end}, r.fieldsFor(o, clean(o.Reason, maxText))...)...)
 	return int(n), err
 }

@@ -189,17 +189,18 @@ type Material struct {
 func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 	var snapshot, queue, hosts []byte
 	var total int
-	err := l.db.row(ctx, `SELECT r.total, m.snapshot, m.queue, m.hosts FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, clean(id, maxText)).
+	id = clean(id, maxText)
+	err := l.db.row(ctx, `SELECT r.total, m.snapshot, m.queue, m.hosts FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, id).
 		Scan(&total, &snapshot, &queue, &hosts)
 	if none(err) {
 		return Material{}, noRun(id)
 	}
 	var m Material
 	if err == nil {
-		m.Snapshot, err = unpack(snapshot)
+		m.Snapshot, err = l.open(snapshot, snapshotOf, id)
 	}
 	if err == nil {
-		m.Queue, err = unpack(queue)
+		m.Queue, err = l.open(queue, queueOf, id)
 	}
 	if err == nil {
 		m.Jobs, err = unpackHosts(hosts, total)
@@ -214,12 +215,13 @@ func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, error) {
 	var tenant string
 	var snapshot []byte
-	err := l.db.row(ctx, `SELECT r.tenant, m.snapshot FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, clean(id, maxText)).Scan(&tenant, &snapshot)
+	id = clean(id, maxText)
+	err := l.db.row(ctx, `SELECT r.tenant, m.snapshot FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, id).Scan(&tenant, &snapshot)
 	if none(err) || err == nil && !s.Allows(tenant) {
 		return nil, noRun(id)
 	}
 	if err == nil {
-		snapshot, err = unpack(snapshot)
+		snapshot, err = l.open(snapshot, snapshotOf, id)
 	}
 	return snapshot, translate("read the snapshot of run "+id, err)
 }

@@ -136,7 +136,7 @@ func testAcceptIsIdempotent(t *testing.T, b *backend) {
 // Many ask two servers for the same at once: one run, and everybody gets it.
 func testAcceptRaces(t *testing.T, b *backend) {
 	url := b.fresh(t)
-	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
 	const each = 12
 	ids := make([]string, each)
 	made := make([]bool, each)

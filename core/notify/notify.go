@@ -1,175 +1,252 @@
-// Package notify owns telling a webhook what happened: signed, repeated until it is taken, and never in anybody's way. It must not
-// know what the notices are about.
+// Package notify owns telling people what happened: what a notice says, which channels it goes to, and sending it, by webhook, mail or
+// an incoming webhook as Slack has them, until it is taken or a day has passed. What is to be told lies in the ledger, so that no
+// process that dies takes it along, and any server sends it; each notification is sent at least once, under an id that stays.
+//
+// It must not know HTTP's other side, how runs are driven, or who is behind a token.
 package notify
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// Notice is what happened. Its JSON is what the webhook gets.
-type Notice struct {
-	ID       string    `json:"id"` // the same however often it is sent: Send makes it
-	Kind     string    `json:"kind"`
-	At       time.Time `json:"at"` // Send sets it
-	Server   string    `json:"server"`
-	Text     string    `json:"text"`
-	Run      string    `json:"run,omitempty"`
-	Playbook string    `json:"playbook,omitempty"`
-	Schedule string    `json:"schedule,omitempty"`
+// View is what the definitions say by now.
+type View struct {
+	Policy *policy.Policy // nil: no channels
+	// Playbook is what a playbook itself says of who is told.
+	Playbook func(name string) []policy.Route
+	// Wait says that the definitions are not known yet: nothing is handed on.
+	Wait bool
 }
 
-// Headers of a request, beside the notice as its body.
-const (
-	HeaderID        = "X-Turnus-Notification"  // the notice's id
-	HeaderSignature = "X-Turnus-Signature-256" // sha256=, and the HMAC of the body under the secret in hex
-)
+// Hook is the webhook of a server's own flags. Nothing keeps it from reaching whatever its operator wrote.
+type Hook struct {
+	URL    string
+	Secret []byte // signs; none: nothing is signed
+}
+
+// Relay is the mail server of a server's own flags, for channels that have none.
+type Relay struct {
+	Server   string // HOST:PORT
+	TLS      string // policy.StartTLS, TLS or None
+	Username string
+	Password string
+	From     string
+}
+
+// Config says what a Service works on. Ledger, Server and View must be set.
+type Config struct {
+	Ledger *ledger.Ledger
+	Server string // name of this one; no two that run at once have the same
+	View   func() View
+	Own    *Hook  // nil: there is no channel policy.Own
+	Relay  *Relay // nil: mail needs a server in its channel
+	// Credential gives the value of a secret by its name, to the channels of a tenant, or of the service where tenant is "".
+	Credential func(ctx context.Context, tenant, name string) ([]byte, error)
+	// Allow are networks that channels of the definitions may reach although they are this network's own.
+	Allow []netip.Prefix
+	Roots *x509.CertPool // of receivers; the system's when nil
+	Log   *slog.Logger   // discarded when nil
+
+	// Retry paces the tries of one notification; 2 s up to an hour when zero. It is given up GiveUp after the first; a day when zero.
+	Retry  core.Backoff
+	GiveUp time.Duration
+	// Patience is how long one try may take; 10 s when zero.
+	Patience time.Duration
+}
 
 // Bounds and times.
 const (
-	maxWaiting = 1000 // notices; of more the newest are dropped
-	sendTime   = 10 * time.Second
-	giveUp     = time.Hour // after the first try
-	maxAnswer  = 64 << 10
+	maxTold    = 1000        // happenings that wait to be written down
+	maxSending = 64          // channels at once
+	lookEvery  = time.Second // when nobody pokes
+	pruneEvery = 10 * time.Minute
+	pruneMax   = 500
+	leaseSlack = 5 * time.Second // a claim outlasts a try by so long
+	routeMax   = 100             // happenings of one look
 )
 
-// Config says where notices go.
-type Config struct {
-	URL    string // http or https
-	Secret string // of the signature; empty: none is sent
-	Server string // who tells
-	Log    *slog.Logger
-	// Retry paces the tries of one notice; a second up to a minute when zero.
-	Retry core.Backoff
-}
+// Service tells. Its methods are safe for concurrent use; Run does the work.
+type Service struct {
+	cfg  Config
+	out  *out
+	told chan told
+	poke chan struct{} // has room for one
 
-// Webhook sends notices, one after the other and in order. Its methods are safe for concurrent use.
-type Webhook struct {
-	cfg     Config
-	client  *http.Client
-	waiting chan Notice
+	mu     sync.Mutex
+	busy   map[ledger.Queue]bool
+	rests  map[ledger.Queue]rest
+	counts map[string]Count
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
-func New(cfg Config) (*Webhook, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("webhook for notifications: expected http://… or https://…: %w", core.ErrInvalid) // it may hold a password
+func New(cfg Config) (*Service, error) {
+	if cfg.Ledger == nil || cfg.Server == "" || cfg.View == nil {
+		return nil, fmt.Errorf("notifications: a ledger, a name and definitions are needed: %w", core.ErrInvalid)
+	}
+	if cfg.Own != nil {
+		if err := policy.CheckURL(cfg.Own.URL); err != nil {
+			return nil, fmt.Errorf("webhook for notifications: %w: %w", err, core.ErrInvalid)
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Retry.Interval == 0 {
-		cfg.Retry = core.Backoff{Interval: time.Second, Max: time.Minute}
+		cfg.Retry = core.Backoff{Interval: 2 * time.Second, Max: time.Hour, Jitter: 0.2}
 	}
-	client := &http.Client{
-		Timeout:       sendTime,
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),                               //nolint:forcetypeassert // net/http says so
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the signature is for this address
+	if cfg.GiveUp <= 0 {
+		cfg.GiveUp = 24 * time.Hour
 	}
-	return &Webhook{cfg: cfg, client: client, waiting: make(chan Notice, maxWaiting)}, nil
+	if cfg.Patience <= 0 {
+		cfg.Patience = 10 * time.Second
+	}
+	return &Service{
+		cfg: cfg, out: newOut(cfg), told: make(chan told, maxTold), poke: make(chan struct{}, 1),
+		busy: map[ledger.Queue]bool{}, rests: map[ledger.Queue]rest{}, counts: map[string]Count{},
+	}, nil
 }
 
-// Send hands a notice over and does not block: where too many wait, it is dropped, and the log says so.
-func (w *Webhook) Send(n Notice) {
-	var random [12]byte
-	rand.Read(random[:]) // never fails, see crypto/rand
-	n.ID, n.At, n.Server = hex.EncodeToString(random[:]), time.Now().UTC(), w.cfg.Server
+// News is what happened, as who saw it tells it.
+type News struct {
+	Kind     string // of policy.Kinds
+	Tenant   string // whose it is; "" is the provider
+	Subject  string // what it is about, as queue or schedule:NAME: a channel gets those of one subject in order
+	Fold     string // news of one kind and fold are told together; "" tells each
+	Count    int    // how many of what Text says; 1 when zero
+	Text     string // what happened, without who and how often
+	Run      string
+	Playbook string
+	Schedule string
+	Window   string
+}
+
+// fact is what the ledger keeps of News.
+type fact struct {
+	Text     string `json:"text"`
+	Run      string `json:"run,omitempty"`
+	Playbook string `json:"playbook,omitempty"`
+	Schedule string `json:"schedule,omitempty"`
+	Window   string `json:"window,omitempty"`
+}
+
+type told struct {
+	h    ledger.Happening
+	span time.Duration
+}
+
+// Tell hands news over and does not block: they are written down soon. Where too many wait, as while the ledger is away, they are
+// dropped, and the log says so.
+func (s *Service) Tell(n News, span time.Duration) {
+	t := told{n.Happening(), span}
 	select {
-	case w.waiting <- n:
+	case s.told <- t:
 	default:
-		w.cfg.Log.Error("a notification was dropped: too many wait for the webhook", "kind", n.Kind, "text", n.Text)
+		s.cfg.Log.Error("news were dropped: too many wait for the ledger", "kind", n.Kind, "text", n.Text)
 	}
 }
 
-// Run sends until ctx ends. What waits then is not sent.
-func (w *Webhook) Run(ctx context.Context) {
-	defer w.client.CloseIdleConnections()
+// Happening is the news as the ledger keeps them.
+func (n News) Happening() ledger.Happening {
+	data, _ := json.Marshal(fact{block(n.Text, maxText), n.Run, n.Playbook, n.Schedule, n.Window}) // texts always marshal
+	return ledger.Happening{What: n.Kind, Tenant: n.Tenant, Subject: n.Subject, Fold: n.Fold, Count: n.Count, Data: data}
+}
+
+// Poke has the service look at the ledger soon. It never blocks.
+func (s *Service) Poke() {
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes down, hands on and sends until ctx ends. What is not sent then is sent by others, or after the next start.
+func (s *Service) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.keep(ctx) })
+	var sending sync.WaitGroup
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	var pruned time.Time
+	for ctx.Err() == nil {
+		s.routeAll(ctx)
+		s.sendAll(ctx, &sending)
+		if time.Since(pruned) > pruneEvery {
+			pruned = time.Now()
+			if _, err := s.cfg.Ledger.PruneNotifications(ctx, pruneMax); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("old notifications could not be forgotten", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-s.poke:
+		}
+	}
+	sending.Wait()
+	wg.Wait()
+	s.out.close()
+}
+
+// keepAgain paces writing down while the ledger is away.
+var keepAgain = core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
+
+// lastWord is how long what was told just before the end may take to be written down.
+const lastWord = 2 * time.Second
+
+// keep writes news down, in order, until ctx ends; what waits then is tried once more.
+func (s *Service) keep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case n := <-w.waiting:
-			w.deliver(ctx, n)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+			defer cancel()
+			for {
+				select {
+				case t := <-s.told:
+					if err := s.cfg.Ledger.Tell(last, t.h, t.span); err != nil {
+						s.cfg.Log.Error("news were not written down", "kind", t.h.What, "error", err)
+					}
+				default:
+					return
+				}
+			}
+		case t := <-s.told:
+			s.keepOne(ctx, t)
 		}
 	}
 }
 
-// deliver sends one notice until it is taken, refused for good, or too old.
-func (w *Webhook) deliver(ctx context.Context, n Notice) {
-	body, err := json.Marshal(n)
-	if err != nil {
-		w.cfg.Log.Error("a notification cannot be written", "kind", n.Kind, "error", err)
-		return
-	}
-	for try, begun := 0, time.Now(); ; try++ {
-		err := w.post(ctx, n.ID, body)
-		if err == nil || ctx.Err() != nil {
+func (s *Service) keepOne(ctx context.Context, t told) {
+	for n := 0; ; n++ {
+		err := s.cfg.Ledger.Tell(ctx, t.h, t.span)
+		if err == nil {
+			s.Poke()
 			return
 		}
-		if errors.Is(err, core.ErrInvalid) || time.Since(begun) > giveUp {
-			w.cfg.Log.Error("a notification was not delivered", "kind", n.Kind, "text", n.Text, "id", n.ID, "error", err)
+		if ctx.Err() != nil {
+			select { // the last word has it
+			case s.told <- t:
+			default:
+			}
 			return
 		}
-		w.cfg.Log.Warn("a notification is sent again", "kind", n.Kind, "id", n.ID, "error", err)
-		timer := time.NewTimer(w.cfg.Retry.Delay(try, 0))
+		s.cfg.Log.Warn("news are not written down for now", "kind", t.h.What, "error", err)
+		timer := time.NewTimer(keepAgain.Delay(n, 0))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		case <-timer.C:
 		}
+		timer.Stop()
 	}
-}
-
-// post is one try. core.ErrInvalid says that another is no use.
-func (w *Webhook) post(ctx context.Context, id string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.cfg.URL, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "turnus")
-	req.Header.Set(HeaderID, id)
-	if w.cfg.Secret != "" {
-		req.Header.Set(HeaderSignature, Sign(w.cfg.Secret, body))
-	}
-	resp, err := w.client.Do(req)
-	if bad, ok := errors.AsType[*url.Error](err); ok {
-		err = bad.Err // without the address, which may hold a password
-	}
-	if err != nil {
-		return err
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection is used again
-	_ = resp.Body.Close()
-	switch code := resp.StatusCode; {
-	case code/100 == 2:
-		return nil
-	case code == http.StatusRequestTimeout, code == http.StatusTooManyRequests, code/100 == 5:
-		return fmt.Errorf("the webhook answers %s", resp.Status)
-	default:
-		return fmt.Errorf("the webhook answers %s: %w", resp.Status, core.ErrInvalid)
-	}
-}
-
-// Sign is the signature of a body: a receiver compares it in constant time.
-func Sign(secret string, body []byte) string {
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }

@@ -144,6 +144,7 @@ type Lease struct {
 	Token   uint64 // fence: grows with every lease of the queue
 	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
 	State   []byte // of the last Save, Suspend or Retry ack of this life
+	Err     error  // why Data or State must not be worked on, as they are not what was given; nil from the queues themselves
 }
 
 // AckKind is what an ack asks for.

@@ -21,6 +21,10 @@ const (
 	MaxSettled     = 1_000_000 // of Run.Settled
 )
 
+// SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload, MaxDetail, MaxDocument and MaxMessage:
+// whoever seals them makes them longer by no more. Others keep to the bounds.
+const SealRoom = 128
+
 // OnLost is what becomes of a job whose worker died while it held it.
 type OnLost string
 

@@ -32,7 +32,7 @@ func (r *Run) Validate() error {
 		{"stop after", r.StopAfter, 0, MaxTargets},
 		{"stop after unreachable", r.StopUnreachable, 0, MaxTargets},
 		{"max crashes", r.MaxCrashes, 0, 1000},
-		{"payload bytes", len(r.Payload), 0, MaxPayload},
+		{"payload bytes", len(r.Payload), 0, MaxPayload + SealRoom},
 	} {
 		if n.value < n.lo || n.value > n.hi {
 			return fmt.Errorf("run %q: %s is %d, expected %d to %d: %w", r.ID, n.name, n.value, n.lo, n.hi, core.ErrInvalid)
@@ -110,7 +110,7 @@ func (t *Target) validate() error {
 	if err := checkID("group", t.Group, false); err != nil {
 		return err
 	}
-	if len(t.Data) > MaxDataLength {
+	if len(t.Data) > MaxDataLength+SealRoom {
 		return fmt.Errorf("data is %d bytes, expected at most %d: %w", len(t.Data), MaxDataLength, core.ErrInvalid)
 	}
 	return nil
@@ -154,7 +154,7 @@ func (a *Ack) validate() error {
 	default:
 		return fmt.Errorf("kind %q, expected done, retry, suspend or return: %w", a.Kind, core.ErrInvalid)
 	}
-	if len(a.Detail) > MaxDetail || len(a.State) > MaxDetail {
+	if len(a.Detail) > MaxDetail+SealRoom || len(a.State) > MaxDetail+SealRoom {
 		return fmt.Errorf("detail of %d and state of %d bytes, expected at most %d: %w", len(a.Detail), len(a.State), MaxDetail, core.ErrInvalid)
 	}
 	return checkID("event", a.Event, false)
@@ -176,7 +176,7 @@ func ValidateDocument(name string, data []byte, keep time.Duration) error {
 	switch {
 	case name == "" || len(name) > MaxIDLength || !utf8.ValidString(name):
 		return fmt.Errorf("document %q: its name has to be 1 to %d bytes of UTF-8: %w", name, MaxIDLength, core.ErrInvalid)
-	case len(data) > MaxDocument:
+	case len(data) > MaxDocument+SealRoom:
 		return fmt.Errorf("document %q has %d bytes: at most %d can be posted: %w", name, len(data), MaxDocument, core.ErrInvalid)
 	case keep < time.Second || keep > MaxKeep:
 		return fmt.Errorf("document %q: kept for %v, expected 1s to %v: %w", name, keep, MaxKeep, core.ErrInvalid)

@@ -21,9 +21,16 @@ const telling = MinValue
 
 // scan lists the matches that begin before undecided, the longest of each place, by where they begin. It needs s.mu.
 func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int) {
-	for i := 0; i < len(text); i++ {
-		if !s.first[text[i]] {
+	for i := range text {
+		b := text[i]
+		if !s.first[b] {
 			continue
+		}
+		if i+1 < len(text) { // most places are done with here
+			next := text[i+1]
+			if key := uint16(b)<<8 | uint16(next); s.begins[key>>6]&(1<<(key&63)) == 0 && (!s.spread[b] || !blank(next)) {
+				continue
+			}
 		}
 		best, open := s.at(text[i:], m)
 		if open {

@@ -19,23 +19,20 @@ func TestTrapClusterFailoverIsNotSeen(t *testing.T) {
 	for _, s := range r.Masters {
 		addrs = append(addrs, s.Addr)
 	}
-	c, err := redisconn.Dial("redis-cluster://" + strings.Join(addrs, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	plain := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, MaxRetries: -1})
+	c := redistest.Dial(t, r.URL())
+	o := r.Masters[0].Guard.Options(t, addrs[0])
+	plain := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, MaxRetries: -1, TLSConfig: o.TLSConfig})
 	t.Cleanup(func() { _ = plain.Close() })
 	conn, err := redisconn.New("test", c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := redisconn.NewScript("count", "return redis.call('INCR', KEYS[1])")
+	count := redisconn.NewScript("count", "return redis.call('HINCRBY', KEYS[1], 'n', 1)")
 	const key = "{default/0}:n"
 	if _, err := conn.Eval(t.Context(), count, []string{key}); err != nil {
 		t.Fatal(err)
 	}
-	if err := plain.Get(t.Context(), key).Err(); err != nil {
+	if err := plain.HLen(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.Owner(t, key).Kill()

@@ -1,7 +1,6 @@
 package redisconn
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,8 +10,10 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // Dial builds the client that a URL names. It connects at the first use.
@@ -23,21 +24,30 @@ import (
 //	redis-sentinel://[user:password@]host[:26379][,host…]/MASTER[?db=N]   the master that the sentinels name
 //	redis-cluster://[user:password@]host[:6379][,host…]                   a Cluster, from any of its nodes
 //
-// rediss-sentinel:// and rediss-cluster:// are over TLS. ?sentinel_user= and ?sentinel_password= are for the
-// sentinels themselves. Nothing is retried by the client. No error repeats the URL: it may hold a password.
+// rediss-sentinel:// and rediss-cluster:// are over TLS, to the sentinels too. ?ca_file= names the authority (the system's without it), ?cert_file= and
+// ?key_file= a client's certificate, ?server_name= the name that the server's has; files that are renewed are taken over with the next
+// connection. Without TLS other machines are refused, also those that a Sentinel or a Cluster names, unless ?insecure=true. ?sentinel_user= and
+// ?sentinel_password= are for the sentinels themselves. Nothing is retried by the client. No error repeats the URL: it may hold a password.
 func Dial(rawURL string) (goredis.UniversalClient, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
+	d, err := u.dialer()
+	if err != nil {
+		return nil, err
+	}
 	o := &goredis.UniversalOptions{
+		Dialer: d.dial,
+		// What the client would say of itself, and ask of servers that are moved, is nothing that a user must be allowed for us.
+		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Username: u.user, Password: u.password, DB: u.db,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
-		DialTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second, PoolTimeout: 4 * time.Second,
+		DialTimeout: dialTimeout, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second, PoolTimeout: 4 * time.Second,
 		Addrs: u.addrs,
 	}
-	if u.tls {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if d.files != nil {
+		o.TLSConfig = d.files.Client(d.serverName) // for what the client wants to know; the dialer makes the connections
 	}
 	switch u.kind {
 	case "sentinel":
@@ -58,7 +68,9 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 // target is what a URL says.
 type target struct {
 	kind                           string // "", unix, sentinel, cluster
-	tls                            bool
+	tls, insecure                  bool
+	files                          tlsfiles.Files
+	serverName                     string
 	addrs                          []string
 	user, password, master         string
 	sentinelUser, sentinelPassword string
@@ -98,7 +110,9 @@ func parseURL(raw string) (target, error) {
 	t.user = u.User.Username()
 	t.password, _ = u.User.Password()
 	q := u.Query()
-	t.sentinelUser, t.sentinelPassword = q.Get("sentinel_user"), q.Get("sentinel_password")
+	if err := t.setQuery(q); err != nil {
+		return t, err
+	}
 	path := strings.Trim(u.Path, "/")
 	if t.kind == "unix" {
 		if hosts != "" || path == "" {

@@ -20,7 +20,7 @@ func TestDialReadsURLs(t *testing.T) {
 		tls       bool
 	}{
 		{"redis://127.0.0.1", "127.0.0.1:6379", 0, false},
-		{"redis://user:p%40ss@h:7000/3", "h:7000", 3, false},
+		{"redis://user:p%40ss@h:7000/3?insecure=true", "h:7000", 3, false},
 		{"rediss://[::1]:7000", "[::1]:7000", 0, true},
 		{"unix:///run/redis.sock?db=2", "/run/redis.sock", 2, false},
 		{"unix://:secret@/run/redis.sock", "/run/redis.sock", 0, false},
@@ -36,7 +36,7 @@ func TestDialReadsURLs(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	if c, err := redisconn.Dial("redis-cluster://a,b:7001,c"); err != nil {
+	if c, err := redisconn.Dial("redis-cluster://a,b:7001,c?insecure=true"); err != nil {
 		t.Error(err)
 	} else {
 		if got := c.(*goredis.ClusterClient).Options().Addrs; !slices.Equal(got, []string{"a:6379", "b:7001", "c:6379"}) {

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // notSent marks an error that came before anything was sent.
@@ -23,6 +24,8 @@ func (e notSent) Unwrap() error { return e.error }
 // outside matches on it.
 func Translate(ctx context.Context, err error, doing string) error {
 	var early notSent
+	var own refused
+	var shake handshake
 	var op *net.OpError
 	var reply goredis.Error
 	switch {
@@ -30,6 +33,14 @@ func Translate(ctx context.Context, err error, doing string) error {
 		return nil
 	case errors.As(err, &early):
 		return fmt.Errorf("%s: %w", doing, early.error)
+	case errors.As(err, &own):
+		return fmt.Errorf("%s: %w", doing, own.error)
+	case errors.As(err, &shake), tlsfiles.Explain(err, urlOptions()) != "":
+		why := tlsfiles.Explain(err, urlOptions())
+		if why == "" {
+			why = err.Error()
+		}
+		return fmt.Errorf("%s: Redis cannot be reached: %w: %s", doing, core.ErrUnavailable, why)
 	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted),
 		errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: Redis cannot be reached: %w (%s)", doing, core.ErrUnavailable, err.Error())
@@ -42,12 +53,28 @@ func Translate(ctx context.Context, err error, doing string) error {
 	}
 }
 
+// urlOptions are how a URL names what a handshake needs.
+func urlOptions() tlsfiles.Options {
+	return tlsfiles.Options{CA: "?ca_file=FILE in the URL", Cert: "?cert_file=FILE and &key_file=FILE in the URL name one", Name: "?server_name=NAME in the URL"}
+}
+
+// aclHint is what to do about a user that lacks a right.
+const aclHint = "\nhint: turnus queue acl prints what the user must be allowed; give it that, and start again"
+
 // translateReply is for answers of the server: it has refused, so nothing was done. A script that
 // broke off half-way is the exception, and a defect of the room that wrote it.
 func translateReply(err goredis.Error, doing string) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, "The user executing the script can't"), strings.Contains(text, "ACL failure in script"): // what the script did before stays
+		return fmt.Errorf("%s: %w (%s)%s", doing, core.ErrUnknown, text, aclHint)
+	case strings.HasPrefix(text, "NOPERM"):
+		return fmt.Errorf("%s: Redis refused: %w (%s)%s", doing, core.ErrUnavailable, text, aclHint)
+	case strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"):
+		return fmt.Errorf("%s: Redis refused: %w (%s)\nhint: the URL names user and password: rediss://USER:PASSWORD@HOST", doing, core.ErrUnavailable, text)
+	}
 	for _, prefix := range []string{
 		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "OOM", "MISCONF",
-		"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "CROSSSLOT", "ERR max number of clients",
+		"MOVED", "ASK", "CROSSSLOT", "ERR max number of clients",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return fmt.Errorf("%s: Redis refused: %w (%s)", doing, core.ErrUnavailable, err.Error())

@@ -12,6 +12,12 @@ import (
 // format is the first byte of what Encode writes. A change that older servers cannot read takes the next number.
 const format = 1
 
+// unreadable is the first byte of what stands in the place of data that could not be read.
+const unreadable = 0
+
+// Unreadable makes data that Decode answers with an error: for who decorates a store, of a record whose data cannot be had.
+func Unreadable(err error) []byte { return append([]byte{unreadable}, err.Error()...) }
+
 // Encode packs a definition and its state into a record's data. An idle schedule takes about 40 bytes
 // beside its strings: millions of them are kept. The id is the record's, and not in it.
 func Encode(d Definition, s State) []byte {
@@ -63,6 +69,9 @@ func Encode(d Definition, s State) []byte {
 
 // Decode reads what Encode wrote. Errors wrap core.ErrInvalid.
 func Decode(id ID, data []byte) (d Definition, s State, err error) {
+	if len(data) > 1 && data[0] == unreadable {
+		return d, s, fmt.Errorf("schedule %s: %s: %w", id, data[1:], core.ErrInvalid)
+	}
 	r := reader{b: data, id: id}
 	if f := r.byte(); r.err == nil && f != format {
 		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d: %w", id, f, format, core.ErrInvalid)

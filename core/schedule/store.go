@@ -13,6 +13,8 @@ const (
 	MaxBatch = 256       // records or changes of one call
 	MaxData  = 16 << 10  // bytes of Record.Data
 	MaxHold  = time.Hour // of Take and Change.Hold
+
+	sealRoom = 64 // whoever seals Data makes it longer by no more
 )
 
 // Store keeps schedules for any number of servers. All methods are safe for concurrent use. Errors wrap
@@ -121,7 +123,7 @@ func (c *Change) validate() error {
 		return nil
 	case c.Keep && (c.Version == 0 || len(c.Data) > 0):
 		return fmt.Errorf("keeps the data of a new record, or has data beside: %w", core.ErrInvalid)
-	case len(c.Data) > MaxData:
+	case len(c.Data) > MaxData+sealRoom:
 		return fmt.Errorf("data is %d bytes, expected at most %d: %w", len(c.Data), MaxData, core.ErrInvalid)
 	case c.Hold < 0 || c.Hold > MaxHold || c.Hold > 0 && c.Hold < time.Millisecond:
 		return fmt.Errorf("hold is %v, expected 1ms to %v: %w", c.Hold, MaxHold, core.ErrInvalid)

@@ -25,6 +25,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/schedule"
 	schedules "github.com/turnus/turnus/core/schedule/memory"
@@ -42,8 +43,10 @@ func tree() map[string]string {
 	}
 	hosts := "hosts:\n"
 	sets := "window_sets:\n"
+	channels := "channels: {noc: {email: {to: [noc@example.net]}}}\nroutes: [{to: [noc]}]\ntenants:\n"
 	set := map[string]string{"1": "-night", "2": "-night", "3": "-day"}
 	for _, tenant := range []string{"acme", "globex"} {
+		channels += "  " + tenant + ":\n    channels: {ops: {webhook: {url: \"http://127.0.0.1:1/" + tenant + "\"}}}\n    routes: [{to: [ops]}]\n"
 		t["playbooks/"+tenant+".yaml"] = "playbook: " + tenant + "-patch\ntenant: " + tenant + "\ntargets: host.customer == \"" + tenant + "\"\nwindow: none\n" +
 			"schedule: {cron: \"0 3 * * 1\"}\nstrategy: {waves: [1, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n"
 		for _, n := range []string{"1", "2", "3"} {
@@ -55,6 +58,7 @@ func tree() map[string]string {
 	}
 	t["inventory/hosts.yaml"] = "groups:\n  web: {}\n" + hosts
 	t["windows/sets.yaml"] = sets
+	t["notify.yaml"] = channels
 	return t
 }
 
@@ -106,7 +110,9 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	must(t, err)
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)
-	cfg := Config{Ledger: l, Controller: ctl, Queue: q, Feed: q, Backend: "memory", Catalog: cat, Version: "test"}
+	told, err := notify.New(notify.Config{Ledger: l, Server: "test", View: func() notify.View { return notify.View{Policy: cat.Set().Notify} }})
+	must(t, err)
+	cfg := Config{Notify: told, Ledger: l, Controller: ctl, Queue: q, Feed: q, Backend: "memory", Catalog: cat, Version: "test"}
 	for _, c := range change {
 		c(&cfg)
 	}

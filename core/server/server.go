@@ -17,7 +17,9 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -38,7 +40,11 @@ type Config struct {
 	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing is known to hang.
 	Stuck func() error
 	// Hook takes push events of the definitions' repository; nil refuses them.
-	Hook    http.Handler
+	Hook http.Handler
+	// Login verifies people by OpenID Connect; nil: there are tokens only.
+	Login *login.Provider
+	// Notify tells people; nil: there are no channels.
+	Notify  *notify.Service
 	Version string
 	// Metrics counts and tells; nil makes one.
 	Metrics *metrics.Registry
@@ -117,7 +123,9 @@ func New(cfg Config) (*Server, error) {
 	s.nodes()
 	s.schedules()
 	s.definitions()
+	s.notifications()
 	s.plainRoutes()
+	s.logins()
 	return s, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify/policy"
 )
 
 // aim is how a test calls one operation with acme's things.
@@ -85,7 +86,12 @@ var aims = map[string]aim{
 		path: map[string]string{"schedule": "acme:made"},
 		body: map[string]string{"from": "2026-01-05T00:00:00Z", "to": "2026-01-06T00:00:00Z"},
 	},
-	"delete-schedule": {removes: true, path: map[string]string{"schedule": "acme:made"}},
+	"delete-schedule":    {removes: true, path: map[string]string{"schedule": "acme:made"}},
+	"list-notifications": {list: true},
+	"get-notification":   {path: map[string]string{"notification": "NOTE"}},
+	"retry-notification": {path: map[string]string{"notification": "NOTE"}},
+	"list-channels":      {list: true},
+	"test-channel":       {creates: true, path: map[string]string{"channel": "acme:ops"}},
 	// Of all tenants: refused to any single one.
 	"list-workers":    {},
 	"cordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
@@ -132,6 +138,11 @@ func (b *bed) walk() []operation {
 	_, err = b.queue.Post(b.t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.OrderKeep)
 	must(b.t, err)
 
+	note, err := b.ledger.NewNotification(b.t.Context(), "test", ledger.Notification{
+		ID: "note-1", Owner: ledger.Owner{Tenant: "acme"}, Channel: "ops", Medium: policy.MediumWebhook, Kind: policy.RunFailed, Subject: "run:" + runs["done"], Data: []byte(`{"title": "of acme"}`),
+	})
+	must(b.t, err)
+
 	var all []operation
 	paths := b.server.OpenAPI().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -146,7 +157,7 @@ func (b *bed) walk() []operation {
 			}
 			o := operation{Operation: op, aim: a, url: strings.ReplaceAll(path, "{run}", runs[a.run])}
 			for name, value := range a.path {
-				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.ReplaceAll(value, "TOKEN", token.ID))
+				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.NewReplacer("TOKEN", token.ID, "NOTE", note.ID).Replace(value))
 			}
 			if strings.Contains(o.url, "{") || strings.HasSuffix(o.url, "//") {
 				b.t.Fatalf("%s: the aim leaves %s open", op.OperationID, o.url)

@@ -111,6 +111,9 @@ func (j *job) work() queue.Ack {
 
 // prepare reads what the job is about.
 func (j *job) prepare() (*machine, error) {
+	if j.lease.Err != nil {
+		return nil, j.lease.Err
+	}
 	prog, err := j.w.programs.get(j.ctx, j.lease.Job.Run)
 	if err != nil {
 		return nil, err

@@ -138,8 +138,11 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	}
 	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this goes on by itself", s.Due.Format(form), x.r.State.Of, text, do)
 	x.r.Log().Error(clip(text))
-	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)))
+	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
 }
+
+// personEvent is what a stalled roll waits for besides its next look: a job that waits for an event of people is one that people are told of.
+func personEvent(phase string) string { return "seen-to/" + phase }
 
 // call stalls at once: what was seen is wrong, and no time mends it.
 func (x *roll) call(v *view, what, do string) error {

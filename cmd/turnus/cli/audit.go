@@ -72,6 +72,7 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewToken
 	var inLedger string
+	var keys keyringFlags
 	c := &cobra.Command{
 		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
@@ -99,13 +100,14 @@ one in the ledger itself: --ledger.`,
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
 	c.Flags().StringVar(&inLedger, "ledger", "", "make an admin token in the ledger itself, without a server: sqlite:PATH or postgres://…")
+	keys.addFile(c)
 	ask := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if inLedger == "" {
 			return ask(cmd, args)
 		}
 		n.Name = args[0]
-		return a.createTokenIn(cmd.Context(), inLedger, n)
+		return a.createTokenIn(cmd.Context(), inLedger, &keys, n)
 	}
 	needs(c, "role")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))

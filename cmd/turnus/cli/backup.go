@@ -38,6 +38,7 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 		},
 	}
 	f.add(c)
+	f.keyring.addFile(c)
 	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone, without large outputs")
 	c.AddCommand(a.backupListCmd(), a.backupVerifyCmd())
 	return c
@@ -81,7 +82,11 @@ func (a *app) noteBackup(ctx context.Context, f *storeFlags, m *backup.Manifest,
 	if m.Schema != ledger.Version() {
 		return fmt.Errorf("its tables are of version %d, this program's of %d: %w", m.Schema, ledger.Version(), core.ErrInvalid)
 	}
-	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Connections: 1})
+	ring, err := f.keyring.open(a)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Connections: 1, Keyring: ring})
 	if err != nil {
 		return err
 	}

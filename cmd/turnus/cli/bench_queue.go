@@ -13,16 +13,20 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuebench"
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
 // queueBench are the flags of bench queue.
 type queueBench struct {
 	inMemory bool
+	sealed   bool
+	bytes    int
 	url      string
 	jobs     int
 	over     time.Duration
@@ -42,11 +46,16 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 			if f.jobs < 1000 || f.jobs > 5_000_000 {
 				return invalid("--jobs %d: expected 1000 to 5000000", f.jobs)
 			}
+			if f.bytes < 0 || f.bytes > queue.MaxDataLength {
+				return invalid("--bytes %d: expected 0 to %d", f.bytes, queue.MaxDataLength)
+			}
 			return a.benchQueue(cmd.Context(), f)
 		},
 	}
 	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
 	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
+	c.Flags().BoolVar(&f.sealed, "sealed", false, "put the queue behind a key ring that is made for it")
+	c.Flags().IntVar(&f.bytes, "bytes", 0, "bytes of data, and of what is recorded, of each job of the throughput rows, up to 65536")
 	c.Flags().IntVar(&f.jobs, "jobs", 300_000, "jobs of each throughput row")
 	c.Flags().DurationVar(&f.over, "spread", 30*time.Second, "span of the 1000 timed jobs")
 	return c
@@ -55,6 +64,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 // queueReport is the -o json document of bench queue.
 type queueReport struct {
 	Queue       string                        `json:"queue"`
+	Sealed      bool                          `json:"sealed"`
 	Throughput  []queuebench.ThroughputResult `json:"throughput"`
 	Submit      queuebench.SubmitResult       `json:"submit"`
 	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 where it cannot be told
@@ -65,7 +75,7 @@ type queueReport struct {
 }
 
 func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
-	out := queueReport{Queue: "memory"}
+	out := queueReport{Queue: "memory", Sealed: f.sealed}
 	open := func() (queue.Queue, error) { return memory.New(memory.Options{}), nil }
 	var client goredis.UniversalClient
 	if !f.inMemory {
@@ -89,6 +99,17 @@ func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
 			return redis.New(client, redis.Options{Pool: fmt.Sprintf("bench-%d-%d", os.Getpid(), pools)})
 		}
 	}
+	if f.sealed {
+		ring, err := passingRing()
+		if err != nil {
+			return err
+		}
+		plain := open
+		open = func() (queue.Queue, error) {
+			q, err := plain()
+			return sealed.New(q, ring, nil), err
+		}
+	}
 	if err := a.queueRows(ctx, f, open, client, &out); err != nil {
 		return err
 	}
@@ -97,6 +118,20 @@ func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
 	}
 	a.writeQueueReport(out)
 	return nil
+}
+
+// passingRing is a key ring whose file is gone at once.
+func passingRing() (_ *keyring.Ring, err error) {
+	dir, err := os.MkdirTemp("", "turnus-bench-keyring-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "ring.json")
+	if _, err := keyring.New(path); err != nil {
+		return nil, err
+	}
+	return keyring.Open(path, keyring.Options{})
 }
 
 // queueRows measures; each row has a pool of its own.
@@ -108,7 +143,7 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 1000},
 		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 10_000},
 	} {
-		p.Jobs = f.jobs
+		p.Jobs, p.Bytes = f.jobs, f.bytes
 		a.message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
 		q, err := open()
 		if err != nil {

@@ -252,7 +252,7 @@ func holdsSecret(flag string) bool {
 func checkFiles(c *cobra.Command) []settingProblem {
 	var found []settingProblem
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		named := f.Name == "known-hosts" || strings.HasSuffix(f.Name, "-file") || strings.HasSuffix(f.Name, "-cert") || strings.HasSuffix(f.Name, "-key") || strings.HasPrefix(f.Name, "private-key")
+		named := f.Name == "known-hosts" || f.Name == "keyring" || strings.HasSuffix(f.Name, "-file") || strings.HasSuffix(f.Name, "-cert") || strings.HasSuffix(f.Name, "-key") || strings.HasPrefix(f.Name, "private-key")
 		if !named || !f.Changed {
 			return
 		}

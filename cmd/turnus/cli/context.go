@@ -52,6 +52,8 @@ func (a *app) contextListCmd() *cobra.Command {
 				switch {
 				case s.TokenFile != "":
 					token = "in " + s.TokenFile
+				case s.Login:
+					token = "login"
 				case s.Token != "":
 					token = "kept"
 				}
@@ -106,6 +108,8 @@ func (a *app) contextSetCmd() *cobra.Command {
 	c.Flags().StringVar(&s.TokenFile, "token-file", "", "file that holds the token; it is read each time")
 	c.Flags().BoolVar(&stdin, "token-stdin", false, "read the token from stdin, and keep it in the contexts' file")
 	c.Flags().StringVar(&s.CAFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	c.Flags().StringVar(&s.CertFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
+	c.Flags().StringVar(&s.KeyFile, "key-file", "", "its key, in PEM")
 	c.Flags().BoolVar(&s.Insecure, "insecure-http", false, "send the token over http to another machine, though everybody on the way can read it")
 	return c
 }
@@ -128,11 +132,21 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 			return err
 		}
 	}
+	if changed("cert-file") {
+		if was.CertFile, err = absolute(s.CertFile); err != nil {
+			return err
+		}
+	}
+	if changed("key-file") {
+		if was.KeyFile, err = absolute(s.KeyFile); err != nil {
+			return err
+		}
+	}
 	if changed("insecure-http") {
 		was.Insecure = s.Insecure
 	}
 	if changed("token-file") {
-		was.Token = ""
+		was.Token, was.Login = "", false
 		if was.TokenFile, err = absolute(s.TokenFile); err != nil {
 			return err
 		}
@@ -142,6 +156,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		if err != nil {
 			return err
 		}
+		was.Login = false
 		if was.Token, was.TokenFile = trimToken(text), ""; was.Token == "" {
 			return invalid("--token-stdin: stdin holds no token")
 		}

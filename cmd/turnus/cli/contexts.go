@@ -27,7 +27,10 @@ type serverContext struct {
 	Token     string `yaml:"token,omitempty" json:"-"`
 	TokenFile string `yaml:"token_file,omitempty" json:"token_file,omitempty"`
 	CAFile    string `yaml:"ca_file,omitempty" json:"ca_file,omitempty"`
+	CertFile  string `yaml:"cert_file,omitempty" json:"cert_file,omitempty"` // of this client, where the server asks for one
+	KeyFile   string `yaml:"key_file,omitempty" json:"key_file,omitempty"`
 	Insecure  bool   `yaml:"insecure_http,omitempty" json:"insecure_http,omitempty"`
+	Login     bool   `yaml:"login,omitempty" json:"login,omitempty"` // the token is a session's, which ends
 }
 
 const maxContexts = 1 << 20 // bytes of the file

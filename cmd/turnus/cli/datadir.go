@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/server"
@@ -97,7 +98,7 @@ func (d *dataDir) close() error { return d.lock.Close() }
 
 // openLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
 // place is named.
-func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.Ledger, error) {
+func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
 	}
@@ -108,7 +109,7 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string) (*ledger.
 	if err != nil {
 		return nil, fmt.Errorf("--outputs: %w", err)
 	}
-	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket})
+	l, err := ledger.Open(ctx, url, ledger.Options{Bucket: bucket, Keyring: ring})
 	if err != nil {
 		return nil, errors.Join(err, bucket.Close())
 	}

@@ -32,7 +32,7 @@ on every run that is not complete, those too that only the queue has. It may run
 servers and workers: what they are about to do is no fault. Without --redis the ledger
 alone is checked: the queue of turnus up is in its process, and is rebuilt at each start.`,
 		Example: `  turnus doctor --ledger sqlite:turnus-data/ledger.db
-  turnus doctor --ledger postgres://turnus@db/turnus --redis redis://queue:6379/0 --fix`,
+  turnus doctor --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0 --fix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.ledger == "" {
@@ -62,7 +62,11 @@ type diagnosis struct {
 }
 
 func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
-	l, err := ledger.Open(ctx, f.ledger, ledger.Options{})
+	ring, err := f.queue.keyring.open(a)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, f.ledger, ledger.Options{Keyring: ring})
 	if err != nil {
 		return err
 	}

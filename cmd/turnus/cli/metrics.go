@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // metricsFlags say where a worker is asked how it is, and by whom.
@@ -41,11 +42,11 @@ func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(s
 		}
 	}
 	if f.cert != "" {
-		cert, err := openCertificate(f.cert, f.key, told)
+		cert, err := tlsfiles.Open(tlsfiles.Files{Cert: f.cert, Key: f.key}, told)
 		if err != nil {
 			return nil, err
 		}
-		c.TLS = cert.config()
+		c.TLS = cert.Server()
 	}
 	l, err := metrics.Listen(ctx, c)
 	if err != nil {

@@ -45,8 +45,8 @@ func (s *service) measured() *metrics.Registry {
 			emit(metrics.DataFree, float64(free))
 			emit(metrics.DataSize, float64(size))
 		}
-		if s.cert != nil {
-			if leaf, err := x509.ParseCertificate(s.cert.current().Certificate[0]); err == nil {
+		if s.cert != nil && s.cert.Certificate() != nil {
+			if leaf, err := x509.ParseCertificate(s.cert.Certificate().Certificate[0]); err == nil {
 				emit(metrics.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
 			}
 		}

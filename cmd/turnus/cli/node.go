@@ -21,6 +21,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/sealed"
+	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport"
@@ -233,13 +235,17 @@ func (n *node) stop() error {
 // queueFlags choose where runs wait.
 type queueFlags struct {
 	url, pool string
+	keyring   keyringFlags
 	patient   bool           // a queue that is away at the start is waited for
 	remains   memory.Remains // of the queue in the process before this one
+	states    string         // folder in which the states of jobs outlive a queue in the process; "" for none
+	own       *memory.Queue  // the queue in the process, once it is open; nil over Redis
 }
 
 func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
 	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
+	f.keyring.add(c)
 	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
 }
 
@@ -268,11 +274,24 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 	return nil
 }
 
-// open makes the queue and says what of it an operator should know. closeQueue comes after its last use.
+// open makes the queue, behind which all is sealed where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
 func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueue func() error, err error) {
+	ring, err := f.keyring.open(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	loud := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
 	if f.url == "" {
-		q := memory.New(memory.Options{Remains: f.remains})
-		return q, func() error { q.Shutdown(); return nil }, nil
+		f.own = memory.New(memory.Options{Remains: f.remains})
+		closeQueue = func() error { f.own.Shutdown(); return nil }
+		if f.states == "" {
+			return sealed.New(f.own, ring, loud), closeQueue, nil
+		}
+		kept, err := stash.New(f.own, f.states)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeQueue())
+		}
+		return sealed.New(kept, ring, loud), closeQueue, nil
 	}
 	client, err := redisconn.Dial(f.url)
 	if err != nil {
@@ -293,7 +312,7 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 	for _, w := range warnings {
 		a.message(a.paint(yellow, "warning: ") + w)
 	}
-	return r, client.Close, nil
+	return sealed.New(r, ring, loud), client.Close, nil
 }
 
 // logger writes to stderr with -v, and is silent without.

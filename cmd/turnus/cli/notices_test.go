@@ -2,61 +2,138 @@ package cli
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/schedule"
 )
 
-func TestWhatAPersonShouldSeeToIsANotice(t *testing.T) {
+func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 	t.Parallel()
-	ended := func(phase queue.Phase, outcomes map[core.Outcome]int) controller.Event {
-		return controller.Event{Kind: controller.RunEnded, Run: "r1", Status: &queue.Status{Phase: phase, Outcomes: outcomes}}
-	}
 	for name, c := range map[string]struct {
 		event controller.Event
-		want  string // kind and a part of the text; empty: no notice
+		want  string // kind and a part of the text; empty: no news
+		span  time.Duration
 	}{
-		"failed":                 {ended(queue.Finished, map[core.Outcome]int{core.Changed: 2, core.Failed: 1}), "run_failed 1 failed"},
-		"unreachable":            {ended(queue.Finished, map[core.Outcome]int{core.Unreachable: 1}), "run_failed 1 unreachable"},
-		"stopped":                {ended(queue.Stopped, map[core.Outcome]int{core.Lost: 1, core.Cancelled: 4}), "run_failed run r1 is stopped"},
-		"well":                   {ended(queue.Finished, map[core.Outcome]int{core.Changed: 2, core.Skipped: 1, core.Unchanged: 3}), ""},
-		"cancelled by a person":  {ended(queue.Cancelled, map[core.Outcome]int{core.Changed: 2, core.Cancelled: 1}), ""},
-		"failed before a person": {ended(queue.Cancelled, map[core.Outcome]int{core.Failed: 1, core.Cancelled: 1}), "run_failed 1 failed"},
-		"held":                   {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: "look"}, "run_held run r1 is paused: look"},
-		"away":                   {controller.Event{Kind: controller.QueueAway, Err: errors.New("refused")}, "queue_away refused"},
-		"enqueued":               {controller.Event{Kind: controller.RunEnqueued, Run: "r1"}, ""},
+		"held, and the ledger says so": {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: "look"}, "", foldSoon},
+		"held over":                    {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: controller.HeldOver}, "run_held " + controller.HeldOver, foldSoon},
+		"repeated":                     {controller.Event{Kind: controller.RunRepeated, Run: "r1", Count: 3}, "run_repeated a second end", foldSoon},
+		"refused":                      {controller.Event{Kind: controller.RunRefused, Run: "r1", Reason: "no such type"}, "run_failed no such type", foldSoon},
+		"missed":                       {controller.Event{Kind: controller.WindowMissed, Run: "r1", Count: 2, Reason: "it is over"}, "window_missed it is over", foldSoon},
+		"a wave":                       {controller.Event{Kind: controller.WaveAsks, Run: "r1", Wave: 1}, "approval_needed wave 2 waits", ledger.Once},
+		"stalled":                      {controller.Event{Kind: controller.StepStalled, Run: "r1", Count: 1, Reason: "go"}, "step_stalled turnus wake r1 go", foldDaily},
+		"away":                         {controller.Event{Kind: controller.QueueAway, Err: errors.New("refused")}, "queue_away refused", foldSoon},
+		"back":                         {controller.Event{Kind: controller.QueueBack}, "queue_back answers", foldSoon},
+		"lost":                         {controller.Event{Kind: controller.QueueLost}, "queue_lost emptied", foldSoon},
+		"enqueued":                     {controller.Event{Kind: controller.RunEnqueued, Run: "r1"}, "", foldSoon},
+		"ended":                        {controller.Event{Kind: controller.RunEnded, Run: "r1"}, "", foldSoon},
 	} {
-		n, worth := noticeOf(c.event)
+		n, span := newsOf(c.event)
 		kind, text, _ := strings.Cut(c.want, " ")
-		if worth != (c.want != "") || worth && (n.Kind != kind || !strings.Contains(n.Text, text)) {
-			t.Errorf("%s: %+v, %t", name, n, worth)
+		if n.Kind != kind || kind != "" && (!strings.Contains(n.Text, text) || n.Subject == "" || n.Fold == "" || span != c.span) {
+			t.Errorf("%s: %+v, %v", name, n, span)
 		}
 	}
 	id := schedule.ID{Tenant: "acme", Name: "patch"}
-	n, worth := catalogNoticeOf(catalog.Event{Kind: catalog.FireSkipped, Schedule: id, Reason: "too late"})
-	if !worth || n.Schedule != id.String() || !strings.Contains(n.Text, "too late") {
-		t.Errorf("%+v, %t", n, worth)
+	n, _ := newsOfCatalog(catalog.Event{Kind: catalog.FireSkipped, Schedule: id, Reason: "too late"}, nil)
+	if n.Kind != "fire_skipped" || n.Schedule != id.String() || n.Tenant != "acme" || !strings.Contains(n.Text, "too late") {
+		t.Errorf("%+v", n)
 	}
-	if _, worth := catalogNoticeOf(catalog.Event{Kind: catalog.FireLaunched, Schedule: id}); worth {
+	a, _ := newsOfCatalog(catalog.Event{Kind: catalog.DefinitionsRejected, By: "Ann", Reason: "commit 12", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
+	b, _ := newsOfCatalog(catalog.Event{Kind: catalog.DefinitionsRejected, By: "Ann", Reason: "commit 13", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
+	if a.Kind != "definitions_rejected" || !strings.Contains(a.Text, "by Ann: ") || a.Fold == b.Fold {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if n, _ := newsOfCatalog(catalog.Event{Kind: catalog.FireLaunched, Schedule: id}, nil); n.Kind != "" {
 		t.Error("a launch is nobody's trouble")
 	}
 }
 
 func TestNotifyFlags(t *testing.T) {
 	t.Parallel()
+	view := func() notify.View { return notify.View{} }
 	for name, f := range map[string]notifyFlags{
 		"a secret for nobody": {secret: "x"}, "no address": {url: "hook"}, "no such secret": {url: "http://127.0.0.1:1", secret: "/nowhere"},
+		"no network": {allow: []string{"10.0.0.1"}}, "no such authority": {ca: "/nowhere"}, "no such secrets": {secrets: "/nowhere"},
+		"a user of no server": {smtpUser: "x", smtpTLS: "starttls"}, "no port": {smtp: "mail", smtpTLS: "starttls", from: "a@b"}, "no sender": {smtp: "mail:25", smtpTLS: "starttls"},
+		"odd tls": {smtp: "mail:25", smtpTLS: "ssl", from: "a@b"}, "no password": {smtp: "mail:25", smtpTLS: "starttls", from: "a@b", smtpUser: "x"},
+		"a password in the clear": {smtp: "mail:25", smtpTLS: "none", from: "a@b", smtpUser: "x", smtpPass: "/nowhere"},
 	} {
-		if _, err := f.open("s", nil); err == nil {
+		if f.smtpTLS == "" {
+			f.smtpTLS = "starttls"
+		}
+		if _, err := f.open(&ledger.Ledger{}, "s", view, nil); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	if hook, err := (&notifyFlags{}).open("s", nil); hook != nil || err != nil {
-		t.Errorf("nobody is to be told: %v, %v", hook, err)
+	if s, err := (&notifyFlags{smtpTLS: "starttls"}).open(&ledger.Ledger{}, "s", view, nil); s == nil || err != nil {
+		t.Errorf("without flags: %v", err)
+	}
+}
+
+func TestChannelSecrets(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("hook", "s3cret\n")
+	t.Setenv("CHANNEL_SECRET", "of the variable")
+	s, err := readChannelSecrets(write("secrets.yaml", "secrets:\n  acme: {file: hook, tenants: [acme]}\n  own: {env: CHANNEL_SECRET}\n  gone: {file: nowhere}\n  unset: {env: CHANNEL_SECRET_UNSET}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ tenant, name, want string }{
+		{"acme", "acme", "s3cret"}, {"", "acme", "s3cret"}, {"", "own", "of the variable"},
+		{"globex", "acme", ""}, {"acme", "own", ""}, {"", "gone", ""}, {"", "unset", ""}, {"", "none", ""},
+	} {
+		value, err := s.value(t.Context(), c.tenant, c.name)
+		if string(value) != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s of %q: %q, %v", c.name, c.tenant, value, err)
+		}
+	}
+	for _, bad := range []string{"secrets: {a: {}}", "secrets: {a: {env: X, file: Y}}", "secrets: {a: {vault: x}}", "secret: {}", "secrets: [a]"} {
+		if _, err := readChannelSecrets(write("bad.yaml", bad)); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}
+
+// A window that waits for an approval is news to the tenant whose hosts alone have it, and once for each edit.
+func TestWindowsThatNobodyApproved(t *testing.T) {
+	t.Parallel()
+	load := func(to string) *definitions.Set {
+		set, err := definitions.FromDocuments(t.Context(), []definitions.Document{
+			{Path: "inventory.yaml", Data: []byte("hosts:\n  a: {customer: acme, window_set: own}\n  b: {customer: acme, window_set: own}\n  c: {customer: acme, window_set: shared}\n  d: {customer: globex, window_set: shared}\n")},
+			{Path: "playbooks/p.yaml", Data: []byte("playbook: p\ntargets: true\nsteps: [{uses: command, with: {run: x}}]\n")},
+			{Path: "windows.yaml", Data: []byte("window_sets:\n  own: &w\n    timezone: UTC\n    approval: {by: cab, state: proposed}\n    allow: [{id: noon, rrule: FREQ=DAILY, from: \"12:00\", to: \"" + to + "\"}]\n" +
+				"  shared: *w\n  free:\n    timezone: UTC\n    allow: [{id: noon, rrule: FREQ=DAILY, from: \"12:00\", to: \"13:00\"}]\n")},
+		}, definitions.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	set := load("13:00")
+	got := unapprovedWindows(set, set.Windows, time.Now())
+	if len(got) != 2 || got[0].Window != "own" || got[0].Tenant != "acme" || got[1].Window != "shared" || got[1].Tenant != "" || !strings.Contains(got[0].Text, "only proposed") {
+		t.Fatalf("%+v", got)
+	}
+	again := unapprovedWindows(set, set.Windows, time.Now())
+	edited := load("14:00")
+	after := unapprovedWindows(edited, edited.Windows, time.Now())
+	if again[0].Fold != got[0].Fold || after[0].Fold == got[0].Fold || got[0].Fold == got[1].Fold {
+		t.Errorf("%q, again %q, edited %q, another %q", got[0].Fold, again[0].Fold, after[0].Fold, got[1].Fold)
 	}
 }

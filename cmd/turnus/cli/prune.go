@@ -36,6 +36,7 @@ audit log, always stay.`,
 		},
 	}
 	f.add(c)
+	f.keyring.addFile(c)
 	r.add(c)
 	c.Flags().BoolVar(&remove, "remove", false, "remove what is shown")
 	return c
@@ -59,7 +60,7 @@ func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remov
 	if err != nil {
 		return err
 	}
-	l, err := f.open(ctx)
+	l, err := f.open(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/queue/stash"
 )
 
 // remainsFile holds what the queue of a service had reached when it was stopped in good order. It is there only between that
@@ -67,15 +66,10 @@ func (d *dataDir) keepRemains(rest memory.Remains) error {
 // keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
 // would run again.
 func (s *service) keepQueue(ctx context.Context) error {
-	kept, ok := s.queue.(*stash.Queue)
-	if !ok {
+	if s.f.queue.own == nil {
 		return nil
 	}
-	own, ok := kept.Queue.(*memory.Queue)
-	if !ok {
-		return nil
-	}
-	rest := own.Remains()
+	rest := s.f.queue.own.Remains() // states as the queue has them: sealed where there is a key ring
 	var errs []error
 	rest.Runs = slices.DeleteFunc(rest.Runs, func(id string) bool {
 		run, err := s.ledger.Run(ctx, ledger.AllTenants(), id)

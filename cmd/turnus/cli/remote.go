@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 // remoteFlags say which server is asked, and as whom.
 type remoteFlags struct {
 	server, tokenFile, context, caFile string
+	certFile, keyFile                  string
 }
 
 func (f *remoteFlags) add(c *cobra.Command) {
@@ -26,6 +28,8 @@ func (f *remoteFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.tokenFile, "token-file", "", "file that holds the token (TURNUS_TOKEN holds the token itself)")
 	fl.StringVar(&f.context, "context", "", "context to ask, see turnus context; the chosen one when empty")
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one (turnus up --tls-client-ca)")
+	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
@@ -60,6 +64,9 @@ func (f *remoteFlags) target() (serverContext, error) {
 	if f.caFile != "" {
 		s.CAFile = f.caFile
 	}
+	if f.certFile != "" || f.keyFile != "" {
+		s.CertFile, s.KeyFile = f.certFile, f.keyFile
+	}
 	if token := os.Getenv("TURNUS_TOKEN"); token != "" {
 		s.Token, s.TokenFile = strings.TrimSpace(token), ""
 	}
@@ -75,6 +82,11 @@ func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return clientOf(s, patience)
+}
+
+// clientOf makes the client of a context.
+func clientOf(s serverContext, patience time.Duration) (_ *client.Client, err error) {
 	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + version, Patience: patience}
 	if cfg.Token, err = s.token(); err != nil {
 		return nil, err
@@ -83,6 +95,16 @@ func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
 		if cfg.CAs, err = readBounded(s.CAFile, 1<<20); err != nil {
 			return nil, invalid("--ca-file: %w", err)
 		}
+	}
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		return nil, invalid("--cert-file and --key-file go together")
+	}
+	if s.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return nil, invalid("--cert-file %s, --key-file %s: %w", s.CertFile, s.KeyFile, err)
+		}
+		cfg.Certificate = &pair
 	}
 	return client.New(cfg)
 }
@@ -110,7 +132,7 @@ func told(err error) error {
 	}
 	switch {
 	case errors.Is(err, client.ErrNoToken):
-		return &exit{exitInvalid, fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. The first one of turnus up is in its data folder, admin.token", err)}
+		return &exit{exitInvalid, fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. Where the server has an OpenID provider, turnus login opens a session. The first one of turnus up is in its data folder, admin.token", err)}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
 		return &exit{exitInvalid, err}
 	case e.Status == 0:

@@ -45,7 +45,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
   turnus run site.yaml -i hosts.ini --limit 'web*' --check --diff
   turnus run site.yaml -i hosts.yaml -e version=1.4 -f 50 -o json > result.json
   turnus run site.yaml -i hosts.yaml --retry-failed
-  turnus run site.yaml -i hosts.yaml --redis redis://queue:6379/0   # other nodes take part`,
+  turnus run site.yaml -i hosts.yaml --redis rediss://queue:6379/0   # other nodes take part`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, &f) },
 	}

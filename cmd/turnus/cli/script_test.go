@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/turnus/turnus/core/testparts/oidclab"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/plugins/exec"
 	"github.com/turnus/turnus/plugins/host/sandbox"
@@ -26,7 +28,8 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	testscript.Main(m, map[string]func(){
-		"turnus": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"turnus":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"xdg-open": browse, "open": browse,
 	})
 }
 
@@ -40,6 +43,10 @@ func TestMain(m *testing.M) {
 //	until COMMAND...           runs a command again and again until it exits with 0
 //	envfile NAME=FILE          sets a variable to what a file says
 //	perm MODE FILE             checks who may read a file
+//	authority KIND             starts an ACME authority that looks at a challenge of this kind: ACME, PORT and HTTP are where; "authority" alone says how often it was asked
+//	handshake NAME             waits until the server at PORT has a certificate of that name; with ! it must not get one
+//	certificates               writes ca.pem, server.pem and .key, client.pem and .key, foreign.pem and .key, and chooses a PORT
+//	provider EMAIL GROUP       starts an OpenID provider, ISSUER, the first time, and says who logs in next; of the group refuse nobody does
 //	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -51,8 +58,31 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startAuthority, "handshake": handshake, "certificates": certificates},
 	})
+}
+
+// browse is the browser of a person who has a session at the provider.
+func browse() {
+	resp, err := http.Get(os.Args[1])
+	if err != nil || resp.StatusCode != http.StatusOK {
+		os.Exit(1)
+	}
+	_ = resp.Body.Close()
+}
+
+// provider is one for all scripts of the test; one script logs in.
+func provider(t *testing.T) func(*testscript.TestScript, bool, []string) {
+	t.Helper()
+	p := oidclab.Start(t)
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		ts.Setenv("ISSUER", p.Issuer)
+		refuse := ""
+		if args[1] == "refuse" {
+			refuse = "access_denied"
+		}
+		p.Next(map[string]any{"sub": args[0], "email": args[0], "email_verified": true, "groups": []string{args[1]}}, 0, refuse)
+	}
 }
 
 func startFleet(ts *testscript.TestScript, _ bool, args []string) {

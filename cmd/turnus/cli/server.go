@@ -20,8 +20,8 @@ func (a *app) serverService() longRunning {
 		Long: `Run the service without a worker: API, ledger and schedules, over a queue in Redis that
 turnus worker processes share. Any number of servers may run over one Redis and one
 PostgreSQL; none of them leads, and any may be stopped.`,
-		Example: `  turnus server --redis redis://queue:6379/0 --ledger postgres://turnus@db/turnus --repo https://git.example.net/ops.git
-  turnus server --redis redis://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
+		Example: `  turnus server --redis rediss://queue:6379/0 --ledger postgres://turnus@db/turnus --repo https://git.example.net/ops.git
+  turnus server --redis rediss://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.server(cmd.Context(), &f, &plugins, &logs, &trace)
@@ -35,7 +35,7 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 	c.Flags().BoolVarP(&logs.verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {
 		if f.queue.url == "" {
-			return invalid("server needs a queue that workers share\nhint: --redis redis://HOST:6379/0; turnus up has a queue and a worker of its own")
+			return invalid("server needs a queue that workers share\nhint: --redis rediss://HOST:6379/0; turnus up has a queue and a worker of its own")
 		}
 		return errors.Join(f.check(), logs.check(), trace.check())
 	}

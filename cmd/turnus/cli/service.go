@@ -20,22 +20,25 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/stash"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/schedule"
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
+	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -50,9 +53,13 @@ type serviceFlags struct {
 	listen          string
 	insecure        bool
 	tlsCert, tlsKey string
+	tlsClientCA     string
 	outputs         string
 	retention       retentionFlags
 	notify          notifyFlags
+	acme            acmeFlags
+	oidc            oidcFlags
+	people          *login.Provider // of oidc; nil: there are tokens only
 	measure         measureFlags
 	scale           scaleFlags
 }
@@ -66,6 +73,8 @@ const (
 func (f *serviceFlags) add(c *cobra.Command) {
 	f.queue.add(c)
 	f.notify.add(c)
+	f.acme.add(c)
+	f.oidc.add(c)
 	f.retention.add(c)
 	f.measure.add(c)
 	f.scale.add(c)
@@ -82,6 +91,7 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
 }
 
 // check refuses what contradicts itself, before anything is opened.
@@ -100,11 +110,24 @@ func (f *serviceFlags) check() error {
 	if f.hookSecret != "" && f.repo == "" {
 		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
+	if _, err := f.notify.config(); err != nil {
+		return err
+	}
 	if err := f.retention.check(); err != nil {
+		return err
+	}
+	var err error
+	if f.people, err = f.oidc.open(); err != nil {
 		return err
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return invalid("--tls-cert and --tls-key go together")
+	}
+	if err := f.acme.check(f.tlsCert); err != nil {
+		return err
+	}
+	if f.tlsClientCA != "" && !f.secure() {
+		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
 	}
 	if err := f.measure.check(); err != nil {
 		return err
@@ -116,11 +139,14 @@ func (f *serviceFlags) check() error {
 	if err != nil {
 		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
 	}
-	if ip := net.ParseIP(address); f.tlsCert == "" && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	if ip := net.ParseIP(address); !f.secure() && !f.insecure && address != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
 	return nil
 }
+
+// secure tells whether the API listens over TLS.
+func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }
 
 // service is a server with all its parts.
 type service struct {
@@ -135,22 +161,25 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *certificate   // nil without TLS
-	closers  []func() error // last opened first
+	cert     *tlsfiles.Source  // of files; nil without
+	acme     *autocert.Manager // nil without ACME
+	hear     net.Listener      // of challenges over HTTP; nil without
+	closers  []func() error    // last opened first
 	told     seldom
 	metrics  *metrics.Registry
 	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler
 	took     took
-	notify   *notify.Webhook // nil where nobody is told
-	stuck    func() error    // of the worker of this process; nil where there is none
+	notify   *notify.Service
+	began    time.Time
+	stuck    func() error // of the worker of this process; nil where there is none
 }
 
 // open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
-	if s.f.tlsCert != "" {
-		if s.cert, err = openCertificate(s.f.tlsCert, s.f.tlsKey, s.a.message); err != nil {
+	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
+		if s.cert, err = tlsfiles.Open(tlsfiles.Files{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
 			return err
 		}
 	}
@@ -158,7 +187,16 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	s.closes(s.data.close)
-	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs); err != nil {
+	if len(s.f.acme.names) > 0 {
+		if s.acme, err = s.f.acme.manager(s.data.path); err != nil {
+			return err
+		}
+	}
+	ring, err := s.f.queue.keyring.open(s.a)
+	if err != nil {
+		return err
+	}
+	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs, ring); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
@@ -167,6 +205,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		if s.f.queue.remains, err = s.data.remains(); err != nil {
 			return err
 		}
+		s.f.queue.states = filepath.Join(s.data.path, "states") // the queue ends with this process; what jobs have reached does not
 	}
 	q, closeQueue, err := s.f.queue.open(ctx, s.a)
 	if err != nil {
@@ -174,11 +213,6 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
-	if s.f.queue.url == "" { // it ends with this process; what jobs have reached does not
-		if s.queue, err = stash.New(q, filepath.Join(s.data.path, "states")); err != nil {
-			return err
-		}
-	}
 	if err := s.parts(sup); err != nil {
 		return err
 	}
@@ -192,20 +226,27 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
-	if s.listener, err = listen(ctx, s.f.listen); err != nil {
+	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
 		return err
 	}
 	s.closes(func() error { _ = s.listener.Close(); return nil }) // the web server has closed it, mostly
+	if s.f.acme.http != "" {
+		if s.hear, err = listen(ctx, "--acme-http", s.f.acme.http); err != nil {
+			return err
+		}
+		s.closes(func() error { _ = s.hear.Close(); return nil })
+	}
 	return s.data.sign("listening on " + s.url())
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// listen names the flag in its errors.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen: %w\nhint: another process has this address, perhaps another turnus: --listen 127.0.0.1:0 takes a free port", err)
+		return nil, fmt.Errorf("%s: %w\nhint: another process has this address, perhaps another turnus: %s 127.0.0.1:0 takes a free port", flag, err, flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
 }
@@ -215,12 +256,15 @@ func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	s.name = serverName()
-	if s.notify, err = s.f.notify.open(s.name, s.log); err != nil {
+	s.began = time.Now()
+	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.view, s.log); err != nil {
 		return err
 	}
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
-	s.ctl, err = controller.New(controller.Config{Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(), Traces: s.traces})
+	s.ctl, err = controller.New(controller.Config{
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
+	})
 	if err != nil {
 		return err
 	}
@@ -252,7 +296,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Version: version, Log: s.log, Stuck: s.hangs, Traces: s.traces,
+		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
 	if err != nil {
@@ -281,7 +325,15 @@ func (s *service) schedules() (schedule.Store, error) {
 		return nil, err
 	}
 	s.closes(client.Close)
-	return redisschedule.New(client, redisschedule.Options{})
+	store, err := redisschedule.New(client, redisschedule.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ring, err := s.f.queue.keyring.open(s.a)
+	if err != nil {
+		return nil, err
+	}
+	return sealedschedule.New(store, ring), nil
 }
 
 // serverName is another one in each process that runs.
@@ -310,12 +362,15 @@ func (s *service) close() error {
 // url is how the API is reached from this machine.
 func (s *service) url() string {
 	scheme := "http"
-	if s.f.tlsCert != "" {
+	if s.f.secure() {
 		scheme = "https"
 	}
 	address, port, err := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(address); err == nil && ip != nil && ip.IsUnspecified() {
 		address = "127.0.0.1"
+	}
+	if s.acme != nil { // its certificate is for no address
+		address = s.f.acme.names[0]
 	}
 	return scheme + "://" + net.JoinHostPort(address, port)
 }
@@ -336,9 +391,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	defer failed(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.ctl.Run(life) })
-	if s.notify != nil {
-		wg.Go(func() { s.notify.Run(life) })
-	}
+	wg.Go(func() { s.notify.Run(life) })
 	wg.Go(func() {
 		if err := s.catalog.Run(life); err != nil {
 			failed(err)
@@ -348,6 +401,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	wg.Go(func() { s.scaling.Run(stop) })
 	web := server.HTTP(s.api, s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
+	if s.acme != nil {
+		web.Handler = afterChallenge(web.Handler)
+		s.answerChallenges(stop, &wg)
+	}
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -373,8 +430,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 }
 
 func (s *service) serve(web *http.Server) error {
-	if s.f.tlsCert != "" {
-		web.TLSConfig = s.cert.config()
+	if s.f.secure() {
+		web.TLSConfig = s.tlsConfig()
 		return web.ServeTLS(s.listener, "", "")
 	}
 	return web.Serve(s.listener)
@@ -430,7 +487,11 @@ func (s *service) count(kind string) {
 // event tells the operator what a controller does, in few words.
 func (s *service) event(e controller.Event) {
 	s.count(string(e.Kind))
-	s.tell(noticeOf(e))
+	switch e.Kind {
+	case controller.WindowMissed, controller.RunRefused: // keepNews has them
+	default:
+		s.tell(newsOf(e))
+	}
 	switch e.Kind {
 	case controller.QueueAway:
 		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
@@ -443,6 +504,7 @@ func (s *service) event(e controller.Event) {
 	case controller.RunRepeated:
 		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
+		s.notify.Poke()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
@@ -454,13 +516,14 @@ func (s *service) event(e controller.Event) {
 func (s *service) catalogEvent(e catalog.Event) {
 	s.count(string(e.Kind))
 	s.countFire(e)
-	s.tell(catalogNoticeOf(e))
+	s.tell(newsOfCatalog(e, s.catalogSet()))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
 			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			s.a.warnOf(set)
+			s.tellUnapproved()
 		}
 	case catalog.DefinitionsRejected:
 		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err))
@@ -477,8 +540,16 @@ func (s *service) catalogEvent(e catalog.Event) {
 
 // inventory is that of the current definitions: jump hosts and passwords do not travel with a job.
 func (s *service) inventory() *inventory.Inventory {
-	if s.catalog == nil || s.catalog.Set() == nil {
+	if set := s.catalogSet(); set != nil {
+		return set.Inventory
+	}
+	return nil
+}
+
+// catalogSet is the current definitions; nil before the first.
+func (s *service) catalogSet() *definitions.Set {
+	if s.catalog == nil {
 		return nil
 	}
-	return s.catalog.Set().Inventory
+	return s.catalog.Set()
 }

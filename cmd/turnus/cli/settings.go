@@ -61,7 +61,7 @@ func (o origin) String() string {
 }
 
 // elsewhere are flags that other commands have, too: where they are defined they read the environment themselves.
-var elsewhere = []string{"redis", "ledger", "notify", "inventory", "plugins", "secrets", "secrets-identity"}
+var elsewhere = []string{"redis", "ledger", "keyring", "notify", "inventory", "plugins", "secrets", "secrets-identity"}
 
 // notSettings are flags that say something of one call.
 var notSettings = []string{"config", "help", "output"}

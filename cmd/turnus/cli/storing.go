@@ -19,6 +19,7 @@ import (
 // storeFlags say where a ledger and its large outputs are, for commands that work on them without a server.
 type storeFlags struct {
 	data, ledger, outputs string
+	keyring               keyringFlags // of commands that look into a ledger
 }
 
 func (f *storeFlags) add(c *cobra.Command) {
@@ -49,17 +50,21 @@ func (f *storeFlags) objects(ctx context.Context, make bool) (*blob.Bucket, erro
 }
 
 // open opens the ledger with its outputs.
-func (f *storeFlags) open(ctx context.Context) (*ledger.Ledger, error) {
+func (f *storeFlags) open(ctx context.Context, a *app) (*ledger.Ledger, error) {
 	if path, ok := strings.CutPrefix(f.ledgerURL(), "sqlite:"); ok {
 		if _, err := os.Stat(path); err != nil { // opening would make an empty one
 			return nil, invalid("there is no ledger: %v\nhint: --data FOLDER, or --ledger", err)
 		}
 	}
+	ring, err := f.keyring.open(a)
+	if err != nil {
+		return nil, err
+	}
 	bucket, err := f.objects(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Bucket: bucket})
+	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Bucket: bucket, Keyring: ring})
 	if err != nil && bucket != nil {
 		err = errors.Join(err, bucket.Close())
 	}

@@ -19,7 +19,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 
 // createTokenIn makes an admin token in the ledger itself, for who has lost all that the server takes. Who can write the ledger
 // may do anything anyway; the audit log says that it went this way.
-func (a *app) createTokenIn(ctx context.Context, url string, n api.NewToken) (err error) {
+func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags, n api.NewToken) (err error) {
 	if n.Role != string(server.Admin) || n.Tenant != "*" || n.Expires != "" {
 		return invalid("--ledger makes admin tokens of all tenants only: with such a one ask the server for others\nhint: turnus tokens create NAME --role admin --ledger URL")
 	}
@@ -31,7 +31,11 @@ func (a *app) createTokenIn(ctx context.Context, url string, n api.NewToken) (er
 			return invalid("there is no ledger: %v", err)
 		}
 	}
-	l, err := ledger.Open(ctx, url, ledger.Options{})
+	ring, err := keys.open(a)
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(ctx, url, ledger.Options{Keyring: ring})
 	if err != nil {
 		return err
 	}

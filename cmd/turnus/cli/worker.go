@@ -38,10 +38,10 @@ other workers go on with the rest; a second signal cancels what runs.
 Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
 keeps the whole. --metrics lets Prometheus ask the worker itself; without it servers tell what it
 reports.`,
-		Example: `  turnus worker --redis redis://queue:6379/0 -f 200
-  turnus worker --redis redis-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
-  turnus worker --redis redis://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
-  turnus worker --redis redis://queue:6379/0 --metrics 127.0.0.1:9470`,
+		Example: `  turnus worker --redis rediss://queue:6379/0 -f 200
+  turnus worker --redis rediss-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
+  turnus worker --redis rediss://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
+  turnus worker --redis rediss://queue:6379/0 --metrics 127.0.0.1:9470`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.work(cmd.Context(), &f, &q, &keep, &m, &logs, &trace, name, files, sources)
@@ -58,7 +58,7 @@ reports.`,
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 	check := func() error {
 		if q.url == "" {
-			return invalid("worker needs a queue\nhint: --redis redis://HOST:6379/0")
+			return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 		}
 		return errors.Join(f.check(), logs.check(), trace.check())
 	}
@@ -148,23 +148,25 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 }
 
 // outputFlags name the server that keeps what is too long for a result.
-type outputFlags struct{ server, tokenFile, caFile string }
+type outputFlags struct{ server, tokenFile, caFile, certFile, keyFile string }
 
 func (f *outputFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "URL of a server that keeps outputs over 64 KiB whole")
 	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: an operator's of all tenants (TURNUS_TOKEN holds the token itself)")
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
+	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 }
 
 // client is nil where no server is named.
 func (f *outputFlags) client() (*client.Client, error) {
 	if f.server == "" {
-		if f.tokenFile != "" || f.caFile != "" {
-			return nil, invalid("--token-file and --ca-file are for --server: name the server that keeps outputs")
+		if f.tokenFile != "" || f.caFile != "" || f.certFile != "" || f.keyFile != "" {
+			return nil, invalid("--token-file, --ca-file, --cert-file and --key-file are for --server: name the server that keeps outputs")
 		}
 		return nil, nil
 	}
-	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile}
+	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile, certFile: f.certFile, keyFile: f.keyFile}
 	return r.client(0)
 }

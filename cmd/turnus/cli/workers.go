@@ -122,7 +122,7 @@ func (a *app) queueCmd() *cobra.Command {
 		}),
 	}
 	r.add(c)
-	c.AddCommand(a.explainCmd())
+	c.AddCommand(a.explainCmd(), a.queueACLCmd())
 	return c
 }
 

@@ -153,13 +153,13 @@ func (w *watched) launch(playbook string) api.Run {
 }
 
 // seen is a series that should be told.
-type seen struct {
+type wantedSample struct {
 	name, label string
 	least       float64
 }
 
 // sees scrapes until all is told.
-func (w *watched) sees(scrape func() samples, want ...seen) (now samples) {
+func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
 	until(w.t, "what is to be told", func() bool {
@@ -225,14 +225,14 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the job that must not be repeated", func() bool { return len(executions(t, w.dir+"/hold")) == 1 })
-	first := w.sees(func() samples { return joined(w.told(), of1()) }, seen{"turnus_windows_missed_total", "", 1}, seen{"turnus_ssh_dials_total", `result="host_key"`, 1},
-		seen{"turnus_ssh_dials_total", `result="refused"`, 5}, seen{"turnus_schedule_skips_total", `reason="refused"`, 1}, seen{"turnus_slots_desired", "", 12},
-		seen{"turnus_scale_calls_total", "failed", 1}, seen{"turnus_job_start_delay_seconds_count", "", 20}, seen{"turnus_queue_oldest_overdue_seconds", "", 1.1})
+	first := w.sees(func() samples { return joined(w.told(), of1()) }, wantedSample{"turnus_windows_missed_total", "", 1}, wantedSample{"turnus_ssh_dials_total", `result="host_key"`, 1},
+		wantedSample{"turnus_ssh_dials_total", `result="refused"`, 5}, wantedSample{"turnus_schedule_skips_total", `reason="refused"`, 1}, wantedSample{"turnus_slots_desired", "", 12},
+		wantedSample{"turnus_scale_calls_total", "failed", 1}, wantedSample{"turnus_job_start_delay_seconds_count", "", 20}, wantedSample{"turnus_queue_oldest_overdue_seconds", "", 1.1})
 	w.fires(joined(well, of1zero(first)), first, "TurnusWindowsMissed", "TurnusHostKeyRefused", "TurnusHostsUnreachable", "TurnusSchedulesSkipped", "TurnusTooFewWorkers", "TurnusScaleHookFails",
 		"TurnusOverdue", "TurnusStartsLate")
 	w1.kill()
 	_, of2 := w.node("w2")
-	lost := w.sees(w.told, seen{"turnus_jobs_lost_total", "", 1}, seen{"turnus_queue_reaped_sessions_total", "", 1})
+	lost := w.sees(w.told, wantedSample{"turnus_jobs_lost_total", "", 1}, wantedSample{"turnus_queue_reaped_sessions_total", "", 1})
 	w.fires(well, lost, "TurnusJobsLost", "TurnusWorkersLost")
 
 	// The queue is emptied under a job that must not be repeated, a plugin dies again and again, a commit is wrong.
@@ -256,8 +256,8 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 		worse = of2()
 	}
 	until(t, "the renewed certificate", func() bool { w.told(); return w.server.err.has("was renewed") })
-	worse = w.sees(func() samples { return joined(w.told(), of2()) }, seen{"turnus_events_total", `"run_held"`, 1}, seen{"turnus_events_total", `"queue_lost"`, 1},
-		seen{"turnus_definitions_rejected", "", 1}, seen{"turnus_plugin_held_back", `plugin="lab"`, 1})
+	worse = w.sees(func() samples { return joined(w.told(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
+		wantedSample{"turnus_definitions_rejected", "", 1}, wantedSample{"turnus_plugin_held_back", `plugin="lab"`, 1})
 	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusDefinitionsRejected", "TurnusPluginHeldBack", "TurnusCertificateExpires")
 	dashboard(t, joined(well, first, worse))
 

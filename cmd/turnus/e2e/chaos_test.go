@@ -123,7 +123,7 @@ func (c *chaos) strike() {
 // flush empties Redis.
 func (c *chaos) flush() {
 	c.t.Helper()
-	client := goredis.NewClient(&goredis.Options{Addr: c.redis.addr})
+	client := goredis.NewClient(c.redis.guard.Options(c.t, c.redis.addr))
 	defer func() { _ = client.Close() }()
 	if err := client.FlushAll(context.Background()).Err(); err != nil {
 		c.t.Fatalf("FLUSHALL: %v", err)

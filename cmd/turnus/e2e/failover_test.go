@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -22,24 +21,20 @@ import (
 func TestServiceOverSentinelOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
-	failover(t, "redis-sentinel://"+f.Sentinel+"/mymaster", 240, f.Master.Kill)
+	failover(t, f.URL(), 240, f.Master.Kill)
 }
 
 // The same over a Cluster of three masters, of which the one that has the queue is killed.
 func TestServiceOverClusterOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	r := redistest.ReplicatedCluster(t)
-	var addrs []string
-	for _, s := range r.Masters {
-		addrs = append(addrs, s.Addr)
-	}
-	failover(t, "redis-cluster://"+strings.Join(addrs, ","), 240, r.Owner(t, "{default/0}:ids").Kill)
+	failover(t, r.URL(), 240, r.Owner(t, "{default/0}:ids").Kill)
 }
 
 // The same over a Cluster of three masters and nobody else: none is killed, and every run is complete.
 func TestServiceOverClusterWithoutReplicas(t *testing.T) {
 	t.Parallel()
-	failover(t, "redis-cluster://"+strings.Join(redistest.Cluster(t), ","), 90, func() {})
+	failover(t, redistest.Cluster(t), 90, func() {})
 }
 
 // failover has a service of two servers and three workers work on a run over SSH, strikes in the middle of it, and submits

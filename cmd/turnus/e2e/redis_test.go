@@ -13,17 +13,21 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
 // redisServer is a redis-server that may be stopped, killed, and started again where it was.
 type redisServer struct {
-	t    *testing.T
-	addr string
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{}
+	t     *testing.T
+	addr  string
+	guard *redistest.Guard
+	dir   string // of its files
+	args  []string
+	cmd   *exec.Cmd
+	done  chan struct{}
 }
 
 // startRedis starts a server on a port of 127.0.0.1, with append-only file and without eviction; extra wins.
@@ -35,19 +39,20 @@ func startRedis(t *testing.T, extra ...string) *redisServer {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &redisServer{t: t, addr: port.Addr().String()}
+	s := &redisServer{t: t, addr: port.Addr().String(), dir: dir}
 	_, number, _ := net.SplitHostPort(s.addr)
 	_ = port.Close()
-	s.args = append([]string{
-		program, "--bind", "127.0.0.1", "--port", number, "--dir", dir, "--save", "", "--appendonly", "yes",
+	s.guard = redistest.NewGuard(t, dir, certs.Everywhere())
+	s.args = append(append([]string{program, "--bind", "127.0.0.1"}, s.guard.Arguments(t, number)...), append([]string{
+		"--dir", dir, "--save", "", "--appendonly", "yes",
 		"--maxmemory-policy", "noeviction", "--loglevel", "warning",
-	}, extra...)
+	}, extra...)...)
 	s.launch()
 	t.Cleanup(s.kill)
 	return s
 }
 
-func (s *redisServer) url() string { return "redis://" + s.addr }
+func (s *redisServer) url() string { return s.guard.URL("", s.addr, "") }
 
 // launch starts the server and waits until it answers.
 func (s *redisServer) launch() {
@@ -59,7 +64,7 @@ func (s *redisServer) launch() {
 	}
 	cmd, done := s.cmd, s.done
 	go func() { _ = cmd.Wait(); close(done) }()
-	c := goredis.NewClient(&goredis.Options{Addr: s.addr, MaxRetries: -1})
+	c := goredis.NewClient(s.guard.Options(s.t, s.addr))
 	defer func() { _ = c.Close() }()
 	until(s.t, "redis-server to answer", func() bool { return c.Ping(context.Background()).Err() == nil })
 }

@@ -119,7 +119,7 @@ func (s *site) spent(p *process) (c cost) {
 		c.cpu += time.Duration(n) * 10 * time.Millisecond
 	}
 	ctx := context.Background()
-	r := goredis.NewClient(&goredis.Options{Addr: s.redis.addr})
+	r := goredis.NewClient(s.redis.guard.Options(s.t, s.redis.addr))
 	defer func() { _ = r.Close() }()
 	info, err := r.Info(ctx, "stats", "cpu").Result()
 	if err != nil {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -288,7 +289,7 @@ func (s *redisServer) look(seen *seen) {
 	keys := c.Scan(ctx, 0, "*", 1000).Iterator()
 	for keys.Next(ctx) {
 		dump, err := c.Dump(ctx, keys.Val()).Result()
-		if err != nil && err != goredis.Nil {
+		if err != nil && !errors.Is(err, goredis.Nil) {
 			s.t.Fatal(err)
 		}
 		seen.text("redis live", keys.Val()+dump)

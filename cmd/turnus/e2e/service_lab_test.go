@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
 )
@@ -117,10 +118,18 @@ func (s *site) submit(c func() *client.Client, key, playbook string) api.Run {
 	return run
 }
 
-// open opens the ledger, to look at what is recorded.
-func (s *site) open() *ledger.Ledger {
+// open opens the ledger, to look at what is recorded; with a key ring where it is sealed.
+func (s *site) open(rings ...string) *ledger.Ledger {
 	s.t.Helper()
-	l, err := ledger.Open(context.Background(), s.ledger, ledger.Options{})
+	var o ledger.Options
+	for _, path := range rings {
+		ring, err := keyring.Open(path, keyring.Options{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		o.Keyring = ring
+	}
+	l, err := ledger.Open(context.Background(), s.ledger, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
 // Package pgtest owns the private PostgreSQL servers of tests. They listen on a Unix socket in
-// a temporary folder that also holds their data, and die with the test.
+// a temporary folder that also holds their data, and die with the test. With TURNUS_TEST_TLS=1, or where a test asks for it, what is tested
+// comes over TLS, by its certificate, as a user that owns its database and nothing else.
 //
 // It must not know what is stored in them.
 package pgtest
@@ -7,6 +8,8 @@ package pgtest
 import (
 	"bytes"
 	"context"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -22,11 +25,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
 // Server is one PostgreSQL server.
 type Server struct {
 	Dir       string // with the socket
+	Secure    bool
+	CA        string // of a secure one
+	Client    certs.Pair
+	port      string
 	cmd       *exec.Cmd
 	exited    chan struct{}
 	out       *bytes.Buffer
@@ -36,6 +44,17 @@ type Server struct {
 
 // Start makes an empty server with these settings ("fsync=off") and runs it until the test ends.
 func Start(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return start(tb, certs.Everywhere(), settings)
+}
+
+// StartTLS is Start of a server that is asked over TLS.
+func StartTLS(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return start(tb, true, settings)
+}
+
+func start(tb testing.TB, secure bool, settings []string) *Server {
 	tb.Helper()
 	bin := programs(tb)
 	dir, err := os.MkdirTemp("", "pg") //nolint:usetesting // tb.TempDir may be too long for a socket
@@ -48,8 +67,13 @@ func Start(tb testing.TB, settings ...string) *Server {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v: %s", err, out)
 	}
-	s := &Server{Dir: dir, exited: make(chan struct{}), out: &bytes.Buffer{}}
-	args := []string{"-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=100", "-c", "logging_collector=off"}
+	s := &Server{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
+	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off"}
+	if secure {
+		args = append(args, s.guard(tb, data, attributes)...)
+	} else {
+		args = append(args, "-c", "listen_addresses=")
+	}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
@@ -62,7 +86,35 @@ func Start(tb testing.TB, settings ...string) *Server {
 	go func() { _ = s.cmd.Wait(); close(s.exited) }()
 	tb.Cleanup(s.Stop)
 	s.ready(tb)
+	if secure {
+		s.Exec(tb, s.admin("postgres"), "CREATE ROLE "+User+" LOGIN")
+	}
 	return s
+}
+
+// User is who asks a secure server, by a certificate of that name.
+const User = "turnus"
+
+// guard has the server listen on a port, for TLS with a client's certificate only, and returns the arguments.
+func (s *Server) guard(tb testing.TB, data string, attributes *syscall.SysProcAttr) []string {
+	tb.Helper()
+	a := certs.Common(tb)
+	s.CA, s.Client = a.CA(tb, s.Dir), a.Sign(tb, s.Dir, User)
+	server := a.Sign(tb, s.Dir, "server", certs.Here()...)
+	if who := attributes.Credential; who != nil {
+		must(tb, os.Chown(server.Cert, int(who.Uid), int(who.Gid)))
+		must(tb, os.Chown(server.Key, int(who.Uid), int(who.Gid)))
+	}
+	rules := "local all postgres trust\nhostssl all " + User + " 127.0.0.1/32 cert\n"
+	must(tb, os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(rules), 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
+	must(tb, err)
+	_, s.port, _ = net.SplitHostPort(l.Addr().String())
+	must(tb, l.Close())
+	return []string{
+		"-c", "listen_addresses=127.0.0.1", "-c", "port=" + s.port, "-c", "ssl=on", "-c", "ssl_cert_file=" + server.Cert, "-c", "ssl_key_file=" + server.Key,
+		"-c", "ssl_ca_file=" + s.CA,
+	}
 }
 
 // programs finds the folder of PostgreSQL's programs. Debian keeps them out of PATH.
@@ -104,7 +156,7 @@ func (s *Server) ready(tb testing.TB) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := pgx.Connect(context.Background(), s.url("postgres"))
+		c, err := pgx.Connect(context.Background(), s.admin("postgres"))
 		if err == nil {
 			_ = c.Close(context.Background())
 			return
@@ -119,19 +171,40 @@ func (s *Server) ready(tb testing.TB) {
 	}
 }
 
-func (s *Server) url(database string) string {
-	return "postgres:///" + database + "?host=" + s.Dir + "&user=postgres"
+// admin is the URL of who may do everything, over the socket.
+func (s *Server) admin(database string) string {
+	return "postgres:///" + database + "?host=" + s.Dir + "&port=" + s.socketPort() + "&user=postgres"
+}
+
+func (s *Server) socketPort() string {
+	if s.port != "" {
+		return s.port
+	}
+	return "5432"
+}
+
+// URL is how a database is asked.
+func (s *Server) URL(database string) string {
+	if !s.Secure {
+		return s.admin(database)
+	}
+	q := url.Values{"sslmode": {"verify-full"}, "sslrootcert": {s.CA}, "sslcert": {s.Client.Cert}, "sslkey": {s.Client.Key}}
+	return "postgres://" + User + "@" + net.JoinHostPort("127.0.0.1", s.port) + "/" + database + "?" + q.Encode()
 }
 
 // Database makes an empty database and returns its URL.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
 	name := "test" + strconv.FormatInt(s.databases.Add(1), 10)
-	s.Exec(tb, s.url("postgres"), "CREATE DATABASE "+name)
-	return s.url(name)
+	owner := ""
+	if s.Secure {
+		owner = " OWNER " + User
+	}
+	s.Exec(tb, s.admin("postgres"), "CREATE DATABASE "+name+owner)
+	return s.URL(name)
 }
 
-// Exec runs SQL as the owner of everything, behind the back of what is tested.
+// Exec runs SQL as the owner of the database, behind the back of what is tested.
 func (s *Server) Exec(tb testing.TB, url, sql string) {
 	tb.Helper()
 	ctx := context.Background()
@@ -140,6 +213,19 @@ func (s *Server) Exec(tb testing.TB, url, sql string) {
 	defer func() { _ = c.Close(ctx) }()
 	_, err = c.Exec(ctx, sql)
 	must(tb, err)
+}
+
+// Disconnect ends the connections of everybody but itself.
+func (s *Server) Disconnect(tb testing.TB) error {
+	tb.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, s.admin("postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	_, err = c.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	return err
 }
 
 // Stop ends the server at once, as a crash would, and waits for it.

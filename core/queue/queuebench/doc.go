@@ -52,10 +52,10 @@ func bulk(id string, n int) queue.Run {
 	return queue.Run{ID: id, Tenant: "bench", Targets: targets}
 }
 
-func done(leases []queue.Lease, acks []queue.Ack) []queue.Ack {
+func done(leases []queue.Lease, acks []queue.Ack, detail []byte) []queue.Ack {
 	acks = acks[:0]
 	for _, l := range leases {
-		acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Unchanged})
+		acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Unchanged, Detail: detail})
 	}
 	return acks
 }
@@ -65,6 +65,7 @@ type crew struct {
 	nodes, batch int
 	leased       func(node int, leases []queue.Lease, at time.Time) // called by each node for itself
 	turned       func(node int, took time.Duration)                 // may be nil
+	detail       []byte                                             // of each job
 }
 
 // run works until ctx ends. It returns the first error that was not ctx's end.
@@ -102,7 +103,7 @@ func (c *crew) node(ctx context.Context, q queue.Queue, n int) error {
 		if c.turned != nil {
 			c.turned(n, at.Sub(start))
 		}
-		acks = done(res.Leases, acks)
+		acks = done(res.Leases, acks, c.detail)
 		if len(res.Leases) > 0 {
 			c.leased(n, res.Leases, at)
 		} else if !res.More {

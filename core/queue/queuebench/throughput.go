@@ -17,6 +17,7 @@ type Params struct {
 	Batch        int `json:"batch"`
 	Nodes        int `json:"nodes"`
 	InFlightHeld int `json:"in_flight_held"` // jobs that another node holds all the time
+	Bytes        int `json:"bytes"`          // of each job's data, and of what is recorded of it
 }
 
 func (p *Params) defaults() error {
@@ -28,7 +29,7 @@ func (p *Params) defaults() error {
 			*f.v = f.def
 		}
 	}
-	if p.Runs < 1 || p.Jobs < p.Runs || p.Nodes < 1 || p.InFlightHeld < 0 || p.Batch < 1 || p.Batch > queue.MaxAcksPerTurn {
+	if p.Runs < 1 || p.Jobs < p.Runs || p.Nodes < 1 || p.InFlightHeld < 0 || p.Bytes < 0 || p.Bytes > queue.MaxDataLength || p.Batch < 1 || p.Batch > queue.MaxAcksPerTurn {
 		return fmt.Errorf("queue benchmark %+v: expected at least one job a run, one node, and a batch of 1 to %d: %w", *p, queue.MaxAcksPerTurn, core.ErrInvalid)
 	}
 	return nil
@@ -58,6 +59,10 @@ func Throughput(ctx context.Context, q queue.Queue, p Params) (ThroughputResult,
 		}
 		defer release()
 	}
+	bytes := make([]byte, p.Bytes)
+	for i := range bytes {
+		bytes[i] = "a host and its vars, in JSON; "[i%30]
+	}
 	runs := make([]queue.Run, p.Runs)
 	for i := range runs {
 		n := p.Jobs / p.Runs
@@ -65,6 +70,9 @@ func Throughput(ctx context.Context, q queue.Queue, p Params) (ThroughputResult,
 			n++
 		}
 		runs[i] = bulk(runID("cycle"), n)
+		for j := range runs[i].Targets {
+			runs[i].Targets[j].Data = bytes
+		}
 	}
 	start := time.Now()
 	for _, r := range runs {
@@ -80,7 +88,7 @@ func Throughput(ctx context.Context, q queue.Queue, p Params) (ThroughputResult,
 	left.Store(int64(p.Jobs))
 	took := make([][]time.Duration, p.Nodes)
 	c := crew{
-		nodes: p.Nodes, batch: p.Batch,
+		nodes: p.Nodes, batch: p.Batch, detail: bytes,
 		leased: func(_ int, leases []queue.Lease, _ time.Time) {
 			if left.Add(-int64(len(leases))) <= 0 {
 				stop()

@@ -158,8 +158,11 @@ func boardRefuses(f *fixture) {
 			_, err := f.q.Post(f.ctx, strings.Repeat("n", queue.MaxIDLength+1), nil, time.Hour)
 			return err
 		},
-		"no UTF-8":     func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
-		"large":        func() error { _, err := f.q.Post(f.ctx, "w", make([]byte, queue.MaxDocument+1), time.Hour); return err },
+		"no UTF-8": func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
+		"large": func() error {
+			_, err := f.q.Post(f.ctx, "w", make([]byte, queue.MaxDocument+queue.SealRoom+1), time.Hour)
+			return err
+		},
 		"short a time": func() error { _, err := f.q.Post(f.ctx, "w", nil, time.Second-1); return err },
 		"long a time":  func() error { _, err := f.q.Post(f.ctx, "w", nil, queue.MaxKeep+1); return err },
 	} {

@@ -178,7 +178,7 @@ func feedRefuses(f *fixture) {
 	for what, err := range map[string]error{
 		"no topic":           f.q.Publish(f.ctx, "", []byte("x")),
 		"a long topic":       f.q.Publish(f.ctx, strings.Repeat("t", queue.MaxIDLength+1), []byte("x")),
-		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, queue.MaxMessage+1)),
+		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, queue.MaxMessage+queue.SealRoom+1)),
 		"many messages":      f.q.Publish(f.ctx, "t", make([][]byte, queue.MaxPublish+1)...),
 		"following no topic": follow("", "", 1),
 		"max 0":              follow("t", "", 0),

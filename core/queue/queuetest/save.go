@@ -116,7 +116,11 @@ func saveRefuses(f *fixture) {
 		"no such job":     {func() queue.Save { x := save(s, l, 1, "x"); x.Job.Index = -1; return x }(), core.ErrConflict},
 		"no such run":     {func() queue.Save { x := save(s, l, 1, "x"); x.Job.Run = "b"; return x }(), core.ErrConflict},
 		"no number":       {save(s, l, 0, "x"), core.ErrInvalid},
-		"too large":       {func() queue.Save { x := save(s, l, 1, ""); x.State = make([]byte, queue.MaxDetail+1); return x }(), core.ErrInvalid},
+		"too large": {func() queue.Save {
+			x := save(s, l, 1, "")
+			x.State = make([]byte, queue.MaxDetail+queue.SealRoom+1)
+			return x
+		}(), core.ErrInvalid},
 	} {
 		if err := f.q.Save(f.ctx, c.save); !errors.Is(err, c.want) {
 			f.Errorf("%s: got %v, expected %v", name, err, c.want)

@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisacl"
 )
 
 func TestMain(m *testing.M) {
@@ -37,9 +38,7 @@ type pools struct {
 
 func newPools(t *testing.T) *pools {
 	t.Helper()
-	c := redistest.Start(t).Client()
-	t.Cleanup(func() { _ = c.Close() })
-	return &pools{client: c}
+	return &pools{client: redistest.Start(t).User(t)}
 }
 
 func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
@@ -51,10 +50,16 @@ func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
 	return q
 }
 
+// Over TLS, as a user with the least rights, which are held to what is called.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	server := redistest.StartTLS(t)
+	client := server.User(t)
+	calls := redistest.Record(client)
+	// After the tests of the suite, and before the server ends. INFO is Preflight's.
+	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisacl.Queue(), "info") })
 	queuetest.Run(t, queuetest.Subject{
-		Open:   newPools(t).open,
+		Open:   (&pools{client: client}).open,
 		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire
 	})
 }

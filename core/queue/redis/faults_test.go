@@ -53,12 +53,12 @@ func mustOpen(t *testing.T, q queue.Queue) string {
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
-	p := redistest.NewProxy(t, server.Addr)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2})
+	p := redistest.NewProxy(t, server)
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: redistest.Impatient(), Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
-	q, straight := newQueue(t, eager, redis.Options{}), newQueue(t, direct, redis.Options{SessionTTL: time.Hour})
+	q, straight := newQueue(t, eager, redis.Options{}), newQueue(t, server.User(t), redis.Options{SessionTTL: time.Hour})
 	mustSubmit(t, straight, "r", "a", "b", "c", "d")
 	s := mustOpen(t, straight)
 	if _, err := q.Turn(t.Context(), queue.Turn{Session: s}); err != nil { // the server knows the script now
@@ -75,10 +75,10 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	}
 
 	// Negative control: a plain command of the same client is sent again, so the proxy does what it should.
-	p.Lose.Store("incr")
-	before := redistest.Calls(t, direct, "incr")
-	_ = eager.Incr(t.Context(), "control").Err()
-	if n := redistest.Calls(t, direct, "incr") - before; n < 2 {
+	p.Lose.Store("persist")
+	before := redistest.Calls(t, direct, "persist")
+	_ = eager.Do(t.Context(), "persist", "{/0}:control").Err()
+	if n := redistest.Calls(t, direct, "persist") - before; n < 2 {
 		t.Fatalf("the client sent a plain command %d times, expected retries", n)
 	}
 }
@@ -109,12 +109,12 @@ func TestUnreachable(t *testing.T) {
 func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
-	p := redistest.NewProxy(t, server.Addr)
-	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2})
+	p := redistest.NewProxy(t, server)
+	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	t.Cleanup(func() { _ = c.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
-	q, straight := newQueue(t, c, redis.Options{}), newQueue(t, direct, redis.Options{SessionTTL: time.Hour})
+	q, straight := newQueue(t, c, redis.Options{}), newQueue(t, server.User(t), redis.Options{SessionTTL: time.Hour})
 	s := mustOpen(t, straight)
 	got := make(chan error, 1)
 	go func() {
@@ -206,12 +206,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 // TestTrapCrossSlotBracesInNames // asynq#480: on a Cluster, keys of one call must be in one slot whatever names hold.
 func TestTrapCrossSlotBracesInNames(t *testing.T) {
 	t.Parallel()
-	addrs := redistest.Cluster(t)
-	c, err := redisconn.Dial("redis-cluster://" + strings.Join(addrs, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	c := redistest.Dial(t, redistest.Cluster(t))
 	for _, pool := range []string{"", "plain", "{", "}", "a}b{c", "x\n:/%"} {
 		cycle(t, newQueue(t, c, redis.Options{Pool: pool}), "run{}"+pool+"}", 20)
 	}
@@ -221,11 +216,7 @@ func TestTrapCrossSlotBracesInNames(t *testing.T) {
 func TestTrapFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
-	c, err := redisconn.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	c := redistest.Dial(t, f.URL())
 	q := newQueue(t, c, redis.Options{SessionTTL: time.Hour})
 	mustSubmit(t, q, "r", "a", "b", "c")
 	s := mustOpen(t, q)
@@ -237,7 +228,12 @@ func TestTrapFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.Do(t.Context(), "wait", 1, 10_000).Int(); err != nil || n != 1 {
+	master := f.Master.Client()
+	t.Cleanup(func() { _ = master.Close() })
+	if err := master.Incr(t.Context(), "last").Err(); err != nil { // WAIT is for what its own connection wrote
+		t.Fatal(err)
+	}
+	if n, err := master.Do(t.Context(), "wait", 1, 10_000).Int(); err != nil || n != 1 {
 		t.Fatalf("the replica is not in step: %d, %v", n, err)
 	}
 	f.Master.Kill()
@@ -265,11 +261,12 @@ func TestTrapFailover(t *testing.T) {
 // every job that is still known ends exactly once.
 func TestTrapActiveWithoutLease(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c, user := server.Client(), server.User(t)
 	t.Cleanup(func() { _ = c.Close() })
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 40 {
-		q := newQueue(t, c, redis.Options{Pool: strconv.Itoa(round)})
+		q := newQueue(t, user, redis.Options{Pool: strconv.Itoa(round)})
 		for i := range 3 {
 			r := queue.Run{ID: "r" + strconv.Itoa(i), Tenant: strconv.Itoa(i % 2), PerGroup: i, Limit: 11}
 			r.Segments = []queue.Segment{{Count: 8}, {Due: time.Now().Add(time.Hour), Count: 1}, {Due: time.Now().Add(2 * time.Hour), Count: 3}}
@@ -359,9 +356,10 @@ func finishAll(t *testing.T, q *redis.Queue, gone string) {
 
 // TestTrapUnboundedCleanup // bull#2357: forgetting a run of a million jobs pauses nobody.
 func TestTrapUnboundedCleanup(t *testing.T) { // not in parallel: it is heavy
-	c := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "100").Client()
+	server := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "100")
+	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
-	q := newQueue(t, c, redis.Options{Keep: time.Millisecond})
+	q := newQueue(t, server.User(t), redis.Options{Keep: time.Millisecond})
 	r := queue.Run{ID: "big"}
 	for i := range 1_000_000 {
 		r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(i)})

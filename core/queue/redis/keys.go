@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/turnus/turnus/core/redisacl"
 )
 
 // Shard is the only shard of a pool today. It is in the key names, so that a
@@ -124,18 +126,5 @@ func (ks keyspace) run(no int64, suffix string) string {
 	return ks.byLua["pRun"] + strconv.FormatInt(no, 10) + ks.byLua[suffix]
 }
 
-// escape makes any text safe inside a hash tag and readable in a key: letters,
-// digits, '-', '_' and '.' stay, every other byte is %XX.
-func escape(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-			b.WriteByte(c)
-		default:
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		}
-	}
-	return b.String()
-}
+// escape makes any text safe inside a hash tag and readable in a key.
+func escape(s string) string { return redisacl.Escape(s) }

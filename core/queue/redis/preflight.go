@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/redisacl"
 )
 
 // Preflight looks at the server. The error is for a server that cannot be used or reached; the warnings are for
@@ -18,6 +20,19 @@ func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 	c, err := q.node(ctx)
 	if err != nil {
 		return nil, err
+	}
+	missing, err := q.conn.Missing(ctx, q.keys.key("kMeta"), redisacl.Queue())
+	if err != nil {
+		return nil, err
+	}
+	blind := slices.Contains(missing, "info")
+	if missing = slices.DeleteFunc(missing, func(name string) bool { return name == "info" }); len(missing) > 0 {
+		return nil, fmt.Errorf("queue: the user of this connection may not call %s on the keys of pool %q, and the queue needs it: %w\n"+
+			"hint: turnus queue acl prints what the user must be allowed", fewOf(missing), q.opt.Pool, core.ErrInvalid)
+	}
+	if blind {
+		return []string{"the user of this connection may not ask how the server is (INFO), so nobody looked whether it keeps accepted runs: allow it +info, or see that " +
+			"maxmemory-policy is noeviction and appendonly is yes"}, nil
 	}
 	info, err := c.Info(ctx, "server", "memory", "persistence", "replication").Result()
 	if err != nil {
@@ -57,6 +72,8 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 		switch {
 		case err != nil && !isRefusal(err):
 			return warnings, translate(ctx, err, "preflight")
+		case err != nil: // the user may not ask, and need not: passwords are in the configuration, too
+			warnings = append(warnings, name+" has no append-only file: a crash loses what was accepted since the last snapshot, or all where it makes none; set `appendonly yes`")
 		case err == nil && save == "":
 			warnings = append(warnings, name+" keeps nothing on disk: after a restart the queue is empty; set `appendonly yes`")
 		default:
@@ -67,6 +84,15 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 		warnings = append(warnings, name+" is a replica and refuses writes: connect to the master, or use redis-sentinel://")
 	}
 	return warnings, nil
+}
+
+// fewOf names the first of many.
+func fewOf(names []string) string {
+	const few = 6
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
 }
 
 // isRefusal tells whether the server answered that it does not allow the question, as managed ones do.

@@ -25,7 +25,7 @@ func TestPreflight(t *testing.T) {
 		{[]string{"--appendonly", "no"}, []string{"appendonly yes"}},
 		{[]string{"--appendonly", "no", "--save", "60 1"}, []string{"appendonly yes"}},
 	} {
-		c := redistest.Start(t, tc.args...).Client()
+		c := redistest.Start(t, tc.args...).User(t)
 		got, err := newQueue(t, c, redis.Options{}).Preflight(t.Context())
 		if err != nil || len(got) != len(tc.want) {
 			t.Fatalf("%v: %q, %v", tc.args, got, err)
@@ -35,7 +35,6 @@ func TestPreflight(t *testing.T) {
 				t.Errorf("%v: %q does not say %q", tc.args, got[i], tc.want[i])
 			}
 		}
-		_ = c.Close()
 	}
 }
 
@@ -67,8 +66,8 @@ func TestScriptsHaveAContract(t *testing.T) {
 // TestIdleNodeIsQuiet: an idle node sends a few commands a second.
 func TestIdleNodeIsQuiet(t *testing.T) {
 	server := redistest.Start(t)
-	c, watch := server.Client(), server.Client()
-	t.Cleanup(func() { _, _ = c.Close(), watch.Close() })
+	c, watch := server.User(t), server.Client()
+	t.Cleanup(func() { _ = watch.Close() })
 	q := newQueue(t, c, redis.Options{})
 	s := mustOpen(t, q)
 	count := func() int {
@@ -90,9 +89,10 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 // TestOneMarker: however many runs are submitted, at most one marker says so, and a lost marker is made again.
 func TestOneMarker(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
-	q := newQueue(t, c, redis.Options{})
+	q := newQueue(t, server.User(t), redis.Options{})
 	for _, id := range []string{"a", "b", "c"} {
 		mustSubmit(t, q, id, id+"1", id+"2")
 		if n, err := c.LLen(t.Context(), "{/0}:mark").Result(); err != nil || n != 1 {
@@ -114,9 +114,10 @@ func TestOneMarker(t *testing.T) {
 // TestTrapClockSkew // db-scheduler#433: only Redis' clock is read, and it never runs back.
 func TestTrapClockSkew(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
-	q := newQueue(t, c, redis.Options{SessionTTL: time.Hour})
+	q := newQueue(t, server.User(t), redis.Options{SessionTTL: time.Hour})
 	s := mustOpen(t, q)
 	ahead := time.Now().Add(10 * time.Minute) // the server's clock was ahead before a failover
 	if err := c.HSet(t.Context(), "{/0}:meta", "clock", ahead.UnixMicro()).Err(); err != nil {

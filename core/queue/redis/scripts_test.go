@@ -53,7 +53,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"wakejob": {wakeJobOnce},
 		"wait":    {waitKeepsTime},
 	}
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c, user := server.Client(), server.User(t)
 	t.Cleanup(func() { _ = c.Close() })
 	files, err := filepath.Glob("lua/*.lua")
 	if err != nil {
@@ -74,7 +75,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		for i, test := range tests[name] {
 			t.Run(fmt.Sprintf("%s/%d", name, i+1), func(t *testing.T) {
-				q, err := New(c, Options{Pool: fmt.Sprintf("%s %d", name, i), SessionTTL: time.Hour})
+				q, err := New(user, Options{Pool: fmt.Sprintf("%s %d", name, i), SessionTTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -251,9 +251,10 @@ func tidyMendsDeferred(b bench) {
 // TestPackedTargetsComeBack: Lua reads every target as Go packed it.
 func TestPackedTargetsComeBack(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
-	q, err := New(c, Options{SessionTTL: time.Hour})
+	q, err := New(server.User(t), Options{SessionTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +268,7 @@ func TestPackedTargetsComeBack(t *testing.T) {
 // TestTrapClientClockIsNeverSent // db-scheduler#433: no argument of a turn, a beat or a wait is a time of the client.
 func TestTrapClientClockIsNeverSent(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
-	t.Cleanup(func() { _ = c.Close() })
+	c := redistest.Start(t).User(t)
 	watch := &sent{}
 	c.AddHook(watch)
 	q, err := New(c, Options{SessionTTL: time.Hour})

@@ -20,9 +20,10 @@ const bounded = 1000
 // patient is a queue whose sessions last.
 func patient(t *testing.T) bench {
 	t.Helper()
-	c := redistest.Start(t).Client()
+	server := redistest.Start(t)
+	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
-	q, err := New(c, Options{SessionTTL: time.Hour})
+	q, err := New(server.User(t), Options{SessionTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

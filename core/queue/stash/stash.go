@@ -181,7 +181,7 @@ func (s *Queue) hand(leases []queue.Lease) {
 			delete(s.found, l.Job)
 			continue
 		}
-		if state, err := os.ReadFile(s.file(l.Job)); err == nil && len(state) <= queue.MaxDetail {
+		if state, err := os.ReadFile(s.file(l.Job)); err == nil && len(state) <= queue.MaxDetail+queue.SealRoom {
 			l.State = state // found stays: a job that is given back unstarted has it still
 		}
 	}

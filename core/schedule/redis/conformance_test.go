@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/core/schedule/redis"
@@ -66,22 +67,27 @@ func newStore(tb scheduletest.TB, c goredis.UniversalClient, space string) *redi
 	return s
 }
 
-// startClient is a server of the test's own, and a client of it.
-func startClient(t *testing.T, args ...string) *goredis.Client {
+// startClients are those of a server of the test's own: a store's, with the least rights, and an administrator's.
+func startClients(t *testing.T, args ...string) (user, admin *goredis.Client) {
 	t.Helper()
-	c := redistest.Start(t, args...).Client()
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	server := redistest.Start(t, args...)
+	admin = server.Client()
+	t.Cleanup(func() { _ = admin.Close() })
+	return server.User(t), admin
 }
 
+// Over TLS, as a user with the least rights, which are held to what is called.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
+	server := redistest.StartTLS(t)
+	user := server.User(t)
+	calls := redistest.Record(user)
+	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisacl.Schedules()) })
 	var n atomic.Int64
 	scheduletest.Run(t, scheduletest.Subject{
 		Open: func(t scheduletest.TB) schedule.Store {
 			t.Helper()
-			return newStore(t, c, "s"+strconv.FormatInt(n.Add(1), 10))
+			return newStore(t, user, "s"+strconv.FormatInt(n.Add(1), 10))
 		},
 		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 	})
@@ -93,8 +99,7 @@ func TestConformance(t *testing.T) {
 func TestServersKilledAtTheInstant(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	c := server.Client()
-	t.Cleanup(func() { _ = c.Close() })
+	c := server.User(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +109,7 @@ func TestServersKilledAtTheInstant(t *testing.T) {
 		Due: due, Servers: 3, Kill: 2, Soon: true, Timeout: time.Minute, Tell: func(text string) { t.Log(text) },
 		Server: func(int) *exec.Cmd {
 			cmd := exec.CommandContext(t.Context(), self)
-			cmd.Env = append(os.Environ(), serverEnv+"=unix://"+server.Addr)
+			cmd.Env = append(os.Environ(), serverEnv+"="+server.URL())
 			cmd.Stderr = t.Output()
 			return cmd
 		},

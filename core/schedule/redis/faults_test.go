@@ -52,12 +52,12 @@ func now(t *testing.T, s schedule.Store) time.Time {
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
-	p := redistest.NewProxy(t, server.Addr)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: 300 * time.Millisecond, Protocol: 2})
+	p := redistest.NewProxy(t, server)
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: redistest.Impatient(), Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
-	s, straight := newStore(t, eager, ""), newStore(t, direct, "")
+	s, straight := newStore(t, eager, ""), newStore(t, server.User(t), "")
 	created := put(t, straight, 1, now(t, straight).Add(-time.Second))
 	put(t, straight, 2, time.Time{})
 	take(t, s, time.Millisecond) // the server knows the script now
@@ -94,9 +94,9 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	}
 
 	// Negative control: a plain command of the same client is sent again.
-	p.Lose.Store("incr")
-	_ = eager.Incr(t.Context(), "control").Err()
-	if n := redistest.Calls(t, direct, "incr"); n < 2 {
+	p.Lose.Store("persist")
+	_ = eager.Do(t.Context(), "persist", "{schedules/0}:control").Err()
+	if n := redistest.Calls(t, direct, "persist"); n < 2 {
 		t.Fatalf("the client sent a plain command %d times, expected retries", n)
 	}
 }
@@ -126,13 +126,13 @@ func TestUnreachable(t *testing.T) {
 // TestRestart: a server that is started again has every record, goes on with its versions, and knows no script.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	c := startClient(t, "--enable-debug-command", "yes", "--appendfsync", "always")
-	s := newStore(t, c, "")
+	user, c := startClients(t, "--enable-debug-command", "yes", "--appendfsync", "always")
+	s := newStore(t, user, "")
 	v := put(t, s, 1, now(t, s).Add(-time.Second))
 	id := c.Info(t.Context(), "server").Val()
 	_ = c.Do(t.Context(), "debug", "restart").Err() // the connection breaks
 	redistest.Until(t, "the server to be there again", func() bool {
-		info, err := c.Info(t.Context(), "server", "persistence").Result()
+		info, err := user.Info(t.Context(), "server", "persistence").Result() // its connections broke, too
 		return err == nil && !strings.Contains(info, field(id, "run_id")) && strings.Contains(info, "loading:0")
 	})
 	got := take(t, s, time.Minute)
@@ -154,8 +154,8 @@ func field(info, key string) string {
 // again, and who waits is woken by what is written then.
 func TestFlushed(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
-	s := newStore(t, c, "")
+	user, c := startClients(t)
+	s := newStore(t, user, "")
 	due := now(t, s).Add(time.Hour)
 	var old uint64
 	for i := range 5 {
@@ -192,8 +192,8 @@ func TestFlushed(t *testing.T) {
 // TestTrapClockSkew // db-scheduler#433: only the server's clock is read, and it never runs back.
 func TestTrapClockSkew(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
-	s := newStore(t, c, "")
+	user, c := startClients(t)
+	s := newStore(t, user, "")
 	v := put(t, s, 1, now(t, s).Add(30*time.Minute))
 	if got := take(t, s, time.Minute); len(got.Records) != 0 {
 		t.Fatalf("negative control: %+v is due already", got.Records)
@@ -214,24 +214,14 @@ func TestTrapClockSkew(t *testing.T) {
 // TestCluster: all keys are in one slot, whose server is found by scripts and blocking commands alike.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	c, err := redisconn.Dial("redis-cluster://" + strings.Join(redistest.Cluster(t), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	everything(t, newStore(t, c, "cluster"))
+	everything(t, newStore(t, redistest.Dial(t, redistest.Cluster(t)), "cluster"))
 }
 
 // TestSentinel: after a failover the new master goes on with the records and greater versions.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
-	c, err := redisconn.Dial("redis-sentinel://" + f.Sentinel + "/mymaster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	s := newStore(t, c, "")
+	s := newStore(t, redistest.Dial(t, f.URL()), "")
 	everything(t, s)
 	v := put(t, s, 900, now(t, s).Add(-time.Second))
 	r := f.Replica.Client()
@@ -242,6 +232,7 @@ func TestSentinel(t *testing.T) {
 	})
 	f.Master.Kill()
 	var got schedule.Taken
+	var err error
 	redistest.Until(t, "the new master to hand out what is due", func() bool {
 		got, err = s.Take(t.Context(), 1, time.Minute)
 		if err != nil && !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
@@ -281,9 +272,9 @@ func everything(t *testing.T, s schedule.Store) {
 func TestIdleServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	c, watch := server.Client(), server.Client()
-	t.Cleanup(func() { _, _ = c.Close(), watch.Close() })
-	s := newStore(t, c, "")
+	watch := server.Client()
+	t.Cleanup(func() { _ = watch.Close() })
+	s := newStore(t, server.User(t), "")
 	put(t, s, 1, now(t, s).Add(time.Hour))
 	count := func() (n int) {
 		for _, cmd := range []string{"evalsha", "eval", "xread", "client|id", "client|unblock"} {
@@ -303,7 +294,7 @@ func TestIdleServerIsQuiet(t *testing.T) {
 // TestCursors: only what a list gave is taken.
 func TestCursors(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, startClient(t), "")
+	s := newStore(t, redistest.Start(t).User(t), "")
 	for i := range 3 {
 		put(t, s, i, time.Time{})
 	}

@@ -64,8 +64,8 @@ func pages(t *testing.T, c *goredis.Client, space string) int {
 // the model does, and its pages are sound.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
-	real, model := newStore(t, c, "x"), memory.New()
+	user, c := startClients(t)
+	real, model := newStore(t, user, "x"), memory.New()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	versions := map[schedule.ID][2]uint64{} // real, model
 	var ids []schedule.ID
@@ -159,8 +159,8 @@ func listed(t *testing.T, s schedule.Store, most int) []string {
 // time right at every step.
 func TestManyDue(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
-	s := newStore(t, c, "x")
+	user, c := startClients(t)
+	s := newStore(t, user, "x")
 	const n = 1000
 	start := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	due := map[schedule.ID]time.Time{}
@@ -210,8 +210,8 @@ func TestManyDue(t *testing.T) {
 // TestSmall: what is kept is small as long as Redis keeps pages as listpacks, which it does by its defaults.
 func TestSmall(t *testing.T) {
 	t.Parallel()
-	c := startClient(t)
-	s := newStore(t, c, "x")
+	user, c := startClients(t)
+	s := newStore(t, user, "x")
 	var changes []schedule.Change
 	for i := range 200 {
 		changes = append(changes, schedule.Change{ID: schedule.ID{Tenant: "customer", Name: fmt.Sprintf("backup-%08d", i)}, Due: time.Now().Add(time.Hour), Data: make([]byte, 150)})

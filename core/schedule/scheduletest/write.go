@@ -129,7 +129,7 @@ var writeTests = []test{
 			"a long name":            {ID: schedule.ID{Name: strings.Repeat("n", schedule.MaxName+1)}},
 			"a long tenant":          {ID: schedule.ID{Tenant: strings.Repeat("n", schedule.MaxTenant+1), Name: "a"}},
 			"not UTF-8":              {ID: schedule.ID{Name: "a\xff"}},
-			"too much data":          {ID: id(1), Version: v, Data: make([]byte, schedule.MaxData+1)},
+			"too much data":          {ID: id(1), Version: v, Data: make([]byte, schedule.MaxData+65)},
 			"keep and data":          {ID: id(1), Version: v, Keep: true, Data: []byte("x")},
 			"keep of nothing":        {ID: id(9), Keep: true},
 			"delete of nothing":      {ID: id(9), Delete: true},

@@ -2,16 +2,20 @@ package redistest
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
-// Proxy forwards TCP on 127.0.0.1; it can swallow answers, or go silent on the connections that exist.
+// Proxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can swallow answers, or go silent on the connections that exist.
 type Proxy struct {
 	Addr   string
-	target string
+	target *Server
 	Lose   atomic.Value // string: a connection that has carried this word gives no answer any more
 	Silent atomic.Int64 // connections with a number up to this neither answer nor end
 	N      atomic.Int64 // connections so far
@@ -20,8 +24,16 @@ type Proxy struct {
 	wg     sync.WaitGroup
 }
 
+// Impatient is when a client that is to lose answers gives up: not before a proxy could have made a connection.
+func Impatient() time.Duration {
+	if certs.Everywhere() {
+		return 2 * time.Second
+	}
+	return 300 * time.Millisecond
+}
+
 // NewProxy starts a proxy of a server, until the test ends.
-func NewProxy(tb testing.TB, target string) *Proxy {
+func NewProxy(tb testing.TB, target *Server) *Proxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
 	if err != nil {
@@ -50,7 +62,7 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 }
 
 func (p *Proxy) serve(c net.Conn) {
-	up, err := net.Dial("tcp", p.target) //nolint:noctx // ends with the proxy
+	up, err := p.target.Open(context.Background())
 	if err != nil {
 		_ = c.Close()
 		return

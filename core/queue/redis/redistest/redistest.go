@@ -1,6 +1,7 @@
 // Package redistest owns the private Redis servers of tests: one standalone server
 // for a test binary, a Cluster of three with and without replicas, a Sentinel with a replica. They listen on
-// Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test.
+// Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test. Each has the user with the least rights; with
+// TURNUS_TEST_TLS=1, or where a test asks for it, they speak TLS only, and ask for a client's certificate.
 //
 // It must not know what is stored in them.
 package redistest
@@ -22,7 +23,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
 // Server is one redis-server process.
@@ -30,38 +33,55 @@ type Server struct {
 	Addr   string // host:port, or the path of a Unix socket
 	Socket bool
 	Dir    string
+	Guard  *Guard
 	cmd    *exec.Cmd
 	exited chan struct{}
 	out    *bytes.Buffer
 	once   sync.Once
 }
 
-// Start runs a server on a Unix socket, with append-only file and without eviction, until the test ends.
+// Start runs a server on a Unix socket, or over TLS, with append-only file and without eviction, until the test ends.
 func Start(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
+	if certs.Everywhere() {
+		return StartTLS(tb, extra...)
+	}
 	dir := tempDir(tb)
-	return start(tb, dir, filepath.Join(dir, "s"), append([]string{"--port", "0", "--unixsocket", filepath.Join(dir, "s")}, extra...))
+	s := &Server{Addr: filepath.Join(dir, "s"), Socket: true, Dir: dir, Guard: NewGuard(tb, dir, false)}
+	s.start(tb, append([]string{"--port", "0", "--unixsocket", s.Addr}, extra...))
+	return s
 }
 
 // StartTCP is Start on a port of 127.0.0.1.
 func StartTCP(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	addr := freePort(tb)
-	_, port, _ := net.SplitHostPort(addr)
-	return start(tb, tempDir(tb), addr, append([]string{"--bind", "127.0.0.1", "--port", port}, extra...))
+	return startTCP(tb, certs.Everywhere(), extra)
 }
 
-func start(tb testing.TB, dir, addr string, args []string) *Server {
+// StartTLS is StartTCP over TLS.
+func StartTLS(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	s := &Server{Addr: addr, Socket: addr[0] == '/', Dir: dir, exited: make(chan struct{}), out: &bytes.Buffer{}}
-	base := []string{
+	return startTCP(tb, true, extra)
+}
+
+func startTCP(tb testing.TB, secure bool, extra []string) *Server {
+	tb.Helper()
+	dir := tempDir(tb)
+	s := &Server{Addr: freePort(tb), Dir: dir, Guard: NewGuard(tb, dir, secure)}
+	s.start(tb, append(append([]string{"--bind", "127.0.0.1"}, s.Guard.listen(portOf(s.Addr))...), extra...))
+	return s
+}
+
+func (s *Server) start(tb testing.TB, args []string) {
+	tb.Helper()
+	s.exited, s.out = make(chan struct{}), &bytes.Buffer{}
+	base := append([]string{
 		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
-		"--dir", dir, "--daemonize", "no", "--protected-mode", "no",
-	}
+		"--dir", s.Dir, "--daemonize", "no", "--protected-mode", "no",
+	}, aclArguments(tb, redisacl.Doctor)...)
 	s.launch(tb, append(base, args...))
 	tb.Cleanup(s.Kill)
 	s.ready(tb)
-	return s
 }
 
 func (s *Server) launch(tb testing.TB, args []string) {
@@ -89,13 +109,14 @@ func (s *Server) ready(tb testing.TB) {
 	})
 }
 
-// Client is a new client of the server, without retries. The caller closes it.
+// Client is a new client of the server, without retries, which may do everything: tests look behind the back of what they test. The
+// caller closes it.
 func (s *Server) Client() *goredis.Client {
 	network := "tcp"
 	if s.Socket {
 		network = "unix"
 	}
-	return goredis.NewClient(&goredis.Options{Network: network, Addr: s.Addr, MaxRetries: -1})
+	return goredis.NewClient(&goredis.Options{Network: network, Addr: s.Addr, MaxRetries: -1, TLSConfig: s.Guard.config(s.Addr)})
 }
 
 // Kill ends the process and waits for it.
@@ -113,25 +134,38 @@ func (s *Server) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
 // Resume ends Pause.
 func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Cluster starts three masters that share the slots, and returns their addresses.
-func Cluster(tb testing.TB) []string {
+// Cluster starts three masters that share the slots, and returns the URL of the user with the least rights.
+func Cluster(tb testing.TB) string {
 	tb.Helper()
+	return clusterURL(masters(tb, certs.Everywhere()))
+}
+
+// ClusterTLS is Cluster over TLS.
+func ClusterTLS(tb testing.TB) string {
+	tb.Helper()
+	return clusterURL(masters(tb, true))
+}
+
+func clusterURL(nodes []*Server) string {
 	var addrs []string
-	for _, s := range masters(tb) {
+	for _, s := range nodes {
 		addrs = append(addrs, s.Addr)
 	}
-	return addrs
+	return nodes[0].Guard.URL("-cluster", strings.Join(addrs, ","), "")
 }
 
 // Replicated is a Cluster of three masters, each with a replica that takes over when it is gone.
 type Replicated struct{ Masters, Replicas []*Server }
 
+// URL is how the user with the least rights reaches the Cluster.
+func (r *Replicated) URL() string { return clusterURL(r.Masters) }
+
 // ReplicatedCluster starts one.
 func ReplicatedCluster(tb testing.TB) *Replicated {
 	tb.Helper()
-	r := &Replicated{Masters: masters(tb)}
+	r := &Replicated{Masters: masters(tb, certs.Everywhere())}
 	for _, m := range r.Masters {
-		s := clusterNode(tb)
+		s := clusterNode(tb, certs.Everywhere())
 		meet(tb, s, m)
 		id := ask(tb, m, "cluster", "myid")
 		c := s.Client()
@@ -170,18 +204,18 @@ func (r *Replicated) Owner(tb testing.TB, key string) *Server {
 const slots = 16384
 
 // clusterNode is a server that knows nobody yet.
-func clusterNode(tb testing.TB) *Server {
+func clusterNode(tb testing.TB, secure bool) *Server {
 	tb.Helper()
-	return StartTCP(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)), "--repl-diskless-sync-delay", "0")
+	return startTCP(tb, secure, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)), "--repl-diskless-sync-delay", "0"})
 }
 
 // masters starts three, and returns when each says that all is well.
-func masters(tb testing.TB) []*Server {
+func masters(tb testing.TB, secure bool) []*Server {
 	tb.Helper()
 	const n = 3
 	var nodes []*Server
 	for i := range n {
-		s := clusterNode(tb)
+		s := clusterNode(tb, secure)
 		ask(tb, s, "cluster", "addslotsrange", i*slots/n, (i+1)*slots/n-1)
 		if i > 0 {
 			meet(tb, s, nodes[0])
@@ -226,12 +260,28 @@ type Failover struct {
 	Sentinel        string // address
 }
 
+// URL is how the user with the least rights reaches whoever is the master.
+func (f *Failover) URL() string {
+	return f.Master.Guard.URL("-sentinel", f.Sentinel, "/mymaster", "sentinel_user", User, "sentinel_password", Password)
+}
+
 // Sentinel starts a Failover.
 func Sentinel(tb testing.TB) *Failover {
 	tb.Helper()
-	f := &Failover{Master: StartTCP(tb)}
+	return sentinel(tb, certs.Everywhere())
+}
+
+// SentinelTLS is Sentinel over TLS.
+func SentinelTLS(tb testing.TB) *Failover {
+	tb.Helper()
+	return sentinel(tb, true)
+}
+
+func sentinel(tb testing.TB, secure bool) *Failover {
+	tb.Helper()
+	f := &Failover{Master: startTCP(tb, secure, nil)}
 	host, port, _ := net.SplitHostPort(f.Master.Addr)
-	f.Replica = StartTCP(tb, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+	f.Replica = startTCP(tb, secure, []string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"})
 	r := f.Replica.Client()
 	tb.Cleanup(func() { _ = r.Close() })
 	Until(tb, "the replica to be in step", func() bool {
@@ -241,20 +291,35 @@ func Sentinel(tb testing.TB) *Failover {
 	f.Sentinel = freePort(tb)
 	dir := tempDir(tb)
 	conf := filepath.Join(dir, "sentinel.conf")
-	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor mymaster %s %s 1\n"+
-		"sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", portOf(f.Sentinel), dir, host, port)
-	must(tb, os.WriteFile(conf, []byte(text), 0o600))
-	s := &Server{Addr: f.Sentinel, Dir: dir, exited: make(chan struct{}), out: &bytes.Buffer{}}
+	s := &Server{Addr: f.Sentinel, Dir: dir, Guard: NewGuard(tb, dir, f.Master.Guard.Secure()), exited: make(chan struct{}), out: &bytes.Buffer{}}
+	must(tb, os.WriteFile(conf, []byte(sentinelConfig(tb, s, host, port)), 0o600))
 	s.launch(tb, []string{conf, "--sentinel"})
 	tb.Cleanup(s.Kill)
 	s.ready(tb)
-	sc := goredis.NewSentinelClient(&goredis.Options{Addr: f.Sentinel})
+	sc := goredis.NewSentinelClient(s.Guard.Options(tb, f.Sentinel))
 	tb.Cleanup(func() { _ = sc.Close() })
 	Until(tb, "the sentinel to know the replica", func() bool {
 		list, err := sc.Replicas(context.Background(), "mymaster").Result()
 		return err == nil && len(list) == 1
 	})
 	return f
+}
+
+func sentinelConfig(tb testing.TB, s *Server, host, port string) string {
+	tb.Helper()
+	var b strings.Builder
+	words := append([]string{"--bind", "127.0.0.1", "--dir", s.Dir}, s.Guard.listen(portOf(s.Addr))...)
+	for i := 0; i+1 < len(words); i += 2 {
+		name := strings.TrimPrefix(words[i], "--")
+		if name != "tls-cluster" { // which a Sentinel does not know
+			fmt.Fprintf(&b, "%s %s\n", name, words[i+1])
+		}
+	}
+	rules, err := redisacl.Rules(redisacl.Sentinel, Password)
+	must(tb, err)
+	fmt.Fprintf(&b, "user %s %s\n", User, strings.Join(rules, " "))
+	fmt.Fprintf(&b, "sentinel monitor mymaster %s %s 1\nsentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", host, port)
+	return b.String()
 }
 
 // Until polls a condition, for a minute at most: machines are loaded.
@@ -275,7 +340,12 @@ func Until(tb testing.TB, what string, ok func() bool) {
 // Calls is how often the server has run a command, in lower case, for whomever.
 func Calls(tb testing.TB, c *goredis.Client, command string) int {
 	tb.Helper()
-	info, err := c.Info(tb.Context(), "commandstats").Result()
+	return calls(tb, c, command)
+}
+
+func calls(tb testing.TB, c *goredis.Client, command string) int {
+	tb.Helper()
+	info, err := c.Info(context.Background(), "commandstats").Result() // also at the end of a test
 	must(tb, err)
 	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
 	number, _, _ := strings.Cut(rest, ",")

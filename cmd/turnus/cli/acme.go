@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+)
+
+// acmeFlags have the API's certificate come from an authority that speaks ACME (RFC 8555).
+type acmeFlags struct {
+	names                      []string
+	directory, email, ca, http string
+}
+
+func (f *acmeFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.names, "acme-name", nil, "name of this server for which a certificate is fetched, and renewed, over ACME; its authority's terms are agreed to (repeatable)")
+	fl.StringVar(&f.directory, "acme-directory", acme.LetsEncryptURL, "directory of the authority: its URL")
+	fl.StringVar(&f.email, "acme-email", "", "address that the authority writes to")
+	fl.StringVar(&f.ca, "acme-ca-file", "", "certificates, in PEM, of the authority that signed the directory's own")
+	fl.StringVar(&f.http, "acme-http", "", "address of a second listener, as :80, for the challenge over HTTP; without it the one over TLS has to come to --listen at port 443")
+}
+
+// check refuses what contradicts itself.
+func (f *acmeFlags) check(certFile string) error {
+	if len(f.names) == 0 {
+		if f.email != "" || f.ca != "" || f.http != "" || f.directory != "" && f.directory != acme.LetsEncryptURL {
+			return invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http are for --acme-name: give it, too")
+		}
+		return nil
+	}
+	if certFile != "" {
+		return invalid("--acme-name and --tls-cert both say where the certificate comes from: give one")
+	}
+	for _, name := range f.names {
+		if net.ParseIP(name) != nil || !strings.Contains(name, ".") || strings.ContainsAny(name, "/:* ") {
+			return invalid("--acme-name %s: expected the full name of this server, as turnus.example.net", name)
+		}
+	}
+	if u, err := url.Parse(f.directory); err != nil || u.Scheme != "https" || u.Host == "" {
+		return invalid("--acme-directory %s: expected a URL with https", f.directory)
+	}
+	if f.http != "" {
+		if _, _, err := net.SplitHostPort(f.http); err != nil {
+			return invalid("--acme-http %s: expected an address as :80", f.http)
+		}
+	}
+	return nil
+}
+
+// acmeTime bounds one question to the authority.
+const acmeTime = 30 * time.Second
+
+// manager keeps account and certificates in the data folder.
+func (f *acmeFlags) manager(data string) (*autocert.Manager, error) {
+	client, err := outsideClient(f.ca)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = acmeTime
+	return &autocert.Manager{
+		Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(data, "acme")), HostPolicy: autocert.HostWhitelist(f.names...), Email: f.email,
+		Client: &acme.Client{DirectoryURL: f.directory, HTTPClient: client, UserAgent: "turnus/" + version},
+	}, nil
+}
+
+// tlsConfig is how the API listens: with the certificate of files, or with one from ACME.
+func (s *service) tlsConfig() *tls.Config {
+	if s.acme == nil {
+		return s.cert.Server()
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12}
+	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		if s.cert != nil { // authorities of clients
+			var err error
+			if c, err = s.cert.Server().GetConfigForClient(hello); err != nil {
+				return nil, err
+			}
+		}
+		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority looks; it has no client's certificate, and asks for nothing more
+			c.ClientAuth, c.NextProtos = tls.NoClientCert, []string{acme.ALPNProto}
+		}
+		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			cert, err := s.acme.GetCertificate(hello)
+			if err != nil && slices.Contains(s.f.acme.names, hello.ServerName) && hello.Context().Err() == nil {
+				if text := "no certificate for " + hello.ServerName + ": " + err.Error(); s.told.news(text) {
+					s.a.message(s.a.paint(yellow, "ACME: ") + text)
+				}
+			}
+			return cert, err
+		}
+		return c, nil
+	}
+	return base
+}
+
+// afterChallenge refuses requests over a connection that was opened as the authority's look at a challenge.
+func afterChallenge(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil && r.TLS.NegotiatedProtocol == acme.ALPNProto {
+			http.Error(w, "this connection is for a challenge only", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fetchCertificates connects to itself by each name, so that certificates are there before anybody comes, and what is wrong is told
+// at the start. It ends with ctx.
+func (s *service) fetchCertificates(ctx context.Context) {
+	for _, name := range s.f.acme.names {
+		dialer := tls.Dialer{Config: &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}} //nolint:gosec // nothing is said on it
+		conn, err := dialer.DialContext(ctx, "tcp", s.listener.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// answerChallenges has certificates fetched, and serves the challenge over HTTP where that is listened for: everybody else is sent to
+// https. Both end with ctx, and wg waits for them.
+func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
+	wg.Go(func() { s.fetchCertificates(ctx) })
+	if s.hear == nil {
+		return
+	}
+	web := &http.Server{
+		Handler: s.acme.HTTPHandler(nil), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+	}
+	wg.Go(func() { _ = web.Serve(s.hear) })
+	wg.Go(func() { <-ctx.Done(); _ = web.Close() })
+}

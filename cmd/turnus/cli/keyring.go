@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/keyring"
+)
+
+// keyringFlags name the key ring that is sealed with before anything leaves the process.
+type keyringFlags struct {
+	file        string
+	acceptPlain bool
+	ring        *keyring.Ring // once it is open
+}
+
+func (f *keyringFlags) add(c *cobra.Command) {
+	f.addFile(c)
+	c.Flags().BoolVar(&f.acceptPlain, "keyring-accept-plain", false, "take what is not sealed, too: only while a service that had no key ring gets one")
+}
+
+func (f *keyringFlags) addFile(c *cobra.Command) {
+	c.Flags().StringVar(&f.file, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
+}
+
+// open reads the ring; nil where none is named.
+func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
+	if f.file == "" {
+		if f.acceptPlain {
+			return nil, invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
+		}
+		return nil, nil //nolint:nilnil // nothing is sealed
+	}
+	if f.ring != nil {
+		return f.ring, nil
+	}
+	var err error
+	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.message})
+	if err == nil && f.acceptPlain {
+		a.message(a.paint(yellow, "warning: ") + "what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
+	}
+	return f.ring, err
+}

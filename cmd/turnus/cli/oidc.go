@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core/login"
+	"github.com/turnus/turnus/core/server"
+)
+
+// oidcFlags say which OpenID provider a service believes.
+type oidcFlags struct {
+	issuer, client, access, ca string
+	session                    time.Duration
+}
+
+const defaultSession = 8 * time.Hour
+
+func (f *oidcFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.issuer, "oidc-issuer", "", "OpenID Connect provider whose people may log in, as https://login.example.net/realm")
+	fl.StringVar(&f.client, "oidc-client-id", "", "client that the provider has for Turnus: a public one, with device authorization or a loopback redirect")
+	fl.StringVar(&f.access, "oidc-access", "", "file that gives people a tenant and a role by what the provider claims of them; read again when it changes")
+	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
+	fl.DurationVar(&f.session, "oidc-session", defaultSession, "how long a login is good for: 1m to 24h")
+}
+
+// open makes the provider; nil where none is named.
+func (f *oidcFlags) open() (*login.Provider, error) {
+	if f.issuer == "" {
+		if f.client != "" || f.access != "" || f.ca != "" || f.session != 0 && f.session != defaultSession {
+			return nil, invalid("--oidc-client-id, --oidc-access, --oidc-ca-file and --oidc-session are for --oidc-issuer: give it, too")
+		}
+		return nil, nil //nolint:nilnil // nobody logs in
+	}
+	if f.client == "" || f.access == "" {
+		return nil, invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating.md#people)")
+	}
+	client, err := outsideClient(f.ca)
+	if err != nil {
+		return nil, err
+	}
+	p, err := login.New(login.Config{Issuer: f.issuer, ClientID: f.client, Session: f.session, Rules: login.RulesFile(f.access, server.Roles()), HTTP: client})
+	if err != nil {
+		return nil, fmt.Errorf("--oidc-issuer: %w", err)
+	}
+	return p, nil
+}
+
+// outsideClient asks sites that the authorities of a file may have signed; without one the system's.
+func outsideClient(ca string) (*http.Client, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
+	if ca != "" {
+		text, err := readBounded(ca, 1<<20)
+		if err != nil {
+			return nil, invalid("%w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, invalid("%s holds no certificate in PEM", ca)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}, nil
+}

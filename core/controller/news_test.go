@@ -1,0 +1,191 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// hands is a node whose acks a test makes by itself.
+type hands struct {
+	*lab
+	q       queue.Queue
+	session string
+}
+
+func (l *lab) hands() *hands {
+	l.Helper()
+	q := l.queue()
+	s, err := q.Open(l.Context(), "hands")
+	if err != nil {
+		l.Fatal(err)
+	}
+	return &hands{l, q, s}
+}
+
+// take leases n jobs.
+func (h *hands) take(n int) (all []queue.Lease) {
+	h.Helper()
+	h.until("jobs to be leased", func() bool {
+		turn, err := h.q.Turn(h.Context(), queue.Turn{Session: h.session, Want: n - len(all)})
+		if err != nil {
+			h.Fatal(err)
+		}
+		all = append(all, turn.Leases...)
+		return len(all) == n
+	})
+	return all
+}
+
+func (h *hands) ack(acks ...queue.Ack) {
+	h.Helper()
+	if _, err := h.q.Turn(h.Context(), queue.Turn{Session: h.session, Acks: acks}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// wait lets time pass, and keeps the session.
+func (h *hands) wait(d time.Duration) {
+	h.Helper()
+	for range d / time.Second {
+		<-time.After(time.Second)
+		if _, err := h.q.Beat(h.Context(), h.session); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+// Jobs that wait for people are told of while they do, resting or not; those that wait for a window are not.
+func TestStallsAreTold(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		defer stop()
+		l.accept(c, spec{id: "r1", hosts: 4})
+		h := l.hands()
+		leases := h.take(4)
+		park := func(i int, event string) queue.Ack {
+			return queue.Ack{Job: leases[i].Job, Token: leases[i].Token, Kind: queue.AckSuspend, Event: event, After: 24 * time.Hour}
+		}
+		h.ack(park(0, "go"), park(1, "go"), park(2, queue.EventWindow))
+		told := func() []controller.Event { return l.said(controller.StepStalled) }
+		l.until("it is told", func() bool { return len(told()) > 0 })
+		if e := told()[0]; e.Run != "r1" || e.Reason != "go" || e.Count != 2 || len(told()) != 1 {
+			t.Errorf("%+v", told())
+		}
+		h.wait(5 * time.Minute) // the fourth still runs: the run is followed
+		if n := len(told()); n < 2 || n > 4 {
+			t.Errorf("told %d times in five minutes", n)
+		}
+		h.ack(queue.Ack{Job: leases[3].Job, Token: leases[3].Token, Kind: queue.AckDone, Outcome: core.Changed})
+		h.wait(time.Minute)
+		before := len(told())
+		h.wait(5 * time.Minute) // now it rests
+		if n := len(told()) - before; c.Load().Followed != 0 || n < 1 || n > 4 {
+			t.Errorf("%+v, told %d times in five minutes", c.Load(), n)
+		}
+		if _, err := l.queue().Wake(l.Context(), "r1", "go"); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(time.Minute)
+		before = len(told())
+		h.wait(5 * time.Minute)
+		if n := len(told()) - before; n != 0 {
+			t.Errorf("told %d times after it was over", n)
+		}
+	})
+}
+
+// That jobs have no window left is written down before their outcomes are, and again where that could not be.
+func TestMissedWindowsAreTold(t *testing.T) {
+	fake(t, func(l *lab) {
+		var before []int
+		fails := 1
+		tell := func(ctx context.Context, e controller.Event) error {
+			if e.Kind != controller.WindowMissed {
+				return nil
+			}
+			if fails--; fails >= 0 {
+				return fmt.Errorf("the ledger is away: %w", core.ErrUnavailable)
+			}
+			before = append(before, l.run("r1").Recorded)
+			return l.ledger.Tell(ctx, ledger.Happening{What: "window_missed", Subject: "run:" + e.Run, Count: e.Count, Data: []byte(e.Reason)}, 0)
+		}
+		c, stop := l.telling("s1", tell)
+		defer stop()
+		l.accept(c, spec{id: "r1", hosts: 3})
+		h := l.hands()
+		leases := h.take(3)
+		var acks []queue.Ack
+		for i, lease := range leases {
+			a := queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed}
+			if i < 2 {
+				detail, err := launch.EncodeResult(core.Result{Outcome: core.Cancelled, Reason: gate.NeedsReapproval + "the approval is over"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Outcome, a.Detail = core.Cancelled, detail
+			}
+			acks = append(acks, a)
+		}
+		h.ack(acks...)
+		l.complete("r1")
+		if len(before) != 1 || before[0] != 0 {
+			t.Errorf("told when so many were recorded: %v", before)
+		}
+		got, err := l.ledger.Happenings(l.Context(), 10)
+		if err != nil || len(got) != 2 || got[0].Count != 2 || string(got[0].Data) != "the approval is over" || got[1].What != ledger.HappenedEnded {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// A run that cannot be read back is ended, and that is told, before it is.
+func TestARefusedRunIsTold(t *testing.T) {
+	fake(t, func(l *lab) {
+		var told []controller.Event
+		c, stop := l.telling("s1", func(_ context.Context, e controller.Event) error {
+			told = append(told, e)
+			return nil
+		})
+		defer stop()
+		_, _, err := l.ledger.Accept(l.Context(), ledger.NewRun{ID: "odd", Playbook: "patch", LaunchedBy: "alice", Jobs: []ledger.JobHost{{Host: "h"}}, Snapshot: []byte("no snapshot")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Poke()
+		l.complete("odd")
+		if len(told) != 1 || told[0].Kind != controller.RunRefused || told[0].Run != "odd" || told[0].Reason == "" {
+			t.Errorf("%+v", told)
+		}
+		if r := l.run("odd"); r.Phase != ledger.PhaseCancelled {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// telling is a server that makes events durable.
+func (l *lab) telling(name string, tell func(context.Context, controller.Event) error) (*controller.Controller, func()) {
+	l.Helper()
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue(), Types: types, Tell: tell})
+	if err != nil {
+		l.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return c, func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			l.Error(err)
+		}
+	}
+}

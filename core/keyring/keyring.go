@@ -1,0 +1,300 @@
+// Package keyring owns the keys that bytes are sealed with before they leave a process: the file that holds them, sealing and opening
+// with AES-256-GCM (a Tink keyset), and what ties sealed bytes to their place. A file that changes is read again: rotation needs no restart.
+//
+// It must not know what is sealed, nor where sealed bytes are kept.
+package keyring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Why bytes cannot be opened.
+var (
+	// ErrNoKey: they are sealed with a key that this process has not: it has no ring, or its ring lacks the key. Another process, or this
+	// one once its file has the key, can open them.
+	ErrNoKey = fmt.Errorf("its key is not here: %w", core.ErrUnavailable)
+	// ErrPlain: they are not sealed, and this process has a ring.
+	ErrPlain = fmt.Errorf("it is not sealed: %w", core.ErrInvalid)
+	// ErrTampered: they were changed or cut, or were sealed for another place.
+	ErrTampered = fmt.Errorf("it is not what was sealed for this place: %w", core.ErrInvalid)
+)
+
+// Sealed bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag. The header's first byte begins no text in
+// UTF-8, no zstd frame and none of the ledger's forms; the third, with the key's number behind it, is Tink's own prefix.
+const (
+	magic   = 0xf5
+	version = 1
+	tinkID  = 1
+
+	// HeaderBytes is how many bytes tell that bytes are sealed, and with which key.
+	HeaderBytes = 7
+	// Overhead is how many bytes longer sealed bytes are.
+	Overhead = HeaderBytes + 12 + 16
+)
+
+// ID names a key. It is no secret: sealed bytes begin with it.
+type ID uint32
+
+// String is eight hexadecimal digits.
+func (id ID) String() string { return fmt.Sprintf("%08x", uint32(id)) }
+
+// ParseID reads what String wrote. Errors wrap core.ErrInvalid.
+func ParseID(s string) (ID, error) {
+	var id uint32
+	if n, err := fmt.Sscanf(s, "%08x", &id); n != 1 || err != nil || ID(id).String() != s {
+		return 0, fmt.Errorf("key %q: expected eight hexadecimal digits, as keys ls shows them: %w", s, core.ErrInvalid)
+	}
+	return ID(id), nil
+}
+
+// Header is what all bytes begin with that are sealed with the key.
+func (id ID) Header() []byte {
+	return binary.BigEndian.AppendUint32([]byte{magic, version, tinkID}, uint32(id))
+}
+
+// KeyOf tells with which key bytes are sealed; ok is false for bytes that are not. HeaderBytes of them are enough.
+func KeyOf(b []byte) (id ID, ok bool) {
+	if len(b) < HeaderBytes || b[0] != magic || b[1] != version || b[2] != tinkID {
+		return 0, false
+	}
+	return ID(binary.BigEndian.Uint32(b[3:])), true
+}
+
+// Context names the place that bytes are sealed for: its parts, from the general to the particular. Another list of parts is another place.
+func Context(parts ...string) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p) + 2
+	}
+	b := make([]byte, 0, n)
+	for _, p := range parts {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
+	return b
+}
+
+// Options guide Open. The zero value is right for a service at work.
+type Options struct {
+	// AcceptPlain opens bytes that are not sealed as they are: while a service that had no ring gets one.
+	AcceptPlain bool
+	// Told is called when the file was read again, and when it cannot be; nil tells nobody. It must not block.
+	Told func(string)
+}
+
+// Ring seals and opens. A nil Ring seals nothing: what it is given comes back as it is, and what is sealed it cannot open.
+// Methods are safe for concurrent use.
+type Ring struct {
+	path string
+	opt  Options
+	keys atomic.Pointer[keys]
+	look atomic.Int64 // when the file is looked at next, in nanoseconds since start
+	from time.Time    // monotonic zero of look
+
+	mu   sync.Mutex  // of reading the file again
+	file os.FileInfo // that was read last, or could not be used; nil for none
+}
+
+// keys are what one reading of the file gave.
+type keys struct {
+	aead    tink.AEAD
+	primary ID
+	ids     []ID // that are enabled
+}
+
+// lookEvery is how often the file is looked at, at most.
+const lookEvery = time.Second
+
+// Open reads a ring's file, which others must not be able to read. Errors wrap core.ErrInvalid.
+func Open(path string, o Options) (*Ring, error) {
+	if o.Told == nil {
+		o.Told = func(string) {}
+	}
+	r := &Ring{path: path, opt: o, from: time.Now()}
+	r.file, _ = os.Stat(path) // load says why not
+	k, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	r.keys.Store(k)
+	r.look.Store(int64(lookEvery))
+	return r, nil
+}
+
+// same tells whether the file is the one that was looked at before.
+func same(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+func load(path string) (*keys, error) {
+	h, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return newKeys(path, h)
+}
+
+func newKeys(path string, h *keyset.Handle) (*keys, error) {
+	k := &keys{}
+	var err error
+	if k.aead, err = aead.New(h); err != nil {
+		return nil, fmt.Errorf("key ring %s: its keys are not for AES-256-GCM: %w: %w", path, core.ErrInvalid, err)
+	}
+	for _, one := range describe(h) {
+		k.ids = append(k.ids, one.ID)
+		if one.Primary {
+			k.primary = one.ID
+		}
+	}
+	return k, nil
+}
+
+// maxFile bounds the file: some hundred keys.
+const maxFile = 256 << 10
+
+func readFile(path string) (*keyset.Handle, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("key ring %s does not exist: %w\nhint: turnus keys new %s makes one", path, core.ErrInvalid, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key ring: %w: %w", core.ErrInvalid, err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("key ring %s: others may read or change it (mode %04o): %w\nhint: chmod 600 %s", path, mode, core.ErrInvalid, path)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("key ring %s has %d bytes, expected at most %d: %w", path, info.Size(), maxFile, core.ErrInvalid)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("key ring: %w: %w", core.ErrInvalid, err)
+	}
+	h, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
+	if err != nil { // the error of a parser might quote the file
+		return nil, fmt.Errorf("key ring %s is not a key ring: expected a keyset of Tink in JSON, as turnus keys new writes it: %w", path, core.ErrInvalid)
+	}
+	for i := range h.Len() {
+		if e, err := h.Entry(i); err == nil && e.KeyStatus() == keyset.Enabled {
+			if id, required := e.Key().IDRequirement(); !required || id != e.KeyID() {
+				return nil, fmt.Errorf("key ring %s: key %s has no prefix of its own: %w", path, ID(e.KeyID()), core.ErrInvalid)
+			}
+		}
+	}
+	return h, nil
+}
+
+// current looks at the file, if that was not done just now; now asks for a look in any case, but not more often than every 50 ms.
+func (r *Ring) current(now bool) *keys {
+	since, next := int64(time.Since(r.from)), r.look.Load()
+	if since < next && (!now || since < next-int64(lookEvery-50*time.Millisecond)) {
+		return r.keys.Load()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.look.Load() != next { // somebody else looked
+		return r.keys.Load()
+	}
+	r.look.Store(since + int64(lookEvery))
+	file, _ := os.Stat(r.path) // load says why not
+	if same(file, r.file) {
+		return r.keys.Load()
+	}
+	r.file = file
+	k, err := load(r.path)
+	if err != nil {
+		r.opt.Told("the key ring was changed and cannot be used; the keys that were read before stay: " + err.Error())
+		return r.keys.Load()
+	}
+	if had := r.keys.Load(); had.primary != k.primary || !slices.Equal(had.ids, k.ids) {
+		r.opt.Told(fmt.Sprintf("the key ring was read again: it seals with key %s, and has %d", k.primary, len(k.ids)))
+	}
+	r.keys.Store(k)
+	return k
+}
+
+// Seal seals bytes for a place. Sealed twice, the same bytes are others.
+func (r *Ring) Seal(plain, context []byte) []byte {
+	if r == nil {
+		return plain
+	}
+	text, err := r.current(false).aead.Encrypt(plain, context)
+	if err != nil {
+		panic(fmt.Sprintf("keyring: seal %d bytes: %v", len(plain), err)) // only more than AES-GCM can seal, 64 GiB, is refused
+	}
+	out := make([]byte, 0, len(text)+2)
+	return append(append(out, magic, version), text...)
+}
+
+// Open opens bytes that were sealed for the place. Errors wrap ErrNoKey, ErrPlain or ErrTampered.
+func (r *Ring) Open(sealed, context []byte) ([]byte, error) {
+	id, ok := KeyOf(sealed)
+	switch {
+	case !ok && r == nil:
+		return sealed, nil
+	case !ok && r.opt.AcceptPlain && (len(sealed) == 0 || sealed[0] != magic):
+		return sealed, nil
+	case !ok:
+		return nil, ErrPlain
+	case r == nil:
+		return nil, fmt.Errorf("it is sealed with key %s, and this process has no key ring (--keyring): %w", id, ErrNoKey)
+	}
+	k := r.current(false)
+	if !slices.Contains(k.ids, id) {
+		if k = r.current(true); !slices.Contains(k.ids, id) {
+			return nil, fmt.Errorf("it is sealed with key %s, which the key ring %s lacks: %w", id, r.path, ErrNoKey)
+		}
+	}
+	plain, err := k.aead.Decrypt(sealed[2:], context)
+	if err != nil {
+		return nil, fmt.Errorf("opened with key %s: %w", id, ErrTampered)
+	}
+	if plain == nil {
+		plain = []byte{}
+	}
+	return plain, nil
+}
+
+// AcceptsPlain tells whether bytes that are not sealed are opened as they are. A nil Ring accepts nothing else.
+func (r *Ring) AcceptsPlain() bool { return r == nil || r.opt.AcceptPlain }
+
+// Primary is the key that is sealed with now; ok is false for a nil Ring.
+func (r *Ring) Primary() (id ID, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	return r.current(false).primary, true
+}
+
+// Find calls found for every header of sealed bytes anywhere in b, as of values that are packed together. Random bytes look like one once
+// in sixteen million: a key that nobody knows may be none.
+func Find(b []byte, found func(ID)) {
+	start := []byte{magic, version, tinkID}
+	for {
+		i := bytes.Index(b, start)
+		if i < 0 || len(b) < i+HeaderBytes {
+			return
+		}
+		id, _ := KeyOf(b[i:])
+		found(id)
+		b = b[i+len(start):]
+	}
+}

@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+)
+
+// What happens to runs that the ledger writes down by itself, in the transaction in which it happens.
+const (
+	HappenedEnded    = "run_ended"    // every job has its outcome
+	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason
+	HappenedHeld     = "run_held"     // the service paused it; Data is the reason
+	HappenedAwaiting = "run_awaiting" // it waits for people to approve it
+)
+
+// Happening is something that somebody may have to be told. Kinds besides those above, and what Data means, are the caller's.
+type Happening struct {
+	ID     string
+	What   string
+	Tenant string
+	// Subject is what it is about, as run:ID: of one subject a channel is told in order.
+	Subject string
+	// Fold makes several one: while one of the same What and Fold waits, or was handed on not long ago, more are counted in the next.
+	Fold   string
+	At     time.Time // of the first
+	Latest time.Time // of the last that was folded in
+	Count  int
+	Data   []byte // of the last; opaque
+
+	seq int64
+}
+
+// Once as the span of Tell tells of a Fold one time only, for as long as that is remembered: KeepFolds.
+const Once = time.Duration(-1)
+
+// KeepFolds is how long the ledger remembers that something was told, for those that fold.
+const KeepFolds = 30 * 24 * time.Hour
+
+// Tell writes down what happened. Where it has a Fold, the next of the same is handed on no earlier than span after the one
+// before; until then they are counted. The same is told by any number of servers: that folds too.
+func (l *Ledger) Tell(ctx context.Context, h Happening, span time.Duration) error {
+	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.tell(ctx, t, h, span) })
+}
+
+func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duration) error {
+	for _, f := range []struct {
+		what, text string
+		needed     bool
+	}{{"what", h.What, true}, {"tenant", h.Tenant, false}, {"subject", h.Subject, true}, {"fold", h.Fold, false}} {
+		if err := checkText("happening: "+f.what, f.text, f.needed, maxText); err != nil {
+			return err
+		}
+	}
+	now := micros(l.now())
+	due := t.now
+	args := []any{hex.EncodeToString(random(12)), h.What, h.Tenant, h.Subject, h.Fold, now, max(h.Count, 1), pack(h.Data)}
+	switch {
+	case h.Fold == "":
+	case span == Once:
+		var had int
+		if err := t.row(ctx, `SELECT count(*) FROM happenings WHERE what = $1 AND fold = $2 AND routed = 1`, h.What, h.Fold).Scan(&had); err != nil || had > 0 {
+			return err
+		}
+	default:
+		due = `coalesce((SELECT max(due) + $9 FROM happenings WHERE what = $2 AND fold = $5 AND routed = 1 AND due > ` + t.now + ` - $9), ` + t.now + `)`
+		args = append(args, span.Microseconds())
+	}
+	again := ` ON CONFLICT (what, fold) WHERE routed = 0 AND fold <> '' DO UPDATE SET latest = excluded.latest, count = happenings.count + excluded.count, data = excluded.data`
+	if span == Once {
+		again = ` ON CONFLICT (what, fold) WHERE routed = 0 AND fold <> '' DO NOTHING`
+	}
+	if h.Fold == "" {
+		again = ""
+	}
+	_, err := t.exec(ctx, `INSERT INTO happenings (id, what, tenant, subject, fold, at, latest, due, count, data) VALUES ($1, $2, $3, $4, $5, $6, $6, `+due+`, $7, $8)`+again, args...)
+	return err
+}
+
+// happened is tell for what happens to a run within a transaction of the ledger's own.
+func (l *Ledger) happened(ctx context.Context, t *tx, run *Run, what, why string) error {
+	return l.tell(ctx, t, Happening{What: what, Tenant: run.Tenant, Subject: "run:" + run.ID, Data: []byte(why)}, 0)
+}
+
+// Happenings are those that may be told by now, oldest first, at most max.
+func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
+	rows, err := l.db.rows(ctx, `SELECT seq, id, what, tenant, subject, fold, at, latest, count, data FROM happenings
+		WHERE routed = 0 AND due <= `+l.db.now+` ORDER BY due, seq LIMIT $1`, min(max, MaxPage))
+	all, err := collect(rows, err, func(row scanner) (h Happening, err error) {
+		var at, latest int64
+		if err = row.Scan(&h.seq, &h.ID, &h.What, &h.Tenant, &h.Subject, &h.Fold, &at, &latest, &h.Count, &h.Data); err == nil {
+			h.Data, err = unpack(h.Data)
+		}
+		h.At, h.Latest = fromMicros(at), fromMicros(latest)
+		return h, err
+	})
+	return all, translate("read what is to be told", err)
+}
+
+// Route hands a happening on to channels, once: of servers that route the same at the same time one does it, and done tells which. It
+// is nobody's any more afterwards, also when it goes to no channel; then it is forgotten, and folds nothing. One that folded more into it meanwhile is left for the next look.
+func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (done bool, err error) {
+	err = l.db.transact(ctx, "hand on "+h.What, func(t *tx) error {
+		query := `DELETE FROM happenings WHERE seq = $1 AND routed = 0 AND count = $2`
+		if h.Fold != "" && len(to) > 0 {
+			query = `UPDATE happenings SET routed = 1, data = NULL WHERE seq = $1 AND routed = 0 AND count = $2`
+		}
+		n, err := t.exec(ctx, query, h.seq, h.Count)
+		if err != nil || n == 0 {
+			return err
+		}
+		for i := range to {
+			if err := l.notify(ctx, t, &to[i]); err != nil {
+				return err
+			}
+		}
+		done = true
+		return nil
+	})
+	return done && err == nil, err
+}

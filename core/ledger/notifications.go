@@ -1,0 +1,318 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// NotificationState is where a notification stands.
+type NotificationState string
+
+// The states of a notification.
+const (
+	NotificationWaiting NotificationState = "waiting" // for its first try, or the next
+	NotificationSent    NotificationState = "sent"
+	NotificationDead    NotificationState = "dead" // given up; a person may have it sent again
+)
+
+// Owner is whose channel it is: a tenant's, or the service's own, which is told of all tenants.
+type Owner struct {
+	Service bool
+	Tenant  string // "" of the service's
+}
+
+// flag is how Owner.Service is stored.
+func (o Owner) flag() int {
+	if o.Service {
+		return 1
+	}
+	return 0
+}
+
+// owns tells whether an owner's channels may be seen: those of the service by who sees all tenants.
+func (s Scope) owns(o Owner) bool { return s.all || !o.Service && s.Allows(o.Tenant) }
+
+// Notification is one message to one channel.
+type Notification struct {
+	ID      string `json:"id"` // the same however often it is sent
+	Owner   `json:"-"`
+	Channel string            `json:"channel"`
+	Medium  string            `json:"medium"`
+	Kind    string            `json:"kind"`
+	Subject string            `json:"subject"` // of one subject a channel gets them in order
+	Run     string            `json:"run,omitempty"`
+	State   NotificationState `json:"state"`
+	Made    time.Time         `json:"made"`
+	Begun   time.Time         `json:"begun"` // its tries, or those since somebody had it sent again
+	Due     time.Time         `json:"due"`   // of the next try
+	Tries   int               `json:"tries"`
+	Reason  string            `json:"reason,omitempty"` // why the last try failed
+	Settled time.Time         `json:"settled,omitzero"`
+	Data    []byte            `json:"-"` // what is told; opaque
+
+	seq   int64
+	by    string
+	until int64
+}
+
+// MaxWaiting is how many notifications may wait for one channel; more are dead at once.
+const MaxWaiting = 10_000
+
+const notificationColumns = `seq, id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, tries, reason, settled, data`
+
+func scanNotification(row scanner) (Notification, error) {
+	var n Notification
+	var service, made, begun, due, settled int64
+	err := row.Scan(&n.seq, &n.ID, &service, &n.Tenant, &n.Channel, &n.Medium, &n.Kind, &n.Subject, &n.Run, &n.State, &made, &begun, &due, &n.Tries, &n.Reason, &settled, &n.Data)
+	if err == nil {
+		n.Data, err = unpack(n.Data)
+	}
+	n.Service = service == 1
+	n.Made, n.Begun, n.Due, n.Settled = fromMicros(made), fromMicros(begun), fromMicros(due), fromMicros(settled)
+	return n, err
+}
+
+// notify adds a notification that waits.
+func (l *Ledger) notify(ctx context.Context, t *tx, n *Notification) error {
+	for _, f := range []struct {
+		what, text string
+		needed     bool
+		max        int
+	}{
+		{"id", n.ID, true, maxID}, {"tenant", n.Tenant, false, maxID}, {"channel", n.Channel, true, maxID}, {"medium", n.Medium, true, maxID},
+		{"kind", n.Kind, true, maxID}, {"subject", n.Subject, true, maxText}, {"run", n.Run, false, maxID},
+	} {
+		if err := checkText("notification: "+f.what, f.text, f.needed, f.max); err != nil {
+			return err
+		}
+	}
+	var waiting int
+	if err := t.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM notifications WHERE service = $1 AND tenant = $2 AND channel = $3 AND state = 'waiting' LIMIT $4) w`,
+		n.flag(), n.Tenant, n.Channel, MaxWaiting).Scan(&waiting); err != nil {
+		return err
+	}
+	now := fromMicros(micros(l.now()))
+	n.State, n.Made, n.Begun, n.Tries, n.Reason, n.Settled = NotificationWaiting, now, now, 0, "", time.Time{}
+	if waiting >= MaxWaiting {
+		n.State, n.Settled, n.Reason = NotificationDead, now, fmt.Sprintf("%d notifications waited for this channel already", waiting)
+	}
+	_, err := t.exec(ctx, `INSERT INTO notifications (id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, reason, settled, data)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, `+t.now+`, $11, $12, $13)`,
+		n.ID, n.flag(), n.Tenant, n.Channel, n.Medium, n.Kind, n.Subject, n.Run, string(n.State), micros(now), n.Reason, micros(n.Settled), pack(n.Data))
+	return err
+}
+
+// NewNotification adds a notification that no happening is behind: a test that somebody asked for.
+func (l *Ledger) NewNotification(ctx context.Context, who string, n Notification) (Notification, error) {
+	err := l.db.transact(ctx, "add a notification", func(t *tx) error {
+		if err := l.notify(ctx, t, &n); err != nil {
+			return err
+		}
+		_, err := l.audit(ctx, t, Entry{Who: who, Tenant: n.Tenant, Action: "channel.test", Kind: "channel", Subject: n.Channel, After: asJSON(n)})
+		return err
+	})
+	if err != nil {
+		return Notification{}, err
+	}
+	return l.Notification(ctx, AllTenants(), n.ID)
+}
+
+// Queue is a channel that notifications are due for.
+type Queue struct {
+	Owner
+	Channel string
+}
+
+// DueChannels lists the channels that something is due for by now and nobody is sending to.
+func (l *Ledger) DueChannels(ctx context.Context) ([]Queue, error) {
+	rows, err := l.db.rows(ctx, `SELECT DISTINCT service, tenant, channel FROM notifications
+		WHERE state = 'waiting' AND due <= `+l.db.now+` AND claimed_until < `+l.db.now+` ORDER BY service, tenant, channel LIMIT $1`, MaxPage)
+	all, err := collect(rows, err, func(row scanner) (q Queue, err error) {
+		var service int
+		err = row.Scan(&service, &q.Tenant, &q.Channel)
+		q.Service = service == 1
+		return q, err
+	})
+	return all, translate("look for notifications that are due", err)
+}
+
+// ClaimNotification claims the notification of a channel that is due first, until ttl has passed by the database's clock, and counts
+// a try. One is passed over while an earlier one of its subject waits. ok is false where there is none.
+func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl time.Duration) (n Notification, ok bool, err error) {
+	err = l.db.transact(ctx, "claim a notification", func(t *tx) error {
+		var until int64
+		n, err = scanNotification(ahead{t.row(ctx, `UPDATE notifications SET claimed_by = $1, claimed_until = `+t.now+` + $2, tries = tries + 1 WHERE seq IN (
+			SELECT d.seq FROM notifications d WHERE d.service = $3 AND d.tenant = $4 AND d.channel = $5 AND d.state = 'waiting'
+			AND d.due <= `+t.now+` AND d.claimed_until < `+t.now+` AND NOT EXISTS (SELECT 1 FROM notifications e WHERE e.service = d.service AND e.tenant = d.tenant
+			AND e.channel = d.channel AND e.state = 'waiting' AND e.subject = d.subject AND e.seq < d.seq)
+			ORDER BY d.due, d.seq LIMIT 1`+t.skip+`) RETURNING claimed_until, `+notificationColumns,
+			by, ttl.Microseconds(), of.flag(), of.Tenant, of.Channel), []any{&until}})
+		if none(err) {
+			return nil
+		}
+		n.by, n.until, ok = by, until, err == nil
+		return err
+	})
+	return n, ok && err == nil, err
+}
+
+// Sent says that a claimed notification was taken. A claim that has ended and was taken over changes nothing: it is sent twice.
+func (l *Ledger) Sent(ctx context.Context, n Notification) error {
+	return l.settleNotification(ctx, n, NotificationSent, "", 0)
+}
+
+// Failed says why a claimed notification was not taken, and when to try again; dead gives it up.
+func (l *Ledger) Failed(ctx context.Context, n Notification, reason string, again time.Duration, dead bool) error {
+	state := NotificationWaiting
+	if dead {
+		state = NotificationDead
+	}
+	return l.settleNotification(ctx, n, state, reason, again)
+}
+
+func (l *Ledger) settleNotification(ctx context.Context, n Notification, state NotificationState, reason string, again time.Duration) error {
+	settled := micros(l.now())
+	if state == NotificationWaiting {
+		settled = 0
+	}
+	return l.db.transact(ctx, "settle a notification", func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE notifications SET state = $4, reason = $5, due = `+t.now+` + $6, settled = $7, claimed_by = '', claimed_until = 0
+			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, n.seq, n.by, n.until, string(state), clean(reason, maxText), again.Microseconds(), settled)
+		return err
+	})
+}
+
+// NotificationFilter narrows a list. Empty fields let everything through.
+type NotificationFilter struct {
+	State              NotificationState
+	Channel, Kind, Run string
+}
+
+// Notifications lists those of channels in scope, newest first.
+func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilter, p Page) (all []Notification, next string, err error) {
+	at, more, err := p.at("notifications", 1, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	if !s.all {
+		q.where("service = 0")
+	}
+	s.filter(q, "tenant")
+	for _, eq := range []struct{ column, value string }{{"state", string(f.State)}, {"channel", f.Channel}, {"kind", f.Kind}, {"run", f.Run}} {
+		if eq.value != "" {
+			q.where(eq.column+" = ?", clean(eq.value, maxText))
+		}
+	}
+	if more {
+		q.where("seq < ?", at.Key[0])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+notificationColumns+` FROM notifications`, "seq DESC", p), q.args...)
+	all, err = collect(rows, err, scanNotification)
+	if err != nil {
+		return nil, "", translate("list notifications", err)
+	}
+	all, next = cut(all, p, func(n Notification) cursor { return cursor{List: "notifications", Key: []int64{n.seq}} })
+	return all, next, nil
+}
+
+// Notification reads one of a channel in scope.
+func (l *Ledger) Notification(ctx context.Context, s Scope, id string) (Notification, error) {
+	n, err := scanNotification(l.db.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`, clean(id, maxText)))
+	if none(err) || err == nil && !s.owns(n.Owner) {
+		return Notification{}, noNotification(id)
+	}
+	return n, translate("read notification "+clean(id, maxID), err)
+}
+
+func noNotification(id string) error {
+	return fmt.Errorf("notification %q is not in the ledger: %w", clean(id, maxID), core.ErrNotFound)
+}
+
+// RetryNotification has one sent now, for as long as a new one would be. One that was sent is core.ErrConflict.
+func (l *Ledger) RetryNotification(ctx context.Context, s Scope, who, id string) (Notification, error) {
+	var n Notification
+	err := l.db.transact(ctx, "send notification "+clean(id, maxID)+" again", func(t *tx) (err error) {
+		before, err := scanNotification(t.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`+t.forUpdate, clean(id, maxText)))
+		switch {
+		case none(err) || err == nil && !s.owns(before.Owner):
+			return noNotification(id)
+		case err != nil:
+			return err
+		case before.State == NotificationSent:
+			return fmt.Errorf("it was sent: %w", core.ErrConflict)
+		}
+		n, err = scanNotification(t.row(ctx, `UPDATE notifications SET state = 'waiting', begun = $2, due = `+t.now+`, tries = 0, settled = 0 WHERE seq = $1 RETURNING `+notificationColumns,
+			before.seq, micros(l.now())))
+		if err != nil {
+			return err
+		}
+		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: n.Tenant, Action: "notification.retry", Kind: "notification", Subject: n.ID, Before: asJSON(before), After: asJSON(n)})
+		return err
+	})
+	return n, err
+}
+
+// NotificationCount is how many notifications of a channel are in a state.
+type NotificationCount struct {
+	Queue
+	Medium string
+	State  NotificationState
+	Count  int
+}
+
+// NotificationCounts counts those in scope that are kept.
+func (l *Ledger) NotificationCounts(ctx context.Context, s Scope) ([]NotificationCount, error) {
+	q := &query{d: l.db.dialect}
+	if !s.all {
+		q.where("service = 0")
+	}
+	s.filter(q, "tenant")
+	where := ""
+	if len(q.conds) > 0 {
+		where = ` WHERE ` + strings.Join(q.conds, " AND ")
+	}
+	rows, err := l.db.rows(ctx, `SELECT service, tenant, channel, medium, state, count(*) FROM notifications`+where+` GROUP BY service, tenant, channel, medium, state`, q.args...)
+	all, err := collect(rows, err, func(row scanner) (c NotificationCount, err error) {
+		var service int
+		err = row.Scan(&service, &c.Tenant, &c.Channel, &c.Medium, &c.State, &c.Count)
+		c.Service = service == 1
+		return c, err
+	})
+	return all, translate("count notifications", err)
+}
+
+// Retention of notifications.
+const (
+	KeepSent = 30 * 24 * time.Hour
+	KeepDead = 90 * 24 * time.Hour
+)
+
+// PruneNotifications forgets up to max notifications that were settled long ago, and what folds nothing any more. It tells how many
+// rows went.
+func (l *Ledger) PruneNotifications(ctx context.Context, max int) (removed int, err error) {
+	now := l.now()
+	for _, old := range []struct {
+		query string
+		span  time.Duration
+	}{
+		{`DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications WHERE state = 'sent' AND settled > 0 AND settled < $1 ORDER BY settled, seq LIMIT $2)`, KeepSent},
+		{`DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications WHERE state = 'dead' AND settled > 0 AND settled < $1 ORDER BY settled, seq LIMIT $2)`, KeepDead},
+		{`DELETE FROM happenings WHERE seq IN (SELECT seq FROM happenings WHERE routed = 1 AND due < $1 LIMIT $2)`, KeepFolds},
+	} {
+		err := l.db.transact(ctx, "forget notifications", func(t *tx) error {
+			n, err := t.exec(ctx, old.query, micros(now.Add(-old.span)), cmp.Or(max, MaxPage))
+			removed += int(n)
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}

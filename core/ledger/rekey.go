@@ -1,0 +1,402 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
+)
+
+// KeyUse is how much of one kind is sealed with one key, or not at all.
+type KeyUse struct {
+	What   string // "attempts.detail"
+	Sealed bool
+	Key    keyring.ID // where Sealed
+	Count  int
+}
+
+// column is one that is sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed to name the place.
+type column struct {
+	table, name string
+	keys, more  []string
+	text        bool   // a reason, in sealReason's form
+	only        string // a further condition
+	batch       int    // rows that are read together, so that memory is bounded
+	place       func(run string, v []any) []string
+}
+
+// sealedColumns are all there are.
+func sealedColumns() []column {
+	text := func(v any) string {
+		switch v := v.(type) {
+		case string:
+			return v
+		case []byte:
+			return string(v)
+		case int64:
+			return strconv.FormatInt(v, 10)
+		}
+		return fmt.Sprint(v)
+	}
+	try := func(what string) func(string, []any) []string {
+		return func(run string, v []any) []string { return []string{what, run, text(v[1]), text(v[2]), text(v[3])} }
+	}
+	ofRun := func(what string) func(string, []any) []string {
+		return func(run string, _ []any) []string { return []string{what, run} }
+	}
+	output := func(what string) func(string, []any) []string {
+		return func(run string, v []any) []string { return []string{what, run, text(v[1]), text(v[2])} }
+	}
+	attempt := []string{"run", "idx", "life", "attempt"}
+	return []column{
+		{table: "materials", name: "snapshot", keys: []string{"run"}, batch: 4, place: ofRun(snapshotOf)},
+		{table: "materials", name: "queue", keys: []string{"run"}, batch: 1, place: ofRun(queueOf)},
+		{table: "attempts", name: "detail", keys: attempt, batch: 100, place: try(detailOf)},
+		{table: "attempts", name: "reason", keys: attempt, batch: 500, text: true, place: try(reasonOf)},
+		{table: "jobs", name: "reason", keys: []string{"run", "idx"}, more: []string{"life", "attempt"}, batch: 500, text: true, place: try(reasonOf)},
+		{table: "outputs", name: "data", keys: []string{"run", "idx", "name"}, only: "c.object = ''", batch: 8, place: output(outputOf)},
+		{table: "outputs", name: "data", keys: []string{"run", "idx", "name"}, only: "c.object <> ''", batch: 500, place: output(objectOf)},
+		{table: "documents", name: "data", keys: []string{"kind", "tenant", "name"}, only: "c.kind <> '" + markerKind + "'", batch: 4, place: func(_ string, v []any) []string {
+			return []string{documentOf, text(v[0]), text(v[1]), text(v[2])}
+		}},
+	}
+}
+
+// what names a column to people; large outputs are objects.
+func (c *column) what() string {
+	if strings.HasSuffix(c.only, "<> ''") && c.table == "outputs" {
+		return "objects"
+	}
+	return c.table + "." + c.name
+}
+
+// header is an expression for how a stored value begins, and of how many bytes it is.
+func (c *column) header() string {
+	if c.text {
+		return "substr(c." + c.name + ", 1, " + strconv.Itoa(sealedTextHeader) + ")"
+	}
+	return "substr(c." + c.name + ", 1, " + strconv.Itoa(keyring.HeaderBytes) + ")"
+}
+
+// headerOf is what values begin with that are sealed with a key.
+func (c *column) headerOf(id keyring.ID) any {
+	if c.text {
+		return sealedText + id.String()
+	}
+	return id.Header()
+}
+
+// present is the condition that there is a value.
+func (c *column) present() string {
+	cond := "c." + c.name + " IS NOT NULL"
+	if c.text {
+		cond = "c." + c.name + " <> ''"
+	}
+	if c.only != "" {
+		cond += " AND " + c.only
+	}
+	return cond
+}
+
+// isSealed is the condition that a value is sealed, with the parameter $1.
+func (c *column) isSealed() (cond string, arg any) {
+	if c.text {
+		return "substr(c." + c.name + ", 1, " + strconv.Itoa(len(sealedText)) + ") = $1", sealedText
+	}
+	return "substr(c." + c.name + ", 1, 3) = $1", keyring.ID(0).Header()[:3]
+}
+
+// KeyUses counts what the ledger holds by the key that it is sealed with. It reads how every value begins: for who checks, not for who
+// works. Reasons that are not sealed are not counted: those of jobs that somebody cancelled together never are.
+func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
+	var all []KeyUse
+	for _, c := range sealedColumns() {
+		cond, arg := c.isSealed()
+		part := "substr(c." + c.name + ", 4, 4)"
+		if c.text {
+			part = "substr(c." + c.name + ", " + strconv.Itoa(len(sealedText)+1) + ", 8)"
+		}
+		rows, err := l.db.rows(ctx, `SELECT `+part+` AS k, count(*) FROM `+c.table+` c WHERE `+c.present()+` AND `+cond+` GROUP BY 1`, arg)
+		type use struct {
+			key []byte
+			n   int
+		}
+		uses, err := collect(rows, err, func(row scanner) (u use, err error) {
+			err = row.Scan(&u.key, &u.n)
+			return u, err
+		})
+		if err != nil {
+			return nil, translate("count what is sealed in "+c.what(), err)
+		}
+		for _, u := range uses {
+			id, err := c.parseKey(u.key)
+			if err != nil {
+				return nil, fmt.Errorf("count what is sealed in %s: %w", c.what(), err)
+			}
+			all = append(all, KeyUse{What: c.what(), Sealed: true, Key: id, Count: u.n})
+		}
+		if c.text {
+			continue
+		}
+		plain, err := l.countPlain(ctx, &c)
+		if err != nil {
+			return nil, err
+		}
+		if plain > 0 {
+			all = append(all, KeyUse{What: c.what(), Count: plain})
+		}
+	}
+	return all, nil
+}
+
+func (l *Ledger) countPlain(ctx context.Context, c *column) (int, error) {
+	cond, arg := c.isSealed()
+	query := `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.present() + ` AND NOT (` + cond + `)`
+	if c.what() == "objects" { // one that is not sealed has no key in its row
+		query = `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.only + ` AND (c.` + c.name + ` IS NULL OR NOT (` + cond + `))`
+	}
+	n, err := scanOne[int](l.db.row(ctx, query, arg))
+	return n, translate("count what is not sealed in "+c.what(), err)
+}
+
+func (c *column) parseKey(b []byte) (keyring.ID, error) {
+	if c.text {
+		return keyring.ParseID(string(b))
+	}
+	if len(b) != 4 {
+		return 0, fmt.Errorf("a value ends in its header: %w", keyring.ErrTampered)
+	}
+	return keyring.ID(binary.BigEndian.Uint32(b)), nil
+}
+
+// Resealed says what one call of Reseal did.
+type Resealed struct {
+	Values   int      // that were sealed anew
+	Failed   int      // that could not be opened, and stay as they are
+	Failures []string // the first of those, and why
+}
+
+const maxFailures = 20
+
+// Reseal seals with the ring's primary key whatever is sealed with another, and, where the ring accepts plain bytes, what is not sealed. It works
+// in small batches beside a service at work, and may be called again after any error: what is done is done. progress, if not nil, is
+// told how many values were sealed so far.
+func (l *Ledger) Reseal(ctx context.Context, progress func(values int)) (Resealed, error) {
+	var out Resealed
+	if l.ring == nil {
+		return out, fmt.Errorf("reseal: the ledger was opened without a key ring: %w", core.ErrInvalid)
+	}
+	if err := l.mark(ctx); err != nil {
+		return out, err
+	}
+	for _, c := range sealedColumns() {
+		if err := l.resealColumn(ctx, &c, &out, progress); err != nil {
+			return out, translate("reseal "+c.what(), err)
+		}
+		if c.what() == "objects" && l.ring.AcceptsPlain() {
+			if err := l.sealObjects(ctx, &out, progress); err != nil {
+				return out, translate("seal objects", err)
+			}
+		}
+	}
+	return out, nil
+}
+
+// stored is one value to be sealed anew.
+type stored struct {
+	keys  []any // and behind them what names the place besides
+	run   string
+	value any // []byte or string
+}
+
+func (l *Ledger) resealColumn(ctx context.Context, c *column, out *Resealed, progress func(int)) error {
+	var after []any
+	for {
+		primary, _ := l.ring.Primary()
+		rows, err := l.oldValues(ctx, c, primary, after)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		fresh := make([]any, len(rows))
+		for i, r := range rows {
+			if fresh[i], err = l.again(c, r); err != nil {
+				out.fail(fmt.Sprintf("%s of %s: %v", c.what(), strings.Join(c.place(r.run, r.keys)[1:], "/"), err))
+			}
+		}
+		done := 0
+		err = l.db.transact(ctx, "reseal", func(t *tx) error {
+			done = 0
+			for i, r := range rows {
+				if fresh[i] == nil {
+					continue
+				}
+				cond, args := make([]string, 0, len(c.keys)+1), []any{fresh[i]}
+				for k, key := range c.keys {
+					args = append(args, r.keys[k])
+					cond = append(cond, key+" = $"+strconv.Itoa(len(args)))
+				}
+				args = append(args, r.value)
+				cond = append(cond, c.name+" = $"+strconv.Itoa(len(args))) // else it was replaced meanwhile, and is sealed as it should be
+				n, err := t.exec(ctx, `UPDATE `+c.table+` SET `+c.name+` = $1 WHERE `+strings.Join(cond, " AND "), args...)
+				if err != nil {
+					return err
+				}
+				done += int(n)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if out.Values += done; progress != nil {
+			progress(out.Values)
+		}
+		after = rows[len(rows)-1].keys[:len(c.keys)]
+	}
+}
+
+// oldValues reads the next values that are to be sealed anew.
+func (l *Ledger) oldValues(ctx context.Context, c *column, primary keyring.ID, after []any) ([]stored, error) {
+	var names []string
+	for _, n := range slices.Concat(c.keys, c.more) {
+		names = append(names, "c."+n)
+	}
+	from, run := c.table+" c", "''"
+	if slices.Contains(c.keys, "run") {
+		from, run = from+" JOIN runs r ON r.seq = c.run", "r.id"
+	}
+	query, args := `SELECT `+run+`, c.`+c.name+`, `+strings.Join(names, ", ")+` FROM `+from+` WHERE `+c.present(), []any{}
+	param := func(v any) string {
+		args = append(args, v)
+		return "$" + strconv.Itoa(len(args))
+	}
+	if !l.ring.AcceptsPlain() {
+		cond, arg := c.isSealed()
+		param(arg)
+		query += " AND " + cond
+	}
+	query += " AND " + c.header() + " <> " + param(c.headerOf(primary))
+	keys := strings.Join(names[:len(c.keys)], ", ")
+	if after != nil {
+		var at []string
+		for _, v := range after {
+			at = append(at, param(v))
+		}
+		query += " AND (" + keys + ") > (" + strings.Join(at, ", ") + ")"
+	}
+	rows, err := l.db.rows(ctx, query+" ORDER BY "+keys+" LIMIT "+param(c.batch), args...)
+	return collect(rows, err, func(row scanner) (stored, error) {
+		s := stored{keys: make([]any, len(names))}
+		var bytes []byte
+		dest := []any{&s.run, &bytes}
+		for i := range s.keys {
+			dest = append(dest, &s.keys[i])
+		}
+		err := row.Scan(dest...)
+		s.value = bytes
+		if c.text {
+			s.value = string(bytes)
+		}
+		return s, err
+	})
+}
+
+// again seals one value anew.
+func (l *Ledger) again(c *column, s stored) (any, error) {
+	place := keyring.Context(c.place(s.run, s.keys)...)
+	if !c.text {
+		plain, err := l.ring.Open(s.value.([]byte), place)
+		if err != nil {
+			return nil, err
+		}
+		return l.ring.Seal(plain, place), nil
+	}
+	text := s.value.(string)
+	if strings.HasPrefix(text, sealedText) {
+		b, err := openText(l.ring, text, place)
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+	}
+	return sealText(l.ring, text, place), nil
+}
+
+func (r *Resealed) fail(text string) {
+	if r.Failed++; len(r.Failures) < maxFailures {
+		r.Failures = append(r.Failures, text)
+	}
+}
+
+// sealObjects puts objects that are not sealed into the bucket anew.
+func (l *Ledger) sealObjects(ctx context.Context, out *Resealed, progress func(int)) error {
+	if l.bucket == nil {
+		return nil
+	}
+	type open struct {
+		seq int64
+		id  core.JobID
+		o   Output
+	}
+	var after []any
+	for {
+		query, args := `SELECT c.run, r.id, c.idx, c.name, c.size, c.written, c.object FROM outputs c JOIN runs r ON r.seq = c.run WHERE c.object <> '' AND c.data IS NULL`, []any{}
+		if after != nil {
+			query, args = query+` AND (c.run, c.idx, c.name) > ($1, $2, $3)`, after
+		}
+		rows, err := l.db.rows(ctx, query+` ORDER BY c.run, c.idx, c.name LIMIT 100`, args...)
+		all, err := collect(rows, err, func(row scanner) (x open, err error) {
+			var written int64
+			err = row.Scan(&x.seq, &x.id.Run, &x.id.Index, &x.o.Name, &x.o.Size, &written, &x.o.object)
+			x.o.Written = fromMicros(written)
+			return x, err
+		})
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, x := range all {
+			if err := l.resealObject(ctx, x.seq, x.id, x.o); err != nil {
+				if ctx.Err() != nil {
+					return err
+				}
+				out.fail(fmt.Sprintf("object of output %s of job %s: %v", x.o.Name, x.id, err))
+				continue
+			}
+			if out.Values++; progress != nil {
+				progress(out.Values)
+			}
+		}
+		last := all[len(all)-1]
+		after = []any{last.seq, last.id.Index, last.o.Name}
+	}
+}
+
+func (l *Ledger) resealObject(ctx context.Context, seq int64, id core.JobID, o Output) error {
+	r, err := l.bucket.NewReader(ctx, o.object, nil)
+	if err != nil {
+		return bucketError(err)
+	}
+	defer func() { _ = r.Close() }()
+	fresh := o
+	if err := l.upload(ctx, &fresh, seq, id, r); err != nil {
+		return err
+	}
+	changed := int64(0)
+	err = l.db.transact(ctx, "seal an object", func(t *tx) error {
+		var err error
+		changed, err = t.exec(ctx, `UPDATE outputs SET object = $1, data = $2 WHERE run = $3 AND idx = $4 AND name = $5 AND object = $6`,
+			fresh.object, fresh.data, seq, id.Index, o.Name, o.object)
+		return err
+	})
+	if err != nil || changed == 0 { // it was replaced or removed meanwhile
+		l.discard(ctx, fresh.object)
+		return err
+	}
+	l.discard(ctx, o.object)
+	return nil
+}

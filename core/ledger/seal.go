@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
+)
+
+// What is sealed, as the first part of its place. A job's reason and detail have one place in both tables that hold them.
+const (
+	snapshotOf = "ledger.snapshot"
+	queueOf    = "ledger.queue"
+	detailOf   = "ledger.detail"
+	reasonOf   = "ledger.reason"
+	documentOf = "ledger.document"
+	outputOf   = "ledger.output"
+	objectOf   = "ledger.object" // the key of a large output
+	markerOf   = "ledger.keyring"
+)
+
+// seal packs and seals what is stored in a place. Nothing stays nothing.
+func (l *Ledger) seal(data []byte, place ...string) []byte {
+	return l.sealPacked(pack(data), place...)
+}
+
+func (l *Ledger) sealPacked(packed []byte, place ...string) []byte {
+	if len(packed) == 0 {
+		return packed
+	}
+	return l.ring.Seal(packed, keyring.Context(place...))
+}
+
+// open is the other way round.
+func (l *Ledger) open(stored []byte, place ...string) ([]byte, error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	packed, err := l.ring.Open(stored, keyring.Context(place...))
+	if err != nil {
+		return nil, err
+	}
+	return unpack(packed)
+}
+
+// tryPlace is the place of one attempt of a job.
+func tryPlace(what, run string, index, life, attempt int) []string {
+	return []string{what, run, strconv.Itoa(index), strconv.Itoa(life), strconv.Itoa(attempt)}
+}
+
+// Texts that are sealed begin with a control character, which no reason does, and the key's number, which a query can count by.
+const sealedText = "\x01sealed "
+
+const sealedTextHeader = len(sealedText) + 8 // the key's number behind it
+
+// sealReason seals why an attempt ended as it did: it may quote what a host wrote.
+func (l *Ledger) sealReason(reason, run string, index, life, attempt int) string {
+	if reason == "" || l.ring == nil {
+		return reason
+	}
+	return sealText(l.ring, reason, keyring.Context(tryPlace(reasonOf, run, index, life, attempt)...))
+}
+
+func sealText(ring *keyring.Ring, text string, place []byte) string {
+	b := ring.Seal([]byte(text), place)
+	id, _ := keyring.KeyOf(b)
+	return sealedText + id.String() + base64.RawStdEncoding.EncodeToString(b)
+}
+
+func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
+	if len(stored) < sealedTextHeader {
+		return nil, keyring.ErrTampered
+	}
+	b, err := base64.RawStdEncoding.DecodeString(stored[sealedTextHeader:])
+	if _, sealed := keyring.KeyOf(b); err != nil || !sealed {
+		return nil, keyring.ErrTampered
+	}
+	return ring.Open(b, place)
+}
+
+// openReason never fails: a list of jobs must not, for one of their reasons. One that is not sealed is shown as it is, for it is
+// a text for people and commands nothing.
+func (l *Ledger) openReason(stored, run string, index, life, attempt int) string {
+	if !strings.HasPrefix(stored, sealedText) {
+		return stored
+	}
+	b, err := openText(l.ring, stored, keyring.Context(tryPlace(reasonOf, run, index, life, attempt)...))
+	if err != nil {
+		return fmt.Sprintf("(the reason cannot be read: %v)", err)
+	}
+	return string(b)
+}
+
+// readable opens the reason of a job that was read.
+func (l *Ledger) readable(j *Job) {
+	j.Reason = l.openReason(j.Reason, j.Run, j.Index, j.Life, j.Attempt)
+}
+
+// The marker is a document of the ledger's own: it tells a process with no ring, or with another, that it has come to the wrong place,
+// before it reads or writes anything.
+const (
+	markerKind = "keyring"
+	markerName = "ledger"
+	markerText = "this ledger is sealed"
+)
+
+// mark opens the marker, and seals it with the key that is sealed with now where it is not.
+func (l *Ledger) mark(ctx context.Context) error {
+	var stored []byte
+	err := l.db.row(ctx, `SELECT data FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName).Scan(&stored)
+	if err != nil && !none(err) {
+		return translate("look for the mark of a key ring", err)
+	}
+	place := keyring.Context(markerOf)
+	primary, have := l.ring.Primary()
+	key, marked := keyring.KeyOf(stored)
+	if marked {
+		switch _, err := l.ring.Open(stored, place); {
+		case errors.Is(err, keyring.ErrNoKey) && !have:
+			return fmt.Errorf("what it holds is sealed: %w\nhint: --keyring FILE names the key ring (TURNUS_KEYRING)", core.ErrInvalid)
+		case errors.Is(err, keyring.ErrNoKey):
+			return fmt.Errorf("it is sealed with key %s, which this key ring lacks: %w\nhint: give the key ring that the other processes have; turnus keys ls FILE lists its keys", key, core.ErrInvalid)
+		case err != nil:
+			return fmt.Errorf("the mark of its key ring: %w", err)
+		}
+	}
+	if !have || marked && key == primary {
+		return nil
+	}
+	sealed := l.ring.Seal([]byte(markerText), place)
+	return l.db.transact(ctx, "mark the ledger as sealed", func(t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, deleted, revision, who, updated, data) VALUES ($1, '', $2, 1, 0, '', '', $3, $4)
+			ON CONFLICT (kind, tenant, name) DO UPDATE SET version = documents.version + 1, updated = excluded.updated, data = excluded.data`,
+			markerKind, markerName, micros(l.now()), sealed)
+		return err
+	})
+}

@@ -1,0 +1,395 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+func newRing(tb testing.TB, o keyring.Options) (*keyring.Ring, string) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "ring.json")
+	if _, err := keyring.New(path); err != nil {
+		tb.Fatal(err)
+	}
+	return ringAt(tb, path, o), path
+}
+
+func ringAt(tb testing.TB, path string, o keyring.Options) *keyring.Ring {
+	tb.Helper()
+	r, err := keyring.Open(path, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// word is what must not be found in a sealed ledger.
+const word = "Xanthippe"
+
+// vault is a database and a bucket, opened by one process after the other.
+type vault struct {
+	testing.TB
+	url, dir string
+}
+
+func newVault(t *testing.T, b *backend) *vault {
+	t.Helper()
+	return &vault{t, b.fresh(t), t.TempDir()}
+}
+
+func (v *vault) open(ring *keyring.Ring) *ledger.Ledger {
+	v.Helper()
+	l, err := v.try(ring)
+	if err != nil {
+		v.Fatal(err)
+	}
+	v.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func (v *vault) try(ring *keyring.Ring) (*ledger.Ledger, error) {
+	v.Helper()
+	bucket, err := fileblob.OpenBucket(v.dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		v.Fatal(err)
+	}
+	l, err := ledger.Open(v.Context(), v.url, ledger.Options{Bucket: bucket, Keyring: ring})
+	if err != nil {
+		_ = bucket.Close()
+	}
+	return l, err
+}
+
+var large = strings.Repeat("large output of "+word+"\n", 10_000)
+
+// fill puts the word wherever a ledger has room for it; n tells vaults apart.
+func (v *vault) fill(l *ledger.Ledger, id string) {
+	v.Helper()
+	ctx := v.Context()
+	n := newRun(id, "a", 6)
+	n.Snapshot, n.Queue = []byte("snapshot of "+word), []byte(strings.Repeat("queue of "+word, 100))
+	accept(v, l, n)
+	for i, o := range []core.Outcome{core.Failed, core.Lost} {
+		record(v, l, id, ledger.Outcome{Index: i, Outcome: o, Attempt: 1, Reason: "it said: " + word, Detail: []byte("detail of " + word)})
+	}
+	if _, err := l.Redrive(ctx, ledger.AllTenants(), "", id); err != nil { // it moves an outcome among the attempts
+		v.Fatal(err)
+	}
+	for name, text := range map[string]string{"2/stdout": "output of " + word, "3/stdout": large} {
+		if _, err := l.PutOutput(ctx, core.JobID{Run: id, Index: 1}, name, strings.NewReader(text)); err != nil {
+			v.Fatal(err)
+		}
+	}
+	if _, err := l.PutDocument(ctx, ledger.AllTenants(), "ann", ledger.Document{Kind: "definitions", Name: id, Data: []byte("document of " + word)}, 0); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// reads fails the test unless all that fill wrote can be read.
+func (v *vault) reads(l *ledger.Ledger, id string) {
+	v.Helper()
+	ctx, all := v.Context(), ledger.AllTenants()
+	same := func(what, got, want string, err error) {
+		v.Helper()
+		if err != nil || got != want {
+			v.Errorf("%s of run %s: %.60q, %v; expected %.60q", what, id, got, err, want)
+		}
+	}
+	m, err := l.Material(ctx, id)
+	same("snapshot", string(m.Snapshot), "snapshot of "+word, err)
+	same("queue", string(m.Queue), strings.Repeat("queue of "+word, 100), err)
+	s, err := l.Snapshot(ctx, all, id)
+	same("snapshot alone", string(s), "snapshot of "+word, err)
+	job := func(i int) core.JobID { return core.JobID{Run: id, Index: i} }
+	d, err := l.Detail(ctx, all, job(0))
+	same("detail", string(d), "detail of "+word, err)
+	j, d, err := l.JobDetail(ctx, all, job(0))
+	same("detail with its job", string(d), "detail of "+word, err)
+	same("reason with it", j.Reason, "it said: "+word, err)
+	j, err = l.Job(ctx, all, job(0))
+	same("reason", j.Reason, "it said: "+word, err)
+	jobs, _, err := l.Jobs(ctx, all, id, ledger.JobFilter{Outcome: core.Failed}, ledger.Page{})
+	same("reason in the list", fmt.Sprint(len(jobs), jobs[0].Reason), "1it said: "+word, err)
+	jobs, _, err = l.AllJobs(ctx, all, id, "", false, ledger.Page{})
+	same("reason in the list of all", jobs[0].Reason, "it said: "+word, err)
+	jobs, _, err = l.HostHistory(ctx, all, "host-0", ledger.Page{})
+	same("reason in the history", jobs[0].Reason, "it said: "+word, err)
+	tries, err := l.Attempts(ctx, all, job(1)) // redriven
+	same("attempt", fmt.Sprint(len(tries), tries[0].Reason, string(tries[0].Detail)), "1it said: "+word+"detail of "+word, err)
+	for name, text := range map[string]string{"2/stdout": "output of " + word, "3/stdout": large} {
+		for _, part := range [][2]int64{{0, -1}, {3, 10}, {int64(len(text)) - 5, 100}, {70_000, 70_000}} {
+			from := min(part[0], int64(len(text)))
+			want := text[from:]
+			if part[1] >= 0 {
+				want = want[:min(part[1], int64(len(want)))]
+			}
+			r, o, err := l.OpenOutput(ctx, all, job(1), name, part[0], part[1])
+			if err != nil {
+				v.Errorf("output %s of run %s: %v", name, id, err)
+				continue
+			}
+			got, err := io.ReadAll(r)
+			_ = r.Close()
+			same(fmt.Sprint("output ", name, part, o.Size), string(got), want, err)
+		}
+	}
+	doc, err := l.Document(ctx, all, "definitions", "", id)
+	same("document", string(doc.Data), "document of "+word, err)
+	docs, _, err := l.Documents(ctx, all, "definitions", ledger.Page{})
+	same("documents", string(docs[0].Data), "document of "+word, err)
+}
+
+// holds tells where the word is: in any row, by the database's own text of it, or in any object.
+func (v *vault) holds(l *ledger.Ledger) (found []string) {
+	v.Helper()
+	for _, table := range []string{"runs", "materials", "jobs", "ranges", "attempts", "decisions", "tokens", "documents", "outputs", "audit"} {
+		n, err := l.Search(v.Context(), table, word)
+		if err != nil {
+			v.Fatal(err)
+		}
+		if n > 0 {
+			found = append(found, table)
+		}
+	}
+	_ = filepath.WalkDir(v.dir, func(path string, d os.DirEntry, err error) error {
+		if text, _ := os.ReadFile(path); err == nil && !d.IsDir() && bytes.Contains(text, []byte(word)) {
+			found = append(found, "objects")
+		}
+		return nil
+	})
+	return found
+}
+
+// Nothing of what hosts said and people wrote is legible; a process without the key is turned away. The negative control is a
+// ledger without a ring, in which it is.
+func testSealed(t *testing.T, b *backend) {
+	ring, path := newRing(t, keyring.Options{})
+	v := newVault(t, b)
+	l := v.open(ring)
+	v.fill(l, "r1")
+	v.reads(l, "r1")
+	if found := v.holds(l); found != nil {
+		t.Errorf("it is legible in %v", found)
+	}
+	open := newVault(t, b)
+	plain := open.open(nil)
+	open.fill(plain, "r1")
+	if found := open.holds(plain); len(found) < 5 {
+		t.Errorf("without a ring it is found in %v only: the search does not see", found)
+	}
+
+	other, _ := newRing(t, keyring.Options{})
+	for name, tc := range map[string]struct {
+		ring *keyring.Ring
+		says string
+	}{"no ring": {nil, "--keyring"}, "another ring": {other, "lacks"}} {
+		if _, err := v.try(tc.ring); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	blind, err := ledger.Open(t.Context(), v.url, ledger.Options{Blind: true}) // as who checks a backup
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := blind.Check(t.Context(), false); err != nil || len(found) != 0 {
+		t.Errorf("without looking into it: %+v, %v", found, err)
+	}
+	if _, err := blind.Snapshot(t.Context(), ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrNoKey) {
+		t.Errorf("and its snapshot: %v", err)
+	}
+	_ = blind.Close()
+	// Values that were moved, cut or changed are not read, each with its reason, and lists go on.
+	ctx, all := t.Context(), ledger.AllTenants()
+	v.fill(l, "r2")
+	for _, sql := range []string{
+		`UPDATE materials SET snapshot = (SELECT snapshot FROM materials m WHERE m.run <> materials.run)`,
+		`UPDATE materials SET queue = substr(queue, 1, 40)`,
+		`UPDATE jobs SET reason = (SELECT reason FROM jobs j WHERE j.run <> jobs.run AND j.idx = jobs.idx) WHERE idx = 0`,
+		`UPDATE attempts SET detail = (SELECT detail FROM attempts a WHERE a.run <> attempts.run AND a.idx = attempts.idx AND a.life = attempts.life)`,
+		`UPDATE documents SET data = (SELECT data FROM documents d WHERE d.kind = documents.kind AND d.name <> documents.name) WHERE kind = 'definitions'`,
+		`UPDATE outputs SET object = (SELECT object FROM outputs o WHERE o.run <> outputs.run AND o.name = outputs.name)`,
+	} {
+		if err := l.Raw(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	fresh := v.open(ringAt(t, path, keyring.Options{})) // nothing is cached
+	id := core.JobID{Run: "r1", Index: 0}
+	for what, read := range map[string]func() error{
+		"snapshot": func() error { _, err := fresh.Snapshot(ctx, all, "r1"); return err },
+		"material": func() error { _, err := fresh.Material(ctx, "r1"); return err },
+		"detail":   func() error { _, err := fresh.Detail(ctx, all, id); return err },
+		"document": func() error { _, err := fresh.Document(ctx, all, "definitions", "", "r1"); return err },
+		"object": func() error {
+			r, _, err := fresh.OpenOutput(ctx, all, core.JobID{Run: "r1", Index: 1}, "3/stdout", 0, -1)
+			if err == nil {
+				_, err = io.ReadAll(r)
+				_ = r.Close()
+			}
+			return err
+		},
+	} {
+		if err := read(); !errors.Is(err, keyring.ErrTampered) {
+			t.Errorf("%s that was moved: %v", what, err)
+		}
+	}
+	if j, err := fresh.Job(ctx, all, id); err != nil || !strings.Contains(j.Reason, "cannot be read") || strings.Contains(j.Reason, word) {
+		t.Errorf("a reason that was moved: %q, %v", j.Reason, err)
+	}
+	if err := l.Raw(ctx, `UPDATE materials SET snapshot = $1`, append([]byte{0}, "forged"...)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := fresh.Snapshot(ctx, all, "r1"); !errors.Is(err, keyring.ErrPlain) {
+		t.Errorf("a snapshot that is not sealed is read as %q, %v", s, err)
+	}
+}
+
+// used counts values by key; "" are those that are not sealed.
+func used(tb testing.TB, l *ledger.Ledger) map[string]int {
+	tb.Helper()
+	uses, err := l.KeyUses(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, u := range uses {
+		key := ""
+		if u.Sealed {
+			key = u.Key.String()
+		}
+		counts[key] += u.Count
+	}
+	return counts
+}
+
+// A ledger without a ring gets one, and later another key; nothing is lost on the way, and at its end nothing needs the former.
+func testResealed(t *testing.T, b *backend) {
+	ctx := t.Context()
+	v := newVault(t, b)
+	v.fill(v.open(nil), "r1")
+	_, path := newRing(t, keyring.Options{})
+	first, err := keyring.Keys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrating := v.open(ringAt(t, path, keyring.Options{AcceptPlain: true}))
+	v.reads(migrating, "r1")
+	v.fill(migrating, "r2")
+	strict := v.open(ringAt(t, path, keyring.Options{}))
+	if _, err := strict.Snapshot(ctx, ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrPlain) {
+		t.Errorf("what is not sealed yet is read by who must not: %v", err)
+	}
+	if done, err := strict.Reseal(ctx, nil); err != nil || done.Values != 0 || used(t, strict)[""] == 0 {
+		t.Errorf("who does not accept plain bytes sealed them: %+v, %v", done, err)
+	}
+	if done, err := migrating.Reseal(ctx, nil); err != nil || done.Failed != 0 || done.Values == 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if found := v.holds(strict); found != nil {
+		t.Errorf("legible after all was sealed: %v", found)
+	}
+	if n := used(t, strict); n[""] != 0 || n[first[0].ID.String()] == 0 {
+		t.Errorf("keys in use: %v", n)
+	}
+	second, err := keyring.Add(path)
+	if err == nil {
+		err = keyring.Promote(path, second)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := v.open(ringAt(t, path, keyring.Options{}))
+	v.fill(later, "r3")
+	objects := files(t, v.dir)
+	reported := 0
+	done, err := later.Reseal(ctx, func(n int) { reported = n })
+	if err != nil || done.Failed != 0 || done.Values == 0 || reported != done.Values {
+		t.Fatalf("%+v, %v; reported %d", done, err, reported)
+	}
+	if n := used(t, later); len(n) != 1 || n[second.String()] == 0 {
+		t.Errorf("keys in use: %v", n)
+	}
+	if n := files(t, v.dir); n != objects {
+		t.Errorf("%d files, there were %d: objects keep what they are", n, objects)
+	}
+	if again, err := later.Reseal(ctx, nil); err != nil || again.Values != 0 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if err := keyring.Retire(path, first[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	last := v.open(ringAt(t, path, keyring.Options{}))
+	for _, id := range []string{"r1", "r2", "r3"} {
+		v.reads(last, id)
+	}
+}
+
+// While it seals anew, servers record and read: nothing fails, nothing is lost, nothing is left.
+func testResealedAtWork(t *testing.T, b *backend) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	v := newVault(t, b)
+	_, path := newRing(t, keyring.Options{})
+	old := v.open(ringAt(t, path, keyring.Options{}))
+	const jobs = 300
+	accept(t, old, newRun("r", "a", jobs))
+	reason := func(i int) string { return fmt.Sprintf("reason %d", i) }
+	outcome := func(i int) ledger.Outcome {
+		return ledger.Outcome{Index: i, Outcome: core.Failed, Attempt: 1, Reason: reason(i), Detail: []byte(reason(i))}
+	}
+	for i := range jobs / 2 {
+		record(t, old, "r", outcome(i))
+	}
+	second, err := keyring.Add(path)
+	if err == nil {
+		err = keyring.Promote(path, second)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := v.open(ringAt(t, path, keyring.Options{}))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := jobs / 2; i < jobs; i++ {
+			if _, err := fresh.Record(ctx, ledger.Batch{Run: "r", Outcomes: []ledger.Outcome{outcome(i)}}); err != nil {
+				t.Errorf("record: %v", err)
+			}
+		}
+	})
+	wg.Go(func() {
+		for range 30 {
+			if list, _, err := fresh.Jobs(ctx, ledger.AllTenants(), "r", ledger.JobFilter{}, ledger.Page{Limit: 50}); err != nil || list[0].Reason != reason(0) {
+				t.Errorf("list: %q, %v", list[0].Reason, err)
+			}
+		}
+	})
+	done, err := fresh.Reseal(ctx, nil)
+	wg.Wait()
+	if err != nil || done.Failed != 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if n := used(t, fresh); len(n) != 1 || n[second.String()] == 0 {
+		t.Errorf("keys in use: %v", n)
+	}
+	for i := range jobs {
+		j, detail, err := fresh.JobDetail(ctx, ledger.AllTenants(), core.JobID{Run: "r", Index: i})
+		if err != nil || j.Reason != reason(i) || string(detail) != reason(i) {
+			t.Fatalf("job %d: %q, %q, %v", i, j.Reason, detail, err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+// Package login owns who a person is by the word of an OpenID Connect provider, and what that person may do here: it verifies ID tokens,
+// and maps their claims to a tenant and a role.
+//
+// It must not know HTTP routes, nor how sessions are kept.
+package login
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Bounds of what is believed.
+const (
+	MaxToken  = 64 << 10         // bytes of an ID token
+	freshness = 10 * time.Minute // between a login and its word here: an ID token that was found later opens nothing
+	skew      = time.Minute      // of the two clocks
+	askTime   = 10 * time.Second // of one question to the provider
+	maxLabel  = 60               // bytes of what a person is shown as
+)
+
+// ErrNoAccess is of somebody whom the provider knows, and no rule here.
+var ErrNoAccess = errors.New("no access")
+
+// Config says whom to believe.
+type Config struct {
+	Issuer   string        // https://…, as the provider writes it; http:// on this machine only
+	ClientID string        // that the provider has for Turnus: the audience of ID tokens
+	Session  time.Duration // how long a login is good for, from when the provider made it
+	Rules    func() (Rules, error)
+	HTTP     *http.Client // nil: one with bounds
+	Now      func() time.Time
+}
+
+// Person is somebody whom a rule lets in.
+type Person struct {
+	Name    string // for the audit log, ends with the identity: see core.SamePerson
+	Tenant  string // Everyone: all
+	Role    string
+	Expires time.Time
+	Login   string // names this login: the same ID token again has the same
+}
+
+// Everyone is the tenant of those who see all.
+const Everyone = "*"
+
+// Provider verifies. It is safe for concurrent use; it asks the provider's site when somebody comes, and not before.
+type Provider struct {
+	cfg Config
+
+	mu    sync.Mutex
+	found *oidc.Provider
+}
+
+// New checks the configuration; nothing is contacted. Errors wrap core.ErrInvalid.
+func New(c Config) (*Provider, error) {
+	u, err := url.Parse(c.Issuer)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		return nil, fmt.Errorf("issuer %q: expected a URL as https://login.example.net/realm: %w", c.Issuer, core.ErrInvalid)
+	}
+	if c.ClientID == "" {
+		return nil, fmt.Errorf("issuer %s: a client id is needed, as the provider has one for Turnus: %w", c.Issuer, core.ErrInvalid)
+	}
+	if c.Session < time.Minute || c.Session > 24*time.Hour {
+		return nil, fmt.Errorf("a login that is good for %s: expected 1m to 24h: %w", c.Session, core.ErrInvalid)
+	}
+	if _, err := c.Rules(); err != nil {
+		return nil, err
+	}
+	if c.HTTP == nil {
+		c.HTTP = &http.Client{Timeout: askTime}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Provider{cfg: c}, nil
+}
+
+func loopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
+
+// Issuer and ClientID are what a program that logs somebody in has to know.
+func (p *Provider) Issuer() string { return p.cfg.Issuer }
+
+// ClientID is the client id.
+func (p *Provider) ClientID() string { return p.cfg.ClientID }
+
+// discover reads what the provider says of itself, once it does.
+func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found != nil {
+		return p.found, nil
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.HTTP), askTime)
+	defer cancel()
+	found, err := oidc.NewProvider(ctx, p.cfg.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("the OpenID provider %s: %w: %w", p.cfg.Issuer, core.ErrUnavailable, err)
+	}
+	p.found = found
+	return found, nil
+}
+
+// claims are those that are looked at by name.
+type claims struct {
+	Azp           string `json:"azp"`
+	Email         string `json:"email"`
+	EmailVerified bool   `json:"email_verified"`
+	Username      string `json:"preferred_username"`
+	Name          string `json:"name"`
+}
+
+// Verify tells who an ID token is of. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess of a person without a rule,
+// core.ErrUnavailable of a provider that does not answer. Messages hold nothing of the token.
+func (p *Provider) Verify(ctx context.Context, idToken string) (Person, error) {
+	if len(idToken) > MaxToken {
+		return Person{}, fmt.Errorf("the ID token has more than %d bytes: %w", MaxToken, core.ErrInvalid)
+	}
+	found, err := p.discover(ctx)
+	if err != nil {
+		return Person{}, err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.HTTP), askTime)
+	defer cancel()
+	token, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, idToken)
+	if err != nil {
+		return Person{}, fmt.Errorf("the ID token is not to be believed: %w: %w", core.ErrInvalid, err)
+	}
+	var known claims
+	var all map[string]any
+	if err := errors.Join(token.Claims(&known), token.Claims(&all)); err != nil {
+		return Person{}, fmt.Errorf("the ID token's claims cannot be read: %w: %w", core.ErrInvalid, err)
+	}
+	now := p.cfg.Now()
+	switch {
+	case token.Subject == "":
+		return Person{}, fmt.Errorf("the ID token names no subject: %w", core.ErrInvalid)
+	case (len(token.Audience) > 1 || known.Azp != "") && known.Azp != p.cfg.ClientID:
+		return Person{}, fmt.Errorf("the ID token was made for another client: %w", core.ErrInvalid)
+	case token.IssuedAt.After(now.Add(skew)) || now.Sub(token.IssuedAt) > freshness:
+		return Person{}, fmt.Errorf("the ID token was not made within the last %s: log in again, and compare the clocks: %w", freshness, core.ErrInvalid)
+	}
+	rules, err := p.cfg.Rules()
+	if err != nil {
+		return Person{}, fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
+	if !known.EmailVerified {
+		delete(all, "email") // anybody could have claimed it
+	}
+	rule, ok := rules.match(all)
+	if !ok {
+		return Person{}, fmt.Errorf("%s is known to %s, and no rule of the access file gives a tenant and a role: %w", known.label(), p.cfg.Issuer, ErrNoAccess)
+	}
+	sum := sha256.Sum256([]byte(idToken))
+	return Person{
+		Name: known.label() + " " + identity(p.cfg.Issuer, token.Subject), Tenant: rule.Tenant, Role: rule.Role,
+		Expires: token.IssuedAt.Add(p.cfg.Session), Login: "login-" + shortText(sum[:15]),
+	}, nil
+}
+
+// label is what a person is shown as. It is for eyes: what counts is the identity behind it.
+func (c claims) label() string {
+	label := "somebody"
+	for _, text := range []string{c.Email, c.Username, c.Name} {
+		if text != "" {
+			label = text
+			break
+		}
+	}
+	label = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" .@_+-", r) {
+			return r
+		}
+		return '_'
+	}, label)
+	if len(label) > maxLabel {
+		label = strings.ToValidUTF8(label[:maxLabel], "")
+	}
+	return label
+}
+
+// identity is one for issuer and subject, in the brackets that core.SamePerson looks for and that no name of a token may have.
+func identity(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return "[" + shortText(sum[:15]) + "]"
+}
+
+func shortText(b []byte) string {
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
+}
+
+// match is the first rule that holds.
+func (r Rules) match(all map[string]any) (Rule, bool) {
+	i := slices.IndexFunc(r.Access, func(rule Rule) bool { return has(all, rule.Claim, rule.Value) })
+	if i < 0 {
+		return Rule{}, false
+	}
+	return r.Access[i], true
+}
+
+// has tells whether a claim is, or lists, a value. A claim within another is written with dots.
+func has(all map[string]any, claim, value string) bool {
+	got, ok := all[claim]
+	if !ok {
+		first, rest, dotted := strings.Cut(claim, ".")
+		inner, isMap := all[first].(map[string]any)
+		return dotted && isMap && has(inner, rest, value)
+	}
+	switch got := got.(type) {
+	case string:
+		return got == value
+	case []any:
+		return slices.ContainsFunc(got, func(one any) bool { text, ok := one.(string); return ok && text == value })
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package notify
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify/policy"
+)
+
+// What news become, by kind.
+func TestNewsAsNotices(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
+	_, _, err := b.ledger.Accept(t.Context(), ledger.NewRun{ID: "open", Tenant: "acme", Playbook: "patch", LaunchedBy: "alice", Jobs: []ledger.JobHost{{Host: "x"}}})
+	must(t, err)
+	b.run("over", ledger.Outcome{Outcome: core.Changed})
+	for name, c := range map[string]struct {
+		news News
+		want string // the text; "" is told to nobody
+	}{
+		"missed":         {News{Kind: policy.WindowMissed, Run: "over", Count: 3, Text: "no window is left to\nthe approval is over"}, "patch: run over: no window is left to 3 jobs\nthe approval is over\nLook further: turnus runs show over"},
+		"wave":           {News{Kind: policy.ApprovalNeeded, Run: "open", Text: "wave 2 waits"}, "patch: run open: wave 2 waits\nLook further: turnus runs show open"},
+		"a wave of old":  {News{Kind: policy.ApprovalNeeded, Run: "over", Text: "wave 2 waits"}, ""},
+		"a run of old":   {News{Kind: policy.RunHeld, Run: "none", Text: "held"}, ""},
+		"window":         {News{Kind: policy.ApprovalNeeded, Tenant: "acme", Window: "night", Text: "window set night waits"}, "window set night waits\nLook further: turnus windows approvals"},
+		"skipped":        {News{Kind: policy.FireSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nLook further: turnus schedules ls"},
+		"rejected":       {News{Kind: policy.DefinitionsRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nLook further: turnus doctor"},
+		"stalled":        {News{Kind: policy.StepStalled, Run: "open", Text: "1 job parked"}, "patch: run open: 1 job parked\nLook further: turnus runs show open"},
+		"stalled, over":  {News{Kind: policy.StepStalled, Run: "over", Text: "1 job parked"}, ""},
+		"unknown kind":   {News{Kind: "from_the_future", Text: "x"}, ""},
+		"steers nothing": {News{Kind: policy.QueueAway, Text: "a\x1b[31m\u202eb\r\nBcc: x@example.net"}, "a [31mb\nBcc: x@example.net\nLook further: turnus doctor"},
+	} {
+		h := c.news.Happening()
+		h.At, h.Latest, h.Subject = time.Now(), time.Now(), "s"
+		h.Count = max(h.Count, 1)
+		made, err := b.notices(t.Context(), h, b.cfg.View())
+		got := ""
+		if len(made) == 1 {
+			got = made[0].Text
+		}
+		if got != c.want || len(made) > 1 || err != nil && c.want != "" {
+			t.Errorf("%s: %q, %v\nexpected %q", name, got, err, c.want)
+		}
+	}
+	// Of what lasted a person is not reminded once it is over.
+	h := News{Kind: policy.StepStalled, Run: "open", Text: "x"}.Happening()
+	h.Latest = time.Now().Add(-stillFor - time.Second)
+	if made, err := b.notices(t.Context(), h, b.cfg.View()); len(made) > 0 || err != nil {
+		t.Errorf("%+v, %v", made, err)
+	}
+}
+
+func TestReasonsOfManyHosts(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"dial fw-1:22: timeout", "fw-1", "dial HOST:22: timeout"},
+		{"fw-1", "fw-1", "HOST"},
+		{"fw-10 is not fw-1", "fw-1", "fw-10 is not HOST"},
+		{"xfw-1 fw-1.acme", "fw-1", "xfw-1 HOST.acme"},
+		{"nothing", "", "nothing"},
+	} {
+		if got := withoutHost(c[0], c[1]); got != c[2] {
+			t.Errorf("%q without %q is %q, expected %q", c[0], c[1], got, c[2])
+		}
+	}
+	if got := firstLine("  first\nsecond: a secret of the output"); got != "first" {
+		t.Error(got)
+	}
+	if got := firstLine(strings.Repeat("ä", 1000)); len(got) > maxReason || !strings.HasSuffix(got, "…") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
+// A run of very many reasons is told in few lines, and the counts are of all hosts.
+func TestSummaryIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
+	var outcomes []ledger.Outcome
+	for i := range 40 {
+		outcomes = append(outcomes, ledger.Outcome{Outcome: core.Failed, Reason: strings.Repeat("x", i+1)})
+	}
+	b.run("r1", outcomes...)
+	run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), "r1")
+	must(t, err)
+	groups, more, err := b.summary(t.Context(), &run)
+	if err != nil || len(groups) != maxGroups || more != "and 32 hosts more, for other reasons" {
+		t.Errorf("%d groups, %q, %v", len(groups), more, err)
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	f.Add("a\r\nb\x00\u202e", 10)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		most = 3 + max(most, 0)%1000
+		got := line(s, most)
+		if len(got) > most || strings.ContainsAny(got, "\r\n\t\x00\x1b\u2028\u202e") {
+			t.Errorf("%q of %q, %d at most", got, s, most)
+		}
+	})
+}

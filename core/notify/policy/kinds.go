@@ -1,0 +1,101 @@
+// Package policy owns who is told of what: the kinds of notices, channels, routes and their YAML, as plain values. It is what
+// playbooks and definitions say; how a notice is made and sent is core/notify's.
+//
+// It must not know networks, the ledger, or where credentials are kept: it has their names only.
+package policy
+
+import "slices"
+
+// Severity is how much a notice matters.
+type Severity string
+
+// The severities, by rank.
+const (
+	Info    Severity = "info"
+	Warning Severity = "warning"
+	Error   Severity = "error"
+)
+
+// Severities are all, the least first.
+func Severities() []Severity { return []Severity{Info, Warning, Error} }
+
+// AtLeast tells whether a severity is one or more severe than it; "" is the least.
+func (s Severity) AtLeast(least Severity) bool {
+	return slices.Index(Severities(), s) >= slices.Index(Severities(), least)
+}
+
+// The kinds of notices.
+const (
+	RunFailed           = "run_failed"
+	RunLost             = "run_lost"
+	RunStopped          = "run_stopped"
+	RunHeld             = "run_held"
+	RunRepeated         = "run_repeated"
+	RunRecovered        = "run_recovered"
+	RunSucceeded        = "run_succeeded"
+	WindowMissed        = "window_missed"
+	ApprovalNeeded      = "approval_needed"
+	StepStalled         = "step_stalled"
+	FireSkipped         = "fire_skipped"
+	SchedulesLost       = "schedules_lost"
+	DefinitionsRejected = "definitions_rejected"
+	QueueAway           = "queue_away"
+	QueueBack           = "queue_back"
+	QueueLost           = "queue_lost"
+	Test                = "test"
+)
+
+// Kind is a row of the table of kinds.
+type Kind struct {
+	Name     string
+	Severity Severity
+	Doc      string // when; as docs/notifications.md says it
+	// Tenant says that it is about one tenant's things, and that tenant may be told. Others are the provider's.
+	Tenant bool
+	// Asked is told only by routes that name it.
+	Asked bool
+}
+
+// Kinds is the table of all kinds. docs/notifications.md has the same, which a test checks.
+func Kinds() []Kind {
+	return []Kind{
+		{RunFailed, Error, "a run ended, and jobs of it failed, were unreachable or rolled back, or the service could not start it", true, false},
+		{RunLost, Error, "a run ended, and of some jobs nobody knows what they did", true, false},
+		{RunStopped, Error, "a run's failure budget is spent, or a job was lost that must not be repeated: nothing more of it starts", true, false},
+		{RunHeld, Error, "the service paused a run, and a person has to look before it goes on", true, false},
+		{RunRepeated, Warning, "jobs of a run ended a second time, since the queue had forgotten the first", true, false},
+		{RunRecovered, Info, "a run ended well, and the one of its playbook before did not", true, true},
+		{RunSucceeded, Info, "a run ended well", true, true},
+		{WindowMissed, Warning, "hosts of a run missed their windows, or nothing fits before they end: it needs another approval", true, false},
+		{ApprovalNeeded, Warning, "a run, a wave of it or a window waits for somebody to approve it", true, false},
+		{StepStalled, Warning, "jobs of a run are parked until a person has done something, or lets them go on", true, false},
+		{FireSkipped, Warning, "a schedule skipped a fire", true, false},
+		{SchedulesLost, Warning, "the store of schedules was emptied; they go on where they were", false, false},
+		{DefinitionsRejected, Error, "a commit, folder or version is not taken; the last good ones hold", false, false},
+		{QueueAway, Error, "the queue does not answer", false, false},
+		{QueueBack, Info, "the queue answers again", false, false},
+		{QueueLost, Error, "the queue was emptied, and is filled again from the ledger", false, false},
+		{Test, Info, "somebody asked for a test of a channel", true, true},
+	}
+}
+
+// Find is the row of a kind.
+func Find(name string) (Kind, bool) {
+	all := Kinds()
+	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return all[i], true
+}
+
+// Names are the kinds that routes may name. Tests of channels go by no route.
+func Names() []string {
+	var names []string
+	for _, k := range Kinds() {
+		if k.Name != Test {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,318 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/notify/policy"
+)
+
+// stillFor is how old the last word of something that lasts may be: older, it is over, and nobody is reminded of it.
+const stillFor = 10 * time.Minute
+
+// routeAll hands what happened on to channels. Servers do so side by side; the ledger takes the first.
+func (s *Service) routeAll(ctx context.Context) {
+	for ctx.Err() == nil && !s.cfg.View().Wait {
+		all, err := s.cfg.Ledger.Happenings(ctx, routeMax)
+		if err != nil {
+			s.trouble(ctx, "what is to be told could not be read", err)
+			return
+		}
+		for _, h := range all {
+			err := s.route(ctx, h)
+			if err == nil {
+				continue
+			}
+			if ctx.Err() != nil || errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) {
+				s.trouble(ctx, "a notification could not be made for now", err, "what", h.What, "about", h.Subject)
+				return
+			}
+			s.cfg.Log.Error("nobody is told: the notification cannot be made", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
+			if _, err := s.cfg.Ledger.Route(ctx, h, nil); err != nil {
+				s.trouble(ctx, "what cannot be told could not be put away", err)
+				return
+			}
+		}
+		if len(all) < routeMax {
+			return
+		}
+	}
+}
+
+func (s *Service) trouble(ctx context.Context, what string, err error, args ...any) {
+	if ctx.Err() == nil {
+		s.cfg.Log.Warn(what, append(args, "error", err)...)
+	}
+}
+
+// route makes the notifications of one happening.
+func (s *Service) route(ctx context.Context, h ledger.Happening) error {
+	view := s.cfg.View()
+	if view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil {
+		_, err := s.cfg.Ledger.Route(ctx, h, nil)
+		return err
+	}
+	notices, err := s.notices(ctx, h, view)
+	if err != nil && !errors.Is(err, core.ErrNotFound) { // a run that is gone by now interests nobody
+		return err
+	}
+	var to []ledger.Notification
+	for _, made := range notices {
+		for _, at := range made.places {
+			n := made.Notice
+			n.ID = fmt.Sprintf("%s-%d", h.ID, len(to)+1)
+			data, err := json.Marshal(n)
+			if err != nil {
+				return fmt.Errorf("write a notice of %s: %w", n.Kind, err)
+			}
+			to = append(to, ledger.Notification{
+				ID: n.ID, Owner: ledger.Owner{Service: at.Service, Tenant: at.Tenant}, Channel: at.Channel, Medium: s.medium(view, at),
+				Kind: n.Kind, Subject: h.Subject, Run: n.Run, Data: data,
+			})
+		}
+	}
+	_, err = s.cfg.Ledger.Route(ctx, h, to)
+	return err
+}
+
+// medium is that of a channel. One that is not there any more gets its word at the first try.
+func (s *Service) medium(view View, at policy.Place) string {
+	if c := view.Policy.Channel(at); c != nil {
+		return c.Medium()
+	}
+	return policy.MediumWebhook
+}
+
+// made is a notice and where it goes.
+type made struct {
+	Notice
+	places []policy.Place
+}
+
+// places are the channels of a kind.
+func (s *Service) places(view View, kind, tenant, playbook string) []policy.Place {
+	k, ok := policy.Find(kind)
+	if !ok {
+		return nil
+	}
+	var own []policy.Route
+	if view.Playbook != nil && playbook != "" {
+		own = view.Playbook(playbook)
+	}
+	all := view.Policy.Places(policy.Subject{Kind: k, Tenant: tenant, Playbook: playbook}, own)
+	at := policy.Place{Service: true, Channel: policy.Own}
+	switch here := slices.Contains(all, at); {
+	case s.cfg.Own == nil && here: // this server was started without it
+		return slices.DeleteFunc(all, func(p policy.Place) bool { return p == at })
+	case s.cfg.Own != nil && !here && !k.Asked:
+		return append(all, at)
+	}
+	return all
+}
+
+// notices are what a happening is told as; none where nobody is to be told.
+func (s *Service) notices(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
+	switch h.What {
+	case ledger.HappenedEnded:
+		return s.ended(ctx, h, view)
+	case ledger.HappenedStopped:
+		return s.ofRun(ctx, h, view, policy.RunStopped, func(r *ledger.Run) (string, string) {
+			return "is stopped: nothing more of it starts", string(h.Data)
+		})
+	case ledger.HappenedHeld:
+		return s.ofRun(ctx, h, view, policy.RunHeld, func(r *ledger.Run) (string, string) {
+			return "is paused by the service", string(h.Data)
+		})
+	case ledger.HappenedAwaiting:
+		return s.ofRun(ctx, h, view, policy.ApprovalNeeded, func(r *ledger.Run) (string, string) {
+			if r.Phase != ledger.PhaseAwaiting {
+				return "", ""
+			}
+			people := "somebody else than " + line(r.LaunchedBy, maxHost)
+			if r.Approvals > 1 {
+				people = fmt.Sprintf("%d others than %s", r.Approvals, line(r.LaunchedBy, maxHost))
+			}
+			return "waits for an approval", fmt.Sprintf("It would run on %s. It needs %s: turnus approve %s", hosts(r.Total), people, r.ID)
+		})
+	}
+	return s.news(ctx, h, view)
+}
+
+// ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it is not so any more.
+func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view View, kind string, say func(*ledger.Run) (title, detail string)) ([]made, error) {
+	run, err := s.run(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	title, detail := say(&run)
+	if title == "" {
+		return nil, nil
+	}
+	n := s.runNotice(kind, &run, h)
+	n.Title = fmt.Sprintf("%s: run %s %s", run.Playbook, run.ID, title)
+	n.compose(detail)
+	return s.only(view, n), nil
+}
+
+func (s *Service) run(ctx context.Context, h ledger.Happening) (ledger.Run, error) {
+	return s.cfg.Ledger.Run(ctx, ledger.AllTenants(), strings.TrimPrefix(h.Subject, "run:"))
+}
+
+func (s *Service) runNotice(kind string, run *ledger.Run, h ledger.Happening) Notice {
+	n := s.notice(kind, h)
+	n.Tenant, n.Run, n.Playbook, n.Look = run.Tenant, run.ID, run.Playbook, "turnus runs show "+run.ID
+	return n
+}
+
+func (s *Service) notice(kind string, h ledger.Happening) Notice {
+	k, _ := policy.Find(kind)
+	return Notice{Kind: kind, Severity: k.Severity, At: h.At, Server: s.cfg.Server, Tenant: h.Tenant}
+}
+
+// only is a notice with its channels; nothing where there are none.
+func (s *Service) only(view View, n Notice) []made {
+	places := s.places(view, n.Kind, n.Tenant, n.Playbook)
+	if len(places) == 0 {
+		return nil
+	}
+	return []made{{n, places}}
+}
+
+// ended is how a run ended. Its hosts are read only where somebody is told of them.
+func (s *Service) ended(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
+	run, err := s.run(ctx, h)
+	if err != nil || !run.Complete() {
+		return nil, err
+	}
+	if !endedBadly(&run) {
+		return s.endedWell(ctx, h, &run, view)
+	}
+	kind := policy.RunFailed
+	if run.Outcomes[core.Lost] > 0 {
+		kind = policy.RunLost
+	}
+	n := s.runNotice(kind, &run, h)
+	all := s.only(view, n)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var more string
+	if n.Groups, more, err = s.summary(ctx, &run); err != nil {
+		return nil, err
+	}
+	n.Outcomes = map[string]int{}
+	counts := []string{}
+	for _, o := range core.Outcomes() {
+		if c := run.Outcomes[o]; c > 0 {
+			n.Outcomes[string(o)] = c
+			if !o.Good() {
+				counts = append(counts, fmt.Sprintf("%d %s", c, strings.ReplaceAll(string(o), "_", " ")))
+			}
+		}
+	}
+	n.Title = fmt.Sprintf("%s: %s of %s; run %s is %s", run.Playbook, strings.Join(counts, ", "), hosts(run.Total), run.ID, run.Phase)
+	n.compose(strings.TrimSpace(firstLine(run.Reason) + "\n" + more))
+	all[0].Notice = n
+	return all, nil
+}
+
+// endedWell tells those who asked for it, and of a recovery those who asked for that.
+func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger.Run, view View) ([]made, error) {
+	if run.Phase == ledger.PhaseCancelled {
+		return nil, nil
+	}
+	well := s.only(view, s.runNotice(policy.RunSucceeded, run, h))
+	back := s.only(view, s.runNotice(policy.RunRecovered, run, h))
+	if len(back) > 0 {
+		was, err := s.before(ctx, run)
+		switch {
+		case err != nil:
+			return nil, err
+		case was == "":
+			back = nil
+		default:
+			n := &back[0].Notice
+			n.Title = fmt.Sprintf("%s: run %s ended well on %s", run.Playbook, run.ID, hosts(run.Total))
+			n.compose("The one before, run " + was + ", did not.")
+		}
+	}
+	if len(well) > 0 {
+		n := &well[0].Notice
+		n.Title = fmt.Sprintf("%s: run %s ended well on %s", run.Playbook, run.ID, hosts(run.Total))
+		n.compose("")
+		if len(back) > 0 { // each channel is told once
+			well[0].places = slices.DeleteFunc(well[0].places, func(p policy.Place) bool { return slices.Contains(back[0].places, p) })
+		}
+	}
+	return append(back, well...), nil
+}
+
+// before is the run of the same playbook before this one, where that did not end well.
+func (s *Service) before(ctx context.Context, run *ledger.Run) (string, error) {
+	list, _, err := s.cfg.Ledger.Runs(ctx, ledger.Tenants(run.Tenant), ledger.RunFilter{Playbook: run.Playbook, Until: run.Created}, ledger.Page{Limit: 10})
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		if list[i].ID != run.ID && list[i].Complete() {
+			if endedBadly(&list[i]) {
+				return list[i].ID, nil
+			}
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+// news are those that somebody told, see Tell.
+func (s *Service) news(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
+	kind, ok := policy.Find(h.What)
+	var f fact
+	if err := json.Unmarshal(h.Data, &f); err != nil || !ok {
+		s.cfg.Log.Error("news of an unknown kind are not told", "what", h.What)
+		return nil, nil //nolint:nilerr // of another version: it is told nowhere
+	}
+	n := s.notice(h.What, h)
+	n.Run, n.Playbook, n.Schedule, n.Window = f.Run, f.Playbook, f.Schedule, f.Window
+	if f.Run != "" {
+		run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.Run)
+		if err != nil {
+			return nil, err
+		}
+		n.Tenant, n.Playbook, n.Look = run.Tenant, run.Playbook, "turnus runs show "+run.ID
+		if run.Complete() && (kind.Name == policy.ApprovalNeeded || kind.Name == policy.StepStalled) {
+			return nil, nil // it waits for nobody any more
+		}
+	}
+	title, detail, _ := strings.Cut(f.Text, "\n")
+	switch kind.Name {
+	case policy.StepStalled:
+		if time.Since(h.Latest) > stillFor {
+			return nil, nil
+		}
+	case policy.WindowMissed, policy.RunRepeated:
+		title += " " + jobs(h.Count)
+	case policy.FireSkipped:
+		n.Look = "turnus schedules ls"
+		n.Count = h.Count
+	case policy.DefinitionsRejected, policy.QueueAway, policy.QueueLost, policy.QueueBack:
+		n.Look = "turnus doctor"
+	case policy.ApprovalNeeded:
+		if f.Window != "" {
+			n.Look = "turnus windows approvals"
+		}
+	}
+	if n.Run != "" {
+		title = fmt.Sprintf("%s: run %s: %s", n.Playbook, n.Run, title)
+	}
+	n.Title = title
+	n.compose(detail)
+	return s.only(view, n), nil
+}

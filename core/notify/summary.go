@@ -1,0 +1,118 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// maxRead is how many jobs of one outcome are read for a summary; the counts are of all.
+const maxRead = 5000
+
+// hostWord stands for the host's own name in a reason, so that the same reason of many hosts is one.
+const hostWord = "HOST"
+
+// bad are outcomes that a summary tells of, the worst first.
+func bad() []core.Outcome {
+	return []core.Outcome{core.Lost, core.Failed, core.RolledBack, core.Unreachable, core.Cancelled}
+}
+
+// endedBadly tells whether some job ended neither well nor as somebody wanted.
+func endedBadly(r *ledger.Run) bool {
+	for o, n := range r.Outcomes {
+		if n > 0 && !o.Good() && (r.Phase != ledger.PhaseCancelled || o.SpendsBudget()) {
+			return true
+		}
+	}
+	return false
+}
+
+// summary groups the hosts of a run that did not do well, the largest groups first, and says how many more there are.
+func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group, more string, err error) {
+	type key struct{ outcome, reason string }
+	found := map[key]*Group{}
+	own := map[key]string{}
+	all := 0
+	for _, outcome := range bad() {
+		all += run.Outcomes[outcome]
+		page := ledger.Page{Limit: ledger.MaxPage}
+		for n := 0; run.Outcomes[outcome] > 0 && n < maxRead; {
+			list, next, err := s.cfg.Ledger.Jobs(ctx, ledger.AllTenants(), run.ID, ledger.JobFilter{Outcome: outcome}, page)
+			if err != nil {
+				return nil, "", err
+			}
+			for i := range list {
+				host, said := line(list[i].Host, maxHost), firstLine(list[i].Reason)
+				k := key{string(outcome), withoutHost(said, list[i].Host)}
+				g := found[k]
+				if g == nil {
+					g = &Group{Outcome: k.outcome, Reason: k.reason}
+					found[k], own[k] = g, said
+				}
+				if g.Count++; len(g.Hosts) < maxNamed {
+					g.Hosts = append(g.Hosts, host)
+				}
+			}
+			n += len(list)
+			if next == "" {
+				break
+			}
+			page.After = next
+		}
+	}
+	for k, g := range found {
+		if g.Count == 1 {
+			g.Reason = own[k]
+		}
+		g.Outcome = strings.ReplaceAll(g.Outcome, "_", " ")
+		groups = append(groups, *g)
+	}
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
+	})
+	told := 0
+	shown := groups[:min(len(groups), maxGroups)]
+	for _, g := range shown {
+		told += g.Count
+	}
+	if told < all {
+		more = fmt.Sprintf("and %s more, for other reasons", hosts(all-told))
+	}
+	return shown, more, nil
+}
+
+// firstLine is what of a reason is told: the rest may be output.
+func firstLine(reason string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
+	return line(first, maxReason)
+}
+
+// withoutHost puts a word in the place of the host's own name, where that stands by itself.
+func withoutHost(reason, host string) string {
+	if host == "" {
+		return reason
+	}
+	var b strings.Builder
+	for {
+		i := strings.Index(reason, host)
+		if i < 0 {
+			return b.String() + reason
+		}
+		end := i + len(host)
+		if (i == 0 || !nameByte(reason[i-1])) && (end == len(reason) || !nameByte(reason[end])) {
+			b.WriteString(reason[:i] + hostWord)
+		} else {
+			b.WriteString(reason[:end])
+		}
+		reason = reason[end:]
+	}
+}
+
+func nameByte(c byte) bool {
+	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}

@@ -1,0 +1,151 @@
+package redistest
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/url"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/tlsfiles"
+)
+
+// The user that has the rights of redisacl on each server, and what it says to be let in.
+const (
+	User     = "turnus"
+	Password = "pass word/of?tests"
+)
+
+// Guard is how a server is guarded: always by a user with the least rights, and, where it has certificates, by TLS on both sides.
+type Guard struct {
+	CA             string
+	Server, Client certs.Pair
+}
+
+// NewGuard writes certificates into the folder where secure asks for them.
+func NewGuard(tb testing.TB, dir string, secure bool) *Guard {
+	tb.Helper()
+	g := &Guard{}
+	if !secure {
+		return g
+	}
+	a := certs.Common(tb)
+	g.CA = a.CA(tb, dir)
+	g.Server, g.Client = a.Sign(tb, dir, "server", certs.Here()...), a.Sign(tb, dir, "client")
+	return g
+}
+
+// Secure tells whether the server speaks TLS.
+func (g *Guard) Secure() bool { return g.CA != "" }
+
+// listen are the arguments by which a server listens on a port.
+func (g *Guard) listen(port string) []string {
+	if !g.Secure() {
+		return []string{"--port", port}
+	}
+	return []string{
+		"--port", "0", "--tls-port", port, "--tls-cert-file", g.Server.Cert, "--tls-key-file", g.Server.Key, "--tls-ca-cert-file", g.CA,
+		"--tls-auth-clients", "yes", "--tls-replication", "yes", "--tls-cluster", "yes",
+	}
+}
+
+// Arguments are those of a server on a port of 127.0.0.1 that e2e tests start by themselves.
+func (g *Guard) Arguments(tb testing.TB, port string) []string {
+	tb.Helper()
+	return append(g.listen(port), aclArguments(tb, redisacl.Doctor)...)
+}
+
+func aclArguments(tb testing.TB, role redisacl.Role) []string {
+	tb.Helper()
+	rules, err := redisacl.Rules(role, Password)
+	must(tb, err)
+	return append([]string{"--user", User}, rules...)
+}
+
+// query is what a URL needs for TLS.
+func (g *Guard) query() url.Values {
+	q := url.Values{}
+	if g.Secure() {
+		q.Set("ca_file", g.CA)
+		q.Set("cert_file", g.Client.Cert)
+		q.Set("key_file", g.Client.Key)
+	}
+	return q
+}
+
+// URL is how the user reaches what is at host, which may be several; kind is "", -sentinel or -cluster.
+func (g *Guard) URL(kind, host, path string, more ...string) string {
+	scheme := "redis"
+	if g.Secure() {
+		scheme = "rediss"
+	}
+	q := g.query()
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	text := scheme + kind + "://" + url.UserPassword(User, Password).String() + "@" + host + path
+	if len(q) > 0 {
+		text += "?" + q.Encode()
+	}
+	return text
+}
+
+// Options are those of an administrator's client, without retries.
+func (g *Guard) Options(tb testing.TB, addr string) *goredis.Options {
+	tb.Helper()
+	return &goredis.Options{Addr: addr, MaxRetries: -1, TLSConfig: g.config(addr)}
+}
+
+// config is nil without TLS.
+func (g *Guard) config(addr string) *tls.Config {
+	if !g.Secure() {
+		return nil
+	}
+	files, err := tlsfiles.Open(tlsfiles.Files{CA: g.CA, Cert: g.Client.Cert, Key: g.Client.Key}, nil)
+	if err != nil {
+		panic(err) // this package wrote them
+	}
+	name, _, _ := net.SplitHostPort(addr)
+	return files.Client(name)
+}
+
+// URL is how the user with the least rights reaches the server.
+func (s *Server) URL() string {
+	if s.Socket {
+		return "unix://" + url.UserPassword(User, Password).String() + "@" + s.Addr
+	}
+	return s.Guard.URL("", s.Addr, "")
+}
+
+// Open is a connection to the server on which nothing was said yet.
+func (s *Server) Open(ctx context.Context) (net.Conn, error) {
+	if config := s.Guard.config(s.Addr); config != nil {
+		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.Addr)
+	}
+	network := "tcp"
+	if s.Socket {
+		network = "unix"
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, s.Addr)
+}
+
+// User is a client of the user with the least rights, as Turnus makes it, until the test ends.
+func (s *Server) User(tb testing.TB) *goredis.Client {
+	tb.Helper()
+	c := Dial(tb, s.URL())
+	return c.(*goredis.Client) //nolint:forcetypeassert // one server
+}
+
+// Dial is the client of a URL until the test ends.
+func Dial(tb testing.TB, rawURL string) goredis.UniversalClient {
+	tb.Helper()
+	c, err := redisconn.Dial(rawURL)
+	must(tb, err)
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}

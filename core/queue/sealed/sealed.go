@@ -1,0 +1,307 @@
+// Package sealed owns what a queue's bytes look like outside of a process with a key ring: payloads, data, states, records, documents and
+// messages are sealed, each for its place, before the queue behind has them.
+//
+// It must not know which queue that is, nor what the bytes mean. What the queue itself works with stays in the clear: ids of runs,
+// tenants, hosts and groups as locks, names of documents, topics and events, outcomes, times, counts and weights.
+package sealed
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Queue is a queue behind which all bytes are sealed. All methods are safe for concurrent use.
+//
+// A job that this process cannot open, for it lacks the key, or that is not sealed where it has to be, is not handed to its worker:
+// it is given back unstarted, for others. A job that was tampered with is handed out with Lease.Err.
+type Queue struct {
+	queue.Queue
+	ring *keyring.Ring
+	told func(string)
+
+	mu      sync.Mutex
+	refused map[string]map[uint64]queue.Ack // by session and token: leases that are to be given back
+	closed  time.Time                       // nothing is leased until then, as the key is missing; by this process's clock
+	pause   time.Duration                   // until closed, at the last time; 0 once a job could be opened
+	said    map[trouble]time.Time           // what was told, and when
+}
+
+// Times of a worker that lacks a key.
+const (
+	firstPause = time.Second
+	mostPause  = 30 * time.Second
+	plainPause = 30 * time.Second // of a job that is not sealed
+	tellEvery  = 5 * time.Minute  // of the same trouble
+)
+
+// trouble is what an operator is told of.
+type trouble int
+
+const (
+	noKey trouble = iota
+	notSealed
+	lostMessages
+)
+
+// New puts a ring before q. A nil ring seals nothing, and refuses what is sealed. told gets what an operator must know; nil tells nobody.
+func New(q queue.Queue, ring *keyring.Ring, told func(string)) *Queue {
+	if told == nil {
+		told = func(string) {}
+	}
+	return &Queue{Queue: q, ring: ring, told: told, refused: map[string]map[uint64]queue.Ack{}, said: map[trouble]time.Time{}}
+}
+
+// What is sealed, as the first part of its place.
+const (
+	payloadOf  = "run.payload"
+	dataOf     = "job.data"
+	stateOf    = "job.state"
+	detailOf   = "job.detail"
+	documentOf = "board"
+	messageOf  = "feed"
+)
+
+func place(what string, job core.JobID, more ...string) []byte {
+	return keyring.Context(append([]string{what, job.Run, strconv.Itoa(job.Index)}, more...)...)
+}
+
+// seal leaves nothing as it is: that something is missing cannot be hidden, nor proven.
+func (q *Queue) seal(b, place []byte) []byte {
+	if len(b) == 0 {
+		return b
+	}
+	return q.ring.Seal(b, place)
+}
+
+func (q *Queue) open(b, place []byte) ([]byte, error) {
+	if len(b) == 0 {
+		return b, nil
+	}
+	return q.ring.Open(b, place)
+}
+
+// digestBytes stand before a sealed payload: what was submitted, by which a repeated submit is known although its bytes differ.
+const digestBytes = sha256.Size
+
+// Submit accepts a run, sealed. The same run is the same whatever key it was sealed with.
+func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
+	if q.ring == nil {
+		return q.Queue.Submit(ctx, r)
+	}
+	if err := r.Validate(); err != nil {
+		return false, err
+	}
+	sealed := r
+	sum := digest(&r)
+	sealed.Payload = q.ring.Seal(slices.Concat(sum, r.Payload), keyring.Context(payloadOf, r.ID))
+	sealed.Targets = make([]queue.Target, len(r.Targets))
+	for i, t := range r.Targets {
+		if len(t.Data) > 0 {
+			t.Data = q.ring.Seal(t.Data, place(dataOf, core.JobID{Run: r.ID, Index: i}, t.Host))
+		}
+		sealed.Targets[i] = t
+	}
+	created, err := q.Queue.Submit(ctx, sealed)
+	if !errors.Is(err, core.ErrConflict) {
+		return created, err
+	}
+	same, sameErr := q.submitted(ctx, r, sum)
+	switch {
+	case errors.Is(sameErr, core.ErrNotFound): // forgotten meanwhile
+		return false, err
+	case sameErr != nil:
+		return false, fmt.Errorf("submit run %q: compare with what was submitted before: %w", r.ID, sameErr)
+	case same:
+		return false, nil
+	}
+	return false, err
+}
+
+// submitted tells whether the queue has the same run already.
+func (q *Queue) submitted(ctx context.Context, r queue.Run, sum []byte) (bool, error) {
+	had, err := q.Queue.Payload(ctx, r.ID)
+	if err != nil {
+		return false, err
+	}
+	_, isSealed := keyring.KeyOf(had)
+	if !isSealed && q.ring.AcceptsPlain() { // of a service without a ring: the targets cannot be compared
+		return string(had) == string(r.Payload), nil
+	}
+	had, err = q.ring.Open(had, keyring.Context(payloadOf, r.ID))
+	return err == nil && len(had) >= digestBytes && subtle.ConstantTimeCompare(had[:digestBytes], sum) == 1, err
+}
+
+// digest is of all that tells two submits of a run apart.
+func digest(r *queue.Run) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q %d %v %d %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
+		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, r.MaxCrashes, r.Backoff, len(r.Segments), len(r.Targets))
+	for _, s := range r.Segments {
+		due := int64(0)
+		if !s.Due.IsZero() {
+			due = s.Due.UnixMicro()
+		}
+		fmt.Fprintf(h, "%d %d\n", due, s.Count)
+	}
+	b := make([]byte, 0, 2*hashBytes)
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		b = appendPart(appendPart(appendPart(appendPart(b, t.Host), t.HAGroup), t.Group), t.Data)
+		if len(b) >= hashBytes {
+			h.Write(b)
+			b = b[:0]
+		}
+	}
+	h.Write(appendPart(b, r.Payload))
+	return h.Sum(nil)
+}
+
+const hashBytes = 32 << 10 // are hashed together
+
+// appendPart puts a text behind its length.
+func appendPart[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// Payload opens a run's payload.
+func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
+	b, err := q.Queue.Payload(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	_, isSealed := keyring.KeyOf(b)
+	plain, err := q.ring.Open(b, keyring.Context(payloadOf, run))
+	if err != nil {
+		return nil, fmt.Errorf("payload of run %q: %w", run, err)
+	}
+	if !isSealed {
+		return plain, nil
+	}
+	if len(plain) < digestBytes {
+		return nil, fmt.Errorf("payload of run %q: %w", run, keyring.ErrTampered)
+	}
+	if plain = plain[digestBytes:]; len(plain) == 0 {
+		return nil, nil
+	}
+	return plain, nil
+}
+
+// Records opens what workers recorded. A record that is not what was sealed for its job keeps its outcome, and says so.
+func (q *Queue) Records(ctx context.Context, run, cursor string, most int, wait time.Duration) ([]queue.Record, string, error) {
+	list, next, err := q.Queue.Records(ctx, run, cursor, most, wait)
+	if err != nil {
+		return list, next, err
+	}
+	for i := range list {
+		r := &list[i]
+		job := core.JobID{Run: run, Index: r.Index}
+		plain, err := q.open(r.Detail, place(detailOf, job))
+		if errors.Is(err, keyring.ErrNoKey) {
+			return nil, cursor, fmt.Errorf("record of job %s: %w", job, err)
+		}
+		if err != nil {
+			r.Reason = "what the worker recorded of it cannot be taken: " + err.Error()
+		}
+		r.Detail = plain
+	}
+	return list, next, nil
+}
+
+// Post seals a document for its name.
+func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
+	return q.Queue.Post(ctx, name, q.seal(data, keyring.Context(documentOf, name)), keep)
+}
+
+// Posted opens a document.
+func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
+	data, version, err := q.Queue.Posted(ctx, name, known)
+	if err != nil {
+		return data, version, err
+	}
+	plain, err := q.open(data, keyring.Context(documentOf, name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("document %q: %w", name, err)
+	}
+	return plain, version, nil
+}
+
+// Publish seals messages for their topic.
+func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) error {
+	if q.ring == nil {
+		return q.Queue.Publish(ctx, topic, messages...)
+	}
+	if err := queue.ValidateMessages(topic, messages); err != nil {
+		return err
+	}
+	sealed := make([][]byte, len(messages))
+	for i, m := range messages {
+		sealed[i] = q.seal(m, keyring.Context(messageOf, topic))
+	}
+	return q.Queue.Publish(ctx, topic, sealed...)
+}
+
+// Follow opens messages. Those that cannot be opened are left out, as those are that came too late: see queue.FeedLost.
+func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
+	list, next, err := q.Queue.Follow(ctx, topic, cursor, most, wait)
+	if err != nil {
+		return list, next, err
+	}
+	opened := make([][]byte, 0, len(list))
+	for _, m := range list {
+		plain, err := q.open(m, keyring.Context(messageOf, topic))
+		if err != nil {
+			q.tell(lostMessages, "messages of "+topic+" are left out: "+err.Error())
+			continue
+		}
+		opened = append(opened, plain)
+	}
+	return opened, next, nil
+}
+
+// tell tells of a trouble once, and again after a while.
+func (q *Queue) tell(what trouble, text string) {
+	q.mu.Lock()
+	last, told := q.said[what]
+	fresh := !told || time.Since(last) >= tellEvery
+	if fresh {
+		q.said[what] = time.Now()
+	}
+	q.mu.Unlock()
+	if fresh {
+		q.told(text)
+	}
+}
+
+// Unsealed lists the runs that are not complete and whose payload is not sealed: what a service left behind that had no ring.
+func (q *Queue) Unsealed(ctx context.Context) ([]string, error) {
+	ids, err := q.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var plain []string
+	for _, id := range ids {
+		b, err := q.Queue.Payload(ctx, id)
+		if errors.Is(err, core.ErrNotFound) {
+			continue // forgotten meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, sealed := keyring.KeyOf(b); !sealed && len(b) > 0 {
+			plain = append(plain, id)
+		}
+	}
+	return plain, nil
+}

@@ -1,0 +1,125 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tlsfiles"
+)
+
+// dialTimeout bounds the TCP connection and the handshake.
+const dialTimeout = 3 * time.Second
+
+// dialer opens the connections of one client. It is asked for each, so that renewed certificates are taken over, and so that a
+// Sentinel or a Cluster cannot send a client that talks in the clear to another machine.
+type dialer struct {
+	files      *tlsfiles.Source // nil: without TLS
+	serverName string           // expected; the address' host when empty
+	insecure   bool             // may talk in the clear to other machines
+}
+
+// refused is an error of this side, before anything was sent.
+type refused struct{ error }
+
+func (e refused) Unwrap() error { return e.error }
+
+// handshake is a TLS connection that did not come about: nothing was sent.
+type handshake struct{ error }
+
+func (e handshake) Unwrap() error { return e.error }
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.files == nil && !d.insecure && network != "unix" && !local(addr) {
+		return nil, refused{inClear(addr)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{KeepAlive: time.Minute}).DialContext(ctx, network, addr)
+	if err != nil || d.files == nil {
+		return conn, err
+	}
+	name := d.serverName
+	if name == "" {
+		name, _, _ = net.SplitHostPort(addr)
+	}
+	secure := tls.Client(conn, d.files.Client(name))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		if errors.Is(err, context.DeadlineExceeded) { // a Redis without TLS waits for more of what it takes for a command
+			return nil, handshake{fmt.Errorf("%s took the connection and does not speak TLS at this port, or hangs\nhint: use its TLS port, or switch TLS on there", addr)}
+		}
+		return nil, handshake{fmt.Errorf("TLS with %s: %w", addr, err)}
+	}
+	return secure, nil
+}
+
+// inClear is the refusal to talk in the clear.
+func inClear(addr string) error {
+	return fmt.Errorf("redis url: %s is another machine, and passwords and jobs would cross the network in the clear: %w\n"+
+		"hint: rediss:// talks TLS (docs/operating.md#tls); a network that nobody else can listen to is said with ?insecure=true", addr, core.ErrInvalid)
+}
+
+// local tells whether an address is this machine's own, by what it says: names are not looked up.
+func local(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// dialer reads what the URL says of TLS.
+func (t *target) dialer() (*dialer, error) {
+	d := &dialer{serverName: t.serverName, insecure: t.insecure || t.kind == "unix"}
+	if !t.tls {
+		if t.files != (tlsfiles.Files{}) || t.serverName != "" {
+			return nil, badURL("ca_file, cert_file, key_file and server_name are for TLS: rediss://, rediss-sentinel:// or rediss-cluster://")
+		}
+		for _, addr := range t.addrs {
+			if !d.insecure && !local(addr) {
+				return nil, inClear(addr)
+			}
+		}
+		return d, nil
+	}
+	var err error
+	if d.files, err = tlsfiles.Open(t.files, nil); err != nil {
+		return nil, fmt.Errorf("redis url: %w", err)
+	}
+	return d, nil
+}
+
+// setQuery takes what stands behind the question mark. What is not known is refused: a misspelt insecure or ca_file must not
+// be passed over.
+func (t *target) setQuery(q url.Values) error {
+	for name, values := range q {
+		value := values[len(values)-1]
+		switch name {
+		case "db": // with the path
+		case "sentinel_user":
+			t.sentinelUser = value
+		case "sentinel_password":
+			t.sentinelPassword = value
+		case "ca_file":
+			t.files.CA = value
+		case "cert_file":
+			t.files.Cert = value
+		case "key_file":
+			t.files.Key = value
+		case "server_name":
+			t.serverName = value
+		case "insecure":
+			if value != "true" {
+				return badURL("insecure=%s, expected true or nothing", value)
+			}
+			t.insecure = true
+		default:
+			return badURL("parameter %q, expected db, ca_file, cert_file, key_file, server_name, insecure, sentinel_user or sentinel_password", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/login"
+)
+
+// loginPrefix begins the ids of tokens that a login made.
+const loginPrefix = "login-"
+
+// maxLogins are verified at once: each may ask the provider.
+const maxLogins = 4
+
+// loginScopes are asked of the provider.
+func loginScopes() []string { return []string{"openid", "profile", "email", "groups"} }
+
+// Roles are those that there are, the least first.
+func Roles() []string {
+	return []string{string(Viewer), string(Operator), string(Approver), string(Admin)}
+}
+
+// logins registers what needs no token yet: how to log in, and a login itself; and what ends a session. They are no part of the document:
+// its routes all have a role.
+func (s *Server) logins() {
+	s.mux.HandleFunc("GET /v1/login", func(w http.ResponseWriter, _ *http.Request) {
+		if s.cfg.Login == nil {
+			plainProblem(w, http.StatusNotFound, "this server has no OpenID provider: an admin makes tokens")
+			return
+		}
+		writeJSON(w, http.StatusOK, api.LoginInfo{Issuer: s.cfg.Login.Issuer(), ClientID: s.cfg.Login.ClientID(), Scopes: loginScopes()})
+	})
+	if s.cfg.Login != nil {
+		turns := make(chan struct{}, maxLogins)
+		s.mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+				s.login(w, r)
+			default:
+				w.Header().Set("Retry-After", "1")
+				plainProblem(w, http.StatusServiceUnavailable, "others are logging in: try again")
+			}
+		})
+	}
+	s.mux.HandleFunc("POST /v1/logout", s.logout)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// login makes a session, which is a token that ends, of an ID token.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+	defer cancel()
+	var in api.Login
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, login.MaxToken+1024))
+	if err == nil {
+		err = json.Unmarshal(text, &in)
+	}
+	if err != nil || in.IDToken == "" {
+		plainProblem(w, http.StatusBadRequest, `expected a JSON object with "id_token"`)
+		return
+	}
+	person, err := s.cfg.Login.Verify(ctx, in.IDToken)
+	if err != nil {
+		s.refuseLogin(w, err)
+		return
+	}
+	t := ledger.Token{ID: person.Login, Name: person.Name, Tenant: person.Tenant, Roles: []string{person.Role}, Expires: person.Expires}
+	if t.Tenant == login.Everyone {
+		t.Tenant, t.AllTenants = "", true
+	}
+	secret, made, err := s.cfg.Ledger.NewToken(ctx, named(t), t)
+	switch {
+	case errors.Is(err, core.ErrConflict):
+		plainProblem(w, http.StatusConflict, "this ID token opened a session before: log in again")
+		return
+	case err != nil:
+		s.cfg.Log.Error("a session could not be made", "error", err)
+		plainProblem(w, http.StatusServiceUnavailable, "the session could not be made: try again")
+		return
+	}
+	shown := tokenOf(made)
+	shown.Secret = secret
+	writeJSON(w, http.StatusCreated, shown)
+}
+
+// refuseLogin tells whoever comes no more than they need to go on; the log has the reason.
+func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
+	s.cfg.Log.Warn("a login was refused", "error", err)
+	switch {
+	case errors.Is(err, core.ErrUnavailable):
+		plainProblem(w, http.StatusServiceUnavailable, "logins cannot be verified for now, the server's log says why: try again")
+	case errors.Is(err, login.ErrNoAccess):
+		plainProblem(w, http.StatusForbidden, err.Error())
+	default:
+		plainProblem(w, http.StatusUnauthorized, "the login is not to be believed: "+strings.TrimSuffix(err.Error(), ": "+core.ErrInvalid.Error()))
+	}
+}
+
+// logout ends the session of who asks. Other tokens are revoked by an admin.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+	defer cancel()
+	by, status, why := s.admit(ctx, r.Header.Get("Authorization"), route{role: Viewer})
+	if status != 0 {
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="turnus"`)
+		}
+		plainProblem(w, status, why)
+		return
+	}
+	if !strings.HasPrefix(by.token.ID, loginPrefix) {
+		plainProblem(w, http.StatusConflict, "the token "+by.token.Name+" is of no login, and stays: an admin revokes it")
+		return
+	}
+	revoked, err := s.cfg.Ledger.RevokeToken(ctx, by.scope, by.name, by.token.ID)
+	if err != nil {
+		s.cfg.Log.Error("a session could not be ended", "error", err)
+		plainProblem(w, http.StatusServiceUnavailable, "the session could not be ended: try again; it ends by itself at "+by.token.Expires.Format(time.RFC3339))
+		return
+	}
+	s.tokens.revoked(revoked.ID)
+	writeJSON(w, http.StatusOK, tokenOf(revoked))
+}

@@ -1,0 +1,203 @@
+// Package tlsfiles owns certificates, keys and authorities that stand in files: it reads them again when they change, so that a
+// renewed one needs no restart, and says what a handshake that failed means.
+//
+// It must not know who connects to whom.
+package tlsfiles
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// look is how often the files are looked at, at most: connections ask.
+const look = time.Second
+
+// Files are PEM files. Cert, a chain, and Key go together.
+type Files struct {
+	CA        string // the authorities that sign the other side's certificate; for a client without it, the system's
+	Cert, Key string // of this side
+}
+
+// Source is what the files hold. It is safe for concurrent use.
+type Source struct {
+	files Files
+	told  func(string)
+
+	mu     sync.Mutex
+	now    contents
+	stamp  string // of the files that now was read from, or that could not be read
+	looked time.Time
+}
+
+// contents are not changed once they are read.
+type contents struct {
+	authorities *x509.CertPool
+	own         *tls.Certificate
+}
+
+// Open reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken over later, and what cannot be,
+// is told; told may be nil.
+func Open(f Files, told func(string)) (*Source, error) {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, fmt.Errorf("a certificate and its key go together: %w", core.ErrInvalid)
+	}
+	if told == nil {
+		told = func(string) {}
+	}
+	s := &Source{files: f, told: told}
+	var err error
+	if s.stamp, err = s.stampOf(); err != nil {
+		return nil, err
+	}
+	if s.now, err = f.read(); err != nil {
+		return nil, err
+	}
+	s.looked = time.Now()
+	return s, nil
+}
+
+// Client is how a connection to a server of that name is made now.
+func (s *Source) Client(name string) *tls.Config {
+	now := s.current()
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, RootCAs: now.authorities}
+	if now.own != nil {
+		c.Certificates = []tls.Certificate{*now.own}
+	}
+	return c
+}
+
+// Certificate is this side's own as it is now; nil without one.
+func (s *Source) Certificate() *tls.Certificate { return s.current().own }
+
+// Server is what a listener needs. With an authority clients must have a certificate that it signed.
+func (s *Source) Server() *tls.Config {
+	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
+		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			own := s.Certificate()
+			if own == nil {
+				return nil, fmt.Errorf("TLS: no certificate: %w", core.ErrInvalid)
+			}
+			return own, nil
+		}}
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := s.current()
+		c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		if now.own != nil {
+			c.Certificates = []tls.Certificate{*now.own}
+		}
+		if now.authorities != nil {
+			c.ClientCAs, c.ClientAuth = now.authorities, tls.RequireAndVerifyClientCert
+		}
+		return c, nil
+	}}
+}
+
+// current looks at the files if that was not done just now. Files that do not fit, as between the writing of one and the other,
+// leave the former contents in use, and are tried again when one changes.
+func (s *Source) current() contents {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.looked) < look {
+		return s.now
+	}
+	s.looked = time.Now()
+	stamp, err := s.stampOf()
+	if err == nil && stamp == s.stamp {
+		return s.now
+	}
+	var next contents
+	if err == nil {
+		next, err = s.files.read()
+	}
+	switch {
+	case err == nil:
+		s.now = next
+		s.told("TLS: " + s.files.names() + " was renewed")
+	case stamp != s.stamp:
+		s.told("TLS: " + s.files.names() + " was changed and cannot be used; the former one stays: " + err.Error())
+	}
+	s.stamp = stamp
+	return s.now
+}
+
+// names are what an operator knows the files by.
+func (f Files) names() string {
+	if f.Cert != "" {
+		return f.Cert
+	}
+	return f.CA
+}
+
+// stampOf changes with the files.
+func (s *Source) stampOf() (string, error) {
+	var stamp strings.Builder
+	for _, path := range []string{s.files.CA, s.files.Cert, s.files.Key} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return "away", fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
+		}
+		fmt.Fprintf(&stamp, "%d %d ", info.Size(), info.ModTime().UnixNano())
+	}
+	return stamp.String(), nil
+}
+
+func (f Files) read() (c contents, err error) {
+	if f.CA != "" {
+		text, err := os.ReadFile(f.CA)
+		if err != nil {
+			return c, fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
+		}
+		c.authorities = x509.NewCertPool()
+		if !c.authorities.AppendCertsFromPEM(text) {
+			return c, fmt.Errorf("TLS: %s holds no certificate in PEM: %w", f.CA, core.ErrInvalid)
+		}
+	}
+	if f.Cert != "" {
+		own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return c, fmt.Errorf("TLS: certificate %s, key %s: %w: %w", f.Cert, f.Key, err, core.ErrInvalid)
+		}
+		c.own = &own
+	}
+	return c, nil
+}
+
+// Options are how whoever connects is told about certificates, for hints.
+type Options struct{ CA, Cert, Name string }
+
+// Explain says what is wrong where err is of a TLS handshake, and what to do; else it is empty.
+func Explain(err error, o Options) string {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var plain tls.RecordHeaderError
+	text := err.Error()
+	switch {
+	case errors.As(err, &unknown):
+		return "no authority known here signed the server's certificate\nhint: " + o.CA + " names the file of the authority that did"
+	case errors.As(err, &name):
+		return "the server's certificate is for another name: " + name.Error() + "\nhint: ask by a name that it has, or give the expected one with " + o.Name
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the server's certificate has expired, or is not valid yet\nhint: renew it there; compare the clocks"
+	case errors.As(err, &plain):
+		return "the server does not speak TLS at this port\nhint: use its TLS port, or switch TLS on there"
+	case strings.Contains(text, "tls: certificate required"):
+		return "the server wants a client's certificate\nhint: " + o.Cert
+	case strings.Contains(text, "remote error: tls: bad certificate"), strings.Contains(text, "remote error: tls: unknown certificate"),
+		strings.Contains(text, "remote error: tls: expired certificate"), strings.Contains(text, "remote error: tls: revoked certificate"):
+		return "the server does not take this client's certificate\nhint: " + o.Cert + "; it must be signed by the authority that the server trusts, and be valid now"
+	}
+	return ""
+}

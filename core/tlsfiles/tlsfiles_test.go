@@ -1,0 +1,166 @@
+package tlsfiles_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/tlsfiles"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, f tlsfiles.Files, told func(string)) *tlsfiles.Source {
+	t.Helper()
+	s, err := tlsfiles.Open(f, told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// shake is a handshake of the two.
+func shake(t *testing.T, server, client *tls.Config) (clientErr, serverErr error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	done := make(chan error, 1)
+	go func() {
+		a, err := l.Accept()
+		if err == nil {
+			err = tls.Server(a, server).Handshake()
+			_ = a.Close()
+		}
+		done <- err
+	}()
+	b, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := tls.Client(b, client)
+	clientErr = c.Handshake()
+	if clientErr == nil { // what a server of TLS 1.3 thinks of the client comes afterwards
+		_, _ = c.Read(make([]byte, 1))
+	}
+	_ = b.Close()
+	return clientErr, <-done
+}
+
+func TestBothSidesAreHeldToTheAuthority(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	a, stranger := certs.Common(t), certs.Other(t)
+	ca, foreignCA := a.CA(t, dir), stranger.CA(t, other)
+	server, client, foreign := a.Sign(t, dir, "server", certs.Here()...), a.Sign(t, dir, "client"), stranger.Sign(t, other, "client")
+	mutual := open(t, tlsfiles.Files{CA: ca, Cert: server.Cert, Key: server.Key}, nil).Server()
+	plain := open(t, tlsfiles.Files{Cert: server.Cert, Key: server.Key}, nil).Server()
+	for _, tc := range []struct {
+		name   string
+		server *tls.Config
+		files  tlsfiles.Files
+		host   string
+		good   bool
+	}{
+		{"each knows the other", mutual, tlsfiles.Files{CA: ca, Cert: client.Cert, Key: client.Key}, "localhost", true},
+		{"nothing is asked of the client", plain, tlsfiles.Files{CA: ca}, "localhost", true},
+		{"no client's certificate", mutual, tlsfiles.Files{CA: ca}, "localhost", false},
+		{"a foreign client's", mutual, tlsfiles.Files{CA: ca, Cert: foreign.Cert, Key: foreign.Key}, "localhost", false},
+		{"another authority", plain, tlsfiles.Files{CA: foreignCA}, "localhost", false},
+		{"the system's authorities", plain, tlsfiles.Files{}, "localhost", false},
+		{"another name", plain, tlsfiles.Files{CA: ca}, "queue.example.net", false},
+	} {
+		c, s := shake(t, tc.server, open(t, tc.files, nil).Client(tc.host))
+		if (c == nil && s == nil) != tc.good {
+			t.Errorf("%s: client %v, server %v", tc.name, c, s)
+		}
+	}
+}
+
+// What is written half leaves the former certificate in use; what is whole is taken over, and both are told once.
+func TestRenewalIsTakenOverWhole(t *testing.T) {
+	dir := t.TempDir()
+	a := certs.Common(t)
+	pair := a.Sign(t, dir, "server", "one.example.net")
+	var said atomic.Pointer[string]
+	s := open(t, tlsfiles.Files{Cert: pair.Cert, Key: pair.Key}, func(text string) { said.Store(&text) })
+	name := func() string {
+		t.Helper()
+		c, err := s.Server().GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Leaf.DNSNames[0]
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.After(time.Minute); !ok(); {
+			select {
+			case <-deadline:
+				t.Fatal("waited a minute for " + what)
+			case <-tick.C:
+			}
+		}
+	}
+	text := func() string {
+		if p := said.Load(); p != nil {
+			return *p
+		}
+		return ""
+	}
+	next := a.Sign(t, t.TempDir(), "server", "two.example.net")
+	move := func(from, to string) {
+		t.Helper()
+		b, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(next.Cert, pair.Cert)
+	until("the half pair to be noticed", func() bool { return name() != "" && strings.Contains(text(), "cannot be used") })
+	if got := name(); got != "one.example.net" {
+		t.Errorf("half a pair is in use: %s", got)
+	}
+	move(next.Key, pair.Key)
+	until("the whole pair", func() bool { return name() == "two.example.net" })
+	if !strings.Contains(text(), "was renewed") {
+		t.Errorf("told %q", text())
+	}
+}
+
+func TestWrongFilesAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	a := certs.Common(t)
+	pair, other, ca := a.Sign(t, dir, "a"), a.Sign(t, dir, "b"), a.CA(t, dir)
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]tlsfiles.Files{
+		"/nonexistent":    {CA: "/nonexistent"},
+		"empty":           {CA: empty},
+		"go together":     {CA: ca, Cert: pair.Cert},
+		"private key":     {Cert: pair.Cert, Key: other.Key},
+		pair.Key + " hol": {CA: pair.Key},
+	} {
+		if _, err := tlsfiles.Open(f, nil); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%+v: %v, expected %q", f, err, name)
+		}
+	}
+}
