@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -35,6 +37,8 @@ type Config struct {
 	// Events gets what happens. It is called by several goroutines and must not block.
 	Events func(Event)
 	Log    *slog.Logger // discarded when nil
+	// Traces makes the spans of what schedules launch; nil makes none.
+	Traces trace.TracerProvider
 }
 
 // Times of the loops.

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // payload is what a schedule launches.
@@ -37,8 +40,8 @@ func (l *launcher) Launch(ctx context.Context, f schedule.Fire) error {
 	return err
 }
 
-func (c *Catalog) launch(ctx context.Context, f schedule.Fire) (ledger.Run, error) {
-	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.RunID)
+func (c *Catalog) launch(ctx context.Context, f schedule.Fire) (run ledger.Run, err error) {
+	run, err = c.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.RunID)
 	switch {
 	case err == nil && run.LaunchedBy == launchedBy+f.Schedule.String():
 		return run, nil
@@ -51,10 +54,13 @@ func (c *Catalog) launch(ctx context.Context, f schedule.Fire) (ledger.Run, erro
 	if err := json.Unmarshal(f.Payload, &p); err != nil {
 		return run, fmt.Errorf("what schedule %s launches cannot be read: %w: %w", f.Schedule, core.ErrInvalid, err)
 	}
-	prepared, err := c.prepare(f, p)
+	ctx, span := tracing.Begin(ctx, c.cfg.Traces, tracing.Launch, trace.WithAttributes(tracing.Run.String(f.RunID)))
+	defer func() { tracing.End(span, err) }()
+	prepared, err := c.prepare(f, p, tracing.Traceparent(ctx))
 	if err != nil {
 		return run, err
 	}
+	span.SetAttributes(tracing.Tenant.String(prepared.Run.Tenant))
 	for _, u := range prepared.Unfit {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
 	}
@@ -65,7 +71,7 @@ func (c *Catalog) launch(ctx context.Context, f schedule.Fire) (ledger.Run, erro
 }
 
 // prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out, unless all are.
-func (c *Catalog) prepare(f schedule.Fire, p payload) (*launch.Launch, error) {
+func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
 		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
@@ -81,7 +87,7 @@ func (c *Catalog) prepare(f schedule.Fire, p payload) (*launch.Launch, error) {
 	l, err := launch.Prepare(book, hosts, launch.Options{
 		RunID: f.RunID, Revision: now.Set.Revision.Commit, LaunchedBy: launchedBy + f.Schedule.String(), Files: c.FilesOf(now.Set, book),
 		Types: c.cfg.Playbooks.Types, Windows: now.book, Board: BoardName, SkipUnfit: true,
-		Secrets: now.Set.SecretRefs(),
+		Secrets: now.Set.SecretRefs(), Trace: trace,
 	})
 	if errors.Is(err, core.ErrNotFound) { // no host selected
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // Acceptance asks for a run to be made durable.
@@ -50,7 +51,9 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
+	ctx, span := tracing.Start(ctx, tracing.Accept, tracing.Run.String(n.ID), tracing.Tenant.String(n.Tenant))
 	run, created, err = c.cfg.Ledger.Accept(ctx, n)
+	tracing.End(span, err)
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
 	}

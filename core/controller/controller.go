@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -34,6 +36,8 @@ type Config struct {
 	// itself, and that nothing would tell again.
 	Tell func(ctx context.Context, e Event) error
 	Log  *slog.Logger // discarded when nil
+	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in their context.
+	Traces trace.TracerProvider
 }
 
 // Times of the loops.

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
@@ -35,7 +38,7 @@ func (c *Controller) claimNext(ctx context.Context, life string) ([]ledger.Claim
 	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
 }
 
-// enqueue puts one claimed run into the queue, as far as it is not recorded.
+// enqueue puts one claimed run into the queue.
 func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life string) error {
 	l, err := c.restore(ctx, claim.Run.ID)
 	if errors.Is(err, core.ErrInvalid) {
@@ -44,6 +47,19 @@ func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life strin
 	if err != nil {
 		return err
 	}
+	if l.Snapshot.Trace == "" {
+		return c.put(ctx, claim, l, life)
+	}
+	ctx, span := tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
+		trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
+	err = c.put(ctx, claim, l, life)
+	tracing.End(span, err)
+	return err
+}
+
+// put puts a run into the queue, as far as it is not recorded.
+func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Launch, life string) error {
+	var err error
 	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
 		return err
 	}

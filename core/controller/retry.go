@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // Again asks for a new run of what an earlier one was made of, on the hosts that it did not do well.
@@ -27,6 +28,8 @@ type Again struct {
 // Retry accepts it: the playbook, the vars and the hosts' data are those of the earlier run, whatever the definitions say by now. No
 // such host is core.ErrNotFound.
 func (c *Controller) Retry(ctx context.Context, s ledger.Scope, a Again) (run ledger.Run, created bool, err error) {
+	ctx, span := tracing.Start(ctx, tracing.Launch)
+	defer func() { tracing.End(span, err) }()
 	earlier, err := c.cfg.Ledger.Run(ctx, s, a.Run)
 	if err != nil {
 		return ledger.Run{}, false, err
@@ -43,11 +46,12 @@ func (c *Controller) Retry(ctx context.Context, s ledger.Scope, a Again) (run le
 	next, err := launch.Prepare(l.Playbook, hosts, launch.Options{
 		Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff, MaxInFlight: l.Run.MaxInFlight,
 		Revision: snap.Revision, LaunchedBy: a.By, Files: snap.Files, Types: c.cfg.Types, Windows: a.Windows, Board: a.Board, SkipUnfit: a.SkipUnfit,
-		Secrets: snap.Secrets,
+		Secrets: snap.Secrets, Trace: tracing.Traceparent(ctx),
 	})
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("launch run %s again: %w", a.Run, err)
 	}
+	span.SetAttributes(tracing.Run.String(next.Run.ID), tracing.Tenant.String(next.Run.Tenant))
 	return c.Accept(ctx, Acceptance{
 		Launch: next, By: a.By, Key: a.Key, Criticality: &earlier.Criticality, Approvals: earlier.Approvals,
 		Request: fmt.Append(nil, "retry ", a.Run, a.Outcomes, a.SkipUnfit),

@@ -35,6 +35,7 @@ type Options struct {
 	Revision    string
 	LaunchedBy  string
 	Files       string // where workers find the playbook's files; they resolve it
+	Trace       string // a W3C traceparent, under which the run is traced; "" for none
 	// Types finds a job type, for what losing a worker means and which steps are
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)

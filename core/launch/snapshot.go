@@ -42,13 +42,15 @@ type Snapshot struct {
 	// Secrets are the references that the definitions had for the secrets of its steps, by name; no values. Nil: no step lists
 	// a secret. A name that is not in it is one of the worker's own.
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
+	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass over it.
+	Trace string `json:"trace,omitempty"`
 }
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
 		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff,
-		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files,
+		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace,
 	}
 }
 

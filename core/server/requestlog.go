@@ -7,10 +7,17 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnus/turnus/core/tracing"
 )
 
-// whoKey is where the context has a place for who asked, which is known only once the request was let in.
-type whoKey struct{}
+// notedKey is where the context has a place for what is known only once the request was let in.
+type notedKey struct{}
+
+// noted is who asked, and in which trace.
+type noted struct{ who, trace string }
 
 // logged logs each request once it is answered: what changes something, and what failed, for everybody to see; what only
 // reads at debug. Paths, queries and bodies are not logged: they hold people's data.
@@ -25,20 +32,47 @@ func (s *Server) logged(r route) func(huma.Context, func(huma.Context)) {
 			next(ctx)
 			return
 		}
-		began, who := time.Now(), new(string)
-		next(huma.WithValue(ctx, whoKey{}, who))
+		began, n := time.Now(), new(noted)
+		next(huma.WithValue(ctx, notedKey{}, n))
 		code := ctx.Status()
 		if code >= http.StatusInternalServerError {
 			level = slog.LevelWarn
 		}
-		s.cfg.Log.LogAttrs(ctx.Context(), level, "request", slog.String("operation", r.id), slog.String("who", *who),
-			slog.Int("code", code), slog.String("took", time.Since(began).String()))
+		attributes := []slog.Attr{slog.String("operation", r.id), slog.String("who", n.who), slog.Int("code", code), slog.String("took", time.Since(began).String())}
+		if n.trace != "" {
+			attributes = append(attributes, slog.String("trace_id", n.trace))
+		}
+		s.cfg.Log.LogAttrs(ctx.Context(), level, "request", attributes...)
 	}
 }
 
 // noteWho tells the request's log who asks.
 func noteWho(ctx context.Context, name string) {
-	if who, ok := ctx.Value(whoKey{}).(*string); ok {
-		*who = name
+	if n, ok := ctx.Value(notedKey{}).(*noted); ok {
+		n.who = name
+	}
+}
+
+// traced makes a span of a request that was let in and changes something, under the trace that it came with. What only reads
+// is asked again and again, and would fill a trace.
+func (s *Server) traced(r route) func(huma.Context, func(huma.Context)) {
+	reads := r.method == http.MethodGet || r.method == http.MethodHead
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if reads {
+			next(ctx)
+			return
+		}
+		spanned, span := tracing.Begin(tracing.Under(ctx.Context(), ctx.Header(tracing.Header)), s.cfg.Traces, tracing.Request,
+			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(tracing.Operation.String(r.id)))
+		defer span.End()
+		if n, ok := spanned.Value(notedKey{}).(*noted); ok {
+			n.trace = tracing.ID(spanned)
+		}
+		next(huma.WithContext(ctx, spanned))
+		code := ctx.Status()
+		span.SetAttributes(tracing.Code.Int(code))
+		if code >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
@@ -52,6 +53,8 @@ type Config struct {
 	// Ahead is how far turnus_queue_soon looks.
 	Ahead time.Duration
 	Log   *slog.Logger // discarded when nil
+	// Traces makes the spans of requests that change something; nil makes none.
+	Traces trace.TracerProvider
 }
 
 // Bounds of what one server does at once.
@@ -205,7 +208,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
-		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r), s.traced(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

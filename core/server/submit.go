@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/tracing"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -20,8 +23,10 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	Idempotent
 	Body api.NewRun
 },
-) (*versioned[api.Run], error) {
-	l, err := s.prepare(by, in.Body, "")
+) (_ *versioned[api.Run], err error) {
+	ctx, span := tracing.Start(ctx, tracing.Launch)
+	defer func() { tracing.End(span, err) }()
+	l, err := s.prepare(ctx, by, in.Body, "")
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +63,14 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	IfMatch
 	Body api.NewRun
 },
-) (*versioned[api.Run], error) {
+) (_ *versioned[api.Run], err error) {
 	before, err := s.runAsSeen(ctx, by, in.Run, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.prepare(by, in.Body, before.ID)
+	ctx, span := tracing.Start(ctx, tracing.Launch)
+	defer func() { tracing.End(span, err) }()
+	l, err := s.prepare(ctx, by, in.Body, before.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +139,7 @@ func (s *Server) ownHosts(ctx context.Context, by caller, run string) error {
 
 // prepare makes a launch of what is asked for, from the definitions, on hosts of the caller's tenants. id is that of
 // a run that is there; "" makes one.
-func (s *Server) prepare(by caller, n api.NewRun, id string) (*launch.Launch, error) {
+func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string) (*launch.Launch, error) {
 	set, err := s.set()
 	if err != nil {
 		return nil, err
@@ -156,11 +163,15 @@ func (s *Server) prepare(by caller, n api.NewRun, id string) (*launch.Launch, er
 	}
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
 	windows, board := s.cfg.Catalog.Windows()
-	return launch.Prepare(book, hosts, launch.Options{
+	l, err := launch.Prepare(book, hosts, launch.Options{
 		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
 		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
-		Secrets: set.SecretRefs(),
+		Secrets: set.SecretRefs(), Trace: tracing.Traceparent(ctx),
 	})
+	if err == nil {
+		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
+	}
+	return l, err
 }
 
 // limited selects hosts as --limit does, of what the caller may see. @FILE would be read here, and

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/core/tracing"
 )
 
 const clientVersion = "SSH-2.0-Turnus"
@@ -53,10 +55,13 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	defer p.dials.leave()
 
 	p.dialled.Add(1)
+	ctx, span := tracing.Start(ctx, tracing.Dial, tracing.Host.String(e.name))
 	tctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	c, err := p.handshake(tctx, ctx, r, via, proof)
 	p.results.count(err)
+	span.SetAttributes(tracing.Outcome.String(string(resultOf(err))))
+	tracing.End(span, err)
 	if err != nil {
 		p.failed.Add(1)
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // Exec is one command.
@@ -81,7 +82,10 @@ func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 		return Exit{}, err
 	}
 	defer s.end()
-	return s.exec(ctx, line, id, e)
+	ctx, span := tracing.Start(ctx, tracing.Exec, tracing.Host.String(r.last().name))
+	exit, err := s.exec(ctx, line, id, e)
+	tracing.End(span, err)
+	return exit, err
 }
 
 // commandLine runs command by /bin/sh whatever the user's shell is: bash would

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // maxPerHost bounds the connections to one host.
@@ -79,7 +81,7 @@ func (p *Pool) acquire(ctx context.Context, r route, u use) (c *conn, reused boo
 			joined = nil
 		}
 		if en.flight == nil && len(en.conns) < maxPerHost && (!en.full || len(en.conns) == 0) {
-			p.launch(en, key, r)
+			p.launch(ctx, en, key, r)
 		}
 		if joined == nil && en.flight != nil {
 			joined = en.flight
@@ -120,9 +122,9 @@ func (p *Pool) quit(key string, en *entry, f *flight) {
 }
 
 // launch starts the dial of r. Jump connections come from the pool as well, one
-// goroutine a hop and no lock held: a circle was excluded when r was laid out.
-func (p *Pool) launch(en *entry, key string, r route) {
-	ctx, cancel := context.WithCancel(p.ctx)
+// goroutine a hop and no lock held: a circle was excluded when r was laid out. Many may wait for it; its span is under that of first.
+func (p *Pool) launch(first context.Context, en *entry, key string, r route) {
+	ctx, cancel := context.WithCancel(trace.ContextWithSpan(p.ctx, trace.SpanFromContext(first)))
 	f := &flight{cancel: cancel}
 	en.flight = f
 	p.spawnLocked(func() {

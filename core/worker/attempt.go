@@ -56,10 +56,13 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		}
 		a.cur.Resumed = false
 		started := time.Now()
-		out, timedOut, err := a.call()
+		ctx, span := a.span()
+		out, timedOut, err := a.call(ctx)
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
-		if v := a.ended(out, err, &sr, timedOut); v != nil {
+		v := a.ended(out, err, &sr, timedOut)
+		endAttempt(span, sr.Outcome, v)
+		if v != nil {
 			if v.kind == queue.AckDone {
 				a.keepOutputs()
 			}
@@ -76,16 +79,16 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 	}
 }
 
-// call makes one attempt.
-func (a *attempts) call() (out host.Outcome, timedOut bool, err error) {
+// call makes one attempt. Its context is the job's, with the span of the attempt.
+func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, err error) {
 	j := a.m.job
 	a.dropOutputs()
 	a.stdout, a.stderr, a.diff = j.w.captured(), j.w.captured(), j.w.captured()
 	limit := a.limit()
-	ctx, cancel := j.ctx, context.CancelFunc(func() {})
+	cancel := context.CancelFunc(func() {})
 	var by time.Time
 	if limit > 0 {
-		ctx, cancel = context.WithTimeoutCause(j.ctx, limit, errTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 		by = time.Now().Add(limit + j.w.patience())
 	}
 	defer cancel()

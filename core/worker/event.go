@@ -37,6 +37,7 @@ type Event struct {
 	Time       time.Time
 	Job        core.JobID
 	Host       string
+	Trace      string // id of the job's trace; "" for none
 	Step       string
 	Uses       string
 	Attempt    int // of the step, from 1

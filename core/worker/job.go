@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -35,11 +38,12 @@ type job struct {
 	step   string
 	stopBy time.Time // when it is given up; zero is never
 	told   bool      // it was told to end: stopBy only comes nearer
+	span   trace.Span
 }
 
 func newJob(w *Worker, s *session, l queue.Lease) *job {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &job{w: w, session: s, lease: l, ctx: ctx, cancel: cancel, done: make(chan struct{}), started: time.Now()}
+	return &job{w: w, session: s, lease: l, ctx: ctx, cancel: cancel, done: make(chan struct{}), started: time.Now(), span: noop.Span{}}
 }
 
 // stop tells the job to end, and when it is given up if it does not.
@@ -77,6 +81,9 @@ func (j *job) snapshot() Running {
 
 func (j *job) say(e Event) {
 	e.Job, e.Host = j.lease.Job, j.lease.Host
+	if c := j.spanned().SpanContext(); c.IsValid() {
+		e.Trace = c.TraceID().String()
+	}
 	j.w.say(e)
 }
 
@@ -96,7 +103,10 @@ func (j *job) work() queue.Ack {
 	if err != nil {
 		return j.unprepared(err)
 	}
-	return j.conclude(m, m.run())
+	j.trace(m)
+	ack := j.conclude(m, m.run())
+	j.traced(ack)
+	return ack
 }
 
 // prepare reads what the job is about.
@@ -192,10 +202,12 @@ func (j *job) conclude(m *machine, v verdict) queue.Ack {
 // givenUp is the ack of a job whose job type did not return; the poller gives it.
 func (j *job) givenUp() queue.Ack {
 	at := j.snapshot()
-	return j.finish(core.Result{
+	ack := j.finish(core.Result{
 		Outcome: core.Lost, Step: at.Step,
 		Reason: fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
 	})
+	j.traced(ack)
+	return ack
 }
 
 // fit encodes r in at most limit bytes: first long texts are cut shorter and

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
@@ -73,6 +75,8 @@ type Config struct {
 	// and must not block for long.
 	Events func(Event)
 	Log    *slog.Logger // discarded when nil
+	// Traces makes the spans of jobs and of what they do; nil makes none.
+	Traces trace.TracerProvider
 }
 
 // Limits are shares of the node's CPU and memory over which no new job is taken,

@@ -107,6 +107,9 @@ func environment(r *sdk.Raw, typ, work string) []string {
 		"TURNUS_CHECK=" + flag(r.Check), "TURNUS_DIFF=" + flag(r.Diff), "TURNUS_STATE=" + state, "TURNUS_LABELS=" + string(labels),
 		"TURNUS_IDEMPOTENCY_KEY=" + r.Key, "TURNUS_FENCE=" + strconv.FormatUint(r.Fence, 10), "TURNUS_STEP_SECRETS=" + strings.Join(r.Secrets, " "),
 	}
+	if r.Trace != "" {
+		env = append(env, "TRACEPARENT="+r.Trace)
+	}
 	return append(env, r.HelperEnv()...)
 }
 

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/transport"
@@ -122,6 +124,8 @@ type Call struct {
 	Keep func(ctx context.Context, files []KeptFile) (version string, changed []string, err error)
 	// Sink gets the call's events in order, one at a time; it must not block for long.
 	Sink func(Event)
+
+	span trace.Span // of the call; what its plugin asks of hosts is under it. Nil: none
 }
 
 // State is a job type's saved state.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -98,6 +99,9 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 		return nil, nil, nil, status.Errorf(codes.ResourceExhausted, "%d operations of this call are under way; no more at once are possible", l.ops)
 	}
 	l.ops++
+	if l.call.span != nil {
+		ctx = trace.ContextWithSpan(ctx, l.call.span)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.over, cancel)
 	return l, ctx, func() { stop(); cancel(); l.leave() }, nil

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tracing"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -31,6 +32,13 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	if err := s.check(&c); err != nil {
 		return unbegun(err), err
 	}
+	ctx, c.span = tracing.Start(ctx, tracing.Call, tracing.JobID.String(c.Job.String()), tracing.Host.String(c.Host.Name), tracing.JobType.String(c.Type))
+	out, err := s.run(ctx, &c)
+	tracing.End(c.span, err)
+	return out, err
+}
+
+func (s *Supervisor) run(ctx context.Context, c *Call) (Outcome, error) {
 	pool := s.owner[c.Type]
 	p, err := pool.acquire(ctx)
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
@@ -48,7 +56,7 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 			return Outcome{Suspended: true, Held: true, Reason: why, State: c.State, Effects: EffectsNone}, nil
 		}
 	}
-	lease := p.services.grant(&c)
+	lease := p.services.grant(c)
 	defer lease.end(s.timing.grace) // before the slot is given back
 	return pool.call(ctx, p, lease)
 }
@@ -260,7 +268,7 @@ func request(ctx context.Context, l *lease) *wire.RunRequest {
 	r := &wire.RunRequest{
 		Job: c.Job.String(), Step: c.Step, Attempt: uint32(max(c.Attempt, 1)), Lease: l.token,
 		Type: c.Type, Params: c.Params, Host: c.Host.Name, Check: c.Check, Diff: c.Diff,
-		IdempotencyKey: c.Key, Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
+		IdempotencyKey: c.Key, Traceparent: tracing.Traceparent(ctx), Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
 	}
 	if c.State != nil {
 		r.State = &wire.State{Version: uint32(c.State.Version), Json: c.State.JSON}

@@ -33,6 +33,7 @@ type Run[P, S any] struct {
 	Deadline time.Time // zero: none; ctx carries it too
 	Labels   map[string]string
 	Secrets  []string // names that Secret takes: those of the step's secrets:, sorted
+	Trace    string   // W3C traceparent of the call, for what the plugin asks of others; "": the run is not traced
 
 	s        *session
 	stateVer int
@@ -46,7 +47,7 @@ func newRun[P, S any](s *session, t *jobType, p params[P]) (*Run[P, S], error) {
 	r := &Run[P, S]{
 		Params: value, Job: s.req.GetJob(), Step: s.req.GetStep(), Attempt: int(s.req.GetAttempt()),
 		Check: s.req.GetCheck(), Diff: s.req.GetDiff(), Key: s.req.GetIdempotencyKey(), Fence: s.req.GetFence(),
-		Labels: maps.Clone(s.req.GetHostLabels()), Secrets: slices.Clone(s.req.GetSecrets()), s: s, stateVer: t.StateVersion,
+		Labels: maps.Clone(s.req.GetHostLabels()), Secrets: slices.Clone(s.req.GetSecrets()), Trace: s.req.GetTraceparent(), s: s, stateVer: t.StateVersion,
 	}
 	if ms := s.req.GetDeadlineUnixMs(); ms > 0 {
 		r.Deadline = time.UnixMilli(ms)

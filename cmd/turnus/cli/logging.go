@@ -100,6 +100,9 @@ func jobLog(log *slog.Logger, next func(worker.Event)) func(worker.Event) {
 
 func logJob(log *slog.Logger, e worker.Event) {
 	log = log.With("run", e.Job.Run, "job", e.Job.String(), "host", e.Host)
+	if e.Trace != "" {
+		log = log.With("trace_id", e.Trace)
+	}
 	switch e.Kind {
 	case worker.JobStarted:
 		log.Debug("job started")

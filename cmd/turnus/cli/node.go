@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
@@ -102,6 +103,7 @@ type workerOf struct {
 	scraped bool
 	// outputs keeps what is too long for a result; nil: its middle is cut.
 	outputs worker.KeepOutput
+	traces  trace.TracerProvider // nil: nothing is traced
 }
 
 // reach makes the parts that a node has before it works: connections and plugins.
@@ -146,7 +148,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
 		Secret:   n.secrets.Resolve,
-		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log,
+		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log, Traces: o.traces,
 	}
 	load := worker.NodeLoad()
 	if f.cpu > 0 || f.mem > 0 {

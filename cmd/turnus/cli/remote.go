@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/tracing"
 )
 
 // remoteFlags say which server is asked, and as whom.
@@ -116,7 +117,7 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 			return err
 		}
 		defer c.Close()
-		ctx, stop := a.interruptible(cmd.Context())
+		ctx, stop := a.interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
 		defer stop()
 		return told(do(ctx, c, args))
 	}

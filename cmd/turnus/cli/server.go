@@ -13,6 +13,7 @@ func (a *app) serverService() longRunning {
 	var f serviceFlags
 	var plugins pluginFlags
 	var logs logFlags
+	var trace traceFlags
 	c := &cobra.Command{
 		Use:   "server --redis URL",
 		Short: "Run the service without a worker: API, ledger and schedules, over a shared queue",
@@ -23,25 +24,26 @@ PostgreSQL; none of them leads, and any may be stopped.`,
   turnus server --redis rediss://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.server(cmd.Context(), &f, &plugins, &logs)
+			return a.server(cmd.Context(), &f, &plugins, &logs, &trace)
 		},
 	}
 	f.add(c)
 	plugins.add(c)
 	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	logs.add(c)
+	trace.add(c)
 	c.Flags().BoolVarP(&logs.verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {
 		if f.queue.url == "" {
 			return invalid("server needs a queue that workers share\nhint: --redis rediss://HOST:6379/0; turnus up has a queue and a worker of its own")
 		}
-		return errors.Join(f.check(), logs.check())
+		return errors.Join(f.check(), logs.check(), trace.check())
 	}
 	return longRunning{cmd: c, check: check, queue: &f.queue, keeps: &f}.settable()
 }
 
 // server runs until it is told to stop.
-func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, logs *logFlags) (err error) {
+func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, logs *logFlags, trace *traceFlags) (err error) {
 	log, err := a.serviceLog(logs)
 	if err != nil {
 		return err
@@ -50,7 +52,12 @@ func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags,
 	if err != nil {
 		return err
 	}
-	s := &service{a: a, f: f, log: log}
+	traces, err := trace.open(ctx, "server", log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, traces.Close()) }()
+	s := &service{a: a, f: f, log: log, traces: traces.Spans()}
 	if s.manager, err = supervised(); err != nil {
 		return err
 	}

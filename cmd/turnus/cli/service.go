@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/core"
@@ -168,6 +169,7 @@ type service struct {
 	closers  []func() error    // last opened first
 	told     seldom
 	metrics  *metrics.Registry
+	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Service
@@ -264,7 +266,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
-		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(),
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
 	})
 	if err != nil {
 		return err
@@ -275,7 +277,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	cfg := catalog.Config{
 		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, Playbooks: opts, Folder: s.f.definitions,
-		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log,
+		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
 	var hook http.Handler
 	if s.f.repo != "" {
@@ -297,7 +299,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs,
+		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
 	})
 	if err != nil {

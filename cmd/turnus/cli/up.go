@@ -13,6 +13,7 @@ type upFlags struct {
 	service serviceFlags
 	node    nodeFlags
 	log     logFlags
+	trace   traceFlags
 	name    string
 	context string
 }
@@ -40,11 +41,12 @@ signal cancels what runs.`,
 	f.service.add(c)
 	f.node.add(c)
 	f.log.add(c)
+	f.trace.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	fl.StringVar(&f.name, "name", "", "name of the worker (default: HOST-PID)")
 	fl.StringVar(&f.context, "context", "local", "context to write for the commands on this machine; empty writes none")
-	check := func() error { return errors.Join(f.service.check(), f.node.check(), f.log.check()) }
+	check := func() error { return errors.Join(f.service.check(), f.node.check(), f.log.check(), f.trace.check()) }
 	return longRunning{cmd: c, check: check, queue: &f.service.queue, keeps: &f.service}.settable()
 }
 
@@ -55,7 +57,12 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &service{a: a, f: &f.service, log: log}
+	traces, err := f.trace.open(ctx, "up", log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, traces.Close()) }()
+	s := &service{a: a, f: &f.service, log: log, traces: traces.Spans()}
 	if s.manager, err = supervised(); err != nil {
 		return err
 	}
@@ -72,7 +79,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	}
 	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
 	defer release()
-	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true}
+	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true, traces: s.traces}
 	if err := n.work(&f.node, w, log); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ func (a *app) workerService() longRunning {
 	var name string
 	var keep outputFlags
 	var m metricsFlags
+	var trace traceFlags
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
@@ -43,7 +44,7 @@ there; without it servers tell what it reports.`,
   turnus worker --redis rediss://queue:6379/0 --metrics 127.0.0.1:9470`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.work(cmd.Context(), &f, &q, &keep, &m, &logs, name, files, sources)
+			return a.work(cmd.Context(), &f, &q, &keep, &m, &logs, &trace, name, files, sources)
 		},
 	}
 	f.add(c)
@@ -51,6 +52,7 @@ there; without it servers tell what it reports.`,
 	keep.add(c)
 	logs.add(c)
 	m.add(c)
+	trace.add(c)
 	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
@@ -58,12 +60,12 @@ there; without it servers tell what it reports.`,
 		if q.url == "" {
 			return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 		}
-		return errors.Join(f.check(), logs.check())
+		return errors.Join(f.check(), logs.check(), trace.check())
 	}
 	return longRunning{cmd: c, check: check, queue: &q}.settable()
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, mf *metricsFlags, logs *logFlags, name, files string, sources []string) (err error) {
+func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, mf *metricsFlags, logs *logFlags, trace *traceFlags, name, files string, sources []string) (err error) {
 	logs.verbose = f.verbose
 	log, err := a.serviceLog(logs)
 	if err != nil {
@@ -96,6 +98,11 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	if listener != nil {
 		defer func() { err = errors.Join(err, listener.Close()) }()
 	}
+	traces, err := trace.open(ctx, "worker", log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, traces.Close()) }()
 	measured := metrics.New(version, 0)
 	q, closeQueue, err := qf.open(ctx, a)
 	if err != nil {
@@ -124,7 +131,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
-	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, metrics: measured, scraped: listener != nil, drain: func() {
+	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, metrics: measured, scraped: listener != nil, traces: traces.Spans(), drain: func() {
 		a.message("an order came to drain: " + drainingSteps)
 		drain()
 	}}

@@ -1,0 +1,209 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/turnus/turnus/core"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clean takes out what this process's environment says of traces.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS"} {
+		t.Setenv(name, "")
+	}
+}
+
+func open(t *testing.T, c Config) *Provider {
+	t.Helper()
+	p, err := Open(t.Context(), c)
+	if err != nil || p == nil {
+		t.Fatalf("%v, %v", p, err)
+	}
+	return p
+}
+
+func TestWhereSpansGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		env      map[string]string
+		endpoint string
+		ratio    float64
+		wanted   bool
+		wrong    string // in the error
+	}{
+		"nowhere":          {},
+		"flag":             {endpoint: "http://127.0.0.1:4318", wanted: true},
+		"environment":      {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c.example.net"}, wanted: true},
+		"traces only":      {env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c.example.net/x"}, wanted: true},
+		"disabled":         {env: map[string]string{"OTEL_SDK_DISABLED": "true"}, endpoint: "http://c:4318"},
+		"exporter none":    {env: map[string]string{"OTEL_TRACES_EXPORTER": "none"}, endpoint: "http://c:4318"},
+		"no URL":           {endpoint: "collector:4318", wrong: "as http://127.0.0.1:4318"},
+		"password":         {endpoint: "http://u:geheim@c:4318", wrong: "endpoint: expected a collector's URL"},
+		"from environment": {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "c:4317"}, wrong: "OTEL_EXPORTER_OTLP_ENDPOINT: expected"},
+		"gRPC":             {env: map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, endpoint: "http://c:4317", wrong: "only http/protobuf is spoken"},
+		"ratio":            {ratio: 1.5, wrong: "expected 0 to 1"},
+		"attributes":       {env: map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "nothing"}, endpoint: "http://c:4318", wrong: "OTEL_RESOURCE_ATTRIBUTES: expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t)
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			p, err := Open(t.Context(), Config{Endpoint: c.endpoint, Ratio: c.ratio})
+			defer func() { _ = p.Close() }()
+			switch {
+			case c.wrong == "" && (err != nil || (p != nil) != c.wanted || (p.Spans() != nil) != c.wanted):
+				t.Errorf("provider %v, %v", p, err)
+			case c.wrong != "" && (!errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), "geheim")):
+				t.Errorf("%v, expected %q", err, c.wrong)
+			}
+		})
+	}
+}
+
+// The standard variables say what is sent along; what the environment says of the service wins.
+func TestStandardVariablesAreHonoured(t *testing.T) {
+	clean(t)
+	var mu sync.Mutex
+	var body []byte
+	var header http.Header
+	got := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, _ = io.ReadAll(r.Body)
+		header = r.Header
+	}))
+	defer got.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", got.URL+"/deep")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k1")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=mine,team=net")
+	p := open(t, Config{Ratio: 1, Version: "v9"})
+	_, span := Begin(t.Context(), p.Spans(), Request)
+	span.SetAttributes(StepName.String(strings.Repeat("x", 10_000)))
+	End(span, errors.New("geheim"))
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	var m collector.ExportTraceServiceRequest
+	if err := proto.Unmarshal(body, &m); err != nil || header.Get("X-Key") != "k1" {
+		t.Fatalf("%v, header %v", err, header)
+	}
+	text := m.String()
+	for want, there := range map[string]bool{"mine": true, "team": true, "v9": true, Request: true, "STATUS_CODE_ERROR": true, "geheim": false, strings.Repeat("x", maxValue+1): false} {
+		if strings.Contains(text, want) != there {
+			t.Errorf("%.20q in what was sent: expected %v", want, there)
+		}
+	}
+}
+
+func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
+	clean(t)
+	p := open(t, Config{Endpoint: "http://127.0.0.1:1", Ratio: 0})
+	defer func() { _ = p.Close() }()
+	const id = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
+	for parent, recorded := range map[string]bool{"": false, id + "0": false, id + "1": true, "rubbish": false} {
+		ctx, span := Begin(Under(t.Context(), parent), p.Spans(), Request)
+		if span.IsRecording() != recorded {
+			t.Errorf("under %q: recorded is %v", parent, !recorded)
+		}
+		if next := Traceparent(ctx); !strings.HasSuffix(next, map[bool]string{true: "-01", false: "-00"}[recorded]) {
+			t.Errorf("under %q the trace goes on as %q", parent, next)
+		}
+		span.End()
+	}
+}
+
+// A collector that hangs, or is away, holds up nothing: neither who makes spans, nor the end. What waits for it is bounded.
+func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
+	clean(t)
+	const many, waiting = 100_000, 1000
+	release := make(chan struct{})
+	var asked atomic.Int32
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-release
+	}))
+	defer hangs.Close()
+	defer close(release)
+	for name, url := range map[string]string{"hangs": hangs.URL, "away": "http://127.0.0.1:1"} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			p := open(t, Config{Endpoint: url, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)), waiting: waiting})
+			before, began := heap(), time.Now()
+			var slowest time.Duration
+			for range many {
+				at := time.Now()
+				_, span := Begin(t.Context(), p.Spans(), Job)
+				span.SetAttributes(StepName.String(strings.Repeat("x", maxValue)))
+				span.End()
+				slowest = max(slowest, time.Since(at))
+			}
+			if took := time.Since(began); took > 20*time.Second || slowest > 5*time.Second {
+				t.Errorf("%d spans took %v, the slowest %v", many, took, slowest)
+			}
+			if grown := int64(heap()) - int64(before); grown > 16<<20 { // all of them would be some 100 MiB
+				t.Errorf("%d spans hold %d MiB", many, grown>>20)
+			}
+			began = time.Now()
+			if err := p.Close(); err != nil || time.Since(began) > 20*flushTime {
+				t.Errorf("the end took %v: %v", time.Since(began), err)
+			}
+			if n := strings.Count(log.String(), "does not take traces"); n != 1 {
+				t.Errorf("the log says %d times that spans are lost: %s", n, &log)
+			}
+		})
+	}
+	if asked.Load() == 0 {
+		t.Error("nobody asked the collector that hangs: the test shows nothing")
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Without tracing, a place that would make a span costs next to nothing.
+func TestOffCostsNothing(t *testing.T) {
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(1000, func() {
+		_, span := Start(ctx, Exec, Host.String("h"))
+		End(span, nil)
+	}); n > 1 { // the list of attributes
+		t.Errorf("%v allocations", n)
+	}
+	if Traceparent(ctx) != "" || ID(ctx) != "" {
+		t.Error("there is a trace")
+	}
+}
+
+func BenchmarkOff(b *testing.B) {
+	ctx := context.Background()
+	for b.Loop() {
+		_, span := Start(ctx, Exec, Host.String("h"))
+		End(span, nil)
+	}
+}

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/tracing"
+)
+
+// trace begins the span of this lease, under the run's. What the job does from here on is under it. One that goes on with what
+// an earlier lease began is linked to the run, too: it may be days later, when the trace is looked at in parts.
+func (j *job) trace(m *machine) {
+	under := tracing.Under(j.ctx, m.prog.snapshot.Trace)
+	options := []trace.SpanStartOption{trace.WithTimestamp(j.started), trace.WithAttributes(
+		tracing.Run.String(j.lease.Job.Run), tracing.JobID.String(j.lease.Job.String()), tracing.Host.String(j.lease.Host),
+		tracing.Tenant.String(m.host.Customer), tracing.Attempt.Int(j.lease.Attempt),
+	)}
+	if len(j.lease.State) > 0 {
+		options = append(options, trace.WithAttributes(tracing.Resumed.Bool(true)))
+		if run := trace.SpanContextFromContext(under); run.IsValid() {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: run}))
+		}
+	}
+	ctx, span := tracing.Begin(under, j.w.cfg.Traces, tracing.Job, options...)
+	j.ctx = ctx
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.span = span
+}
+
+func (j *job) spanned() trace.Span {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.span
+}
+
+// traced ends the span of this lease. One that the poller has given up ended then.
+func (j *job) traced(ack queue.Ack) {
+	outcome := string(ack.Outcome)
+	if ack.Kind != queue.AckDone {
+		outcome = string(ack.Kind)
+	}
+	endSpan(j.spanned(), outcome, ack.Kind == queue.AckDone && !ack.Outcome.Good())
+}
+
+// span begins the span of one attempt. A step's name is the playbook's text; an item of its foreach may hold anything, and is
+// not told.
+func (a *attempts) span() (context.Context, trace.Span) {
+	l := a.m.job.lease
+	return tracing.Start(a.m.job.ctx, tracing.Step,
+		tracing.Run.String(l.Job.Run), tracing.JobID.String(l.Job.String()), tracing.Host.String(l.Host),
+		tracing.StepName.String(stepName(a.step)), tracing.JobType.String(a.step.Uses), tracing.Attempt.Int(a.cur.Attempts))
+}
+
+// endAttempt ends it. A verdict other than that the job is done is how the lease ends in its middle.
+func endAttempt(span trace.Span, outcome core.Outcome, v *verdict) {
+	text := string(outcome)
+	switch {
+	case v != nil && v.kind != queue.AckDone:
+		text = string(v.kind)
+	case v != nil:
+		outcome, text = v.outcome, string(v.outcome)
+	}
+	endSpan(span, text, !outcome.Good() && (v == nil || v.kind == queue.AckDone))
+}
+
+func endSpan(span trace.Span, outcome string, bad bool) {
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(tracing.Outcome.String(outcome))
+	if bad {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
+}
