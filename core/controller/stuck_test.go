@@ -35,12 +35,12 @@ func TestAControllerThatHangsSaysSo(t *testing.T) {
 		if err := c.Stuck(); err != nil {
 			t.Errorf("at once: %v", err)
 		}
-		pause(ctx, 2 * time.Minute)
+		pause(ctx, 2*time.Minute)
 		if c.Stuck() == nil {
 			t.Error("it hangs, and does not say so")
 		}
 		close(h.until)
-		pause(ctx, 5 * time.Second)
+		pause(ctx, 5*time.Second)
 		if err := c.Stuck(); err != nil {
 			t.Errorf("it goes on, and says: %v", err)
 		}
