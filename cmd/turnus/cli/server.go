@@ -12,6 +12,7 @@ func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
 func (a *app) serverService() longRunning {
 	var f serviceFlags
 	var plugins pluginFlags
+	var known secretFlags
 	var logs logFlags
 	c := &cobra.Command{
 		Use:   "server --redis URL",
@@ -23,11 +24,12 @@ PostgreSQL; none of them leads, and any may be stopped.`,
   turnus server --redis rediss://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.server(cmd.Context(), &f, &plugins, &logs)
+			return a.server(cmd.Context(), &f, &plugins, &known, &logs)
 		},
 	}
 	f.add(c)
 	plugins.add(c)
+	known.add(c)
 	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	logs.add(c)
 	c.Flags().BoolVarP(&logs.verbose, "verbose", "v", false, "log what the server does")
@@ -41,7 +43,7 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 }
 
 // server runs until it is told to stop.
-func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, logs *logFlags) (err error) {
+func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, known *secretFlags, logs *logFlags) (err error) {
 	log, err := a.serviceLog(logs)
 	if err != nil {
 		return err
@@ -50,7 +52,12 @@ func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags,
 	if err != nil {
 		return err
 	}
-	s := &service{a: a, f: f, log: log}
+	store, err := known.open(log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	s := &service{a: a, f: f, log: log, secrets: store}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx, sup); err != nil {
 		return err
