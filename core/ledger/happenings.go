@@ -27,6 +27,8 @@ type Happening struct {
 	Latest time.Time // of the last that was folded in
 	Count  int
 	Data   []byte // of the last; opaque
+	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where only the key is missing here.
+	Unreadable error
 
 	seq int64
 }
@@ -54,7 +56,8 @@ func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duratio
 	}
 	now := micros(l.now())
 	due := t.now
-	args := []any{hex.EncodeToString(random(12)), h.What, h.Tenant, h.Subject, h.Fold, now, max(h.Count, 1), pack(h.Data)}
+	h.ID = hex.EncodeToString(random(12))
+	args := []any{h.ID, h.What, h.Tenant, h.Subject, h.Fold, now, max(h.Count, 1), l.seal(h.Data, happeningPlace(h.ID, h.What, h.Fold)...)}
 	switch {
 	case h.Fold == "":
 	case span == Once:
@@ -89,7 +92,7 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 	all, err := collect(rows, err, func(row scanner) (h Happening, err error) {
 		var at, latest int64
 		if err = row.Scan(&h.seq, &h.ID, &h.What, &h.Tenant, &h.Subject, &h.Fold, &at, &latest, &h.Count, &h.Data); err == nil {
-			h.Data, err = unpack(h.Data)
+			h.Data, h.Unreadable = l.open(h.Data, happeningPlace(h.ID, h.What, h.Fold)...)
 		}
 		h.At, h.Latest = fromMicros(at), fromMicros(latest)
 		return h, err

@@ -54,6 +54,8 @@ type Notification struct {
 	Reason  string            `json:"reason,omitempty"` // why the last try failed
 	Settled time.Time         `json:"settled,omitzero"`
 	Data    []byte            `json:"-"` // what is told; opaque
+	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where only the key is missing here.
+	Unreadable error `json:"-"`
 
 	seq   int64
 	by    string
@@ -65,12 +67,12 @@ const MaxWaiting = 10_000
 
 const notificationColumns = `seq, id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, tries, reason, settled, data`
 
-func scanNotification(row scanner) (Notification, error) {
+func (l *Ledger) scanNotification(row scanner) (Notification, error) {
 	var n Notification
 	var service, made, begun, due, settled int64
 	err := row.Scan(&n.seq, &n.ID, &service, &n.Tenant, &n.Channel, &n.Medium, &n.Kind, &n.Subject, &n.Run, &n.State, &made, &begun, &due, &n.Tries, &n.Reason, &settled, &n.Data)
 	if err == nil {
-		n.Data, err = unpack(n.Data)
+		n.Data, n.Unreadable = l.open(n.Data, noticeOf, n.ID)
 	}
 	n.Service = service == 1
 	n.Made, n.Begun, n.Due, n.Settled = fromMicros(made), fromMicros(begun), fromMicros(due), fromMicros(settled)
@@ -103,7 +105,7 @@ func (l *Ledger) notify(ctx context.Context, t *tx, n *Notification) error {
 	}
 	_, err := t.exec(ctx, `INSERT INTO notifications (id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, reason, settled, data)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, `+t.now+`, $11, $12, $13)`,
-		n.ID, n.flag(), n.Tenant, n.Channel, n.Medium, n.Kind, n.Subject, n.Run, string(n.State), micros(now), n.Reason, micros(n.Settled), pack(n.Data))
+		n.ID, n.flag(), n.Tenant, n.Channel, n.Medium, n.Kind, n.Subject, n.Run, string(n.State), micros(now), n.Reason, micros(n.Settled), l.seal(n.Data, noticeOf, n.ID))
 	return err
 }
 
@@ -146,7 +148,7 @@ func (l *Ledger) DueChannels(ctx context.Context) ([]Queue, error) {
 func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl time.Duration) (n Notification, ok bool, err error) {
 	err = l.db.transact(ctx, "claim a notification", func(t *tx) error {
 		var until int64
-		n, err = scanNotification(ahead{t.row(ctx, `UPDATE notifications SET claimed_by = $1, claimed_until = `+t.now+` + $2, tries = tries + 1 WHERE seq IN (
+		n, err = l.scanNotification(ahead{t.row(ctx, `UPDATE notifications SET claimed_by = $1, claimed_until = `+t.now+` + $2, tries = tries + 1 WHERE seq IN (
 			SELECT d.seq FROM notifications d WHERE d.service = $3 AND d.tenant = $4 AND d.channel = $5 AND d.state = 'waiting'
 			AND d.due <= `+t.now+` AND d.claimed_until < `+t.now+` AND NOT EXISTS (SELECT 1 FROM notifications e WHERE e.service = d.service AND e.tenant = d.tenant
 			AND e.channel = d.channel AND e.state = 'waiting' AND e.subject = d.subject AND e.seq < d.seq)
@@ -213,7 +215,7 @@ func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilte
 		q.where("seq < ?", at.Key[0])
 	}
 	rows, err := l.db.rows(ctx, q.text(`SELECT `+notificationColumns+` FROM notifications`, "seq DESC", p), q.args...)
-	all, err = collect(rows, err, scanNotification)
+	all, err = collect(rows, err, l.scanNotification)
 	if err != nil {
 		return nil, "", translate("list notifications", err)
 	}
@@ -223,7 +225,7 @@ func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilte
 
 // Notification reads one of a channel in scope.
 func (l *Ledger) Notification(ctx context.Context, s Scope, id string) (Notification, error) {
-	n, err := scanNotification(l.db.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`, clean(id, maxText)))
+	n, err := l.scanNotification(l.db.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`, clean(id, maxText)))
 	if none(err) || err == nil && !s.owns(n.Owner) {
 		return Notification{}, noNotification(id)
 	}
@@ -238,7 +240,7 @@ func noNotification(id string) error {
 func (l *Ledger) RetryNotification(ctx context.Context, s Scope, who, id string) (Notification, error) {
 	var n Notification
 	err := l.db.transact(ctx, "send notification "+clean(id, maxID)+" again", func(t *tx) (err error) {
-		before, err := scanNotification(t.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`+t.forUpdate, clean(id, maxText)))
+		before, err := l.scanNotification(t.row(ctx, `SELECT `+notificationColumns+` FROM notifications WHERE id = $1`+t.forUpdate, clean(id, maxText)))
 		switch {
 		case none(err) || err == nil && !s.owns(before.Owner):
 			return noNotification(id)
@@ -247,7 +249,7 @@ func (l *Ledger) RetryNotification(ctx context.Context, s Scope, who, id string)
 		case before.State == NotificationSent:
 			return fmt.Errorf("it was sent: %w", core.ErrConflict)
 		}
-		n, err = scanNotification(t.row(ctx, `UPDATE notifications SET state = 'waiting', begun = $2, due = `+t.now+`, tries = 0, settled = 0 WHERE seq = $1 RETURNING `+notificationColumns,
+		n, err = l.scanNotification(t.row(ctx, `UPDATE notifications SET state = 'waiting', begun = $2, due = `+t.now+`, tries = 0, settled = 0 WHERE seq = $1 RETURNING `+notificationColumns,
 			before.seq, micros(l.now())))
 		if err != nil {
 			return err

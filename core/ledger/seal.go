@@ -21,6 +21,8 @@ const (
 	documentOf = "ledger.document"
 	outputOf   = "ledger.output"
 	objectOf   = "ledger.object" // the key of a large output
+	happenedOf = "ledger.happening"
+	noticeOf   = "ledger.notification"
 	markerOf   = "ledger.keyring"
 )
 
@@ -51,6 +53,14 @@ func (l *Ledger) open(stored []byte, place ...string) ([]byte, error) {
 // tryPlace is the place of one attempt of a job.
 func tryPlace(what, run string, index, life, attempt int) []string {
 	return []string{what, run, strconv.Itoa(index), strconv.Itoa(life), strconv.Itoa(attempt)}
+}
+
+// happeningPlace is the place of what happened. Those that fold share one: what is folded in keeps the row, and its id.
+func happeningPlace(id, what, fold string) []string {
+	if fold != "" {
+		id = ""
+	}
+	return []string{happenedOf, id, what, fold}
 }
 
 // Texts that are sealed begin with a control character, which no reason does, and the key's number, which a query can count by.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,7 +96,23 @@ func (v *vault) fill(l *ledger.Ledger, id string) {
 			v.Fatal(err)
 		}
 	}
+	v.tell(l, id, "fold "+id, ledger.Once)
+	v.tell(l, id, "again "+id, time.Hour)
+	v.tell(l, id, "again "+id, time.Hour) // it is folded into the row of the one before
+	v.tell(l, id, "", 0)
+	if _, err := l.NewNotification(ctx, "ann", ledger.Notification{ID: id + "-note", Channel: "c", Medium: "webhook", Kind: "test", Subject: id, Data: []byte("notice of " + word)}); err != nil {
+		v.Fatal(err)
+	}
 	if _, err := l.PutDocument(ctx, ledger.AllTenants(), "ann", ledger.Document{Kind: "definitions", Name: id, Data: []byte("document of " + word)}, 0); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// tell writes down that something happened to what id names.
+func (v *vault) tell(l *ledger.Ledger, id, fold string, span time.Duration) {
+	v.Helper()
+	h := ledger.Happening{What: "lab", Subject: id, Fold: fold, Data: []byte("happening of " + word)}
+	if err := l.Tell(v.Context(), h, span); err != nil {
 		v.Fatal(err)
 	}
 }
@@ -148,6 +165,17 @@ func (v *vault) reads(l *ledger.Ledger, id string) {
 			same(fmt.Sprint("output ", name, part, o.Size), string(got), want, err)
 		}
 	}
+	happened, err := l.Happenings(ctx, 100)
+	told := 0
+	for _, h := range happened {
+		if h.What == "lab" && h.Subject == id {
+			told++
+			same("happening", string(h.Data), "happening of "+word, h.Unreadable)
+		}
+	}
+	same("happenings", fmt.Sprint(told), "3", err)
+	note, err := l.Notification(ctx, all, id+"-note")
+	same("notification", string(note.Data), "notice of "+word, errors.Join(err, note.Unreadable))
 	doc, err := l.Document(ctx, all, "definitions", "", id)
 	same("document", string(doc.Data), "document of "+word, err)
 	docs, _, err := l.Documents(ctx, all, "definitions", ledger.Page{})
@@ -157,7 +185,7 @@ func (v *vault) reads(l *ledger.Ledger, id string) {
 // holds tells where the word is: in any row, by the database's own text of it, or in any object.
 func (v *vault) holds(l *ledger.Ledger) (found []string) {
 	v.Helper()
-	for _, table := range []string{"runs", "materials", "jobs", "ranges", "attempts", "decisions", "tokens", "documents", "outputs", "audit"} {
+	for _, table := range []string{"runs", "materials", "jobs", "ranges", "attempts", "decisions", "tokens", "documents", "outputs", "audit", "happenings", "notifications"} {
 		n, err := l.Search(v.Context(), table, word)
 		if err != nil {
 			v.Fatal(err)
@@ -189,7 +217,7 @@ func testSealed(t *testing.T, b *backend) {
 	open := newVault(t, b)
 	plain := open.open(nil)
 	open.fill(plain, "r1")
-	if found := open.holds(plain); len(found) < 5 {
+	if found := open.holds(plain); len(found) < 7 {
 		t.Errorf("without a ring it is found in %v only: the search does not see", found)
 	}
 
@@ -222,6 +250,8 @@ func testSealed(t *testing.T, b *backend) {
 		`UPDATE jobs SET reason = (SELECT reason FROM jobs j WHERE j.run <> jobs.run AND j.idx = jobs.idx) WHERE idx = 0`,
 		`UPDATE attempts SET detail = (SELECT detail FROM attempts a WHERE a.run <> attempts.run AND a.idx = attempts.idx AND a.life = attempts.life)`,
 		`UPDATE documents SET data = (SELECT data FROM documents d WHERE d.kind = documents.kind AND d.name <> documents.name) WHERE kind = 'definitions'`,
+		`UPDATE happenings SET data = (SELECT data FROM happenings h WHERE h.subject = 'r2' AND h.fold <> '' LIMIT 1) WHERE what = 'lab' AND subject = 'r1'`,
+		`UPDATE notifications SET data = (SELECT data FROM notifications n WHERE n.id = 'r2-note') WHERE id = 'r1-note'`,
 		`UPDATE outputs SET object = (SELECT object FROM outputs o WHERE o.run <> outputs.run AND o.name = outputs.name)`,
 	} {
 		if err := l.Raw(ctx, sql); err != nil {
@@ -235,6 +265,19 @@ func testSealed(t *testing.T, b *backend) {
 		"material": func() error { _, err := fresh.Material(ctx, "r1"); return err },
 		"detail":   func() error { _, err := fresh.Detail(ctx, all, id); return err },
 		"document": func() error { _, err := fresh.Document(ctx, all, "definitions", "", "r1"); return err },
+		"happening": func() error {
+			all, err := fresh.Happenings(ctx, 100)
+			for _, h := range all {
+				if h.What == "lab" && h.Subject == "r1" && !errors.Is(h.Unreadable, keyring.ErrTampered) {
+					return fmt.Errorf("happening %q is read as %q: %w", h.Fold, h.Data, h.Unreadable)
+				}
+			}
+			return errors.Join(err, all[slices.IndexFunc(all, func(h ledger.Happening) bool { return h.What == "lab" })].Unreadable)
+		},
+		"notification": func() error {
+			n, err := fresh.Notification(ctx, all, "r1-note")
+			return errors.Join(err, n.Unreadable)
+		},
 		"object": func() error {
 			r, _, err := fresh.OpenOutput(ctx, all, core.JobID{Run: "r1", Index: 1}, "3/stdout", 0, -1)
 			if err == nil {

@@ -78,6 +78,10 @@ const (
 	SlotsDesired
 	WorkersDesired
 	ScaleCalls
+	NotificationsWaiting
+	NotificationsSent
+	NotificationsFailed
+	NotificationsDead
 	DataFree
 	DataSize
 	CertificateExpires
@@ -169,6 +173,11 @@ var table = [last]Metric{
 	SlotsDesired:   {Name: "turnus_slots_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Slots that the pool should have."},
 	WorkersDesired: {Name: "turnus_workers_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Workers that the pool should have."},
 	ScaleCalls:     {Name: "turnus_scale_calls_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Calls of --scale-hook by this server: ok or failed."},
+
+	NotificationsWaiting: {Name: "turnus_notifications_waiting", Kind: Gauge, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that wait to be sent; every server tells the same."},
+	NotificationsSent:    {Name: "turnus_notifications_sent_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications of this server that were taken."},
+	NotificationsFailed:  {Name: "turnus_notifications_failed_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Tries of this server to send one that failed."},
+	NotificationsDead:    {Name: "turnus_notifications_dead_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server gave up."},
 
 	DataFree:           {Name: "turnus_data_free_bytes", Kind: Gauge, Side: OfServer, Help: "Free space of the disk that --data is on."},
 	DataSize:           {Name: "turnus_data_size_bytes", Kind: Gauge, Side: OfServer, Help: "Size of that disk."},

@@ -54,6 +54,9 @@ func (s *Service) trouble(ctx context.Context, what string, err error, args ...a
 
 // route makes the notifications of one happening.
 func (s *Service) route(ctx context.Context, h ledger.Happening) error {
+	if h.Unreadable != nil {
+		return fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
+	}
 	view := s.cfg.View()
 	if view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil {
 		_, err := s.cfg.Ledger.Route(ctx, h, nil)

@@ -180,6 +180,9 @@ func (r *refusal) Is(target error) bool { return r.final && target == core.ErrIn
 func (s *Service) send(ctx context.Context, n ledger.Notification) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
+	if n.Unreadable != nil {
+		return fmt.Errorf("what it says cannot be read from the ledger: %w", n.Unreadable)
+	}
 	at := policy.Place{Service: n.Service, Tenant: n.Tenant, Channel: n.Channel}
 	if n.Service && n.Channel == policy.Own {
 		if s.cfg.Own == nil {
@@ -208,11 +211,11 @@ func (s *Service) send(ctx context.Context, n ledger.Notification) error {
 // secret asks for the value of a secret that a channel names.
 func (s *Service) secret(ctx context.Context, tenant, name string) ([]byte, error) {
 	if s.cfg.Credential == nil {
-		return nil, fmt.Errorf("secret %s: this server has no secrets: start it with --notify-secrets", name)
+		return nil, fmt.Errorf("secret %s: this server has no secrets: start it with --secrets", name)
 	}
 	value, err := s.cfg.Credential(ctx, tenant, name)
 	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", name, err)
+		return nil, fmt.Errorf("secret %s: %v", name, err) //nolint:errorlint // whatever it is, the server's operator may set it right, so it is tried again
 	}
 	return value, nil
 }

@@ -21,7 +21,7 @@ type Role string
 const (
 	Worker   Role = "worker"   // the queues of its pools
 	Server   Role = "server"   // the queue, and the schedules of all servers
-	Doctor   Role = "doctor"   // a server that may also list keys, which names those of everybody
+	Doctor   Role = "doctor"   // a server that may also list keys, which names those of everybody; turnus keys needs it, too
 	Sentinel Role = "sentinel" // of the Sentinels themselves: who is the master
 )
 
@@ -50,8 +50,8 @@ func Schedules() []string {
 	}
 }
 
-// Listing is what a look for keys that nobody knows of needs.
-func Listing() []string { return []string{"scan"} }
+// Listing is what a look at all keys needs: for those that nobody knows of, and for what is sealed with which key.
+func Listing() []string { return []string{"scan", "type"} }
 
 // Commands is what a role may call.
 func Commands(r Role) []string {

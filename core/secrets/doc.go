@@ -1,5 +1,5 @@
 // Package secrets owns where the values of secrets are, and fetching them: references to
-// environment variables, files, commands, HashiCorp Vault and age-encrypted text; who may use which;
+// environment variables, files, commands, HashiCorp Vault and age-encrypted text; who may use which, jobs and channels;
 // and editing files of encrypted ones.
 //
 // A reference travels with a run, a value never does: the node that uses a secret resolves it, at

@@ -129,6 +129,11 @@ func (s *Store) resolve(ctx context.Context, a Ask) ([]byte, error) {
 	if err := s.allowed(e, a); err != nil {
 		return nil, err
 	}
+	return s.value(ctx, e, a)
+}
+
+// value is that of a secret that may be used.
+func (s *Store) value(ctx context.Context, e Entry, a Ask) ([]byte, error) {
 	from, err := s.source(e, a)
 	if err != nil {
 		return nil, e.explain(err)

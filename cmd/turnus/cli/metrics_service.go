@@ -51,7 +51,24 @@ func (s *service) measured() *metrics.Registry {
 			}
 		}
 	})
+	m.Source(s.measureNotifications)
 	return m
+}
+
+// measureNotifications tells what is told.
+func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
+	for medium, c := range s.notify.Counts() {
+		emit(metrics.NotificationsSent, float64(c.Sent), medium)
+		emit(metrics.NotificationsFailed, float64(c.Failed), medium)
+		emit(metrics.NotificationsDead, float64(c.Dead), medium)
+	}
+	waiting, err := s.notify.Waiting(ctx)
+	if err != nil {
+		return // that the ledger is away is told by turnus_up
+	}
+	for medium, n := range waiting {
+		emit(metrics.NotificationsWaiting, float64(n), medium)
+	}
 }
 
 // measures counts what the controller accepts and records.

@@ -76,6 +76,7 @@ func (f *nodeFlags) check() error {
 type node struct {
 	pool    *transport.Pool
 	secrets *secrets.Store
+	lent    bool // the store works for others, too, who close it
 	plugins *host.Supervisor
 	worker  *worker.Worker
 	configs *configs.Repo
@@ -228,7 +229,9 @@ func (n *node) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	errs = append(errs, n.plugins.Stop(ctx), n.pool.Close())
-	n.secrets.Close()
+	if !n.lent {
+		n.secrets.Close()
+	}
 	return errors.Join(errs...)
 }
 

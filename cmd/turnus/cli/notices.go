@@ -24,6 +24,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -32,7 +33,7 @@ import (
 type notifyFlags struct {
 	url, secret                             string
 	allow                                   []string
-	secrets, ca                             string
+	ca                                      string
 	smtp, smtpTLS, smtpUser, smtpPass, from string
 }
 
@@ -42,7 +43,6 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	fl.Lookup("notify").DefValue = "" // --help would print a password
 	fl.StringVar(&f.secret, "notify-secret-file", "", "file with the secret that notifications to --notify are signed with")
 	fl.StringSliceVar(&f.allow, "notify-allow", nil, "network, as 10.1.2.0/24, that channels of the definitions may reach although it is a private one")
-	fl.StringVar(&f.secrets, "notify-secrets", "", "file that says where the secrets of channels are, and whose they are (docs/notifications.md)")
 	fl.StringVar(&f.ca, "notify-ca-file", "", "certificates, in PEM, of authorities that receivers of notifications are signed by, besides the system's")
 	fl.StringVar(&f.smtp, "notify-smtp", "", "mail server of channels that have none of their own: HOST:PORT")
 	fl.StringVar(&f.smtpTLS, "notify-smtp-tls", policy.StartTLS, "how the mail server is talked to: starttls, tls (from the first byte) or none")
@@ -52,13 +52,13 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("notify-smtp-tls", cobra.FixedCompletions([]string{policy.StartTLS, policy.TLS, policy.None}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// open makes what tells. It also runs where nobody is told by flags: the definitions may have channels.
-func (f *notifyFlags) open(l *ledger.Ledger, server string, view func() notify.View, log *slog.Logger) (*notify.Service, error) {
+// open makes what tells. It also runs where nobody is told by flags: the definitions may have channels, whose secrets the store has.
+func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store, view func() notify.View, log *slog.Logger) (*notify.Service, error) {
 	cfg, err := f.config()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Ledger, cfg.Server, cfg.View, cfg.Log = l, server, view, log
+	cfg.Ledger, cfg.Server, cfg.View, cfg.Log, cfg.Credential = l, server, view, log, store.ForChannel
 	return notify.New(*cfg)
 }
 
@@ -99,13 +99,6 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 		if !cfg.Roots.AppendCertsFromPEM(pem) {
 			return nil, invalid("--notify-ca-file %s: expected certificates in PEM", f.ca)
 		}
-	}
-	if f.secrets != "" {
-		secrets, err := readChannelSecrets(f.secrets)
-		if err != nil {
-			return nil, fmt.Errorf("--notify-secrets: %w", err)
-		}
-		cfg.Credential = secrets.value
 	}
 	var err error
 	cfg.Relay, err = f.relay()

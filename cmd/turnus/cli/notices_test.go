@@ -2,8 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/secrets"
 )
 
 func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
@@ -62,7 +61,7 @@ func TestNotifyFlags(t *testing.T) {
 	view := func() notify.View { return notify.View{} }
 	for name, f := range map[string]notifyFlags{
 		"a secret for nobody": {secret: "x"}, "no address": {url: "hook"}, "no such secret": {url: "http://127.0.0.1:1", secret: "/nowhere"},
-		"no network": {allow: []string{"10.0.0.1"}}, "no such authority": {ca: "/nowhere"}, "no such secrets": {secrets: "/nowhere"},
+		"no network": {allow: []string{"10.0.0.1"}}, "no such authority": {ca: "/nowhere"},
 		"a user of no server": {smtpUser: "x", smtpTLS: "starttls"}, "no port": {smtp: "mail", smtpTLS: "starttls", from: "a@b"}, "no sender": {smtp: "mail:25", smtpTLS: "starttls"},
 		"odd tls": {smtp: "mail:25", smtpTLS: "ssl", from: "a@b"}, "no password": {smtp: "mail:25", smtpTLS: "starttls", from: "a@b", smtpUser: "x"},
 		"a password in the clear": {smtp: "mail:25", smtpTLS: "none", from: "a@b", smtpUser: "x", smtpPass: "/nowhere"},
@@ -70,43 +69,12 @@ func TestNotifyFlags(t *testing.T) {
 		if f.smtpTLS == "" {
 			f.smtpTLS = "starttls"
 		}
-		if _, err := f.open(&ledger.Ledger{}, "s", view, nil); err == nil {
+		if _, err := f.open(&ledger.Ledger{}, "s", &secrets.Store{}, view, nil); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	if s, err := (&notifyFlags{smtpTLS: "starttls"}).open(&ledger.Ledger{}, "s", view, nil); s == nil || err != nil {
+	if s, err := (&notifyFlags{smtpTLS: "starttls"}).open(&ledger.Ledger{}, "s", &secrets.Store{}, view, nil); s == nil || err != nil {
 		t.Errorf("without flags: %v", err)
-	}
-}
-
-func TestChannelSecrets(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	write("hook", "s3cret\n")
-	t.Setenv("CHANNEL_SECRET", "of the variable")
-	s, err := readChannelSecrets(write("secrets.yaml", "secrets:\n  acme: {file: hook, tenants: [acme]}\n  own: {env: CHANNEL_SECRET}\n  gone: {file: nowhere}\n  unset: {env: CHANNEL_SECRET_UNSET}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ tenant, name, want string }{
-		{"acme", "acme", "s3cret"}, {"", "acme", "s3cret"}, {"", "own", "of the variable"},
-		{"globex", "acme", ""}, {"acme", "own", ""}, {"", "gone", ""}, {"", "unset", ""}, {"", "none", ""},
-	} {
-		value, err := s.value(t.Context(), c.tenant, c.name)
-		if string(value) != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s of %q: %q, %v", c.name, c.tenant, value, err)
-		}
-	}
-	for _, bad := range []string{"secrets: {a: {}}", "secrets: {a: {env: X, file: Y}}", "secrets: {a: {vault: x}}", "secret: {}", "secrets: [a]"} {
-		if _, err := readChannelSecrets(write("bad.yaml", bad)); err == nil {
-			t.Errorf("%s is taken", bad)
-		}
 	}
 }
 

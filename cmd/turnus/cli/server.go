@@ -9,11 +9,17 @@ import (
 
 func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
 
+// serverFlags say what a server is made of.
+type serverFlags struct {
+	service serviceFlags
+	plugins pluginFlags
+	secrets secretFlags
+	logs    logFlags
+	trace   traceFlags
+}
+
 func (a *app) serverService() longRunning {
-	var f serviceFlags
-	var plugins pluginFlags
-	var logs logFlags
-	var trace traceFlags
+	var f serverFlags
 	c := &cobra.Command{
 		Use:   "server --redis URL",
 		Short: "Run the service without a worker: API, ledger and schedules, over a shared queue",
@@ -23,41 +29,45 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 		Example: `  turnus server --redis rediss://queue:6379/0 --ledger postgres://turnus@db/turnus --repo https://git.example.net/ops.git
   turnus server --redis rediss://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.server(cmd.Context(), &f, &plugins, &logs, &trace)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.server(cmd.Context(), &f) },
 	}
-	f.add(c)
-	plugins.add(c)
-	c.Flags().StringVar(&f.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
-	logs.add(c)
-	trace.add(c)
-	c.Flags().BoolVarP(&logs.verbose, "verbose", "v", false, "log what the server does")
+	f.service.add(c)
+	f.plugins.add(c)
+	f.secrets.add(c)
+	f.trace.add(c)
+	c.Flags().StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
+	f.logs.add(c)
+	c.Flags().BoolVarP(&f.logs.verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {
-		if f.queue.url == "" {
+		if f.service.queue.url == "" {
 			return invalid("server needs a queue that workers share\nhint: --redis rediss://HOST:6379/0; turnus up has a queue and a worker of its own")
 		}
-		return errors.Join(f.check(), logs.check(), trace.check())
+		return errors.Join(f.service.check(), f.logs.check(), f.trace.check())
 	}
-	return longRunning{cmd: c, check: check, queue: &f.queue, keeps: &f}.settable()
+	return longRunning{cmd: c, check: check, queue: &f.service.queue, keeps: &f.service}.settable()
 }
 
 // server runs until it is told to stop.
-func (a *app) server(ctx context.Context, f *serviceFlags, plugins *pluginFlags, logs *logFlags, trace *traceFlags) (err error) {
-	log, err := a.serviceLog(logs)
+func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
+	log, err := a.serviceLog(&f.logs)
 	if err != nil {
 		return err
 	}
-	sup, err := plugins.supervisor(log)
+	sup, err := f.plugins.supervisor(log)
 	if err != nil {
 		return err
 	}
-	traces, err := trace.open(ctx, "server", log)
+	traces, err := f.trace.open(ctx, "server", log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
-	s := &service{a: a, f: f, log: log, traces: traces.Spans()}
+	store, err := f.secrets.open(log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	s := &service{a: a, f: &f.service, log: log, traces: traces.Spans(), secrets: store}
 	if s.manager, err = supervised(); err != nil {
 		return err
 	}

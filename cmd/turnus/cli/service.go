@@ -38,6 +38,7 @@ import (
 	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/core/systemd"
 	"github.com/turnus/turnus/core/tlsfiles"
@@ -173,6 +174,7 @@ type service struct {
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Service
+	secrets  *secrets.Store // of this process; who makes the service closes it after close
 	began    time.Time
 	stuck    func() error     // of the worker of this process; nil where there is none
 	manager  *systemd.Manager // nil where systemd did not start this process
@@ -260,7 +262,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	var err error
 	s.name = serverName()
 	s.began = time.Now()
-	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.view, s.log); err != nil {
+	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.secrets, s.view, s.log); err != nil {
 		return err
 	}
 	s.metrics = s.measured()

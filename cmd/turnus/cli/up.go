@@ -71,6 +71,8 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	s.secrets, n.lent = n.secrets, true
+	defer n.secrets.Close() // notifications need it when the worker has stopped
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
 	a.unconfined(n)

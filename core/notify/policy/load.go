@@ -360,7 +360,7 @@ func (p *parser) oneOf(n *yaml.Node, what string, all []string) string {
 // secret reads {secret: NAME}. What else stands there is not repeated: it may be the secret itself.
 func (p *parser) secret(n *yaml.Node, what string) (name string) {
 	if n.Kind != yaml.MappingNode {
-		p.fail(n, "the server's --notify-secrets says where the value of NAME is", "%s: a secret does not stand in the definitions: expected {secret: NAME}", what)
+		p.fail(n, "the server's own file of secrets (--secrets) says where the value of NAME is", "%s: a secret does not stand in the definitions: expected {secret: NAME}", what)
 		return ""
 	}
 	p.keys(n, what, map[string]func(*yaml.Node){"secret": func(n *yaml.Node) {

@@ -1,0 +1,73 @@
+package redisconn_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
+)
+
+// A doctor may read all that lies under its pools' keys, which is what turnus keys looks at. The negative controls are the same user
+// without one of the commands, and a server's.
+func TestDoctorReadsAllValues(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := redistest.Start(t) // its user is a doctor
+	admin := server.Client()
+	t.Cleanup(func() { _ = admin.Close() })
+	calls := []*goredis.Cmd{
+		admin.Do(ctx, "set", "{default/0}:text", "a text"), admin.Do(ctx, "hset", "{default/0}:fields", "f", "a field"),
+		admin.Do(ctx, "xadd", "{default/0}:news", "*", "f", "an entry"), admin.Do(ctx, "rpush", "{default/0}:list", "not looked at"),
+	}
+	for _, c := range calls {
+		if c.Err() != nil {
+			t.Fatal(c.Err())
+		}
+	}
+	read := func(c goredis.UniversalClient) (found []string, err error) {
+		err = redisconn.Values(context.WithoutCancel(ctx), c, func(_ string, value []byte) error {
+			found = append(found, string(value))
+			return nil
+		})
+		slices.Sort(found)
+		return found, err
+	}
+	user := server.User(t)
+	if found, err := read(user); err != nil || strings.Join(found, ", ") != "a field, a text, an entry" {
+		t.Errorf("a doctor reads %q, %v", found, err)
+	}
+	for _, command := range []string{"scan", "type", "get", "hscan", "xrange"} {
+		if !slices.Contains(redisacl.Commands(redisacl.Doctor), command) {
+			t.Errorf("a doctor may not call %s", command)
+		}
+		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "-"+command).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := read(user); err == nil {
+			t.Errorf("negative control: without %s it reads %q", command, found)
+		}
+		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "+"+command).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules, err := redisacl.Rules(redisacl.Server, redistest.Password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []any{"acl", "setuser", redistest.User}
+	for _, r := range rules {
+		args = append(args, r)
+	}
+	if err := admin.Do(ctx, args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := read(user); err == nil {
+		t.Errorf("negative control: a server's user reads %q", found)
+	}
+}

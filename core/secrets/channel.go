@@ -1,0 +1,42 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+)
+
+// ForChannel gives the value of a secret of the node's own file to a channel of notifications: of a tenant, or of the service where
+// tenant is "". The definitions say where a channel sends what it got, so this is narrower than Resolve: a tenant's channel may
+// use what tenants: opens to it, one of the service what has no tenants:, and none what is limited to playbooks or hosts. The value
+// is the caller's; errors are as those of Resolve, which the caller puts the name before.
+func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, error) {
+	e, ok := s.own[name]
+	if !ok {
+		where := "this server has no file of its own (--secrets)"
+		if s.cfg.File != "" {
+			where = s.cfg.File + " of this server has none of this name"
+		}
+		return nil, fmt.Errorf("%w: %s", core.ErrNotFound, where)
+	}
+	if err := e.opensTo(tenant); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", e.Place(), err, core.ErrInvalid)
+	}
+	return s.value(ctx, e, Ask{Name: name, Tenant: tenant})
+}
+
+// opensTo is the limit of ForChannel.
+func (e Entry) opensTo(tenant string) error {
+	switch {
+	case tenant != "" && !slices.Contains(e.Tenants, tenant):
+		return fmt.Errorf("channels of tenant %q may not use it: add it to the secret's tenants: if that is meant", cut(tenant))
+	case tenant == "" && len(e.Tenants) > 0:
+		return errors.New("channels of the service may not use it, for it is limited to tenants: give the channel a secret without that")
+	case len(e.Playbooks) > 0 || e.Hosts != "":
+		return errors.New("channels may not use it, for it is limited by playbooks: or hosts: give the channel a secret of its own")
+	}
+	return nil
+}
