@@ -50,8 +50,8 @@ func Schedules() []string {
 	}
 }
 
-// Listing is what a look for keys that nobody knows of needs.
-func Listing() []string { return []string{"scan"} }
+// Listing is what a look for keys that nobody knows of needs, and for what is sealed in them.
+func Listing() []string { return []string{"scan", "type"} }
 
 // Commands is what a role may call.
 func Commands(r Role) []string {
