@@ -83,7 +83,7 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 		p.t.Fatal(err)
 	}
 	stop, seen := p.probe()
-	run := p.start("run", filepath.Join(p.dir, "firmware-pair.yaml"), "-i", p.hosts, "--outside-windows", "--agent", "none", "--cpu-limit", "0", "--memory-limit", "0", "-o", "json", "-e", string(vars))
+	run := p.start("run", filepath.Join(p.dir, "firmware-pair.yaml"), "-i", p.hosts, "--outside-windows", "--agent", "none", "--connect-timeout", "60s", "--cpu-limit", "0", "--memory-limit", "0", "-o", "json", "-e", string(vars))
 	run.code()
 	close(stop)
 	return run, <-seen

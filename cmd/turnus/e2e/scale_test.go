@@ -55,7 +55,7 @@ func TestHookFollowsABurst(t *testing.T) {
 	const hosts = 80
 	testparts.Need(t, "jq", "jq")
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
-	s := newSite(l, 1, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 400}}", l.dir))
+	s := newSite(l, 1, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 1000}}", l.dir)) // 40 s for one worker: others have time to come
 	t.Cleanup(func() {
 		for _, pid := range pids(l) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
