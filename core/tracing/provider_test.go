@@ -152,7 +152,7 @@ func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 	}{"hangs": {hangs.URL, waiting}, "away": {"http://127.0.0.1:1", waiting}, "negative: without a bound": {hangs.URL, many}} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			p := open(t, Config{Endpoint: c.url, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)), waiting: c.waiting})
+			p := open(t, Config{Endpoint: c.url, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)), waiting: c.waiting, flush: 100 * time.Millisecond})
 			before, began := heap(), time.Now()
 			for range many {
 				_, span := Begin(t.Context(), p.Spans(), Job)
