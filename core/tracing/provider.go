@@ -44,13 +44,15 @@ type Config struct {
 	Role     string       // what this process is: up, server, worker
 	Log      *slog.Logger // discarded when nil
 
-	waiting int // maxWaiting when zero
+	waiting int           // maxWaiting when zero
+	flush   time.Duration // flushTime when zero
 }
 
 // Provider makes spans and sends them. It is safe for concurrent use.
 type Provider struct {
 	*sdk.TracerProvider
-	out *exporter
+	out   *exporter
+	flush time.Duration
 }
 
 // Spans is what rooms get in their Config: nil where nobody wants spans.
@@ -130,7 +132,7 @@ func Open(ctx context.Context, c Config) (*Provider, error) {
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	waiting := cmp.Or(c.waiting, maxWaiting)
-	return &Provider{out: out, TracerProvider: sdk.NewTracerProvider(
+	return &Provider{out: out, flush: cmp.Or(c.flush, flushTime), TracerProvider: sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))),
 		sdk.WithBatcher(out, sdk.WithMaxQueueSize(waiting), sdk.WithMaxExportBatchSize(min(waiting, maxBatch)), sdk.WithExportTimeout(exportTime)),
 	)}, nil
@@ -141,7 +143,7 @@ func (p *Provider) Close() error {
 	if p == nil {
 		return nil
 	}
-	late := time.AfterFunc(flushTime, p.out.end)
+	late := time.AfterFunc(p.flush, p.out.end)
 	defer late.Stop()
 	err := p.Shutdown(context.Background()) // it ends: what is under way is cut off by then
 	p.out.end()
