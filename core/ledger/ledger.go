@@ -79,8 +79,10 @@ func connect(url string, connections int) (*db, error) {
 	case "postgres", "postgresql":
 		return openPostgres(url, connections)
 	}
-	return nil, fmt.Errorf("expected sqlite:PATH or postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
+	return nil, errScheme
 }
+
+var errScheme = fmt.Errorf("expected sqlite:PATH or postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
 
 // Close ends all connections. What is under way may fail.
 func (l *Ledger) Close() error {
@@ -105,7 +107,10 @@ func (l *Ledger) Ping(ctx context.Context) error {
 func redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
-		return url
+		if scheme, _, _ := strings.Cut(url, ":"); scheme == "sqlite" {
+			return url
+		}
+		return "***" // as host=db password=…, which is no URL
 	}
 	user, at := "", strings.LastIndex(rest, "@")
 	if at >= 0 {

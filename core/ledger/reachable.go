@@ -24,3 +24,20 @@ func Reachable(ctx context.Context, url string) error {
 	var one int
 	return translate("ask ledger "+redact(url), d.row(ctx, `SELECT 1`).Scan(&one))
 }
+
+// CheckURL refuses what Open would refuse of a URL itself. Nothing is opened or contacted.
+func CheckURL(url string) error {
+	scheme, _, _ := strings.Cut(url, ":")
+	var err error
+	switch scheme {
+	case "sqlite":
+	case "postgres", "postgresql":
+		_, _, err = parsePostgres(url)
+	default:
+		err = errScheme
+	}
+	if err != nil {
+		return fmt.Errorf("ledger %s: %w", redact(url), err)
+	}
+	return nil
+}

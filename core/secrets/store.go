@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -278,6 +279,15 @@ func bounded(value []byte, err error) ([]byte, error) {
 	return value, nil
 }
 
+// CheckShort refuses a value that no step would be given: it could not be told from other text, and so not be kept out of
+// output. Errors wrap core.ErrInvalid.
+func CheckShort(value []byte) error {
+	if n := len(bytes.TrimSpace(value)); n < MinValue {
+		return fmt.Errorf("a value of %d bytes, the white space around it left out: expected at least %d, for a shorter one could not be kept out of output: %w", n, MinValue, core.ErrInvalid)
+	}
+	return nil
+}
+
 // readAtMost reads most+1 bytes at most, so that a caller sees what is too long.
 func readAtMost(r io.Reader, most int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, int64(most)+1))
@@ -306,6 +316,9 @@ func (s *Store) Try(ctx context.Context, e Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	value, err := bounded(from.fetch(ctx))
+	if err == nil {
+		err = CheckShort(value)
+	}
 	clear(value)
 	return err
 }

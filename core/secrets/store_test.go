@@ -213,6 +213,8 @@ func TestAge(t *testing.T) {
 	if _, err := Seal(bytes.Repeat([]byte("x"), MaxValue+1), []string{"age1"}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v for a value that is too long", err)
 	}
+	short, key, _ := sealFor(t, " abc\n")
+	expectError(t, openStore(t, "", func(c *Config) { c.Identities = []string{key} }).Try(t.Context(), Entry{Name: "x", Ref: Ref{Age: short}}), core.ErrInvalid)
 	if _, err := Seal([]byte("x"), nil); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v for nobody", err)
 	}

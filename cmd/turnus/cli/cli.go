@@ -233,7 +233,7 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 // onlyCommands makes a command that only groups others refuse what it does not have,
-// as wrong usage, and show its help when nothing is asked.
+// as wrong usage, and show its help when nothing is asked, unless it says something else itself.
 func onlyCommands(c *cobra.Command) {
 	c.SuggestionsMinimumDistance = 2
 	c.Args = func(cmd *cobra.Command, args []string) error {
@@ -246,7 +246,9 @@ func onlyCommands(c *cobra.Command) {
 		}
 		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
 	}
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	if c.RunE == nil {
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 }
 
 // needs makes a command refuse to be run without these flags, as wrong usage.

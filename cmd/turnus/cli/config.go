@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/spell"
 )
 
@@ -33,8 +35,8 @@ func (a *app) configCmd() *cobra.Command {
 variable (--repo-every is TURNUS_REPO_EVERY) or in the YAML file of --config. A flag wins over the
 environment, the environment over the file, the file over the default.`,
 	}
-	show := &cobra.Command{Use: "show", Short: "Show every setting, its value, its default, and where the value came from"}
-	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything"}
+	show := &cobra.Command{Use: "show", Short: "Show every setting, its value, its default, and where the value came from", RunE: whichService}
+	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything", RunE: whichService}
 	for _, l := range a.longRunners() {
 		show.AddCommand(a.configShowCmd(l))
 	}
@@ -43,6 +45,11 @@ environment, the environment over the file, the file over the default.`,
 	}
 	c.AddCommand(show, check)
 	return c
+}
+
+// whichService refuses a command that does not say whose settings are meant: a pipeline that forgot it must not take help for a yes.
+func whichService(c *cobra.Command, _ []string) error {
+	return invalid("%s: whose settings?\nhint: %s up, %s server or %s worker", c.CommandPath(), c.CommandPath(), c.CommandPath(), c.CommandPath())
 }
 
 // takes gives c the flags of a long-running command: what is shown and checked is what that command would start with.
@@ -127,12 +134,15 @@ func defaultOf(f *pflag.Flag, o origin) string {
 	return f.DefValue
 }
 
+// wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs take: password=…, Bearer ….
+var wordSecret = regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
+
 // hideSecrets takes out of a value what may be a secret: the password of a URL, all that follows the host of a webhook's
 // address, and parameters.
 func hideSecrets(value string) string {
 	scheme, _, isURL := strings.Cut(value, "://")
-	if !isURL {
-		return value
+	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
+		return wordSecret.ReplaceAllString(value, "$1…")
 	}
 	u, err := url.Parse(value)
 	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
@@ -200,6 +210,9 @@ func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
 	if err == nil {
 		add("error", l.check())
 		doc.Problems = append(doc.Problems, checkFiles(c)...)
+		if !connect {
+			add("error", l.wellFormed())
+		}
 	}
 	add("warning", unknownVariables(a.longRunners(), os.Environ()))
 	if connect && err == nil {
@@ -315,6 +328,22 @@ func unknownVariables(all []longRunning, environ []string) error {
 			text += "\nhint: " + hint
 		}
 		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// wellFormed tells whether the addresses of Redis and of the ledger are some. Nothing is contacted.
+func (l longRunning) wellFormed() error {
+	var errs []error
+	if l.queue.url != "" {
+		client, err := redisconn.Dial(l.queue.url) // connects at the first use, which never comes
+		if err == nil {
+			err = client.Close()
+		}
+		errs = append(errs, err)
+	}
+	if l.keeps != nil && l.keeps.ledger != "" {
+		errs = append(errs, ledger.CheckURL(l.keeps.ledger))
 	}
 	return errors.Join(errs...)
 }

@@ -74,6 +74,9 @@ func (f *secretFile) put(name string, value []byte) error {
 	if len(f.said.Recipients) == 0 {
 		return invalid("%s does not say whom secrets are sealed to\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
 	}
+	if err := secrets.CheckShort(value); err != nil {
+		return fmt.Errorf("secret %q: %w", name, err)
+	}
 	sealed, err := secrets.Seal(value, f.said.Recipients)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/secrets/vaulttest"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
@@ -26,6 +28,13 @@ func writeText(t *testing.T, name, text string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// What can be sealed is what a step can be given.
+func TestTheShortestSecretIsOneForAll(t *testing.T) {
+	if secrets.MinValue != redact.MinValue || secrets.MaxValue != redact.MaxValue {
+		t.Errorf("a value has %d to %d bytes, and %d to %d can be kept out of text", secrets.MinValue, secrets.MaxValue, redact.MinValue, redact.MaxValue)
+	}
 }
 
 // Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the authority.
