@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 )
 
 // Reachable tells whether the database of url answers. It changes nothing: a file that is not there yet is none. Errors
