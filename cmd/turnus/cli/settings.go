@@ -127,6 +127,9 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	if path == "" {
 		return nil, nil
 	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, invalid("--config: %s is no regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, invalid("--config: %v", err)
