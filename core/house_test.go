@@ -43,7 +43,7 @@ var borders = []struct {
 	{"core/tlsfiles", "certificates in files: a leaf that whoever connects or listens asks", []string{"core", "core/testparts"}},
 	{"core/login", "who a person is by an OpenID provider's word; it must not know HTTP routes, nor how sessions are kept", []string{"core", "core/spell", "core/testparts"}},
 	{"core/redisacl", "what a user of Redis must be allowed: a leaf that rooms compare with what they call", []string{"core"}},
-	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/testparts", "core/tlsfiles"}},
+	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/redisacl", "core/testparts", "core/tlsfiles"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/redisacl", "core/redisconn", "core/testparts", "windows"}},
 	{"core/queue/redis/redistest", "real servers for tests, guarded as in production", []string{"core/redisacl", "core/redisconn", "core/testparts", "core/tlsfiles"}},
 	{"core/keyring", "keys, and bytes sealed with them; it must not know what they are", []string{"core"}},
