@@ -147,6 +147,7 @@ func TestBackupRestores(t *testing.T) {
 		"a file, from PostgreSQL to SQLite":   {pg.Database(t), sqliteURL(t), t.TempDir() + "/b.zip"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, tc.from)
 			s.run("one", 5, 2)
 			first := s.backup(tc.where)

@@ -50,7 +50,7 @@ func objectOf(row []any) (object, error) {
 	o.idx, ok[1] = row[1].(int64)
 	o.name, ok[2] = row[2].(string)
 	o.key, ok[3] = row[3].(string)
-	if len(row) == len(objectColumns) {
+	if len(row) >= 6 {
 		o.bytes, ok[4] = row[4].(int64)
 		o.sha256, ok[5] = row[5].(string)
 	} else {
@@ -138,23 +138,24 @@ func batches(next func() ([]any, error), do func([]object) error) error {
 	batch := make([]object, 0, atOnce)
 	for {
 		row, err := next()
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
 			return err
 		}
-		if err == nil {
+		if !last {
 			o, err := objectOf(row)
 			if err != nil {
 				return err
 			}
 			batch = append(batch, o)
 		}
-		if len(batch) > 0 && (err != nil || len(batch) == atOnce) {
+		if len(batch) > 0 && (last || len(batch) == atOnce) {
 			if err := do(batch); err != nil {
 				return err
 			}
 			batch = batch[:0]
 		}
-		if err != nil {
+		if last {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/turnus/turnus/core/notify/policy"
@@ -94,9 +95,7 @@ func channelsOf(p *policy.Policy) map[string]*policy.Channel {
 	if p == nil {
 		return out
 	}
-	for name, c := range p.Service.Channels {
-		out[name] = c
-	}
+	maps.Copy(out, p.Service.Channels)
 	for tenant, section := range p.Tenants {
 		for name, c := range section.Channels {
 			out[tenant+":"+name] = c

@@ -23,7 +23,8 @@ func (s *Service) email(ctx context.Context, n ledger.Notification, e *policy.Em
 	if err != nil {
 		return err
 	}
-	relay, g := Relay{}, (*guard)(nil)
+	var relay Relay
+	var g *guard
 	switch {
 	case e.Server != "":
 		relay, g = Relay{Server: e.Server, TLS: e.TLS, Username: e.Username, From: e.From}, s.out.guard

@@ -174,7 +174,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 
 // Is makes a final refusal core.ErrInvalid.
-func (r *refusal) Is(target error) bool { return r.final && target == core.ErrInvalid } //nolint:errorlint // as errors.Is asks
+func (r *refusal) Is(target error) bool { return r.final && target == core.ErrInvalid }
 
 // send is one try.
 func (s *Service) send(ctx context.Context, n ledger.Notification) error {

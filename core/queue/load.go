@@ -64,7 +64,7 @@ func (l *Load) Add(r *RunLoad) {
 		l.Soon += min(r.Soon, room-now)
 	}
 	if r.Ready {
-		l.Stats.Ready++
+		l.Ready++
 		t.Hungry = true
 		t.Oldest = max(t.Oldest, r.Since)
 		l.Oldest = max(l.Oldest, r.Since)

@@ -179,6 +179,7 @@ func TestWhatIsOverGoes(t *testing.T) {
 	pg := pgtest.Start(t, "fsync=off")
 	for name, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "l.db"), "postgres": pg.Database(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, url, t.TempDir())
 			for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
 				s.run(fmt.Sprint("r", i), tenant, 3, false)

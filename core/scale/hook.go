@@ -55,8 +55,7 @@ func post(ctx context.Context, client *http.Client, target string, secret []byte
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) { // the URL may hold a password
+		if u, ok := errors.AsType[*url.Error](err); ok { // the URL may hold a password
 			err = u.Err
 		}
 		return fmt.Errorf("call the webhook: %w", err)

@@ -40,7 +40,7 @@ func (l *lab) traced(steps string, changes ...change) map[string][]sdk.ReadOnlyS
 func attributes(s sdk.ReadOnlySpan) map[string]string {
 	all := map[string]string{}
 	for _, kv := range s.Attributes() {
-		all[string(kv.Key)] = kv.Value.Emit()
+		all[string(kv.Key)] = kv.Value.String()
 	}
 	return all
 }

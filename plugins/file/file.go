@@ -94,7 +94,7 @@ func Def() sdk.Def {
 		sdk.Outputs[Outputs](),
 		sdk.Example("Content", sdk.With{"path": "/etc/motd", "content": "Managed by Turnus\n", "mode": "0644", "owner": "root:root"}),
 		sdk.Example("From a template", sdk.With{"path": "/etc/ntp.conf", "template": "ntp.conf.tmpl", "vars": sdk.With{"servers": []string{"192.0.2.1"}}, "backup": ".orig"}),
-		sdk.SecretExample("From a template, with a secret", sdk.With{"path": "/etc/app.conf", "template": "app.conf.tmpl", "mode": "0600", "vars": sdk.With{"password": "${{ secrets.DB_PASSWORD }}"}}, "DB_PASSWORD"),
+		sdk.SecretExample("From a template, with a secret", sdk.With{"path": "/etc/app.conf", "template": "app.conf.tmpl", "mode": "0600", "vars": sdk.With{"password": "${{ secrets.DB_PASSWORD }}"}}, "DB_PASSWORD"), //nolint:gosec // a name
 		sdk.Example("A file of the repository", sdk.With{"path": "/usr/local/bin/check", "source": "files/check", "mode": "0755"}),
 		sdk.Example("A directory", sdk.With{"path": "/srv/app", "state": "directory", "mode": "0750", "owner": "app:app"}),
 		sdk.Example("A link", sdk.With{"path": "/srv/current", "state": "link", "target": "releases/42"}),

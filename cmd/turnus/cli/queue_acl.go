@@ -67,7 +67,7 @@ func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
 		return invalid("--user %q: expected a name without blanks", doc.User)
 	}
-	password := doc.Password
+	var password string
 	if passwordFile != "" {
 		var err error
 		if password, err = readToken(passwordFile); err != nil {

@@ -64,7 +64,7 @@ func (s *supervisor) since(word string) []string {
 // asked is what a node's listener says of its health.
 func asked(t *testing.T, url string) (code int, body string) {
 	t.Helper()
-	resp, err := http.Get(url) //nolint:noctx // a test's own server
+	resp, err := http.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}

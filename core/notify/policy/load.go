@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/mail"
 	"net/url"
@@ -127,9 +128,7 @@ func (p *parser) section(of Place, had Section, more map[string]func(*yaml.Node)
 			}
 		},
 	}
-	for key, read := range more {
-		s.readers[key] = read
-	}
+	maps.Copy(s.readers, more)
 	return s
 }
 

@@ -59,6 +59,7 @@ func Start(tb testing.TB, buckets ...string) *Server {
 	go func() { _ = s.cmd.Wait(); close(s.exited) }()
 	tb.Cleanup(s.Stop)
 	s.ready(tb)
+	//nolint:gosec // of a server that the test made
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": Access, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"} {
 		tb.Setenv(name, value)
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Env, set to 1, has every server that tests start speak TLS only.
+// Env set to 1 has every server that tests start speak TLS only.
 const Env = "TURNUS_TEST_TLS"
 
 // Everywhere tells whether Env is set.

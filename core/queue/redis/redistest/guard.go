@@ -18,7 +18,7 @@ import (
 // The user that has the rights of redisacl on each server, and what it says to be let in.
 const (
 	User     = "turnus"
-	Password = "pass word/of?tests"
+	Password = "pass word/of?tests" //nolint:gosec // of servers that tests make
 )
 
 // Guard is how a server is guarded: always by a user with the least rights, and, where it has certificates, by TLS on both sides.
