@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -215,7 +214,7 @@ func ofQueue(kind, text string) notify.News {
 func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Duration) {
 	switch e.Kind {
 	case catalog.DefinitionsRejected:
-		text := "definitions are not taken, the last good ones hold\n" + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err)
+		text := "definitions are not taken, the last good ones hold\n" + reasoned(e)
 		if e.By != "" {
 			text = "by " + e.By + ": " + text
 		}

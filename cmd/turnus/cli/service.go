@@ -533,7 +533,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 			s.tellUnapproved()
 		}
 	case catalog.DefinitionsRejected:
-		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + strings.TrimSpace(e.Reason+" ") + fmt.Sprint(e.Err))
+		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
 	case catalog.FireLaunched:
 		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.FireSkipped:
@@ -559,4 +559,12 @@ func (s *service) catalogSet() *definitions.Set {
 		return nil
 	}
 	return s.catalog.Set()
+}
+
+// reasoned is why definitions are not taken: which ones, and what is wrong with them.
+func reasoned(e catalog.Event) string {
+	if e.Reason == "" {
+		return fmt.Sprint(e.Err)
+	}
+	return e.Reason + ": " + fmt.Sprint(e.Err)
 }
