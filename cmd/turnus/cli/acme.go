@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
+
+	"github.com/turnus/turnus/core/server"
 )
 
 // acmeFlags have the API's certificate come from an authority that speaks ACME (RFC 8555).
@@ -136,9 +138,8 @@ func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
 	if s.hear == nil {
 		return
 	}
-	web := &http.Server{
-		Handler: s.acme.HTTPHandler(nil), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-	}
+	web := server.HTTP(s.acme.HTTPHandler(nil), s.log)
+	web.ReadTimeout, web.WriteTimeout = 10*time.Second, 10*time.Second
 	wg.Go(func() { _ = web.Serve(s.hear) })
 	wg.Go(func() { <-ctx.Done(); _ = web.Close() })
 }

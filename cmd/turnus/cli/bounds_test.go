@@ -12,6 +12,7 @@ import (
 func TestEveryWebServerIsTheBoundedOne(t *testing.T) {
 	t.Parallel()
 	const home = "../../../core/server/server.go"
+	const apart = "../../../core/metrics/listen.go" // must not know core/server; TestListen* hold its bounds
 	found := 0
 	for _, dir := range []string{"../..", "../../../core"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -23,7 +24,7 @@ func TestEveryWebServerIsTheBoundedOne(t *testing.T) {
 				return err
 			}
 			found++
-			if filepath.Clean(path) != filepath.Clean(home) {
+			if clean := filepath.Clean(path); clean != filepath.Clean(home) && clean != filepath.Clean(apart) {
 				t.Errorf("%s makes an http.Server: server.HTTP makes one with bounds", path)
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/server"
 )
 
 // loginWithin is how long a person may take at the provider's site.
@@ -226,7 +228,7 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 		}
 		_, _ = w.Write([]byte("You may close this page and go on in the terminal.\n"))
 	})
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	web := server.HTTP(mux, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})
 	go func() { defer close(served); _ = web.Serve(l) }()
 	defer func() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -107,7 +108,7 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 // relay is the mail server of the flags; nil where there is none.
 func (f *notifyFlags) relay() (*notify.Relay, error) {
 	if f.smtp == "" {
-		if f.smtpUser != "" || f.smtpPass != "" || f.from != "" || f.smtpTLS != policy.StartTLS {
+		if f.smtpUser != "" || f.smtpPass != "" || f.from != "" || cmp.Or(f.smtpTLS, policy.StartTLS) != policy.StartTLS {
 			return nil, invalid("--notify-smtp-tls, --notify-smtp-user, --notify-smtp-password-file and --notify-from need --notify-smtp: they are about that mail server")
 		}
 		return nil, nil //nolint:nilnil // there is none
@@ -162,7 +163,7 @@ const (
 
 // tell hands news over where somebody should see to them.
 func (s *service) tell(n notify.News, span time.Duration) {
-	if n.Kind != "" {
+	if n.Kind != "" && s.notify != nil { // before there is a ledger nobody can be told
 		s.notify.Tell(n, span)
 	}
 }
