@@ -38,7 +38,7 @@ func Queue() []string {
 	return []string{
 		"blpop", "exists", "get", "getrange", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hrandfield", "hscan", "hset", "hsetnx",
 		"info", "lpush", "persist", "pexpire", "sadd", "set", "setrange", "sismember", "srem", "strlen", "time", "unlink", "xadd", "xrange", "xread", "xrevrange",
-		"xtrim", "zadd", "zcard", "zlexcount", "zmscore", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zrevrangebyscore", "zscan", "zscore",
+		"xtrim", "zadd", "zcard", "zcount", "zlexcount", "zmscore", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zrevrangebyscore", "zscan", "zscore",
 	}
 }
 

@@ -70,6 +70,7 @@ func loadCounts(f *fixture) {
 		f.Errorf("fairness is %v of %+v", got.Fairness(), got.ByTenant)
 	}
 	f.ack(s, done(more[0], core.Changed), done(more[1], core.Changed))
+	f.must(f.q.Cancel(f.ctx, "b", "enough"))
 	f.completes(s, "b")
 	eq(f, "runs that are not complete", f.load(0).Runs, 3)
 }
