@@ -35,7 +35,8 @@ func TestAJobThatWasTamperedWithIsNotBegun(t *testing.T) {
 		n := l.start(c)
 		res := l.results(la)
 		n.drain()
-		for i, r := range res {
+		for _, r := range res {
+			i := r.Job.Index
 			if bad := i == 1; bad != (r.Outcome == core.Failed) || bad != strings.Contains(r.Reason, "not what was sealed") {
 				t.Errorf("job %d: %s, %q", i, r.Outcome, r.Reason)
 			}

@@ -264,9 +264,14 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 // A job that another node goes on with: its later steps are free of what the earlier ones had, though this node never had it.
 func TestSecretsOfEarlierStepsAreHiddenByTheNextNode(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
-			if c.Step == "later" {
-				c.Sink(host.Event{Stdout: []byte("the file says " + token + "\n")})
+		stop := make(chan func(), 1) // of the first node
+		l.plugins.do = func(_ context.Context, call host.Call) (host.Outcome, error) {
+			if call.Step == "wait" {
+				(<-stop)() // it drains: the job is parked behind this step
+				<-time.After(time.Second)
+			}
+			if call.Step == "later" {
+				call.Sink(host.Event{Stdout: []byte("the file says " + token + "\n")})
 			}
 			return host.Outcome{Changed: true}, nil
 		}
@@ -280,16 +285,7 @@ steps:
   - {name: later, uses: command, with: {run: x}}
 `)
 		first := l.start(c)
-		l.plugins.do = func(ctx context.Context, call host.Call) (host.Outcome, error) {
-			if call.Step == "wait" {
-				first.stop() // it drains: the job is parked behind this step
-				<-time.After(time.Second)
-			}
-			if call.Step == "later" {
-				call.Sink(host.Event{Stdout: []byte("the file says " + token + "\n")})
-			}
-			return host.Outcome{Changed: true}, nil
-		}
+		stop <- first.stop
 		if err := <-first.done; err != nil {
 			t.Fatal(err)
 		}
