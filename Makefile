@@ -30,13 +30,13 @@ test: deps ## install what tests need, then run all tests
 	$(GO) test -shuffle=on ./...
 
 race: ## the tests of all rooms under the race detector
-	$(GO) test -race -shuffle=on -timeout 15m $$($(GO) list ./... | grep -v /cmd/turnus/e2e)
+	$(GO) test -race -shuffle=on -timeout 15m $$($(GO) list ./... | grep -v -e /cmd/ -e /plugins$$)
 
-e2e: ## the tests that kill, pause and upgrade whole processes, as they are shipped
-	$(GO) test -shuffle=on -timeout 15m ./cmd/turnus/e2e
+e2e: ## the tests that start whole processes (commands, labs of plugins; killed, paused, upgraded), as they are shipped
+	$(GO) test -shuffle=on -timeout 15m ./cmd/... ./plugins
 
 race-e2e: ## the same under the race detector, processes too: slow
-	$(GO) test -race -shuffle=on -timeout 40m ./cmd/turnus/e2e
+	$(GO) test -race -shuffle=on -timeout 40m ./cmd/... ./plugins
 
 check-tls: deps ## all tests, with Redis and PostgreSQL over mutual TLS only
 	TURNUS_TEST_TLS=1 $(GO) test -shuffle=on ./...
