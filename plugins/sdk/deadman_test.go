@@ -193,7 +193,7 @@ func TestDeadManReverts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSwitched(t)
-			s.dead.Within = 6 * time.Second
+			s.dead.Within = 12 * time.Second // a busy machine needs seconds to arm it
 			s.change()
 			if alive {
 				eventually(t, "the old state", func() bool { return s.live() == "old" })
@@ -432,7 +432,7 @@ func TestDeadManUnderBusybox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSwitched(t, prefix...)
-			s.dead.Within = 6 * time.Second
+			s.dead.Within = 12 * time.Second // a busy machine needs seconds to arm it
 			s.change()
 			s.look(sdk.StateArmed)
 			if confirms {
