@@ -139,7 +139,7 @@ func (d *Device) keys() {
 	d.HostKey, d.KeyFile = pair("host_key"), d.Path("login_key")
 	d.write("authorized_keys", []byte(pair("login_key")+"\n"), 0o600)
 	d.write("sshd_config", fmt.Appendf(nil, "ListenAddress %s\nPort 22\nHostKey %[2]s/host_key\nAuthorizedKeysFile %[2]s/authorized_keys\nSetEnv SHLVL=2\nPidFile none\nStrictModes no\n"+
-		"UsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nPrintMotd no\nPrintLastLog no\nSubsystem sftp internal-sftp\n", d.Net.Address, d.Dir), 0o600)
+		"MaxStartups 1000\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nPrintMotd no\nPrintLastLog no\nSubsystem sftp internal-sftp\n", d.Net.Address, d.Dir), 0o600)
 }
 
 // hold starts the process whose mounts and network every boot begins with: the disk outlives a boot.
