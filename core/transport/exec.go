@@ -136,10 +136,10 @@ func withSecrets(e Exec, id string) (command string, stdin io.Reader, err error)
 	if e.Stdin != nil {
 		stdin = io.MultiReader(stdin, e.Stdin)
 	}
-	return fmt.Sprintf(readSecrets, end, end) + e.Command, stdin, nil
+	return fmt.Sprintf(readEnvironment, end, end) + e.Command, stdin, nil
 }
 
-const readSecrets = `turnus_env= turnus_line= turnus_ifs=$IFS; IFS=
+const readEnvironment = `turnus_env= turnus_line= turnus_ifs=$IFS; IFS=
 while read -r turnus_line && [ "$turnus_line" != %s ]; do turnus_env="$turnus_env$turnus_line
 "; done; IFS=$turnus_ifs
 [ "$turnus_line" = %s ] || { echo "the secrets of the command did not arrive" >&2; exit 1; }
