@@ -46,7 +46,7 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	defer named.close()
 	err = ledger.ReadCopy(ctx, o.Ledger, func(ctx context.Context, c *ledger.Copy) error {
 		m.Created = time.Now().UTC().Truncate(time.Microsecond)
-		m.ID = m.Created.Format("20060102-150405-") + random(3)
+		m.ID = m.Created.Format(idTime) + "-" + random(3)
 		m.Schema, m.Database, m.Audit = c.Version, c.Database, c.Audit
 		for _, t := range c.Tables {
 			o.tell("table %s", t.Name)

@@ -78,12 +78,13 @@ func (m *Manifest) Rows(table string) int64 {
 const (
 	manifestName = "manifest.json"
 	objectsName  = "objects" + rowsSuffix
+	idTime       = "20060102-150405.000" // finer than a backup takes, since the greatest id is the newest
 	rowsSuffix   = ".ndjson.zst"
 	maxManifest  = 4 << 20
 )
 
 var (
-	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$`)
+	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}\.[0-9]{3}-[0-9a-f]{6}$`)
 	tableForm = regexp.MustCompile(`^[a-z][a-z_]{0,60}$`)
 	keyForm   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$`) // of an object
 )

@@ -165,7 +165,7 @@ func (a *app) backupVerifyCmd() *cobra.Command {
 is read, counts and audit log are looked at as turnus doctor does. It needs nothing else: any
 machine can do it.`,
 		Example: `  turnus backup verify /var/backups/turnus
-  turnus backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
+  turnus backup verify s3://turnus-backups --at 20261122-093000.125-ab12cd`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.interruptible(cmd.Context())
@@ -225,7 +225,7 @@ queue that was lost: those whose job types must not be repeated blindly come bac
 Fires of schedules up to now are not made up for. Tokens that were revoked since are valid
 again, and approvals that were taken back too.`,
 		Example: `  turnus restore /var/backups/turnus --data /var/lib/turnus
-  turnus restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
+  turnus restore s3://turnus-backups --at 20261122-093000.125-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.interruptible(cmd.Context())
