@@ -48,14 +48,14 @@ func TestMeasures(t *testing.T) {
 				defer stop()
 				defer l.node(l.queue(), 1)()
 				one := l.launch(spec{id: "r1", hosts: 4, more: more})
-				one.Run.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 4}}
+				one.Run.Segments = []queue.Segment{{Due: time.Now().Add(time.Minute), Count: 4}}
 				l.put(c, one)
 				l.accept(c, spec{id: "r2", hosts: 3})
 				l.complete("r2")
 				if lag := c.Lag(); lag != 0 {
 					t.Errorf("a lag of %v", lag)
 				}
-				<-time.After(2 * time.Hour)
+				<-time.After(2 * time.Minute)
 				l.complete("r1")
 				m.mu.Lock()
 				defer m.mu.Unlock()
