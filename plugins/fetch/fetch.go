@@ -3,6 +3,7 @@
 package fetch
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,12 @@ func one(ctx context.Context, r *sdk.Run[Params, sdk.NoState], name string) (Fil
 		_ = writer.CloseWithError(err) // nil is the end of the file
 		read <- got{info, err}
 	}()
-	saved, err := r.SaveFile(ctx, strings.TrimPrefix(name, "/"), reader)
+	content := bufio.NewReader(reader)
+	var saved sdk.SavedFile
+	_, err := content.Peek(1)
+	if err == nil || errors.Is(err, io.EOF) { // of a file that is not there nothing is begun
+		saved, err = r.SaveFile(ctx, strings.TrimPrefix(name, "/"), content)
+	}
 	_ = reader.Close()
 	from := <-read
 	switch {
