@@ -191,7 +191,12 @@ func TestLabDNSSEC(t *testing.T) {
 		{"by hand, with a DS that is withheld, then wrong", labByHand},
 		{"one server of the parent is stale", labStaleParent},
 		{"KSK", func(t *testing.T) { labEndToEnd(t, "ksk") }},
-		{"a KSK that its worker loses in every phase", labKilledInEveryPhase},
+		{"a KSK that its worker loses in every phase", func(t *testing.T) {
+			labKilledInEveryPhase(t, "ksk", "K1 start", "K2 publish", "K3 submit", "K4 prove", "K5 withdraw", "K6 finish")
+		}},
+		{"a ZSK that its worker loses in every phase", func(t *testing.T) {
+			labKilledInEveryPhase(t, "zsk", "Z1 start", "Z2 publish", "Z3 sign", "Z4 finish")
+		}},
 		{"ZSK", func(t *testing.T) { labEndToEnd(t, "zsk") }},
 		{"the parent follows CDS", labCDS},
 		{"control, premature withdrawal goes bogus", labPrematureWithdrawal},
@@ -413,9 +418,9 @@ func (d *signerLab) bogus(probes *dnslab.Prober) {
 // A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had
 // saved is lost, too: then the signer's record and the keys' states must do. No second key is made, and no answer is
 // bogus.
-func labKilledInEveryPhase(t *testing.T) {
+func labKilledInEveryPhase(t *testing.T, role string, phases ...string) {
 	d := newSignerLab(t)
-	old := d.KSK()
+	old := d.Keys(role)[0]
 	probes := d.Probe()
 	file := filepath.Join(t.TempDir(), "state")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -429,8 +434,8 @@ func labKilledInEveryPhase(t *testing.T) {
 	}
 	ended := func() bool { _, err := os.Stat(file + ".end"); return err == nil }
 	var killed []string
-	for i, at := range []string{"K1 start", "K2 publish", "K3 submit", "K4 prove", "K5 withdraw", "K6 finish"} {
-		w := d.worker(file)
+	for i, at := range phases {
+		w := d.worker(role, file)
 		seen := waitFor(ctx, func() bool { now := phase(); return ended() || now >= at && !slices.Contains(killed, now) })
 		killed = append(killed, phase())
 		w.kill()
@@ -441,7 +446,7 @@ func labKilledInEveryPhase(t *testing.T) {
 			_ = os.Remove(file)
 		}
 	}
-	w := d.worker(file)
+	w := d.worker(role, file)
 	if !waitFor(ctx, ended) {
 		t.Fatalf("does not end; worker: %s", w.out.String())
 	}
@@ -450,14 +455,14 @@ func labKilledInEveryPhase(t *testing.T) {
 	if err := json.Unmarshal(raw, &end); err != nil || !end.Changed || end.Failed {
 		t.Errorf("ended as %s, %v", raw, err)
 	}
-	d.rolled("ksk", old, true)
+	d.rolled(role, old, role == "ksk")
 	n := d.unbroken(probes)
 	t.Logf("killed in %v; %d probes answered, %d SERVFAIL", killed, n.Answered, n.ServFail)
 }
 
-func (d *signerLab) worker(state string) *labWorker {
+func (d *signerLab) worker(role, state string) *labWorker {
 	d.t.Helper()
-	params, err := json.Marshal(d.with("ksk"))
+	params, err := json.Marshal(d.with(role))
 	if err != nil {
 		d.t.Fatal(err)
 	}
