@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/dnslab"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/host"
@@ -502,7 +503,9 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	}
 	if os.Getenv("TURNUS_LAB") == "" {
 		turnus := filepath.Join(t.TempDir(), "turnus")
-		if out, err := exec.Command("go", "build", "-o", turnus, "../cmd/turnus").CombinedOutput(); err != nil {
+		build := exec.Command("go", "build", "-o", turnus, "../cmd/turnus")
+		build.Env = testparts.Shipped()
+		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, role := range []string{"zsk", "ksk"} {

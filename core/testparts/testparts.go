@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -43,6 +44,11 @@ func (p Patient) Run() int {
 		}
 	}
 	return p.M.Run()
+}
+
+// Shipped is the environment of a go command that compiles as make build does, so that nothing is compiled for it once more.
+func Shipped(flags ...string) []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.Join(append([]string{"-trimpath"}, flags...), " "))
 }
 
 // Able ends a test whose machine does not allow what it needs, as root or a network namespace do; err says what was refused. As

@@ -59,7 +59,7 @@ func main() {
 	}
 	build := exec.CommandContext(t.Context(), golang, "build", "-o", filepath.Join(folder, "plugin"), ".")
 	build.Dir = src
-	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	build.Env = append(testparts.Shipped("-mod=mod"), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

@@ -362,7 +362,7 @@ func TestCommandsOfTheGuideRun(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", commands)
 	cmd.Dir = work
-	cmd.Env = append(os.Environ(), "PATH="+bin+":/usr/bin:/bin:"+filepath.Dir(golang), "GOFLAGS=-mod=mod", "GOWORK=off", "TURNUS_SOURCE="+checkout, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(testparts.Shipped("-mod=mod"), "PATH="+bin+":/usr/bin:/bin:"+filepath.Dir(golang), "GOWORK=off", "TURNUS_SOURCE="+checkout, "PYTHONDONTWRITEBYTECODE=1",
 		"HOME="+work, "GOCACHE="+goEnv(t, golang, "GOCACHE"), "GOMODCACHE="+goEnv(t, golang, "GOMODCACHE"), "TURNUS_STATE="+filepath.Join(work, "state"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -88,7 +88,7 @@ func TestTheGoTemplatePassesAsItIsMade(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(page(t, "go.sum")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"GOFLAGS=-mod=mod", "GOWORK=off"}
+	env := append(testparts.Shipped("-mod=mod"), "GOWORK=off")
 	shell(t, dir, env, golang, "test", "-vet=all", ".")
 	shell(t, dir, env, golang, "build", "-o", "plugin", ".")
 	passes(t, filepath.Join(dir, "plugin"))

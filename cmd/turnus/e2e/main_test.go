@@ -92,7 +92,7 @@ var labPlugins = sync.OnceValues(func() (string, error) {
 	}
 	build := exec.Command("go", "build", "-o", filepath.Join(folder, "plugin"), ".")
 	build.Dir = src
-	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	build.Env = append(testparts.Shipped("-mod=mod"), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the plugin: %w\n%s", err, out)
 	}
