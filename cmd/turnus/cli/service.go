@@ -241,7 +241,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		}
 		s.closes(func() error { _ = s.hear.Close(); return nil })
 	}
-	return s.data.sign("listening on " + s.url())
+	return s.data.sign("listening on " + s.url() + " at " + s.listener.Addr().String()) // as holderOf reads it
 }
 
 // listen names the flag in its errors.
