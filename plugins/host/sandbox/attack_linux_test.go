@@ -75,6 +75,9 @@ func init() { // the table refers to functions that refer to it
 		"trace another process":         {prepare: victim, do: traceAttack},
 		"kill another process":          {prepare: victim, do: killAttack, every: true},
 		"change its limits":             {prepare: victim, do: limitAttack},
+		"slow another process down":     {prepare: victim, do: slowAttack, every: true},
+		"map another's shared memory":   {prepare: sharedTarget, do: sharedAttack, every: true},
+		"empty a file":                  {prepare: emptyTargets, do: emptyAttack},
 		"replace a program":             {prepare: programTarget, do: replaceAttack},
 		"plant a file for cron":         {prepare: folderTarget, do: plantAttack},
 		"open a guarded file to others": {prepare: keyTargets, do: modeAttack, every: true},
@@ -126,6 +129,23 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// TestOldLandlock is a kernel before Linux 6.2, whose Landlock does not know of emptying files, where nothing else guards them.
+func TestOldLandlock(t *testing.T) {
+	const name = "empty a file"
+	if landlockABI() == 0 {
+		testparts.Able(t, "Landlock for a sandbox", errors.New("the kernel has none"))
+	}
+	if out, err := newScene(t).attack(t, nil, name, attacks[name]); err != nil {
+		t.Fatalf("negative control: without the sandbox it should succeed: %v: %s", err, out)
+	}
+	m := means{landlock: min(2, landlockABI())}
+	if out, err := newScene(t).attack(t, sandboxOf(m), name, attacks[name]); err == nil {
+		t.Error("it succeeded")
+	} else if strings.Contains(out, "sandbox:") {
+		t.Errorf("it did not begin: %s", out)
+	}
+}
+
 // TestAttacksByAnotherUser is the same for a worker that is not root, with root's machine around it.
 func TestAttacksByAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -144,7 +164,7 @@ func TestAttacksByAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestAttacks|TestGoodProgramsWork)$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestAttacks|TestOldLandlock|TestGoodProgramsWork)$", "-test.v")
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"), "TMPDIR=" + filepath.Join(dir, "tmp")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
@@ -343,6 +363,31 @@ func programTarget(t *testing.T, s *scene) []string {
 	return []string{mine, other}
 }
 
+// emptyTargets are files of the worker, and one that the program may read.
+func emptyTargets(t *testing.T, s *scene) []string {
+	t.Helper()
+	return append(keyTargets(t, s), programTarget(t, s)...)
+}
+
+// sharedTarget is System V memory of this user, which has a number and no path.
+func sharedTarget(t *testing.T, _ *scene) []string {
+	t.Helper()
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	b, err := unix.SysvShmAttach(id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(b, secret)
+	if err := unix.SysvShmDetach(b); err != nil {
+		t.Fatal(err)
+	}
+	return []string{strconv.Itoa(id)}
+}
+
 func folderTarget(t *testing.T, s *scene) []string {
 	t.Helper()
 	return []string{filepath.Join(s.dir, "cron.d"), s.private}
@@ -467,6 +512,36 @@ func replaceAttack(targets []string) error {
 		}
 		return os.Rename(path, path+".old")
 	})
+}
+
+func emptyAttack(targets []string) error {
+	return firstOf(targets, func(path string) error {
+		if unix.Truncate(path, 0) == nil {
+			return nil
+		}
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_TRUNC, 0) // the right to read may do
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err
+	})
+}
+
+func sharedAttack(targets []string) error {
+	b, err := unix.SysvShmAttach(number(targets), 0, unix.SHM_RDONLY)
+	if err == nil && string(b[:len(secret)]) != secret {
+		err = errors.New("another one")
+	}
+	return err
+}
+
+func slowAttack(targets []string) error {
+	var one unix.CPUSet
+	one.Set(0)
+	if unix.Setpriority(unix.PRIO_PROCESS, number(targets), 19) == nil {
+		return nil
+	}
+	return unix.SchedSetaffinity(number(targets), &one)
 }
 
 func plantAttack(targets []string) error {
