@@ -110,7 +110,7 @@ container-tree: ## what the image is made of, in dist/container
 	@echo 'turnus:x:10001:10001:Turnus:/var/lib/turnus:/usr/sbin/nologin' >dist/container/etc/passwd && echo 'turnus:x:10001:' >dist/container/etc/group
 
 container: container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
-	$(ENGINE) build -f Containerfile -t turnus:$(VERSION) dist/container
+	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) -f Containerfile -t turnus:$(VERSION) dist/container
 
 container-check: container-tree ## run what the image is made of, without an engine (root)
 	@.package/container-check

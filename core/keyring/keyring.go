@@ -22,6 +22,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/fresh"
 )
 
 // Why bytes cannot be opened.
@@ -102,14 +103,11 @@ type Options struct {
 // Ring seals and opens. A nil Ring seals nothing: what it is given comes back as it is, and what is sealed it cannot open.
 // Methods are safe for concurrent use.
 type Ring struct {
-	path string
-	opt  Options
-	keys atomic.Pointer[keys]
-	look atomic.Int64 // when the file is looked at next, in nanoseconds since start
-	from time.Time    // monotonic zero of look
-
-	mu   sync.Mutex  // of reading the file again
-	file os.FileInfo // that was read last, or could not be used; nil for none
+	path  string
+	opt   Options
+	keys  atomic.Pointer[keys]
+	watch *fresh.Watch
+	mu    sync.Mutex // of reading the file again
 }
 
 // keys are what one reading of the file gave.
@@ -119,8 +117,8 @@ type keys struct {
 	ids     []ID // that are enabled
 }
 
-// lookEvery is how often the file is looked at, at most.
-const lookEvery = time.Second
+// atOnce is how old the last look at the file may be when an unknown key is met.
+const atOnce = 50 * time.Millisecond
 
 // Open reads a ring's file, which others must not be able to read. Errors wrap core.ErrInvalid.
 func Open(path string, o Options) (*Ring, error) {
@@ -130,23 +128,13 @@ func Open(path string, o Options) (*Ring, error) {
 	if o.Refused == nil {
 		o.Refused = o.Told
 	}
-	r := &Ring{path: path, opt: o, from: time.Now()}
-	r.file, _ = os.Stat(path) // load says why not
+	r := &Ring{path: path, opt: o, watch: fresh.New(path)}
 	k, err := load(path)
 	if err != nil {
 		return nil, err
 	}
 	r.keys.Store(k)
-	r.look.Store(int64(lookEvery))
 	return r, nil
-}
-
-// same tells whether the file is the one that was looked at before.
-func same(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 func load(path string) (*keys, error) {
@@ -209,21 +197,18 @@ func readFile(path string) (*keyset.Handle, error) {
 
 // current looks at the file, if that was not done just now; now asks for a look in any case, but not more often than every 50 ms.
 func (r *Ring) current(now bool) *keys {
-	since, next := int64(time.Since(r.from)), r.look.Load()
-	if since < next && (!now || since < next-int64(lookEvery-50*time.Millisecond)) {
+	old := fresh.Usual
+	if now {
+		old = atOnce
+	}
+	if !r.watch.Due(old) { // sealing asks each time: without a lock
 		return r.keys.Load()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.look.Load() != next { // somebody else looked
+	if !r.watch.Changed(old) {
 		return r.keys.Load()
 	}
-	r.look.Store(since + int64(lookEvery))
-	file, _ := os.Stat(r.path) // load says why not
-	if same(file, r.file) {
-		return r.keys.Load()
-	}
-	r.file = file
 	k, err := load(r.path)
 	if err == nil && !k.follows(r.keys.Load()) {
 		err = fmt.Errorf("it is another key ring: it has none of the keys that were read before: %w", core.ErrInvalid)

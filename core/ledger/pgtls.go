@@ -9,11 +9,11 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/fresh"
 	"github.com/turnus/turnus/core/tlsfiles"
 )
 
@@ -113,58 +113,45 @@ func weak(host string, c *tls.Config) bool {
 	return c == nil || c.InsecureSkipVerify && c.VerifyPeerCertificate == nil
 }
 
-// certLook is how often files of certificates are looked at, at most: each new connection asks.
-const certLook = time.Second
-
 // renewed gives new connections the certificates that are in the files now.
 type renewed struct {
 	url   string
-	files []string
+	watch *fresh.Watch // nil: there are no files
 
-	mu     sync.Mutex
-	now    *pgx.ConnConfig
-	stamp  string
-	looked time.Time
+	mu  sync.Mutex
+	now *pgx.ConnConfig
 }
 
 func newRenewed(p postgresURL, config *pgx.ConnConfig) *renewed {
-	r := &renewed{url: p.url, now: config, looked: time.Now()}
+	r := &renewed{url: p.url, now: config}
 	u, err := url.Parse(p.url)
 	if err != nil {
 		return r
 	}
+	var files []string
 	for param, variable := range map[string]string{"sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"} {
 		if path := cmp.Or(u.Query().Get(param), os.Getenv(variable)); path != "" && path != "system" {
-			r.files = append(r.files, path)
+			files = append(files, path)
 		}
 	}
-	r.stamp = r.stampOf()
+	if len(files) > 0 {
+		r.watch = fresh.New(files...)
+	}
 	return r
-}
-
-func (r *renewed) stampOf() string {
-	var b strings.Builder
-	for _, path := range r.files {
-		if info, err := os.Stat(path); err == nil {
-			fmt.Fprintf(&b, "%d %d ", info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return b.String()
 }
 
 // connect is asked before each connection. Files that cannot be used, as while they are written, leave the former in use.
 func (r *renewed) connect(_ context.Context, c *pgx.ConnConfig) error {
-	if len(r.files) == 0 {
+	if r.watch == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.looked) >= certLook {
-		r.looked = time.Now()
-		if stamp := r.stampOf(); stamp != r.stamp {
-			if next, err := pgx.ParseConfig(r.url); err == nil {
-				r.now, r.stamp = next, stamp
-			}
+	if r.watch.Changed(fresh.Usual) {
+		if next, err := pgx.ParseConfig(r.url); err == nil {
+			r.now = next
+		} else {
+			r.watch.Again()
 		}
 	}
 	c.TLSConfig, c.Fallbacks = r.now.TLSConfig, r.now.Fallbacks

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/fresh"
 	"github.com/turnus/turnus/core/spell"
 )
 
@@ -109,35 +109,25 @@ func hintOf(word string, words []string) string {
 	return ""
 }
 
-// ruleLook is how often a file is looked at, at most.
-const ruleLook = time.Second
-
 // RulesFile gives what a file says, read again when it changes: who is taken out of it has no access from the next login on. A file that
 // cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
+	watch := fresh.New(path)
+	read := func() (Rules, error) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return Rules{}, fmt.Errorf("access file: %w: %w", err, core.ErrInvalid)
+		}
+		return readRules(path, info, roles)
+	}
 	var mu sync.Mutex
-	var rules Rules
-	var err error
-	var stamp string
-	var looked time.Time
+	rules, err := read()
 	return func() (Rules, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !looked.IsZero() && time.Since(looked) < ruleLook {
-			return rules, err
+		if watch.Changed(fresh.Usual) {
+			rules, err = read()
 		}
-		looked = time.Now()
-		info, statErr := os.Stat(path)
-		if statErr != nil {
-			rules, stamp, err = Rules{}, "", fmt.Errorf("access file: %w: %w", statErr, core.ErrInvalid)
-			return rules, err
-		}
-		now := fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode())
-		if now == stamp {
-			return rules, err
-		}
-		stamp = now
-		rules, err = readRules(path, info, roles)
 		return rules, err
 	}
 }

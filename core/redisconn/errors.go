@@ -26,6 +26,7 @@ func Translate(ctx context.Context, err error, doing string) error {
 	var early notSent
 	var own refused
 	var shake handshake
+	var unheard mute
 	var op *net.OpError
 	var reply goredis.Error
 	switch {
@@ -41,6 +42,8 @@ func Translate(ctx context.Context, err error, doing string) error {
 			why = err.Error()
 		}
 		return fmt.Errorf("%s: Redis cannot be reached: %w: %s", doing, core.ErrUnavailable, why)
+	case errors.As(err, &unheard):
+		return fmt.Errorf("%s: Redis cannot be reached: %w: %s", doing, core.ErrUnavailable, unheard.Error())
 	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted),
 		errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: Redis cannot be reached: %w (%s)", doing, core.ErrUnavailable, err.Error())

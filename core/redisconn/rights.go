@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 )
@@ -39,4 +40,17 @@ func (c *Conn) Missing(ctx context.Context, key string, commands []string) ([]st
 		missing = append(missing, fmt.Sprint(name))
 	}
 	return missing, nil
+}
+
+// Lacking is the error for commands that are missing on some keys; nil where none is.
+func (c *Conn) Lacking(missing []string, keys string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	const few = 6
+	names := strings.Join(missing[:min(few, len(missing))], ", ")
+	if len(missing) > few {
+		names += fmt.Sprintf(" and %d more", len(missing)-few)
+	}
+	return fmt.Errorf("%s: the user of this connection may not call %s on %s, and that is needed: %w%s", c.room, names, keys, core.ErrInvalid, aclHint)
 }

@@ -5,8 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -34,6 +37,36 @@ type handshake struct{ error }
 
 func (e handshake) Unwrap() error { return e.error }
 
+// greeting is a TCP connection without TLS. The client greets first, and sends nothing else before that is answered.
+type greeting struct {
+	*net.TCPConn
+	addr     string
+	answered atomic.Bool
+}
+
+// mute is of a server that did not answer the greeting: nothing was asked of it. The client unwraps what comes of a greeting, so it is bare.
+type mute struct{ addr string }
+
+func (e mute) Error() string {
+	return e.addr + " ended the connection without an answer: it probably speaks TLS at this port, or is about to stop\nhint: rediss:// in place of redis:// talks TLS"
+}
+
+// tlsAlert is what a server that speaks TLS may say to what is none.
+const tlsAlert = 0x15
+
+// Read implements net.Conn.
+func (c *greeting) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	switch {
+	case c.answered.Load():
+	case n > 0 && b[0] != tlsAlert:
+		c.answered.Store(true)
+	case n > 0, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return 0, mute{c.addr}
+	}
+	return n, err //nolint:wrapcheck // as the connection says it
+}
+
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if d.files == nil && !d.insecure && network != "unix" && !local(addr) {
 		return nil, refused{inClear(addr)}
@@ -41,8 +74,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{KeepAlive: time.Minute}).DialContext(ctx, network, addr)
-	if err != nil || d.files == nil {
+	if err != nil {
 		return conn, err
+	}
+	if d.files == nil {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			conn = &greeting{TCPConn: tcp, addr: addr}
+		}
+		return conn, nil
 	}
 	name := d.serverName
 	if name == "" {

@@ -71,6 +71,9 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		{"a foreign client's certificate", pair(foreign), core.ErrUnavailable, "?cert_file=FILE"},
 		{"an expired client's certificate", pair(expired), core.ErrUnavailable, "?cert_file=FILE"},
 		{"a server without TLS", "rediss://" + plain.Addr, core.ErrUnavailable, "does not speak TLS"},
+		{"a server with TLS", "redis://" + server.Addr, core.ErrUnavailable, "rediss:// in place of redis://"},
+		{"a server with TLS that says so", "redis://" + alerting(t), core.ErrUnavailable, "rediss:// in place of redis://"},
+		{"neither", plain.URL(), nil, ""}, // negative control
 		{"no such file", with(func(q url.Values) { q.Set("ca_file", "/nonexistent.pem") }), core.ErrInvalid, "/nonexistent.pem"},
 		{"not a certificate", with(func(q url.Values) { q.Set("ca_file", server.Guard.Client.Key) }), core.ErrInvalid, "holds no certificate"},
 		{"a key without its certificate", with(func(q url.Values) { q.Del("cert_file") }), core.ErrInvalid, "go together"},
@@ -88,6 +91,30 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: the error has the password: %v", tc.name, err)
 		}
 	}
+}
+
+// alerting is a server that answers what is no TLS as TLS has it, with an alert: a protocol version that it does not know.
+func alerting(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 70})
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
 }
 
 // In the clear nobody is talked to but this machine, unless that is said; nor does a Sentinel or a Cluster get round it.

@@ -47,7 +47,7 @@ func newVaultClient(cfg Vault, log *slog.Logger) (*vaultClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := cfg.transport()
+	transport, err := cfg.transport(log)
 	if err != nil {
 		return nil, err
 	}

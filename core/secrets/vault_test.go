@@ -239,6 +239,37 @@ func TestVaultOverTLS(t *testing.T) {
 	}
 }
 
+// An authority that is exchanged while the node works is believed with the next connection.
+func TestVaultsAuthorityIsReadAgain(t *testing.T) {
+	v := vaulttest.Start(t)
+	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
+	v.Put("kv/a", map[string]any{"x": "hunter2"})
+	ca, _ := clientPair(t, "another")
+	s := openStore(t, "vault: {address: \""+v.URL+"\", token_env: TURNUS_TEST_TOKEN, ca_file: "+ca+"}\nsecrets: {a: {vault: kv/a#x}}\n", nil)
+	_, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw})
+	expectError(t, err, core.ErrUnavailable, "certificate") // negative control
+	text, err := os.ReadFile(v.CAFile)
+	if err == nil {
+		err = os.WriteFile(ca, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); ; {
+		got, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw})
+		if err == nil && string(got) == "hunter2" {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("waited a minute for the renewed authority: %v", err)
+		case <-tick.C:
+		}
+	}
+}
+
 // clientPair is a certificate that nobody signed but itself, and its key.
 func clientPair(t *testing.T, name string) (cert, key string) {
 	t.Helper()

@@ -1,13 +1,11 @@
 package secrets
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of files count from the folder of the
@@ -118,31 +117,19 @@ func (v *Vault) url() (*url.URL, error) {
 	return nil, errors.New("address: expected https://HOST:PORT: without TLS everybody on the way reads the secrets (http is taken for this machine itself)")
 }
 
-// transport is HTTP over TLS as the settings say.
-func (v *Vault) transport() (*http.Transport, error) {
+// transport is HTTP over TLS as the settings say. Files that are renewed are taken over with the next connection; behind a proxy those of
+// the start stay.
+func (v *Vault) transport(log *slog.Logger) (*http.Transport, error) {
+	files, err := tlsfiles.Open(tlsfiles.Files{CA: v.CAFile, Cert: v.ClientCert, Key: v.ClientKey}, func(text string) { log.Info("vault: " + text) })
+	if err != nil {
+		return nil, fmt.Errorf("ca_file, client_cert_file, client_key_file: %w", err)
+	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		t = &http.Transport{}
 	}
 	t = t.Clone()
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	if v.CAFile != "" {
-		pem, err := os.ReadFile(v.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		t.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM", v.CAFile)
-		}
-	}
-	if v.ClientCert != "" {
-		pair, err := tls.LoadX509KeyPair(v.ClientCert, v.ClientKey)
-		if err != nil {
-			return nil, fmt.Errorf("client_cert_file: %w", err)
-		}
-		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
-	}
+	t.TLSClientConfig, t.DialTLSContext = files.Client(""), files.Dial
 	return t, nil
 }
 

@@ -5,20 +5,20 @@
 package tlsfiles
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/fresh"
 )
-
-// look is how often the files are looked at, at most: connections ask.
-const look = time.Second
 
 // Files are PEM files. Cert, a chain, and Key go together.
 type Files struct {
@@ -30,11 +30,10 @@ type Files struct {
 type Source struct {
 	files Files
 	told  func(string)
+	watch *fresh.Watch
 
-	mu     sync.Mutex
-	now    contents
-	stamp  string // of the files that now was read from, or that could not be read
-	looked time.Time
+	mu  sync.Mutex
+	now contents
 }
 
 // contents are not changed once they are read.
@@ -52,15 +51,11 @@ func Open(f Files, told func(string)) (*Source, error) {
 	if told == nil {
 		told = func(string) {}
 	}
-	s := &Source{files: f, told: told}
+	s := &Source{files: f, told: told, watch: fresh.New(f.paths()...)}
 	var err error
-	if s.stamp, err = s.stampOf(); err != nil {
-		return nil, err
-	}
 	if s.now, err = f.read(); err != nil {
 		return nil, err
 	}
-	s.looked = time.Now()
 	return s, nil
 }
 
@@ -72,6 +67,18 @@ func (s *Source) Client(name string) *tls.Config {
 		c.Certificates = []tls.Certificate{*now.own}
 	}
 	return c
+}
+
+// Dial opens a connection over TLS, as http.Transport has it, to the server of an address, by the files as they are now.
+func (s *Source) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
+	}
+	c := s.Client(host)
+	c.NextProtos = []string{"h2", "http/1.1"}
+	d := tls.Dialer{Config: c}
+	return d.DialContext(ctx, network, addr) //nolint:wrapcheck // Explain asks for what it is
 }
 
 // Certificate is this side's own as it is now; nil without one.
@@ -106,26 +113,16 @@ func (s *Source) Server() *tls.Config {
 func (s *Source) current() contents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.looked) < look {
+	if !s.watch.Changed(fresh.Usual) {
 		return s.now
 	}
-	s.looked = time.Now()
-	stamp, err := s.stampOf()
-	if err == nil && stamp == s.stamp {
-		return s.now
-	}
-	var next contents
-	if err == nil {
-		next, err = s.files.read()
-	}
-	switch {
-	case err == nil:
-		s.now = next
-		s.told("TLS: " + s.files.names() + " was renewed")
-	case stamp != s.stamp:
+	next, err := s.files.read()
+	if err != nil {
 		s.told("TLS: " + s.files.names() + " was changed and cannot be used; the former one stays: " + err.Error())
+		return s.now
 	}
-	s.stamp = stamp
+	s.now = next
+	s.told("TLS: " + s.files.names() + " was renewed")
 	return s.now
 }
 
@@ -137,31 +134,21 @@ func (f Files) names() string {
 	return f.CA
 }
 
-// stampOf changes with the files.
-func (s *Source) stampOf() (string, error) {
-	var stamp strings.Builder
-	for _, path := range []string{s.files.CA, s.files.Cert, s.files.Key} {
-		if path == "" {
-			continue
+func (f Files) paths() []string {
+	var all []string
+	for _, path := range []string{f.CA, f.Cert, f.Key} {
+		if path != "" {
+			all = append(all, path)
 		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return "away", fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
-		}
-		fmt.Fprintf(&stamp, "%d %d ", info.Size(), info.ModTime().UnixNano())
 	}
-	return stamp.String(), nil
+	return all
 }
 
 func (f Files) read() (c contents, err error) {
 	if f.CA != "" {
-		text, err := os.ReadFile(f.CA)
-		if err != nil {
-			return c, fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
-		}
 		c.authorities = x509.NewCertPool()
-		if !c.authorities.AppendCertsFromPEM(text) {
-			return c, fmt.Errorf("TLS: %s holds no certificate in PEM: %w", f.CA, core.ErrInvalid)
+		if err := addAuthorities(c.authorities, f.CA); err != nil {
+			return c, fmt.Errorf("TLS: %w", err)
 		}
 	}
 	if f.Cert != "" {
@@ -172,6 +159,39 @@ func (f Files) read() (c contents, err error) {
 		c.own = &own
 	}
 	return c, nil
+}
+
+// maxAuthorities bounds a file of authorities: the system's own, with all that there are, has a quarter of it.
+const maxAuthorities = 1 << 20
+
+// WithSystem are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
+func WithSystem(path string) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the system's authorities: %w", err)
+	}
+	if err := addAuthorities(pool, path); err != nil {
+		return nil, err
+	}
+	return pool, nil
+}
+
+func addAuthorities(pool *x509.CertPool, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, core.ErrInvalid)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxAuthorities+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, core.ErrInvalid)
+	case len(text) > maxAuthorities:
+		return fmt.Errorf("%s has more than %d bytes, expected some certificates in PEM: %w", path, maxAuthorities, core.ErrInvalid)
+	case !pool.AppendCertsFromPEM(text):
+		return fmt.Errorf("%s holds no certificate in PEM: %w", path, core.ErrInvalid)
+	}
+	return nil
 }
 
 // Options are how whoever connects is told about certificates, for hints.

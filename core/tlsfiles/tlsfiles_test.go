@@ -3,7 +3,12 @@ package tlsfiles_test
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +166,68 @@ func TestWrongFilesAreNamed(t *testing.T) {
 	} {
 		if _, err := tlsfiles.Open(f, nil); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v, expected %q", f, err, name)
+		}
+	}
+}
+
+// An HTTP client that dials by the files takes a renewed authority over with its next connection; the system's authorities stay beside a file's.
+func TestAuthoritiesOfHTTP(t *testing.T) {
+	dir := t.TempDir()
+	a, stranger := certs.Common(t), certs.Other(t)
+	pair := a.Sign(t, dir, "server", certs.Here()...)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	own := open(t, tlsfiles.Files{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for who gives no name
+	server.TLS, server.EnableHTTP2 = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS12}, true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	ask := func(transport *http.Transport) (string, error) {
+		t.Helper()
+		defer transport.CloseIdleConnections()
+		res, err := (&http.Client{Transport: transport}).Get(server.URL)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = res.Body.Close() }()
+		text, err := io.ReadAll(res.Body)
+		return string(text), err
+	}
+	ca := stranger.CA(t, dir)
+	files := open(t, tlsfiles.Files{CA: ca}, nil)
+	renewing := &http.Transport{DialTLSContext: files.Dial, ForceAttemptHTTP2: true}
+	if _, err := ask(renewing); !strings.Contains(fmt.Sprint(err), "unknown authority") {
+		t.Fatalf("negative control, another authority: %v", err)
+	}
+	text, err := os.ReadFile(a.CA(t, t.TempDir()))
+	if err == nil {
+		err = os.WriteFile(ca, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); ; {
+		proto, err := ask(renewing)
+		if err == nil && proto == "HTTP/2.0" {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("waited a minute for the renewed authority: %q, %v", proto, err)
+		case <-tick.C:
+		}
+	}
+	both, err := tlsfiles.WithSystem(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: both, MinVersion: tls.VersionTLS12}}); err != nil {
+		t.Errorf("beside the system's: %v", err)
+	}
+	for name, path := range map[string]string{"no file": "/nonexistent", "no certificate": pair.Key} {
+		if pool, err := tlsfiles.WithSystem(path); pool != nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -266,6 +268,66 @@ func (s *suite) freeze(ctx context.Context) verdict {
 		}
 		return verdict{}
 	})
+}
+
+// confined runs each example as a worker does by default, with what operators are told to allow, and nothing else.
+func (s *suite) confined(ctx context.Context) verdict {
+	if s.cfg.Sandbox == nil {
+		return notApplicable("the suite was asked to confine nothing")
+	}
+	missing, err := s.cfg.Sandbox.Missing()
+	if err != nil {
+		return harness(err)
+	}
+	const hint = "a worker's process has its own folder, the system's programs, a private folder (HOME, TMPDIR) and no network: keep to that, or tell operators what to allow (--plugin-allow), and this suite, too (--allow-network, --allow-read)"
+	all, err := s.baselines(ctx)
+	if err != nil {
+		return doesNotStart(err)
+	}
+	w, err := newWorld(ctx, &s.cfg.Lab, max(len(all), 1))
+	if err != nil {
+		return harness(err)
+	}
+	defer w.close()
+	p, err := s.launch(ctx, w, launching{argv: s.cfg.Argv, box: s.cfg.Sandbox, profile: sandbox.Profile{Read: s.cfg.Read, Network: s.cfg.Lab.AllowNetwork}})
+	if errors.Is(err, errUnconfined) {
+		return notApplicable("%s", strings.Join(missing, "; "))
+	}
+	if err != nil {
+		return fault(hint, "in a worker's sandbox the program does not start: %v", err)
+	}
+	defer s.finish(p)
+	n := 0
+	for i, b := range all {
+		if !b.record.settled() {
+			continue // it takes longer than it is given, anywhere
+		}
+		c := b.call()
+		c.host = i
+		r := s.follow(ctx, p, w, c)
+		s.remember(r)
+		if got, want := r.end(), b.record.end(); got != want {
+			return fault(hint, "%s: it ends as %s, and as %s without the sandbox%s", r.name(), got, want, reasonOf(r))
+		}
+		w.set(func(w *world) { clear(w.used) })
+		n++
+	}
+	note := plural(n, "example") + " in a worker's sandbox"
+	if len(missing) > 0 {
+		note += ", which is not whole here: " + strings.Join(missing, "; ")
+	}
+	return passed("%s", note)
+}
+
+// reasonOf is what the plugin says of how the call ended.
+func reasonOf(r *record) string {
+	switch {
+	case r.err != nil:
+		return ": " + r.err.Error()
+	case r.out.Reason != "":
+		return ": " + r.out.Reason
+	}
+	return ""
 }
 
 func (s *suite) network(ctx context.Context) verdict {

@@ -12,9 +12,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 func TestMain(m *testing.M) {
+	sandbox.Enter()
 	if len(os.Args) == 3 && os.Args[1] == "specimen" {
 		specimenMain(os.Args[2])
 		return
@@ -30,7 +32,11 @@ func try(t *testing.T, kind string, lab Lab, only ...string) Report {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	report, err := Run(ctx, Config{Argv: []string{self, "specimen", kind}, Lab: lab, Only: only, Grace: 3 * time.Second}, nil)
+	box, err := sandbox.New(sandbox.Config{Mode: sandbox.Auto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(ctx, Config{Argv: []string{self, "specimen", kind}, Lab: lab, Only: only, Grace: 3 * time.Second, Sandbox: box, Read: []string{filepath.Dir(self)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +50,7 @@ func TestAWellMadePluginPasses(t *testing.T) {
 		t.Errorf("%d results of %d cases", len(report.Results), len(Cases()))
 	}
 	for _, r := range report.Results {
-		if r.Status == Failed || r.Status == NotApplicable && r.Case != "network" {
+		if r.Status == Failed || r.Status == NotApplicable && r.Case != "network" && r.Case != "sandbox" {
 			t.Errorf("%s: %s: %s%s", r.Case, r.Status, r.Note, r.Fault)
 		}
 		t.Logf("%-14s %-14s %8v %s", r.Case, r.Status, r.Took.Round(time.Millisecond), r.Note)
@@ -122,6 +128,25 @@ func TestOwnConnectionsAreCaught(t *testing.T) {
 	}
 	if again := try(t, "dials", Lab{AllowNetwork: true}, "network"); again.Failed() > 0 {
 		t.Errorf("allowed, and yet %+v", again.Results)
+	}
+}
+
+// A plugin that needs more than a worker gives is caught, and passes with what it needs.
+func TestWhatTheSandboxRefusesIsCaught(t *testing.T) {
+	last := func(lab Lab) Result {
+		t.Helper()
+		all := try(t, "listens", lab, "sandbox").Results
+		return all[len(all)-1]
+	}
+	got := last(Lab{})
+	if got.Status == NotApplicable {
+		testparts.Able(t, "a sandbox for a plugin", errors.New(got.Note))
+	}
+	if got.Status != Failed || !strings.Contains(got.Fault, "as failed, and as ") || !strings.Contains(got.Hint, "--allow-network") {
+		t.Errorf("%+v", got)
+	}
+	if got := last(Lab{AllowNetwork: true}); got.Status != Passed {
+		t.Errorf("allowed, and yet %+v", got)
 	}
 }
 

@@ -224,6 +224,12 @@ func (s *specimen) work(ctx context.Context, req *wire.RunRequest, stream wire.P
 		if s.fault == "check-changes" && err == nil {
 			_, err = s.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "touch /tmp/x"}})
 		}
+		if s.fault == "listens" && err == nil {
+			var l net.Listener
+			if l, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err == nil {
+				_ = l.Close()
+			}
+		}
 	case "lab.phases":
 		err = s.phases(ctx, req)
 	case "lab.copy":

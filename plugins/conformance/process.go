@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
@@ -57,7 +59,12 @@ type launching struct {
 	argv     []string
 	noCookie bool
 	apart    bool // in an empty network namespace
+	box      *sandbox.Sandbox
+	profile  sandbox.Profile // within box, without the private folder
 }
+
+// errUnconfined is that nothing confines processes here.
+var errUnconfined = errors.New("this machine confines nothing")
 
 // spawn starts the program and its host services. Nothing is expected of it yet.
 func spawn(l launching, reach host.Reach) (*process, error) {
@@ -114,19 +121,17 @@ func (p *process) exec(l launching) error {
 	if err != nil {
 		return errors.Join(err, outR.Close(), outW.Close())
 	}
-	cmd := exec.Command(l.argv[0], l.argv[1:]...) //nolint:gosec,noctx // the program under test; it is ended by its group
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = p.environment(l), p.dir, outW, errW
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if l.apart {
-		apart(cmd.SysProcAttr)
+	cmd, release, err := p.command(l)
+	if err == nil {
+		cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, outW, errW
+		err = p.own(cmd)
+		release()
 	}
-	err = cmd.Start()
 	_, _ = outW.Close(), errW.Close()
 	if err != nil {
 		_, _ = outR.Close(), errR.Close()
 		return fmt.Errorf("start %s: %w", l.argv[0], err)
 	}
-	p.pid = cmd.Process.Pid
 	errDone := make(chan struct{})
 	go func() { defer close(errDone); defer errR.Close(); _, _ = io.Copy(&p.stderr, errR) }()
 	go func() {
@@ -134,12 +139,51 @@ func (p *process) exec(l launching) error {
 		p.readStdout(outR)
 		<-errDone
 	}()
+	return nil
+}
+
+// command is how the program is started; release comes after that.
+func (p *process) command(l launching) (cmd *exec.Cmd, release func(), err error) {
+	if l.box == nil {
+		cmd = exec.Command(l.argv[0], l.argv[1:]...) //nolint:gosec,noctx // the program under test; it is ended by its group
+		cmd.Env, cmd.SysProcAttr = p.environment(l), &syscall.SysProcAttr{Setsid: true}
+		if l.apart {
+			apart(cmd.SysProcAttr)
+		}
+		return cmd, func() {}, nil
+	}
+	program, err := os.Open(l.argv[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	l.profile.Dir = p.dir
+	confined, err := l.box.Confine(program, l.argv, p.environment(l), l.profile)
+	if err == nil && confined == nil {
+		err = errUnconfined
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, program.Close())
+	}
+	return confined.Command(), func() { _, _ = confined.Close(), program.Close() }, nil
+}
+
+// own starts the process and reaps it on one thread: a confined one ends with the thread that started it.
+func (p *process) own(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
 	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		p.pid = cmd.Process.Pid
+		started <- nil
 		_ = cmd.Wait()
 		p.how = cmd.ProcessState.String()
 		close(p.exited)
 	}()
-	return nil
+	return <-started
 }
 
 // readStdout looks for the handshake line, and keeps what stands before and behind it.

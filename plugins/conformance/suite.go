@@ -14,17 +14,20 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/internal/wire"
 )
 
 // Config says what is tested, and how patiently.
 type Config struct {
-	Argv     []string      // the program, by an absolute path, and its arguments
-	Manifest string        // a manifest.json that must say the same as the program; "" for none
-	Lab      Lab           // what the author tells of the hosts
-	Only     []string      // ids of cases; all when empty
-	Patience time.Duration // what a call of an example gets before its deadline; 5 s
-	Grace    time.Duration // between asking and killing; 5 s, as at a worker
+	Argv     []string         // the program, by an absolute path, and its arguments
+	Manifest string           // a manifest.json that must say the same as the program; "" for none
+	Lab      Lab              // what the author tells of the hosts
+	Only     []string         // ids of cases; all when empty
+	Sandbox  *sandbox.Sandbox // in which a worker would run it; nil: the case of that does not apply
+	Read     []string         // what it may read there beside the system's programs: its folder, and what operators are told to allow
+	Patience time.Duration    // what a call of an example gets before its deadline; 5 s
+	Grace    time.Duration    // between asking and killing; 5 s, as at a worker
 }
 
 // Status is how a case ended.
@@ -135,6 +138,7 @@ func scenes() []scene {
 		{"large-file", "a large file takes bounded memory", (*suite).largeFile},
 		{"freeze", "a process that was stopped for a while goes on", (*suite).freeze},
 		{"network", "the process itself opens no network connection", (*suite).network},
+		{"sandbox", "in a worker's sandbox the examples end alike", (*suite).confined},
 		{"secrets", "a secret shows nowhere", (*suite).secrets},
 		{"environment", "what the worker gave the process goes nowhere", (*suite).environment},
 		{"lease", "host services are called with the job's lease", (*suite).leases},

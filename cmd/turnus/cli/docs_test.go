@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,6 +227,38 @@ func TestDocumentedFlagsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A command that a page names and nobody has was renamed, or never made.
+func TestNamedCommandsExist(t *testing.T) {
+	root := testRoot()
+	for _, path := range pages(t) {
+		if path == "docs/CHANGELOG.md" {
+			continue // it names former ones
+		}
+		for _, command := range unknownCommands(root, page(t, path)) {
+			t.Errorf("%s names %s, which there is not", path, command)
+		}
+	}
+	want := []string{"turnus runs why", "turnus definitions"} // negative control
+	if got := unknownCommands(root, "`turnus runs why RUN/INDEX`, `turnus runs ls`, `turnus definitions`, `turnus plan site.yaml`"); !slices.Equal(got, want) {
+		t.Errorf("unknown are %q, expected %q", got, want)
+	}
+}
+
+var namedCommand = regexp.MustCompile("`turnus ([a-z-]+)(?: ([a-z]+)\\b)?")
+
+// unknownCommands are those that the text names as code.
+func unknownCommands(root *cobra.Command, text string) []string {
+	var unknown []string
+	for _, m := range namedCommand.FindAllStringSubmatch(text, -1) {
+		words := strings.Fields(m[1] + " " + m[2])
+		c, rest, err := root.Find(words)
+		if err != nil || c == root || len(rest) > 0 && c.HasSubCommands() && c.Annotations[alone] == "" {
+			unknown = append(unknown, "turnus "+strings.Join(words, " "))
+		}
+	}
+	return unknown
 }
 
 // docs/job-types.md is what the binary says of its job types. To write it: make generate.

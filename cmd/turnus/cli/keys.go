@@ -434,6 +434,9 @@ func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
 		if err != nil {
 			return err
 		}
+		if err := store.Preflight(ctx); err != nil {
+			return err
+		}
 		if doc.Schedules, err = sealedschedule.New(store, ring).Reseal(ctx); err != nil {
 			return err
 		}

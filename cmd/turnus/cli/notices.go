@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
@@ -25,6 +24,7 @@ import (
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -89,15 +89,9 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 		cfg.Allow = append(cfg.Allow, network)
 	}
 	if f.ca != "" {
-		pem, err := readBounded(f.ca, 1<<20)
-		if err != nil {
-			return nil, invalid("--notify-ca-file: %w", err)
-		}
-		if cfg.Roots, err = x509.SystemCertPool(); err != nil {
+		var err error
+		if cfg.Roots, err = tlsfiles.WithSystem(f.ca); err != nil {
 			return nil, fmt.Errorf("--notify-ca-file: %w", err)
-		}
-		if !cfg.Roots.AppendCertsFromPEM(pem) {
-			return nil, invalid("--notify-ca-file %s: expected certificates in PEM", f.ca)
 		}
 	}
 	var err error

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // oidcFlags say which OpenID provider a service believes.
@@ -52,19 +51,15 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	return p, nil
 }
 
-// outsideClient asks sites that the authorities of a file may have signed; without one the system's.
+// outsideClient asks sites that the authorities of a file may have signed; without one the system's. The file is read again when it changes.
 func outsideClient(ca string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
 	if ca != "" {
-		text, err := readBounded(ca, 1<<20)
+		files, err := tlsfiles.Open(tlsfiles.Files{CA: ca}, nil)
 		if err != nil {
-			return nil, invalid("%w", err)
+			return nil, fmt.Errorf("the provider's authority: %w", err)
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, invalid("%s holds no certificate in PEM", ca)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		transport.TLSClientConfig, transport.DialTLSContext = files.Client(""), files.Dial
 	}
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/conformance"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 // networkBuiltins open connections of their own, and their manuals say so.
@@ -22,6 +23,7 @@ type pluginsTestFlags struct {
 	lab      string
 	cases    []string
 	network  bool
+	read     []string
 	patience time.Duration
 }
 
@@ -35,6 +37,7 @@ func (a *app) pluginsTestCmd() *cobra.Command {
 	c.Flags().StringVar(&f.lab, "lab", "", "file with what the simulated hosts answer, more examples, and old states")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases: "+strings.Join(conformance.Cases(), ", "))
 	c.Flags().BoolVar(&f.network, "allow-network", false, "the plugin's own process opens network connections, and its manual says so")
+	c.Flags().StringArrayVar(&f.read, "allow-read", nil, "what the plugin's process reads beside its own folder, and its manual says so: /PATH (repeatable)")
 	c.Flags().DurationVar(&f.patience, "patience", 5*time.Second, "what a call of an example may take before its deadline")
 	return c
 }
@@ -54,6 +57,12 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(networkBuiltins, what)
 	var err error
 	if cfg.Argv, cfg.Manifest, err = programOf(what); err != nil {
+		return err
+	}
+	if cfg.Read, err = readsOf(what, f.read); err != nil {
+		return err
+	}
+	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: defaultPluginMemory}); err != nil {
 		return err
 	}
 	ctx, _, release := a.signals(ctx, "the suite is cut short", a.message, func() {})
@@ -79,9 +88,32 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	return nil
 }
 
+// readsOf is what a worker's process of the plugin may read beside the system's programs: its folder, and what is allowed.
+func readsOf(what string, allowed []string) ([]string, error) {
+	for _, path := range allowed {
+		if !filepath.IsAbs(path) {
+			return nil, invalid("--allow-read %s: expected an absolute path, as --plugin-allow has it", path)
+		}
+	}
+	switch dir := folderOf(what); {
+	case dir != "":
+		return append(slices.Clone(allowed), dir), nil
+	case builtin(what):
+		return allowed, nil
+	}
+	path, err := filepath.Abs(what)
+	return append(slices.Clone(allowed), filepath.Dir(path)), err
+}
+
+// builtin tells whether a built-in plugin is meant, and not a path.
+func builtin(what string) bool {
+	_, ok := builtinDefs()[what]
+	return ok && !strings.ContainsRune(what, filepath.Separator)
+}
+
 // programOf finds what to start: a program, that of a plugin folder, or a built-in plugin.
 func programOf(what string) (argv []string, manifest string, err error) {
-	if _, ok := builtinDefs()[what]; ok && !strings.ContainsRune(what, filepath.Separator) {
+	if builtin(what) {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, "", fmt.Errorf("find the program itself: %w", err)

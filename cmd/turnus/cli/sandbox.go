@@ -20,8 +20,11 @@ type sandboxFlags struct {
 	memory byteSize
 }
 
+// defaultPluginMemory is what a process of a plugin has for data.
+const defaultPluginMemory = 4 << 30
+
 func (f *sandboxFlags) add(c *cobra.Command) {
-	f.memory = 4 << 30
+	f.memory = defaultPluginMemory
 	fl := c.Flags()
 	fl.StringVar(&f.mode, "plugin-sandbox", string(sandbox.Auto), "keep plugins from files, network and other processes: auto (as far as the system can), on (wholly, or not start) or off")
 	fl.StringArrayVar(&f.allow, "plugin-allow", nil, "what one plugin has beside its own folder: NAME=network, or NAME=/PATH to read (repeatable)")

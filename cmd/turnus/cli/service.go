@@ -218,7 +218,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
-	if err := s.parts(sup); err != nil {
+	if err := s.parts(ctx, sup); err != nil {
 		return err
 	}
 	made, err := s.data.firstToken(ctx, s.ledger, "turnus")
@@ -241,7 +241,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		}
 		s.closes(func() error { _ = s.hear.Close(); return nil })
 	}
-	return s.data.sign("listening on " + s.url())
+	return s.data.sign("listening on " + s.url() + " at " + s.listener.Addr().String()) // as holderOf reads it
 }
 
 // listen names the flag in its errors.
@@ -257,7 +257,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 }
 
 // parts makes controller, catalog and API.
-func (s *service) parts(sup *host.Supervisor) error {
+func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	s.name = serverName()
@@ -273,7 +273,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	if err != nil {
 		return err
 	}
-	store, err := s.schedules()
+	store, err := s.schedules(ctx)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (s *service) hangs() error {
 }
 
 // schedules is their store: beside the queue.
-func (s *service) schedules() (schedule.Store, error) {
+func (s *service) schedules(ctx context.Context) (schedule.Store, error) {
 	if s.f.queue.url == "" {
 		return memoryschedule.New(), nil
 	}
@@ -332,6 +332,10 @@ func (s *service) schedules() (schedule.Store, error) {
 	s.closes(client.Close)
 	store, err := redisschedule.New(client, redisschedule.Options{})
 	if err != nil {
+		return nil, err
+	}
+	// A Redis that is away was told of when the queue was opened.
+	if err := store.Preflight(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) {
 		return nil, err
 	}
 	ring, err := s.f.queue.keyring.open(s.a)

@@ -26,9 +26,9 @@ func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	blind := slices.Contains(missing, "info")
-	if missing = slices.DeleteFunc(missing, func(name string) bool { return name == "info" }); len(missing) > 0 {
-		return nil, fmt.Errorf("queue: the user of this connection may not call %s on the keys of pool %q, and the queue needs it: %w\n"+
-			"hint: turnus queue acl prints what the user must be allowed", fewOf(missing), q.opt.Pool, core.ErrInvalid)
+	missing = slices.DeleteFunc(missing, func(name string) bool { return name == "info" })
+	if err := q.conn.Lacking(missing, fmt.Sprintf("the keys of pool %q", q.opt.Pool)); err != nil {
+		return nil, err
 	}
 	if blind {
 		return []string{"the user of this connection may not ask how the server is (INFO), so nobody looked whether it keeps accepted runs: allow it +info, or see that " +
@@ -84,15 +84,6 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 		warnings = append(warnings, name+" is a replica and refuses writes: connect to the master, or use redis-sentinel://")
 	}
 	return warnings, nil
-}
-
-// fewOf names the first of many.
-func fewOf(names []string) string {
-	const few = 6
-	if len(names) > few {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-	}
-	return strings.Join(names, ", ")
 }
 
 // isRefusal tells whether the server answered that it does not allow the question, as managed ones do.

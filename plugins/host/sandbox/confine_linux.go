@@ -72,7 +72,11 @@ func find() (means, error) {
 	case !m.level.Mount:
 		m.missing = append(m.missing, fmt.Sprintf("no namespaces, so a plugin may connect to the Unix sockets of this user, and signal its processes (%v)", why))
 	case !m.level.PID:
-		m.missing = append(m.missing, fmt.Sprintf("no process tree of its own, so what a plugin leaves running may outlive it (%v)", why))
+		lost := "what a plugin leaves running may outlive it"
+		if m.landlock < 6 {
+			lost += ", and it may signal this user's processes"
+		}
+		m.missing = append(m.missing, fmt.Sprintf("no process tree of its own, so %s (%v)", lost, why))
 	}
 	return m, nil
 }

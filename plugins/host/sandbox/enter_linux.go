@@ -116,7 +116,8 @@ func (o *order) bound() error {
 		most = min(most, now.Max)
 		return syscall.Setrlimit(what, &syscall.Rlimit{Cur: most, Max: most})
 	}
-	err := errors.Join(limit(unix.RLIMIT_CORE, 0), limit(unix.RLIMIT_NOFILE, maxFiles))
+	// At 0 the kernel still hands a core to a program, as systemd-coredump; at 1 byte to nobody (core(5)).
+	err := errors.Join(limit(unix.RLIMIT_CORE, 1), limit(unix.RLIMIT_NOFILE, maxFiles))
 	if o.Memory > 0 && bounded {
 		err = errors.Join(err, limit(unix.RLIMIT_DATA, uint64(o.Memory)))
 	}

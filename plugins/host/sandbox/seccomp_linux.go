@@ -29,7 +29,9 @@ func refused() []uintptr {
 		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
 		unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
 		unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
-		unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET,
+		// What of System V and POSIX is found by a number or a name that anybody may guess.
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 	)
 }
 
@@ -41,6 +43,40 @@ func ownership() []uintptr {
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
 	)
+}
+
+// emptying are calls that empty a file by its path, which Landlock does not know before its version 3. Where it knows them, and where
+// there is a file system of its own, they are let be.
+func emptying() [][]bpf.Instruction {
+	readAndEmpty := func(call uintptr, arg uint32) []bpf.Instruction { // its right to read would do
+		return onArgument(call, arg, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE | unix.O_TRUNC}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.O_TRUNC, SkipFalse: 1}, errno(unix.EPERM), allowed)
+	}
+	all := [][]bpf.Instruction{
+		onCall(unix.SYS_TRUNCATE, errno(unix.EPERM)),
+		onCall(unix.SYS_OPENAT2, errno(unix.ENOSYS)), // its flags lie in memory
+		readAndEmpty(unix.SYS_OPENAT, 2),
+	}
+	if oldOpen != 0 {
+		all = append(all, readAndEmpty(oldOpen, 1))
+	}
+	return all
+}
+
+// ofOthers are the calls that slow other processes of this user down; the number of the one that is meant is an argument, and 0 stands for
+// the caller. In a tree of its own a process finds no others.
+func ofOthers() [][]bpf.Instruction {
+	unlessSelf := func(call uintptr, arg uint32) []bpf.Instruction {
+		return onArgument(call, arg, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), allowed)
+	}
+	const prioOfUser, ioOfUser = 2, 3 // PRIO_USER, IOPRIO_WHO_USER: all of this user's processes
+	byKind := func(call uintptr, all uint32) []bpf.Instruction {
+		return onArgument(call, 0, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: all, SkipTrue: 1}, errno(unix.EPERM),
+			bpf.LoadAbsolute{Off: offsetArgs + 8, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), allowed)
+	}
+	return [][]bpf.Instruction{
+		byKind(unix.SYS_SETPRIORITY, prioOfUser), byKind(unix.SYS_IOPRIO_SET, ioOfUser),
+		unlessSelf(unix.SYS_SCHED_SETAFFINITY, 0), unlessSelf(unix.SYS_SCHED_SETSCHEDULER, 0), unlessSelf(unix.SYS_SCHED_SETPARAM, 0), unlessSelf(unix.SYS_SCHED_SETATTR, 0),
+	}
 }
 
 const newNamespace = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
@@ -61,6 +97,11 @@ var (
 	killed     bpf.Instruction = bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}
 	loadNumber bpf.Instruction = bpf.LoadAbsolute{Off: offsetCall, Size: 4}
 )
+
+// onCall judges a call by nothing else.
+func onCall(call uintptr, judge bpf.Instruction) []bpf.Instruction {
+	return []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, judge}
+}
 
 // onArgument judges a call by the lower half of one argument.
 func onArgument(call uintptr, arg uint32, judge ...bpf.Instruction) []bpf.Instruction {
@@ -83,10 +124,16 @@ func (o *order) program() []bpf.Instruction {
 		all = append(all, ownership()...)
 	}
 	for _, call := range all {
-		p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, errno(unix.EPERM))
+		p = append(p, onCall(call, errno(unix.EPERM))...)
+	}
+	if !o.Level.Mount && o.Landlock < 3 {
+		p = append(p, slices.Concat(emptying()...)...)
+	}
+	if !o.Level.PID {
+		p = append(p, slices.Concat(ofOthers()...)...)
 	}
 	// Its flags lie in memory, where a filter cannot look; libraries then take the older one.
-	p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1}, errno(unix.ENOSYS))
+	p = append(p, onCall(unix.SYS_CLONE3, errno(unix.ENOSYS))...)
 	p = append(p, onArgument(unix.SYS_CLONE, 0, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: newNamespace, SkipTrue: 1}, errno(unix.EPERM), allowed)...)
 	p = append(p, onArgument(unix.SYS_PERSONALITY, 0,
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xffffffff, SkipTrue: 1}, errno(unix.EPERM), allowed)...)
@@ -94,21 +141,26 @@ func (o *order) program() []bpf.Instruction {
 	p = append(p, onArgument(unix.SYS_IOCTL, 1, // what types into a terminal, and what loads modules
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 3}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCLINUX, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipTrue: 1}, allowed, errno(unix.EPERM))...)
+	p = append(p, onArgument(unix.SYS_SOCKETPAIR, 0, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, errno(unix.EACCES), allowed)...)
 	p = append(p, onArgument(unix.SYS_SOCKET, 0, o.families()...)...)
 	return append(p, allowed)
 }
 
-// families lets sockets of the allowed kinds through.
+// families lets sockets of the allowed kinds through; of netlink, of which most speaks to the kernel's depths, what lists addresses and routes.
 func (o *order) families() []bpf.Instruction {
-	kinds := []uint32{unix.AF_UNIX}
-	if o.Network {
-		kinds = append(kinds, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	if !o.Network {
+		return []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, errno(unix.EACCES), allowed}
 	}
-	var p []bpf.Instruction
-	for i, kind := range slices.All(kinds) {
-		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: kind, SkipTrue: uint8(len(kinds) - i)})
+	return []bpf.Instruction{
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 6},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 5},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_NETLINK, SkipTrue: 2},
+		bpf.LoadAbsolute{Off: offsetArgs + 8*2, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
+		errno(unix.EACCES),
+		allowed,
 	}
-	return append(p, errno(unix.EACCES), allowed)
 }
 
 // filter puts the filter on the calling thread, and on what it starts.

@@ -31,6 +31,7 @@ echo hidden >/dev/null
 echo "$(ls /etc/passwd)" | sed 's/^/found /'
 cat /proc/self/comm
 (exit 7) || echo "child $?"
+grep 'core file' /proc/self/limits | tr -s ' '
 cat <<END
 here
 END
@@ -39,7 +40,8 @@ exit "${1:-0}"
 			t.Fatal(err)
 		}
 		out, err := s.run(t, box, script, []string{script})
-		want := secret + "\n" + s.private + "\nx\nfound /etc/passwd\ncat\nchild 7\nhere\n"
+		core := fmt.Sprintf("Max core file size %[1]d %[1]d bytes ", min(1, coreLimit(t)))
+		want := secret + "\n" + s.private + "\nx\nfound /etc/passwd\ncat\nchild 7\n" + core + "\nhere\n"
 		if err != nil || out != want {
 			t.Errorf("%+v: %v\n%s\nwant\n%s", l, err, out, want)
 		}
@@ -52,6 +54,16 @@ exit "${1:-0}"
 			t.Errorf("%+v: %v, expected it to tell of signal 9", l, err)
 		}
 	}
+}
+
+// coreLimit is the most that this process may set.
+func coreLimit(t *testing.T) uint64 {
+	t.Helper()
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
+		t.Fatal(err)
+	}
+	return now.Max
 }
 
 func exitCode(err error) int {
@@ -90,43 +102,69 @@ func TestModes(t *testing.T) {
 // The filter, judged call by call. The interpreter of packets reads big-endian numbers, and so they are given to it.
 func TestFilterOfSystemCalls(t *testing.T) {
 	eperm, enosys, eacces := uint32(unix.SECCOMP_RET_ERRNO|unix.EPERM), uint32(unix.SECCOMP_RET_ERRNO|unix.ENOSYS), uint32(unix.SECCOMP_RET_ERRNO|unix.EACCES)
-	inside, outside := order{Level: level{Mount: true}}, order{}
+	inside, outside, old := order{Level: level{Mount: true, PID: true}}, order{Landlock: 3}, order{Landlock: 2}
+	online := order{Network: true, Level: level{Mount: true, PID: true}}
 	for _, row := range []struct {
 		o    order
 		arch uint32
 		call uintptr
-		args [2]uint32
+		args [3]uint32
 		want uint32
 	}{
-		{inside, architecture, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture + 1, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_KILL_PROCESS},
-		{inside, architecture, 0x40000000 | unix.SYS_READ, [2]uint32{}, enosys},
-		{inside, architecture, newest + 1, [2]uint32{}, enosys},
-		{inside, architecture, unix.SYS_PTRACE, [2]uint32{}, eperm},
-		{inside, architecture, unix.SYS_IO_URING_SETUP, [2]uint32{}, eperm},
-		{inside, architecture, unix.SYS_CLONE3, [2]uint32{}, enosys},
-		{inside, architecture, unix.SYS_CLONE, [2]uint32{uint32(unix.SIGCHLD)}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWUSER}, eperm},
-		{inside, architecture, unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWNET | uint32(unix.SIGCHLD)}, eperm},
-		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0xffffffff}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_PERSONALITY, [2]uint32{0x40000}, eperm},
-		{inside, architecture, unix.SYS_PRLIMIT64, [2]uint32{0}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_PRLIMIT64, [2]uint32{1}, eperm},
-		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TCGETS}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCSTI}, eperm},
-		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCLINUX}, eperm},
-		{inside, architecture, unix.SYS_IOCTL, [2]uint32{1, unix.TIOCSETD}, eperm},
-		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
-		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, eacces},
-		{inside, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, eacces},
-		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_INET6}, unix.SECCOMP_RET_ALLOW},
-		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, unix.SECCOMP_RET_ALLOW},
-		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_VSOCK}, eacces},
-		{order{Network: true}, architecture, unix.SYS_SOCKET, [2]uint32{unix.AF_PACKET}, eacces},
-		{inside, architecture, unix.SYS_FCHMODAT, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
-		{outside, architecture, unix.SYS_FCHMODAT, [2]uint32{}, eperm},
-		{outside, architecture, unix.SYS_READ, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_READ, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture + 1, unix.SYS_READ, [3]uint32{}, unix.SECCOMP_RET_KILL_PROCESS},
+		{inside, architecture, 0x40000000 | unix.SYS_READ, [3]uint32{}, enosys},
+		{inside, architecture, newest + 1, [3]uint32{}, enosys},
+		{inside, architecture, unix.SYS_PTRACE, [3]uint32{}, eperm},
+		{inside, architecture, unix.SYS_IO_URING_SETUP, [3]uint32{}, eperm},
+		{inside, architecture, unix.SYS_CLONE3, [3]uint32{}, enosys},
+		{inside, architecture, unix.SYS_CLONE, [3]uint32{uint32(unix.SIGCHLD)}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_CLONE, [3]uint32{unix.CLONE_NEWUSER}, eperm},
+		{inside, architecture, unix.SYS_CLONE, [3]uint32{unix.CLONE_NEWNET | uint32(unix.SIGCHLD)}, eperm},
+		{inside, architecture, unix.SYS_PERSONALITY, [3]uint32{0}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PERSONALITY, [3]uint32{0xffffffff}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PERSONALITY, [3]uint32{0x40000}, eperm},
+		{inside, architecture, unix.SYS_PRLIMIT64, [3]uint32{0}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_PRLIMIT64, [3]uint32{1}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [3]uint32{1, unix.TCGETS}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_IOCTL, [3]uint32{1, unix.TIOCSTI}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [3]uint32{1, unix.TIOCLINUX}, eperm},
+		{inside, architecture, unix.SYS_IOCTL, [3]uint32{1, unix.TIOCSETD}, eperm},
+		{inside, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_INET}, eacces},
+		{inside, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_NETLINK}, eacces},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_INET6}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_NETLINK}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_VSOCK}, eacces},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_PACKET}, eacces},
+		{inside, architecture, unix.SYS_FCHMODAT, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_FCHMODAT, [3]uint32{}, eperm},
+		{outside, architecture, unix.SYS_READ, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_INET}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKET, [3]uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, eacces},
+		{inside, architecture, unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+		{online, architecture, unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_TIPC}, eacces},
+		{inside, architecture, unix.SYS_SHMAT, [3]uint32{1}, eperm},
+		{inside, architecture, unix.SYS_MSGRCV, [3]uint32{1}, eperm},
+		{inside, architecture, unix.SYS_MQ_OPEN, [3]uint32{}, eperm},
+		{inside, architecture, unix.SYS_TRUNCATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_TRUNCATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_OPENAT, [3]uint32{0, 0, unix.O_TRUNC}, unix.SECCOMP_RET_ALLOW},
+		{old, architecture, unix.SYS_TRUNCATE, [3]uint32{}, eperm},
+		{old, architecture, unix.SYS_OPENAT2, [3]uint32{}, enosys},
+		{old, architecture, unix.SYS_OPENAT, [3]uint32{0, 0, unix.O_TRUNC | unix.O_CLOEXEC}, eperm},
+		{old, architecture, unix.SYS_OPENAT, [3]uint32{0, 0, unix.O_TRUNC | unix.O_WRONLY}, unix.SECCOMP_RET_ALLOW}, // which Landlock judges
+		{old, architecture, unix.SYS_OPENAT, [3]uint32{0, 0, unix.O_CLOEXEC}, unix.SECCOMP_RET_ALLOW},
+		{inside, architecture, unix.SYS_SETPRIORITY, [3]uint32{0, 77}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_SETPRIORITY, [3]uint32{0, 0}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_SETPRIORITY, [3]uint32{0, 77}, eperm},
+		{outside, architecture, unix.SYS_SETPRIORITY, [3]uint32{2, 0}, eperm},
+		{outside, architecture, unix.SYS_IOPRIO_SET, [3]uint32{1, 0}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_IOPRIO_SET, [3]uint32{3, 0}, eperm},
+		{outside, architecture, unix.SYS_SCHED_SETAFFINITY, [3]uint32{0}, unix.SECCOMP_RET_ALLOW},
+		{outside, architecture, unix.SYS_SCHED_SETAFFINITY, [3]uint32{77}, eperm},
+		{outside, architecture, unix.SYS_SCHED_SETSCHEDULER, [3]uint32{77}, eperm},
 	} {
 		vm, err := bpf.NewVM(row.o.program())
 		if err != nil {
@@ -140,6 +178,7 @@ func TestFilterOfSystemCalls(t *testing.T) {
 		word(offsetArch, row.arch)
 		word(offsetArgs, row.args[0])
 		word(offsetArgs+8, row.args[1])
+		word(offsetArgs+16, row.args[2])
 		if got, err := vm.Run(data); err != nil || uint32(got) != row.want {
 			t.Errorf("%+v call %d %v: %#x, %v; want %#x", row.o.Level, row.call, row.args, got, err, row.want)
 		}

@@ -1,0 +1,80 @@
+// Package fresh owns whether files are still those that were read, so that what stands in them is renewed without a restart.
+//
+// It must not know what the files hold, nor what is done with those that cannot be read.
+package fresh
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Usual is how old a look at the files may be: whoever uses them asks each time.
+const Usual = time.Second
+
+// Watch tells when files have changed. It is safe for concurrent use.
+type Watch struct {
+	paths  []string
+	from   time.Time    // monotonic zero of looked
+	looked atomic.Int64 // nanoseconds since from
+
+	mu   sync.Mutex
+	seen []os.FileInfo // one a path; nil: it could not be looked at
+}
+
+// New takes the first look. Files are read after it, not before: what is written in between shows as a change.
+func New(paths ...string) *Watch {
+	w := &Watch{paths: paths, from: time.Now()}
+	w.seen = w.look()
+	return w
+}
+
+// Due tells whether the last look is older than that, without looking.
+func (w *Watch) Due(old time.Duration) bool {
+	return int64(time.Since(w.from))-w.looked.Load() >= int64(old)
+}
+
+// Changed looks, if the last look is older than that, and tells whether a file is another one than at the look before: replaced, written,
+// opened to others, gone or back. One of those who ask at the same time hears of a change: who keeps what was read holds its own lock
+// from the question until it has read again.
+func (w *Watch) Changed(old time.Duration) bool {
+	if !w.Due(old) {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.Due(old) { // somebody else looked
+		return false
+	}
+	w.looked.Store(int64(time.Since(w.from)))
+	now := w.look()
+	changed := !slices.EqualFunc(now, w.seen, same)
+	w.seen = now
+	return changed
+}
+
+// Again has the next look tell of a change, whatever it sees: what was read could not be used, and that may not be the files' fault.
+func (w *Watch) Again() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = nil
+}
+
+func (w *Watch) look() []os.FileInfo {
+	all := make([]os.FileInfo, len(w.paths))
+	for i, path := range w.paths {
+		if info, err := os.Stat(path); err == nil {
+			all[i] = info
+		}
+	}
+	return all
+}
+
+func same(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
+}
