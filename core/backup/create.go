@@ -29,8 +29,8 @@ func (o *Options) tell(format string, args ...any) {
 	}
 }
 
-// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has
-// are not copied again. After an error, or killed, there is no backup; what was copied is used by the next one. Memory is
+// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has are
+// read there, and not copied again unless their bytes are others than they were. After an error, or killed, there is no backup; what was copied is used by the next one. Memory is
 // bounded by the largest row.
 func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, true)
@@ -55,6 +55,9 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 				return fmt.Errorf("copy table %s: %w", t.Name, err)
 			}
 			m.Tables = append(m.Tables, one)
+		}
+		for _, id := range c.Keys() {
+			m.Keys = append(m.Keys, id.String())
 		}
 		return nil
 	})

@@ -82,6 +82,15 @@ func sealText(ring *keyring.Ring, text string, place []byte) string {
 	return sealedText + id.String() + base64.RawStdEncoding.EncodeToString(b)
 }
 
+// keyOfText tells with which key a text is sealed; ok is false for one that is not.
+func keyOfText(stored string) (id keyring.ID, ok bool) {
+	if !strings.HasPrefix(stored, sealedText) || len(stored) < sealedTextHeader {
+		return 0, false
+	}
+	id, err := keyring.ParseID(stored[len(sealedText):sealedTextHeader])
+	return id, err == nil
+}
+
 func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 	if len(stored) < sealedTextHeader {
 		return nil, keyring.ErrTampered
