@@ -480,7 +480,7 @@ func (s *service) settled(ctx context.Context) bool {
 		if next == "" {
 			return true
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 
