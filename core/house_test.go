@@ -72,7 +72,7 @@ var borders = []struct {
 	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/keyring", "core/objects", "core/testparts", "core/tlsfiles"}},
 	{"core/objects", "a leaf: how a place for objects is named and opened, whatever is kept there", []string{"core", "core/testparts"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger", "core/objects"}},
-	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/spell", "core/yamlnode", "windows"}},
+	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/objects", "core/spell", "core/yamlnode", "windows"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/spell", "core/testparts"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/tracing", "core/testparts"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/rollout", "core/spell", "core/yamlnode", "windows/civil", "core/notify/policy"}},
