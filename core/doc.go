@@ -1,5 +1,5 @@
 // Package core owns the vocabulary of Turnus as plain values: hosts, jobs,
-// outcomes, the transition table of a job, backoff, and the errors that cross
+// outcomes, the transition table of a job, backoff, the pulse of a loop, and the errors that cross
 // rooms. Every other package speaks these words.
 //
 // It does no I/O, starts no goroutine, and must not know queues, plugins,

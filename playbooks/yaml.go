@@ -2,15 +2,15 @@ package playbooks
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlnode"
 )
 
 // readYAML turns bytes into one YAML document whose nodes know their places.
@@ -30,7 +30,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Diagnostic) {
 		line, col := src.place(at)
 		return fail(src, span{line, col, 1}, p)
 	}
-	root, second, err := decodeYAML(data)
+	root, second, err := yamlnode.Decode(data)
 	switch {
 	case err != nil:
 		at, p := src.explainYAML(err)
@@ -61,31 +61,6 @@ func badBytes(text string) (at int, p problem, bad bool) {
 		}
 	}
 	return 0, problem{}, false
-}
-
-// decodeYAML reads the first document, and the start of a second if there is one.
-func decodeYAML(data []byte) (first, second *yaml.Node, err error) {
-	defer func() { // the parser is known to panic on some malformed input
-		if r := recover(); r != nil {
-			err = fmt.Errorf("yaml: %v", r)
-		}
-	}()
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var a, b yaml.Node
-	if err := dec.Decode(&a); errors.Is(err, io.EOF) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, err
-	}
-	if err := dec.Decode(&b); err == nil {
-		second = &b
-	} else if !errors.Is(err, io.EOF) {
-		return nil, nil, err
-	}
-	if a.Kind == yaml.DocumentNode && len(a.Content) == 1 {
-		return a.Content[0], second, nil
-	}
-	return nil, second, nil
 }
 
 var (
@@ -142,7 +117,7 @@ func (s *source) firstBadLine(message string) int {
 	low, high := 1, len(s.starts)
 	for low < high {
 		mid := (low + high) / 2
-		_, _, err := decodeYAML([]byte(s.text[:s.starts[mid]]))
+		_, _, err := yamlnode.Decode([]byte(s.text[:s.starts[mid]]))
 		if err != nil && strings.HasSuffix(err.Error(), message) {
 			high = mid
 		} else {

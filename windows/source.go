@@ -2,9 +2,7 @@ package windows
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlnode"
 )
 
 // Bounds of what is read. They keep a hostile file from costing time or memory.
@@ -125,7 +124,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
 			}
 		}
 	}
-	root, second, err := decodeYAML([]byte(text))
+	root, second, err := yamlnode.Decode([]byte(text))
 	switch {
 	case err != nil:
 		m := yamlLine.FindStringSubmatch(err.Error())
@@ -140,30 +139,6 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
 		return fail(second.Line, 1, "a second YAML document begins here", "move it to a file of its own")
 	}
 	return src, root, nil
-}
-
-func decodeYAML(data []byte) (first, second *yaml.Node, err error) {
-	defer func() { // the parser is known to panic on some malformed input
-		if r := recover(); r != nil {
-			err = fmt.Errorf("yaml: %v", r)
-		}
-	}()
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var a, b yaml.Node
-	if err := dec.Decode(&a); errors.Is(err, io.EOF) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, err
-	}
-	if err := dec.Decode(&b); err == nil {
-		second = &b
-	} else if !errors.Is(err, io.EOF) {
-		return nil, nil, err
-	}
-	if a.Kind == yaml.DocumentNode && len(a.Content) == 1 {
-		return a.Content[0], second, nil
-	}
-	return nil, second, nil
 }
 
 // quote is text for a message: quoted, and cut when long.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/objects"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	testing.TB
 	url, outputs string
+	ring         *keyring.Ring // nil seals nothing
 	ledger       *ledger.Ledger
 }
 
@@ -51,7 +53,7 @@ func sqliteURL(tb testing.TB) string {
 
 func (s *site) open() {
 	s.Helper()
-	l, err := ledger.Open(s.Context(), s.url, ledger.Options{Bucket: s.bucket()})
+	l, err := ledger.Open(s.Context(), s.url, ledger.Options{Bucket: s.bucket(), Keyring: s.ring})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -29,9 +29,9 @@ func (o *Options) tell(format string, args ...any) {
 	}
 }
 
-// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has
-// are not copied again. After an error, or killed, there is no backup; what was copied is used by the next one. Memory is
-// bounded by the largest row.
+// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has are
+// read there, and copied again only if their bytes are others than they were. After an error, or killed, there is no backup; what was
+// copied is used by the next one. Memory is bounded by the largest row.
 func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, true)
 	if err != nil {
@@ -46,7 +46,7 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	defer named.close()
 	err = ledger.ReadCopy(ctx, o.Ledger, func(ctx context.Context, c *ledger.Copy) error {
 		m.Created = time.Now().UTC().Truncate(time.Microsecond)
-		m.ID = m.Created.Format(idTime) + "-" + random(3)
+		m.ID = newID(m.Created)
 		m.Schema, m.Database, m.Audit = c.Version, c.Database, c.Audit
 		for _, t := range c.Tables {
 			o.tell("table %s", t.Name)
@@ -55,6 +55,9 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 				return fmt.Errorf("copy table %s: %w", t.Name, err)
 			}
 			m.Tables = append(m.Tables, one)
+		}
+		for _, id := range c.Keys() {
+			m.Keys = append(m.Keys, id.String())
 		}
 		return nil
 	})
@@ -67,6 +70,11 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 		}
 	}
 	return m, writeManifest(ctx, p, m)
+}
+
+// newID names a backup for its moment, to the microsecond, so that names sort as backups were made, and no two are alike.
+func newID(at time.Time) string {
+	return at.Format("20060102-150405-") + fmt.Sprintf("%05x", at.Nanosecond()/1000) + random(1)[:1]
 }
 
 // copyTable writes the file of a table, and notes the objects that its rows name.

@@ -25,6 +25,7 @@ type Manifest struct {
 	Schema   int           `json:"schema"`  // of the ledger's tables
 	Database string        `json:"database"`
 	Tables   []Table       `json:"tables"`
+	Keys     []string      `json:"keys,omitempty"`    // of the key ring that it is sealed with: without them it cannot be read after a restore
 	Audit    ledger.Anchor `json:"audit"`             // the end of the audit log
 	Outputs  *Outputs      `json:"outputs,omitempty"` // nil: left out
 }
@@ -47,6 +48,8 @@ type Outputs struct {
 	Objects int64 `json:"objects"`
 	Size    int64 `json:"size"` // bytes of all
 	New     int64 `json:"new"`  // that were not in the place before
+	// Damaged are objects that the place had from an earlier backup and has anew: their bytes were others than then, or could not be read.
+	Damaged int64 `json:"damaged,omitempty"`
 	// Missing are objects that the ledger named and the bucket had not: removed with their run while the backup was made.
 	Missing int64 `json:"missing"`
 	Sum           // of the list
@@ -78,13 +81,12 @@ func (m *Manifest) Rows(table string) int64 {
 const (
 	manifestName = "manifest.json"
 	objectsName  = "objects" + rowsSuffix
-	idTime       = "20060102-150405.000" // finer than a backup takes, since the greatest id is the newest
 	rowsSuffix   = ".ndjson.zst"
 	maxManifest  = 4 << 20
 )
 
 var (
-	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}\.[0-9]{3}-[0-9a-f]{6}$`)
+	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$`)
 	tableForm = regexp.MustCompile(`^[a-z][a-z_]{0,60}$`)
 	keyForm   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$`) // of an object
 )

@@ -262,31 +262,44 @@ func copyBatch(ctx context.Context, p place, from *blob.Bucket, had *earlier, ba
 	if _, single := p.(*zipWriter); single {
 		g.SetLimit(1)
 	}
-	var fresh atomic.Int64
+	var fresh, damaged atomic.Int64
 	for i := range batch {
 		b := &batch[i]
 		same, known := had.find(b)
 		g.Go(func() error {
+			count := &fresh
 			if known {
-				there, err := p.has(ctx, objectsFolder+b.key)
-				if err != nil {
-					return err
-				}
-				if there {
+				switch err := intact(ctx, p, &same); {
+				case err == nil:
 					b.bytes, b.sha256 = same.bytes, same.sha256
 					return nil
+				case ctx.Err() != nil:
+					return err
+				case !errors.Is(err, core.ErrNotFound): // what is there is of no use to any backup
+					count = &damaged
 				}
 			}
 			err := copyObject(ctx, p, from, b)
 			if b.bytes >= 0 {
-				fresh.Add(1)
+				count.Add(1)
 			}
 			return err
 		})
 	}
 	err := g.Wait()
 	out.New += fresh.Load()
+	out.Damaged += damaged.Load()
 	return err
+}
+
+// intact reads an object of a place, and compares it with what the list says of it. None is core.ErrNotFound.
+func intact(ctx context.Context, p place, o *object) error {
+	src, err := p.open(ctx, objectsFolder+o.key)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	return check(o, src, io.Discard)
 }
 
 func writeList(ctx context.Context, p place, id string, list *spool) (Sum, error) {

@@ -132,7 +132,7 @@ func (c *Catalog) keep(ctx context.Context) error {
 // readStore lists what the store has, and which records are not idle, at a moment of its clock.
 func (c *Catalog) readStore(ctx context.Context) (have map[schedule.ID]schedule.Definition, open map[string][]byte, at time.Time, err error) {
 	have, open = map[schedule.ID]schedule.Definition{}, map[string][]byte{}
-	for page := (schedule.Page{All: true, Max: schedule.MaxBatch}); ; {
+	for page := (schedule.Page{All: true, Limit: schedule.MaxBatch}); ; {
 		listed, err := c.cfg.Schedules.List(ctx, page)
 		if err != nil {
 			return nil, nil, at, err
@@ -258,7 +258,7 @@ func (c *Catalog) activeRuns(ctx context.Context) (map[string][]schedule.Run, er
 		if next == "" {
 			return active, nil
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 

@@ -154,7 +154,7 @@ func (c *Catalog) wanted(ctx context.Context, scope ledger.Scope) ([]Schedule, e
 		if next == "" {
 			return all, nil
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 

@@ -153,7 +153,7 @@ func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) err
 		if next == "" {
 			return nil
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 

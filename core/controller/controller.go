@@ -60,7 +60,7 @@ type Controller struct {
 	poke     chan struct{}                                                  // has room for one
 	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
 
-	looked atomic.Pointer[time.Time] // when Run began its last look; nil before the first
+	pulse core.Pulse // of Run, which looks at its runs
 
 	posted  uint64    // version of this server's document on the board; of the goroutine of Run
 	sweepAt time.Time // when to look for runs that are over; of the same
@@ -102,8 +102,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		now := time.Now() // with the monotonic clock, which nobody sets
-		c.looked.Store(&now)
+		c.pulse.Beat()
 		c.tick(ctx)
 		select {
 		case <-ctx.Done():
@@ -114,17 +113,17 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.leaveAll()    // followers first: they hand over what they read
 	stopRecording() // then what they hand over to
 	wg.Wait()
+	c.pulse.End()
 	return nil
 }
 
 // Stuck says for how long Run has not looked at its runs, where that is longer than it can be on a busy machine or with ledger
-// and queue away: only a new process helps then. It is nil otherwise, and before Run.
+// and queue away: only a new process helps then. It is nil otherwise, and before and after Run.
 func (c *Controller) Stuck() error {
-	at := c.looked.Load()
-	if at == nil || time.Since(*at) <= stuckAfter {
-		return nil
+	if since := c.pulse.Stuck(stuckAfter); since > 0 {
+		return fmt.Errorf("runs have not been looked at for %v", since.Round(time.Second))
 	}
-	return fmt.Errorf("runs have not been looked at for %v", time.Since(*at).Round(time.Second))
+	return nil
 }
 
 // Poke makes Run look at once, as after a run was accepted.

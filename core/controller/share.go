@@ -39,7 +39,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 		if next == "" {
 			break
 		}
-		page.After = next
+		page.Cursor = next
 	}
 	c.shareOut(mine, life)
 	return nil

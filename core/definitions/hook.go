@@ -1,14 +1,13 @@
 package definitions
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
+
+	"github.com/turnus/turnus/core/webhook"
 )
 
 // maxHook bounds the body of a webhook; GitHub sends 25 MB at most.
@@ -53,14 +52,5 @@ func (h Hook) allowed(body io.Reader, header http.Header) (bool, error) {
 		a, b := sha256.Sum256([]byte(token)), sha256.Sum256(h.Secret) // of one length, so that it does not show
 		return subtle.ConstantTimeCompare(a[:], b[:]) == 1, nil
 	}
-	text, ok := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
-	given, err := hex.DecodeString(text)
-	if !ok || err != nil || len(given) != sha256.Size {
-		return false, nil //nolint:nilerr // a signature that is none
-	}
-	mac := hmac.New(sha256.New, h.Secret)
-	if _, err := io.Copy(mac, body); err != nil {
-		return false, err
-	}
-	return hmac.Equal(given, mac.Sum(nil)), nil
+	return webhook.Signed(header.Get("X-Hub-Signature-256"), h.Secret, body)
 }

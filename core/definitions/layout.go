@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlnode"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -64,7 +65,7 @@ func (l *loader) convention(part string) {
 
 // readLayout reads turnus.yaml.
 func (l *loader) readLayout(data []byte) {
-	root, err := parseYAML(data)
+	root, err := yamlnode.Root(data)
 	if err != nil {
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
 		return
@@ -168,22 +169,6 @@ func (lay layout) documents(p string) bool {
 		}
 	}
 	return false
-}
-
-func parseYAML(data []byte) (root *yaml.Node, err error) {
-	defer func() { // the parser is known to panic on some malformed input
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, err
-	}
-	if len(doc.Content) == 0 {
-		return nil, nil
-	}
-	return doc.Content[0], nil
 }
 
 func cut(text string) string {

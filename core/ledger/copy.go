@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 )
 
 // Kind is what a column of a Table holds.
@@ -46,6 +48,7 @@ type Copy struct {
 
 	d    *db
 	conn *sql.Conn
+	keys map[keyring.ID]bool
 }
 
 // ReadCopy hands a copy of the ledger at a URL to do, beside whoever uses the ledger, of whatever version its tables are. Nothing
@@ -70,7 +73,7 @@ func ReadCopy(ctx context.Context, url string, do func(context.Context, *Copy) e
 		return translate("copy the ledger", err)
 	}
 	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }() // nothing was written
-	c := &Copy{Database: d.name, d: d, conn: conn}
+	c := &Copy{Database: d.name, d: d, conn: conn, keys: map[keyring.ID]bool{}}
 	if err := c.describe(ctx); err != nil {
 		return translate("copy the ledger", err)
 	}
@@ -115,6 +118,7 @@ func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n
 		return 0, translate("copy table "+t.Name, err)
 	}
 	defer func() { _ = rows.Close() }()
+	note := c.noting(t)
 	row, into := make([]any, len(t.Columns)), make([]any, len(t.Columns))
 	for i := range row {
 		into[i] = &row[i]
@@ -128,12 +132,40 @@ func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n
 				return n, fmt.Errorf("copy table %s, row %d: %w", t.Name, n+1, err)
 			}
 		}
+		note(row)
 		if err := each(row); err != nil {
 			return n, err
 		}
 		n++
 	}
 	return n, translate("copy table "+t.Name, rows.Err())
+}
+
+// Keys are those that something is sealed with of what Rows has handed out so far: without them it cannot be read. No ring is asked.
+func (c *Copy) Keys() []keyring.ID { return slices.Sorted(maps.Keys(c.keys)) }
+
+// noting notes the keys that the rows of a table are sealed with.
+func (c *Copy) noting(t Table) func(row []any) {
+	var at []int
+	for i, col := range t.Columns {
+		if slices.ContainsFunc(sealedColumns(), func(s sealedColumn) bool { return s.table == t.Name && s.name == col.Name }) {
+			at = append(at, i)
+		}
+	}
+	return func(row []any) {
+		for _, i := range at {
+			switch v := row[i].(type) {
+			case []byte:
+				if id, ok := keyring.KeyOf(v); ok {
+					c.keys[id] = true
+				}
+			case string:
+				if id, ok := keyOfText(v); ok {
+					c.keys[id] = true
+				}
+			}
+		}
+	}
 }
 
 // normal is a value as Kind promises it: SQLite gives back what was put in.

@@ -25,7 +25,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 	from := 0
 	if more {
 		if at.Key[0] < -1 {
-			return nil, "", fmt.Errorf("cursor %q is not one of the list of jobs: %w", p.After, core.ErrInvalid)
+			return nil, "", fmt.Errorf("cursor %q is not one of the list of jobs: %w", p.Cursor, core.ErrInvalid)
 		}
 		from = int(at.Key[0]) + 1
 	}

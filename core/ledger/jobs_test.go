@@ -99,7 +99,7 @@ func testAllJobs(t *testing.T, l *ledger.Ledger) {
 	}
 	_, _, err := l.AllJobs(t.Context(), ledger.Tenants("other"), "r1", "", false, ledger.Page{})
 	wantErr(t, err, core.ErrNotFound, "all jobs of another tenant's run")
-	_, _, err = l.AllJobs(t.Context(), ledger.AllTenants(), "r1", "", false, ledger.Page{After: "x"})
+	_, _, err = l.AllJobs(t.Context(), ledger.AllTenants(), "r1", "", false, ledger.Page{Cursor: "x"})
 	wantErr(t, err, core.ErrInvalid, "a cursor that was not given out")
 }
 

@@ -120,6 +120,7 @@ var conformance = []struct {
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
 	{"sealed", testSealed},
+	{"sealed since", testSealedSince},
 	{"resealed", testResealed},
 	{"resealed beside a service at work", testResealedAtWork},
 }

@@ -367,7 +367,7 @@ func testNotificationScope(t *testing.T, b *backend) {
 	if err != nil || len(one) != 1 || next == "" {
 		t.Fatalf("%+v, %q, %v", one, next, err)
 	}
-	two, next, err := l.Notifications(ctx, ledger.AllTenants(), ledger.NotificationFilter{}, ledger.Page{Limit: 1, After: next})
+	two, next, err := l.Notifications(ctx, ledger.AllTenants(), ledger.NotificationFilter{}, ledger.Page{Limit: 1, Cursor: next})
 	if err != nil || len(two) != 1 || two[0].ID != "of-acme" || next != "" {
 		t.Errorf("%+v, %q, %v", two, next, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
+	"github.com/turnus/turnus/core/objects"
 )
 
 // A large output lies in the bucket in segments that are sealed with a key of its own, so that a part of it can be read. That key is
@@ -48,7 +49,7 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 		}
 		r, err := l.bucket.NewRangeReader(ctx, o.object, offset, length, nil)
 		if err != nil {
-			return nil, bucketError(err)
+			return nil, objects.Error(err)
 		}
 		return r, nil
 	}
@@ -59,7 +60,7 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 	from, n := keyring.Span(o.Size, offset, length)
 	r, err := l.bucket.NewRangeReader(ctx, o.object, from, n, nil)
 	if err != nil {
-		return nil, bucketError(err)
+		return nil, objects.Error(err)
 	}
 	return key.Open(r, o.Size, offset, length), nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/objects"
 )
 
 // Swept says what was found among the objects of the bucket.
@@ -33,7 +35,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 			return s, nil
 		}
 		if err != nil {
-			return s, bucketError(err)
+			return s, objects.Error(err)
 		}
 		if s.Looked++; s.Looked%rest == 0 && pause != nil {
 			if err := pause(ctx); err != nil {
@@ -55,8 +57,8 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 		if !remove {
 			continue
 		}
-		if err := l.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return s, bucketError(err)
+		if err := objects.Error(l.bucket.Delete(ctx, o.Key)); err != nil && !errors.Is(err, core.ErrNotFound) {
+			return s, err
 		}
 	}
 }

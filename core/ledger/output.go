@@ -9,10 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
-
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/objects"
 )
 
 // Bounds of output.
@@ -21,8 +19,6 @@ const (
 	MaxInlineOutput = 8 << 20  // and up to here, where there is no bucket
 
 	outputPrefix = "output/" // of the names of objects
-	partSize     = 8 << 20   // an object goes in parts of so many bytes, a few at once: that bounds the memory it takes
-	partsAtOnce  = 2
 )
 
 // Output is one named text that a job wrote, as "2/stdout": the caller's names.
@@ -81,18 +77,18 @@ func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, id core.JobID
 	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written
-	w, err := l.bucket.NewWriter(ctx, o.object, &blob.WriterOptions{ContentType: "text/plain; charset=utf-8", BufferSize: partSize, MaxConcurrency: partsAtOnce})
+	w, err := l.bucket.NewWriter(ctx, o.object, objects.WriterOptions("text/plain; charset=utf-8"))
 	if err != nil {
-		return bucketError(err)
+		return objects.Error(err)
 	}
 	_, err = io.Copy(w, r)
 	o.Size = plain.n
 	if err != nil {
 		cancel()
 		_ = w.Close()
-		return bucketError(err)
+		return objects.Error(err)
 	}
-	return bucketError(w.Close())
+	return objects.Error(w.Close())
 }
 
 // putOutput writes the row, and removes the object that it named before.
@@ -187,16 +183,4 @@ func (l *Ledger) OpenOutput(ctx context.Context, s Scope, id core.JobID, name st
 		return nil, Output{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return r, o, nil
-}
-
-func bucketError(err error) error {
-	switch gcerrors.Code(err) {
-	case gcerrors.OK, gcerrors.Canceled, gcerrors.DeadlineExceeded:
-		return err
-	case gcerrors.NotFound:
-		return fmt.Errorf("%w: %w", core.ErrNotFound, err)
-	case gcerrors.InvalidArgument:
-		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
-	}
-	return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 }

@@ -18,8 +18,8 @@ const (
 
 // Page asks for a part of a list.
 type Page struct {
-	After string // the cursor that came with the page before; "" for the first
-	Limit int    // at most MaxPage; DefaultPage when zero
+	Cursor string // that came with the page before; "" for the first
+	Limit  int    // at most MaxPage; DefaultPage when zero
 }
 
 // limit is how many are asked for. Over MaxPage it is MaxPage.
@@ -45,19 +45,19 @@ func (c cursor) String() string {
 
 // at reads a cursor of a list with so many numbers and names; ok is false for "".
 func (p Page) at(list string, numbers, names int) (c cursor, ok bool, err error) {
-	if p.After == "" {
+	if p.Cursor == "" {
 		return cursor{}, false, nil
 	}
-	data, err := base64.RawURLEncoding.DecodeString(p.After)
+	data, err := base64.RawURLEncoding.DecodeString(p.Cursor)
 	if err == nil {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || c.List != list || len(c.Key) != numbers || len(c.Name) != names {
-		return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: use what came with the page before: %w", p.After, list, core.ErrInvalid)
+		return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: use what came with the page before: %w", p.Cursor, list, core.ErrInvalid)
 	}
 	for _, n := range c.Name {
 		if clean(n, maxText) != n {
-			return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: %w", p.After, list, core.ErrInvalid)
+			return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: %w", p.Cursor, list, core.ErrInvalid)
 		}
 	}
 	return c, true, nil

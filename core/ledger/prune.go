@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"gocloud.dev/gcerrors"
-
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/objects"
 )
 
 // Owners are tenants whose runs are meant: those named, or with Others all but those.
@@ -169,16 +168,16 @@ func (l *Ledger) pruneObjects(ctx context.Context, seq int64, most int) error {
 		return nil
 	}
 	rows, err := l.db.rows(ctx, `SELECT object FROM outputs WHERE run = $1 ORDER BY idx, name LIMIT $2`, seq, most)
-	objects, err := collect(rows, err, scanOne[string])
+	keys, err := collect(rows, err, scanOne[string])
 	if err != nil {
 		return translate("prune", err)
 	}
-	for _, object := range objects {
-		if object == "" {
+	for _, key := range keys {
+		if key == "" {
 			continue
 		}
-		if err := l.bucket.Delete(ctx, object); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return bucketError(err)
+		if err := objects.Error(l.bucket.Delete(ctx, key)); err != nil && !errors.Is(err, core.ErrNotFound) {
+			return err
 		}
 	}
 	return nil

@@ -230,7 +230,7 @@ func pages[T any](tb testing.TB, limit int, list func(ledger.Page) ([]T, string,
 		if next == "" {
 			return all
 		}
-		p.After = next
+		p.Cursor = next
 	}
 	tb.Fatal("the list has no end")
 	return nil
@@ -302,12 +302,12 @@ func testForeignCursors(t *testing.T, b *backend) {
 	if err != nil || cursor == "" {
 		t.Fatal(cursor, err)
 	}
-	_, _, err = l.AuditLog(t.Context(), ledger.AllTenants(), ledger.AuditFilter{}, ledger.Page{After: cursor})
+	_, _, err = l.AuditLog(t.Context(), ledger.AllTenants(), ledger.AuditFilter{}, ledger.Page{Cursor: cursor})
 	wantErr(t, err, core.ErrInvalid, "a cursor of another list")
 	for _, bad := range []string{"x", "e30", "bnVsbA", strings.Repeat("A", 9999), "\x00"} {
-		_, _, err = l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{After: bad})
+		_, _, err = l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Cursor: bad})
 		wantErr(t, err, core.ErrInvalid, "cursor "+bad)
-		_, _, err = l.Tokens(t.Context(), ledger.AllTenants(), ledger.Page{After: bad})
+		_, _, err = l.Tokens(t.Context(), ledger.AllTenants(), ledger.Page{Cursor: bad})
 		wantErr(t, err, core.ErrInvalid, "cursor "+bad)
 	}
 	if runs, _, err := l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Limit: -5}); err != nil || len(runs) != 2 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
@@ -82,6 +83,15 @@ func sealText(ring *keyring.Ring, text string, place []byte) string {
 	return sealedText + id.String() + base64.RawStdEncoding.EncodeToString(b)
 }
 
+// keyOfText tells with which key a text is sealed; ok is false for one that is not.
+func keyOfText(stored string) (id keyring.ID, ok bool) {
+	if !strings.HasPrefix(stored, sealedText) || len(stored) < sealedTextHeader {
+		return 0, false
+	}
+	id, err := keyring.ParseID(stored[len(sealedText):sealedTextHeader])
+	return id, err == nil
+}
+
 func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 	if len(stored) < sealedTextHeader {
 		return nil, keyring.ErrTampered
@@ -149,4 +159,14 @@ func (l *Ledger) mark(ctx context.Context) error {
 			markerKind, markerName, micros(l.now()), sealed)
 		return err
 	})
+}
+
+// SealedSince is when the ledger was first sealed with the key that it is sealed with now: how long ago keys were rotated. A key that was
+// promoted counts from Reseal, or from the next Open. It is the zero time of a ledger that is not sealed.
+func (l *Ledger) SealedSince(ctx context.Context) (time.Time, error) {
+	at, err := scanOne[int64](l.db.row(ctx, `SELECT updated FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName))
+	if none(err) {
+		return time.Time{}, nil
+	}
+	return fromMicros(at), translate("read since when the ledger is sealed with its key", err)
 }

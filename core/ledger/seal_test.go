@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -434,5 +435,44 @@ func testResealedAtWork(t *testing.T, b *backend) {
 		if err != nil || j.Reason != reason(i) || string(detail) != reason(i) {
 			t.Fatalf("job %d: %q, %q, %v", i, j.Reason, detail, err)
 		}
+	}
+}
+
+// How old the key is that a ledger is sealed with counts from its first use, whoever opens the ledger since, and anew after a rotation.
+func testSealedSince(t *testing.T, b *backend) {
+	v := newVault(t, b)
+	since := func(l *ledger.Ledger) time.Time {
+		t.Helper()
+		at, err := l.SealedSince(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	if at := since(v.open(nil)); !at.IsZero() {
+		t.Errorf("negative control: a ledger that is not sealed, since %v", at)
+	}
+	ring, path := newRing(t, keyring.Options{})
+	began := time.Now()
+	l := v.open(ring)
+	if at := since(l); at.Before(began.Truncate(time.Microsecond)) || at.After(time.Now()) {
+		t.Errorf("since %v, expected about %v", at, began)
+	}
+	year := time.Now().Add(-400 * 24 * time.Hour).Truncate(time.Microsecond)
+	if err := l.Raw(t.Context(), `UPDATE documents SET updated = `+strconv.FormatInt(year.UnixMicro(), 10)+` WHERE kind = 'keyring'`); err != nil {
+		t.Fatal(err)
+	}
+	if at := since(v.open(ringAt(t, path, keyring.Options{}))); !at.Equal(year) {
+		t.Errorf("opened again, since %v, expected %v", at, year)
+	}
+	second, err := keyring.Add(path)
+	if err == nil {
+		err = keyring.Promote(path, second)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := since(v.open(ringAt(t, path, keyring.Options{}))); at.Before(began) {
+		t.Errorf("after a rotation, since %v", at)
 	}
 }

@@ -56,6 +56,7 @@ const (
 	ScheduleSkips
 	APIRequests
 	APISeconds
+	AccessRefused
 	QueueRuns
 	QueueReady
 	QueueInFlight
@@ -85,6 +86,7 @@ const (
 	DataFree
 	DataSize
 	CertificateExpires
+	KeyringRotated
 	BackupAt
 	WorkerUp
 	WorkerSlots
@@ -142,6 +144,10 @@ var table = [last]Metric{
 
 	APIRequests: {Name: "turnus_api_requests_total", Kind: Counter, Side: OfServer, Labels: []string{"operation", "code"}, Help: "Requests to the API that were answered, by operation and status."},
 	APISeconds:  {Name: "turnus_api_request_seconds", Kind: Histogram, Side: OfServer, Labels: []string{"operation"}, Buckets: requests, Help: "How long the answers took; streams are left out."},
+	AccessRefused: {
+		Name: "turnus_access_refused_total", Kind: Counter, Side: OfServer, Labels: []string{"reason"},
+		Help: "Requests and logins that this server refused: no_token, unknown_token (also expired, revoked), role, tenant or login.",
+	},
 
 	QueueRuns:     {Name: "turnus_queue_runs", Kind: Gauge, Side: OfServer, Help: "Runs in the queue that are not complete."},
 	QueueReady:    {Name: "turnus_queue_ready_runs", Kind: Gauge, Side: OfServer, Help: "Runs with a job that could be leased now."},
@@ -182,6 +188,7 @@ var table = [last]Metric{
 	DataFree:           {Name: "turnus_data_free_bytes", Kind: Gauge, Side: OfServer, Help: "Free space of the disk that --data is on."},
 	DataSize:           {Name: "turnus_data_size_bytes", Kind: Gauge, Side: OfServer, Help: "Size of that disk."},
 	CertificateExpires: {Name: "turnus_certificate_expires_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"use"}, Help: "When a certificate of this server ends."},
+	KeyringRotated:     {Name: "turnus_keyring_rotated_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "When the ledger was first sealed with the key that it is sealed with now; nothing without a key ring."},
 	BackupAt:           {Name: "turnus_backup_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "When the last backup that the ledger knows of was made."},
 
 	WorkerUp:       {Name: "turnus_worker_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "pool"}, Help: "1, of a worker that is there."},

@@ -19,6 +19,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/core/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -146,7 +147,7 @@ func newReceiver(t *testing.T, answer func(http.ResponseWriter)) *receiver {
 		body, err := io.ReadAll(req.Body)
 		var n Notice
 		r.mu.Lock()
-		if sign := req.Header.Get(HeaderSignature); err != nil || json.Unmarshal(body, &n) != nil || req.Header.Get(HeaderID) != n.ID || sign != "" && sign != Sign([]byte(secret), body) {
+		if sign := req.Header.Get(webhook.Header); err != nil || json.Unmarshal(body, &n) != nil || req.Header.Get(HeaderID) != n.ID || sign != "" && sign != webhook.Sign([]byte(secret), body) {
 			r.bad = append(r.bad, string(body))
 		}
 		r.got = append(r.got, n)

@@ -62,7 +62,7 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 			if next == "" {
 				break
 			}
-			page.After = next
+			page.Cursor = next
 		}
 	}
 	for k, g := range found {

@@ -3,10 +3,7 @@ package notify
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,25 +17,16 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/core/webhook"
 )
 
-// Headers of a webhook, beside the notice as its body.
-const (
-	HeaderID        = "X-Turnus-Notification"  // the notification's id
-	HeaderSignature = "X-Turnus-Signature-256" // sha256=, and the HMAC of the body under the secret in hex
-)
+// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in webhook.Header, its signature.
+const HeaderID = "X-Turnus-Notification"
 
 const (
 	maxAnswer = 64 << 10
 	maxAfter  = time.Hour // a receiver cannot put its notifications off for longer
 )
-
-// Sign is the signature of a body: a receiver compares it in constant time.
-func Sign(secret, body []byte) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(body)
-	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
-}
 
 // out is the ways out: the operator's own channel goes anywhere, those of the definitions where they may.
 type out struct {
@@ -132,7 +120,7 @@ func (w *web) post(ctx context.Context, address string, body []byte, id string, 
 	req.Header.Set("User-Agent", "turnus")
 	req.Header.Set(HeaderID, id)
 	if sign != nil {
-		req.Header.Set(HeaderSignature, Sign(sign, body))
+		req.Header.Set(webhook.Header, webhook.Sign(sign, body))
 	}
 	resp, err := w.client.Do(req)
 	if bad, ok := errors.AsType[*url.Error](err); ok {

@@ -1,4 +1,4 @@
-// Package objects owns how a place for objects is named and opened: a folder, or a bucket of S3 or of what speaks like it. It gives out
+// Package objects owns how a place for objects is named, opened and written to: a folder, or a bucket of S3 or of what speaks like it. It gives out
 // gocloud.dev's buckets, and their errors in core's words.
 //
 // It must not know what the objects are.

@@ -10,14 +10,15 @@ import (
 
 // Pieces that Values asks for at once.
 const (
-	scanKeys    = 500
+	scanKeys    = 1000 // that are looked at; of a server that others use, too, few of them match
 	scanEntries = 100
 )
 
-// Values visits every value of every string, hash and stream of the server, or of all of a Cluster: for who checks what lies there, not for
-// who works, as it reads all of it, a bounded piece at a time. What comes or goes meanwhile may or may not be visited. An error of visit
-// ends it. visit is not called concurrently, and must not keep the value.
-func Values(ctx context.Context, client goredis.UniversalClient, visit func(key string, value []byte) error) error {
+// Values visits every value of every string, hash and stream whose key matches a pattern of Redis, on the server, or on all of a Cluster: for
+// who checks what lies there, not for who works, as it reads all of it, a bounded piece at a time. Of other keys it reads nothing; the
+// server passes over them. What comes or goes meanwhile may or may not be visited. An error of visit ends it. visit is not called
+// concurrently, and must not keep the value.
+func Values(ctx context.Context, client goredis.UniversalClient, match string, visit func(key string, value []byte) error) error {
 	var one sync.Mutex
 	each := func(key string, value []byte) error {
 		one.Lock()
@@ -27,16 +28,16 @@ func Values(ctx context.Context, client goredis.UniversalClient, visit func(key 
 	err := fmt.Errorf("client is a %T", client)
 	switch c := client.(type) {
 	case *goredis.ClusterClient:
-		err = c.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error { return valuesOf(ctx, node, each) })
+		err = c.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error { return valuesOf(ctx, node, match, each) })
 	case *goredis.Client:
-		err = valuesOf(ctx, c, each)
+		err = valuesOf(ctx, c, match, each)
 	}
-	return Translate(ctx, err, "read what Redis holds")
+	return Translate(ctx, err, "read what Redis holds in "+match)
 }
 
-func valuesOf(ctx context.Context, c *goredis.Client, visit func(string, []byte) error) error {
+func valuesOf(ctx context.Context, c *goredis.Client, match string, visit func(string, []byte) error) error {
 	for cursor := uint64(0); ; {
-		keys, next, err := c.Scan(ctx, cursor, "*", scanKeys).Result()
+		keys, next, err := c.Scan(ctx, cursor, match, scanKeys).Result()
 		if err != nil {
 			return err
 		}

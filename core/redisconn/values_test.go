@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// A doctor may read all that lies under its pools' keys, which is what turnus keys looks at. The negative controls are the same user
-// without one of the commands, and a server's.
+// A doctor may read all that lies under its pools' keys, which is what turnus keys looks at; what others keep in the same Redis is not in
+// its way. The negative controls are the same user without one of the commands, a server's, and a look at everything.
 func TestDoctorReadsAllValues(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -24,14 +24,19 @@ func TestDoctorReadsAllValues(t *testing.T) {
 	calls := []*goredis.Cmd{
 		admin.Do(ctx, "set", "{default/0}:text", "a text"), admin.Do(ctx, "hset", "{default/0}:fields", "f", "a field"),
 		admin.Do(ctx, "xadd", "{default/0}:news", "*", "f", "an entry"), admin.Do(ctx, "rpush", "{default/0}:list", "not looked at"),
+		admin.Do(ctx, "set", "shop:cart:17", "another's"),
 	}
 	for _, c := range calls {
 		if c.Err() != nil {
 			t.Fatal(c.Err())
 		}
 	}
-	read := func(c goredis.UniversalClient) (found []string, err error) {
-		err = redisconn.Values(context.WithoutCancel(ctx), c, func(_ string, value []byte) error {
+	all := redisacl.Keys(redisacl.Doctor)
+	if len(all) != 1 {
+		t.Fatalf("patterns of all keys: %q", all)
+	}
+	read := func(c goredis.UniversalClient, match string) (found []string, err error) {
+		err = redisconn.Values(context.WithoutCancel(ctx), c, match, func(_ string, value []byte) error {
 			found = append(found, string(value))
 			return nil
 		})
@@ -39,8 +44,14 @@ func TestDoctorReadsAllValues(t *testing.T) {
 		return found, err
 	}
 	user := server.User(t)
-	if found, err := read(user); err != nil || strings.Join(found, ", ") != "a field, a text, an entry" {
+	if found, err := read(user, all[0]); err != nil || strings.Join(found, ", ") != "a field, a text, an entry" {
 		t.Errorf("a doctor reads %q, %v", found, err)
+	}
+	if found, err := read(user, "*"); err == nil {
+		t.Errorf("negative control: it may read what others keep: %q", found)
+	}
+	if found, err := read(admin, "*"); err != nil || !slices.Contains(found, "another's") {
+		t.Errorf("negative control: nothing of others is there: %q, %v", found, err)
 	}
 	for _, command := range []string{"scan", "type", "get", "hscan", "xrange"} {
 		if !slices.Contains(redisacl.Commands(redisacl.Doctor), command) {
@@ -49,7 +60,7 @@ func TestDoctorReadsAllValues(t *testing.T) {
 		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "-"+command).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := read(user); err == nil {
+		if found, err := read(user, all[0]); err == nil {
 			t.Errorf("negative control: without %s it reads %q", command, found)
 		}
 		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "+"+command).Err(); err != nil {
@@ -67,7 +78,7 @@ func TestDoctorReadsAllValues(t *testing.T) {
 	if err := admin.Do(ctx, args...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := read(user); err == nil {
+	if found, err := read(user, all[0]); err == nil {
 		t.Errorf("negative control: a server's user reads %q", found)
 	}
 }

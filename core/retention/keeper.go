@@ -176,7 +176,7 @@ func (w *walk) runs(ctx context.Context, of ledger.Owners, before time.Time, out
 		if next == "" {
 			return nil
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 

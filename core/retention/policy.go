@@ -1,10 +1,8 @@
 package retention
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlnode"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -120,20 +119,18 @@ const maxPolicy = 1 << 20
 // What all leaves open is taken from base. Errors name the file, line and column, and wrap core.ErrInvalid.
 func Parse(file string, data []byte, base Rule) (Policy, error) {
 	d := &reader{file: file}
-	var doc yaml.Node
 	if len(data) > maxPolicy {
 		return Policy{}, fmt.Errorf("%s: it has more than %d bytes: %w", file, maxPolicy, core.ErrInvalid)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	err := dec.Decode(&doc)
-	if errors.Is(err, io.EOF) {
-		return Policy{All: base}, nil
-	}
+	root, err := yamlnode.Root(data)
 	if err != nil {
 		return Policy{}, fmt.Errorf("%s: %w: %w", file, core.ErrInvalid, err)
 	}
+	if root == nil {
+		return Policy{All: base}, nil
+	}
 	p := Policy{Tenants: map[string]Rule{}}
-	d.mapping(doc.Content[0], map[string]func(*yaml.Node){
+	d.mapping(root, map[string]func(*yaml.Node){
 		"all": func(n *yaml.Node) { p.All = d.rule(n) },
 		"tenants": func(n *yaml.Node) {
 			d.pairs(n, func(key, value *yaml.Node) { p.Tenants[key.Value] = d.rule(value) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,17 +14,18 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/retention"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("TURNUS_RETENTION_TEST_CHILD"); dir != "" {
-		child(dir)
+	if url := os.Getenv("TURNUS_RETENTION_TEST_CHILD"); url != "" {
+		child(url, os.Getenv("TURNUS_RETENTION_TEST_OUTPUTS"))
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -88,26 +90,40 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// site is a ledger whose runs end at times that a test chooses.
+// site is a ledger whose runs end at times that a test chooses, with its outputs in a folder or a bucket.
 type site struct {
 	testing.TB
-	ledger  *ledger.Ledger
-	outputs string
-	url     string
+	ledger       *ledger.Ledger
+	bucket       *blob.Bucket
+	url, outputs string
 }
 
 func newSite(tb testing.TB, url, outputs string) *site {
 	tb.Helper()
-	b, err := fileblob.OpenBucket(outputs, &fileblob.Options{NoTempDir: true, CreateDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	l, err := ledger.Open(context.Background(), url, ledger.Options{Bucket: b})
+	l, b, err := open(url, outputs)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = l.Close() })
-	return &site{tb, l, outputs, url}
+	return &site{tb, l, b, url, outputs}
+}
+
+func open(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
+	b, err := objects.Open(context.Background(), outputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := ledger.Open(context.Background(), url, ledger.Options{Bucket: b})
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Close())
+	}
+	return l, b, nil
+}
+
+// ledgers are one of each kind.
+func ledgers(tb testing.TB) map[string]string {
+	tb.Helper()
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(tb.TempDir(), "l.db"), "postgres": pgtest.Start(tb, "fsync=off").Database(tb)}
 }
 
 // outputSize is that of each large output.
@@ -140,13 +156,14 @@ func (s *site) run(id, tenant string, outputs int, open bool) {
 }
 
 func (s *site) objects() (n int) {
-	_ = filepath.WalkDir(s.outputs, func(_ string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			n++
+	s.Helper()
+	for it := s.bucket.List(nil); ; n++ {
+		if _, err := it.Next(s.Context()); errors.Is(err, io.EOF) {
+			return n
+		} else if err != nil {
+			s.Fatal(err)
 		}
-		return nil
-	})
-	return n
+	}
 }
 
 // left is the runs that there are, with how many outputs.
@@ -173,113 +190,119 @@ func (s *site) sound() {
 	}
 }
 
-// By age and by size, per tenant, oldest first; runs that are not complete keep all. What is shown is what goes.
 func TestWhatIsOverGoes(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.Start(t, "fsync=off")
-	for name, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "l.db"), "postgres": pg.Database(t)} {
+	for name, url := range ledgers(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, url, t.TempDir())
-			for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
-				s.run(fmt.Sprint("r", i), tenant, 3, false)
-			}
-			s.run("open", "globex", 3, true)
-			acme := retention.Rule{Runs: 10 * day}
-			keeper := func(p retention.Policy, later time.Duration) *retention.Keeper {
-				return &retention.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now().Add(later)}
-			}
-			for _, tc := range []struct {
-				what   string
-				policy retention.Policy
-				later  time.Duration
-				gone   string // in order
-				left   string
-			}{
-				{"nothing is over", retention.Policy{All: retention.Rule{Runs: 20 * day, Outputs: 9 * day, Quota: 1 << 30}}, 8 * day, "", "r0:3 r1:3 r2:3 r3:3 r4:3 r5:3 open:3 "},
-				{"size: the oldest of who has too much", retention.Policy{Tenants: map[string]retention.Rule{"globex": {Quota: 7*outputSize + 5}}}, 0, "r1 r3 ", "r0:3 r1:0 r2:3 r3:0 r4:3 r5:3 open:3 "},
-				{"outputs before runs, one tenant earlier", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 15 * day, "r0+ r2+ ", "r1:0 r3:0 r4:3 r5:3 open:3 "},
-				{"the others' outputs", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 21 * day, "r4 r5 ", "r1:0 r3:0 r4:0 r5:0 open:3 "},
-				{"all that is complete", retention.Policy{All: retention.Rule{Runs: day, Outputs: day, Quota: 1 << 20}}, 91 * day, "r1+ r3+ r4+ r5+ ", "open:3 "},
-			} {
-				var shown, gone string
-				line := func(i retention.Item) string {
-					if i.Whole {
-						return i.Run + "+ "
-					}
-					return i.Run + " "
-				}
-				before := s.left()
-				if err := keeper(tc.policy, tc.later).Find(t.Context(), func(i retention.Item) error { shown += line(i); return nil }); err != nil {
-					t.Fatal(err)
-				}
-				if s.left() != before {
-					t.Errorf("%s: looking has changed something", tc.what)
-				}
-				if err := keeper(tc.policy, tc.later).Remove(t.Context(), func(i retention.Item) { gone += line(i) }); err != nil {
-					t.Fatal(err)
-				}
-				if shown != tc.gone || gone != tc.gone || s.left() != tc.left {
-					t.Errorf("%s: shown %q, gone %q, left %q; expected %q, %q", tc.what, shown, gone, s.left(), tc.gone, tc.left)
-				}
-				s.sound()
-			}
-			if n := s.objects(); n != 3 {
-				t.Errorf("%d objects are left, expected those of the run that is open", n)
-			}
+			whatIsOverGoes(newSite(t, url, t.TempDir()))
 		})
 	}
 }
 
-// child removes everything that is complete, and says each piece.
-func child(dir string) {
-	b, err := fileblob.OpenBucket(filepath.Join(dir, "outputs"), &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err == nil {
-		var l *ledger.Ledger
-		if l, err = ledger.Open(context.Background(), "sqlite:"+filepath.Join(dir, "l.db"), ledger.Options{Bucket: b}); err == nil {
-			in := bufio.NewScanner(os.Stdin)
-			k := retention.Keeper{Ledger: l, Policy: retention.Policy{All: retention.Rule{Runs: day}}, Now: time.Now().Add(2 * day), Pause: func(context.Context) error {
-				fmt.Println("piece")
-				in.Scan()
-				return nil
-			}}
-			err = k.Remove(context.Background(), func(retention.Item) {})
+// whatIsOverGoes goes by age and by size, per tenant, oldest first; runs that are not complete keep all. What is shown is what goes.
+func whatIsOverGoes(s *site) {
+	for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
+		s.run(fmt.Sprint("r", i), tenant, 3, false)
+	}
+	s.run("open", "globex", 3, true)
+	acme := retention.Rule{Runs: 10 * day}
+	keeper := func(p retention.Policy, later time.Duration) *retention.Keeper {
+		return &retention.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now().Add(later)}
+	}
+	for _, tc := range []struct {
+		what   string
+		policy retention.Policy
+		later  time.Duration
+		gone   string // in order
+		left   string
+	}{
+		{"nothing is over", retention.Policy{All: retention.Rule{Runs: 20 * day, Outputs: 9 * day, Quota: 1 << 30}}, 8 * day, "", "r0:3 r1:3 r2:3 r3:3 r4:3 r5:3 open:3 "},
+		{"size: the oldest of who has too much", retention.Policy{Tenants: map[string]retention.Rule{"globex": {Quota: 7*outputSize + 5}}}, 0, "r1 r3 ", "r0:3 r1:0 r2:3 r3:0 r4:3 r5:3 open:3 "},
+		{"outputs before runs, one tenant earlier", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 15 * day, "r0+ r2+ ", "r1:0 r3:0 r4:3 r5:3 open:3 "},
+		{"the others' outputs", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 21 * day, "r4 r5 ", "r1:0 r3:0 r4:0 r5:0 open:3 "},
+		{"all that is complete", retention.Policy{All: retention.Rule{Runs: day, Outputs: day, Quota: 1 << 20}}, 91 * day, "r1+ r3+ r4+ r5+ ", "open:3 "},
+	} {
+		var shown, gone string
+		line := func(i retention.Item) string {
+			if i.Whole {
+				return i.Run + "+ "
+			}
+			return i.Run + " "
 		}
+		before := s.left()
+		if err := keeper(tc.policy, tc.later).Find(s.Context(), func(i retention.Item) error { shown += line(i); return nil }); err != nil {
+			s.Fatal(err)
+		}
+		if s.left() != before {
+			s.Errorf("%s: looking has changed something", tc.what)
+		}
+		if err := keeper(tc.policy, tc.later).Remove(s.Context(), func(i retention.Item) { gone += line(i) }); err != nil {
+			s.Fatal(err)
+		}
+		if shown != tc.gone || gone != tc.gone || s.left() != tc.left {
+			s.Errorf("%s: shown %q, gone %q, left %q; expected %q, %q", tc.what, shown, gone, s.left(), tc.gone, tc.left)
+		}
+		s.sound()
+	}
+	if n := s.objects(); n != 3 {
+		s.Errorf("%d objects are left, expected those of the run that is open", n)
+	}
+}
+
+// child removes everything that is complete, and says each piece.
+func child(url, outputs string) {
+	l, _, err := open(url, outputs)
+	if err == nil {
+		in := bufio.NewScanner(os.Stdin)
+		k := retention.Keeper{Ledger: l, Policy: retention.Policy{All: retention.Rule{Runs: day}}, Now: time.Now().Add(2 * day), Pause: func(context.Context) error {
+			fmt.Println("piece")
+			in.Scan()
+			return nil
+		}}
+		err = k.Remove(context.Background(), func(retention.Item) {})
 	}
 	fmt.Println("over", err)
 }
 
-// Killed in the middle, what is left is sound, and the next look takes the rest, objects too.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := newSite(t, "sqlite:"+filepath.Join(dir, "l.db"), filepath.Join(dir, "outputs"))
+	for name, url := range ledgers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killedInTheMiddle(newSite(t, url, t.TempDir()))
+		})
+	}
+}
+
+// killedInTheMiddle kills who removes things after ever more pieces: what is left is sound, and the next look takes the rest, objects too.
+func killedInTheMiddle(s *site) {
 	for i := range 4 {
 		s.run(fmt.Sprint("r", i), "", 2, false)
 	}
 	s.run("open", "", 2, true)
 	for kill := 1; ; kill++ {
 		if kill > 20 {
-			t.Fatal("it has no end")
+			s.Fatal("it has no end")
 		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), "TURNUS_RETENTION_TEST_CHILD="+dir)
+		cmd := exec.CommandContext(s.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "TURNUS_RETENTION_TEST_CHILD="+s.url, "TURNUS_RETENTION_TEST_OUTPUTS="+s.outputs)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		in, err := cmd.StdinPipe()
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		lines, over := bufio.NewScanner(out), false
 		for n := 0; lines.Scan(); n++ {
 			if text, ended := strings.CutPrefix(lines.Text(), "over "); ended {
 				if over = true; text != "<nil>" {
-					t.Fatal(text)
+					s.Fatal(text)
 				}
 				break
 			}
@@ -297,6 +320,6 @@ func TestKilledInTheMiddle(t *testing.T) {
 		}
 	}
 	if left := s.left(); left != "open:2 " || s.objects() != 2 {
-		t.Errorf("left: %s, %d objects", left, s.objects())
+		s.Errorf("left: %s, %d objects", left, s.objects())
 	}
 }

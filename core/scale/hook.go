@@ -3,9 +3,6 @@ package scale
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/webhook"
 )
 
 // Hook makes the call of a hook: an http:// or https:// URL gets a POST, signed with secret where there is one; anything else is a
@@ -49,9 +47,7 @@ func post(ctx context.Context, client *http.Client, target string, secret []byte
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if len(secret) > 0 {
-		mac := hmac.New(sha256.New, secret)
-		mac.Write(body)
-		req.Header.Set("X-Turnus-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		req.Header.Set(webhook.Header, webhook.Sign(secret, body))
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestManyArePutListedAndDeleted(t *testing.T) {
 		}
 		l.put(all...)
 		seen := 0
-		for p := (schedule.Page{Tenant: "acme", Max: 100}); ; {
+		for p := (schedule.Page{Tenant: "acme", Limit: 100}); ; {
 			some, next, err := l.control.List(l.Context(), p)
 			l.ok(err)
 			for _, s := range some {
@@ -100,7 +100,7 @@ func TestManyArePutListedAndDeleted(t *testing.T) {
 			}
 		}
 		l.ok(l.control.Delete(l.Context(), append(ids, schedule.ID{Name: "nobody"})...))
-		if some, _, err := l.control.List(l.Context(), schedule.Page{All: true, Max: 10}); err != nil || len(some) != 0 || seen != n {
+		if some, _, err := l.control.List(l.Context(), schedule.Page{All: true, Limit: 10}); err != nil || len(some) != 0 || seen != n {
 			t.Errorf("%d listed, %d left, %v", seen, len(some), err)
 		}
 	})

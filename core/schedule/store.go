@@ -78,7 +78,7 @@ type Page struct {
 	Tenant string // of this tenant ("" is one too), unless All. Its work is about that tenant's records
 	All    bool
 	Cursor string // Listed.Next of the page before; "" is the beginning. One that List did not give out is core.ErrInvalid
-	Max    int    // 1 to MaxBatch
+	Limit  int    // 1 to MaxBatch
 }
 
 // Listed is one page.
@@ -150,8 +150,8 @@ func ValidateIDs(ids []ID) error {
 
 // Validate tells what a store refuses of a Page, but for its cursor.
 func (p Page) Validate() error {
-	if p.Max < 1 || p.Max > MaxBatch {
-		return fmt.Errorf("page of %d records, expected 1 to %d: %w", p.Max, MaxBatch, core.ErrInvalid)
+	if p.Limit < 1 || p.Limit > MaxBatch {
+		return fmt.Errorf("page of %d records, expected 1 to %d: %w", p.Limit, MaxBatch, core.ErrInvalid)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlnode"
 )
 
 // MaxFile bounds a file of secrets, in bytes.
@@ -56,23 +57,18 @@ func parse(path string, data []byte, own bool) (*File, error) {
 }
 
 // parseYAML gives the one document's value; nil when there is none.
-func parseYAML(data []byte) (root *yaml.Node, err error) {
+func parseYAML(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, fmt.Errorf("the file is larger than %d MiB", MaxFile>>20)
 	}
-	defer func() { // the parser is known to panic on some malformed input
-		if recover() != nil {
-			root, err = nil, errors.New("not YAML")
-		}
-	}()
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
+	root, err := yamlnode.Root(data)
+	if err != nil {
 		return nil, yamlError(err)
 	}
-	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+	if root == nil || root.Tag == "!!null" {
 		return nil, nil //nolint:nilnil // an empty file says nothing
 	}
-	return doc.Content[0], nil
+	return root, nil
 }
 
 // yamlError keeps of the parser's message what quotes nothing of the file.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/metrics"
 )
 
 // Role is what a token may do. Each role may do what those before it may.
@@ -99,23 +100,41 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// admit tells who asks, or the status and the reason of a refusal.
+// Why somebody is refused, as it is counted.
+const (
+	refusedNoToken = "no_token"
+	refusedUnknown = "unknown_token" // also one that is expired or revoked
+	refusedRole    = "role"
+	refusedTenant  = "tenant"
+	refusedLogin   = "login"
+)
+
+// refusals are there from the beginning, so that the first of a reason is seen as an increase.
+func refusals() []string {
+	return []string{refusedNoToken, refusedUnknown, refusedRole, refusedTenant, refusedLogin}
+}
+
+// admit tells who asks, or the status and the reason of a refusal, which is counted.
 func (s *Server) admit(ctx context.Context, authorization string, r route) (by caller, status int, why string) {
+	refuse := func(reason string, status int, why string) (caller, int, string) {
+		s.metrics.Add(metrics.AccessRefused, 1, reason)
+		return caller{}, status, why
+	}
 	secret, ok := strings.CutPrefix(authorization, "Bearer ")
 	if !ok {
-		return caller{}, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"
+		return refuse(refusedNoToken, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 	}
 	token, err := s.tokens.authenticate(ctx, secret)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
-		return caller{}, http.StatusUnauthorized, "the token is unknown, expired or revoked"
+		return refuse(refusedUnknown, http.StatusUnauthorized, "the token is unknown, expired or revoked")
 	case err != nil:
 		s.cfg.Log.Error("a token could not be looked up", "error", err)
 		return caller{}, http.StatusServiceUnavailable, "the token could not be looked up: try again"
 	case !may(token, r.role):
-		return caller{}, http.StatusForbidden, "the token " + token.Name + " has the role " + strings.Join(token.Roles, ", ") + "; this needs " + string(r.role)
+		return refuse(refusedRole, http.StatusForbidden, "the token "+token.Name+" has the role "+strings.Join(token.Roles, ", ")+"; this needs "+string(r.role))
 	case r.everyone && !token.AllTenants:
-		return caller{}, http.StatusForbidden, "this concerns all tenants, and the token " + token.Name + " is one of tenant " + token.Tenant
+		return refuse(refusedTenant, http.StatusForbidden, "this concerns all tenants, and the token "+token.Name+" is one of tenant "+token.Tenant)
 	}
 	return caller{name: named(token), scope: token.Scope(), token: token, secret: secret}, 0, ""
 }

@@ -116,7 +116,7 @@ func (f *follow) wholeRun(ctx context.Context) error {
 		if next == "" {
 			break
 		}
-		p.After = next
+		p.Cursor = next
 	}
 	over := runOf(run)
 	if err := f.out.send(api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason, Over: &over}); err != nil {

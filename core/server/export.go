@@ -126,7 +126,7 @@ func paged[T any](read func(ledger.Page) ([]T, string, error), row func(*T) []an
 			for i := range items {
 				rows = append(rows, row(&items[i]))
 			}
-			page.After, over = next, next == ""
+			page.Cursor, over = next, next == ""
 		}
 		return rows, nil
 	}
@@ -166,10 +166,10 @@ func (s *Server) exportJobs(ctx context.Context, by caller, in *exportQuery) exp
 				if over {
 					return nil, nil
 				}
-				if runs, page.After, err = s.cfg.Ledger.Runs(ctx, by.scope, f, page); err != nil {
+				if runs, page.Cursor, err = s.cfg.Ledger.Runs(ctx, by.scope, f, page); err != nil {
 					return nil, err
 				}
-				over = page.After == ""
+				over = page.Cursor == ""
 				continue
 			}
 			run := runs[0]

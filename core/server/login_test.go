@@ -109,11 +109,16 @@ func TestLoginRefuses(t *testing.T) {
 		body   any
 		status int
 	}{api.Login{IDToken: p.IDToken(expired)}, http.StatusUnauthorized}
+	refused := 0
 	for name, tc := range bodies {
 		if a := b.ask("", "POST", "/v1/login", tc.body); a.status != tc.status || strings.Contains(a.body, "turnus_") {
 			t.Errorf("%s: %d %s, expected %d", name, a.status, a.body, tc.status)
 		}
+		if tc.status != http.StatusBadRequest { // that is no login
+			refused++
+		}
 	}
+	b.refused(map[string]int{"login": refused, "no_token": 0})
 	none := newBed(t)
 	for _, method := range []string{"GET", "POST"} {
 		if a := none.ask("", method, "/v1/login", nil); a.status == http.StatusOK || a.status >= 500 {

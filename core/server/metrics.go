@@ -38,6 +38,9 @@ func (s *Server) measure() {
 	for _, kind := range eventKinds() {
 		s.metrics.Add(metrics.Events, 0, kind)
 	}
+	for _, reason := range refusals() {
+		s.metrics.Add(metrics.AccessRefused, 0, reason)
+	}
 	s.metrics.Source(s.measureParts)
 	s.metrics.Source(s.measureQueue)
 }

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,6 +38,22 @@ func TestMetrics(t *testing.T) {
 	for secret, status := range map[string]int{"": http.StatusUnauthorized, "guessed": http.StatusUnauthorized, b.token("acme", Admin): http.StatusForbidden} {
 		if a := scrape(secret); a.status != status || strings.Contains(a.body, "turnus_") {
 			t.Errorf("status %d, expected %d: %s", a.status, status, a.body)
+		}
+	}
+	if a := b.ask(b.token("acme", Viewer), "POST", "/v1/tokens", api.NewToken{Name: "x", Tenant: "acme", Role: string(Viewer)}); a.status != http.StatusForbidden {
+		t.Fatalf("a viewer makes a token: %d %s", a.status, a.body)
+	}
+	b.refused(map[string]int{"no_token": 1, "unknown_token": 1, "tenant": 1, "role": 1, "login": 0})
+}
+
+// refused compares what a bed's server has counted by reason.
+func (b *bed) refused(want map[string]int) {
+	b.t.Helper()
+	now := b.ask(b.token(everyTenant, Viewer), "GET", "/metrics", nil).body
+	for reason, n := range want {
+		if line := fmt.Sprintf("turnus_access_refused_total{reason=%q} %d", reason, n); !strings.Contains(now, "\n"+line+"\n") {
+			t := regexp.MustCompile(`(?m)^turnus_access_refused_total.*$`).FindAllString(now, -1)
+			b.t.Errorf("expected %s, told is %v", line, t)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Page struct {
 	Limit  int    `query:"limit" doc:"at most so many" minimum:"1" maximum:"1000" default:"100"`
 }
 
-func (p Page) ledger() ledger.Page { return ledger.Page{After: p.Cursor, Limit: p.Limit} }
+func (p Page) ledger() ledger.Page { return ledger.Page(p) }
 
 // list is the answer to a list.
 type list[T any] struct {

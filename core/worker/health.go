@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Stuck says since when the node has not looked around, where that is longer than it can be on a busy machine or with the
+// Stuck says for how long the node has not looked around, where that is longer than it can be on a busy machine or with the
 // queue away: only a new process helps then. It is nil otherwise, and before and after Run.
 func (w *Worker) Stuck() error {
-	at := w.looked.Load()
-	if since := time.Since(time.Unix(0, at)); at != 0 && since > stuckAfter {
-		return fmt.Errorf("the node has not looked for work since %v", since.Round(time.Second))
+	if since := w.pulse.Stuck(stuckAfter); since > 0 {
+		return fmt.Errorf("the node has not looked for work for %v", since.Round(time.Second))
 	}
 	return nil
 }
@@ -24,7 +23,7 @@ func (w *Worker) Unready() error {
 	switch {
 	case w.draining.Load():
 		return errors.New("draining")
-	case w.looked.Load() == 0:
+	case !w.pulse.Beats():
 		return errors.New("not started")
 	case away:
 		return errors.New("the queue does not answer")

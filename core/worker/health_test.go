@@ -12,7 +12,7 @@ func TestAPollerThatHangsIsStuck(t *testing.T) {
 		if err := w.Stuck(); err != nil {
 			t.Errorf("before Run: %v", err)
 		}
-		w.looked.Store(time.Now().UnixNano())
+		w.pulse.Beat()
 		pass(stuckAfter)
 		if err := w.Stuck(); err != nil {
 			t.Errorf("within the limit: %v", err)

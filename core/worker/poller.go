@@ -74,10 +74,10 @@ func (p *poller) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		p.w.looked.Store(now.UnixNano())
+		p.w.pulse.Beat()
 		p.step(life, now)
 		if p.over(time.Now()) {
-			p.w.looked.Store(0)
+			p.w.pulse.End()
 			return p.close(life)
 		}
 		p.armWaiter(life)

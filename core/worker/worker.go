@@ -143,7 +143,7 @@ type Worker struct {
 
 	cordoned atomic.Bool  // nothing new is taken
 	draining atomic.Bool  // Run's context has ended
-	looked   atomic.Int64 // when the poller last looked around, in Unix nanoseconds; 0 before Run and after it
+	pulse    core.Pulse   // of the poller, which looks around
 	spooled  atomic.Int64 // bytes of outputs in files
 	missed   atomic.Int64 // windows
 

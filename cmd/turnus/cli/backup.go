@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +25,11 @@ func (a *app) backupCmd() *cobra.Command {
 		Long: `Copy the ledger and the large outputs of a service, while it works. WHERE is a folder, a
 bucket (s3://BUCKET[/PREFIX][?endpoint=URL]) or a file that ends with .zip. A folder or bucket
 holds any number of backups, and large outputs once: those that an earlier backup has are not
-copied again. A backup shows one moment, and is there whole or not at all.
+copied again, but read, and copied anew where they are damaged. A backup shows one moment, and
+is there whole or not at all.
+
+What a key ring sealed is copied sealed: keep a copy of the ring's file where the backups are
+not. Without --keyring the ledger of a service that has a ring cannot note the backup.
 
 A backup of SQLite restores into PostgreSQL, and the other way round.`,
 		Example: `  turnus backup /var/backups/turnus
@@ -60,11 +66,18 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without b
 		return err
 	}
 	took := time.Since(began)
+	warn := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
 	if err := a.noteBackup(ctx, f, m, took); err != nil {
-		a.message(a.paint(yellow, "warning: ") + "the backup is whole, but the ledger does not know of it: " + err.Error())
+		warn("the backup is whole, but the ledger does not know of it: " + err.Error())
+	}
+	if lacks := f.keyring.lacks(m.Keys); len(lacks) > 0 {
+		warn("what the ledger holds is sealed with " + keysText(lacks) + ", which was not given: after a restore nobody can read it without the key ring that has it. Keep a copy of its file where the backups are not")
 	}
 	if m.Outputs != nil && m.Outputs.Missing > 0 {
-		a.message(a.paint(yellow, "warning: ") + plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
+		warn(plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
+	}
+	if m.Outputs != nil && m.Outputs.Damaged > 0 {
+		warn(plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + objects.Shown(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
 	}
 	if a.output == "json" {
 		return printJSON(a.out, backupDoc(m))
@@ -115,13 +128,22 @@ type backupLine struct {
 	Outputs     *int64    `json:"outputs"` // null: left out
 	OutputBytes int64     `json:"output_bytes"`
 	NewOutputs  int64     `json:"new_outputs"`
+	Damaged     int64     `json:"damaged_outputs"` // of earlier backups, copied anew
 	Missing     int64     `json:"missing_outputs"`
+	Keys        []string  `json:"keys"` // of the key ring that it is sealed with
+}
+
+func keysText(keys []string) string {
+	if len(keys) == 1 {
+		return "key " + keys[0]
+	}
+	return "keys " + strings.Join(keys, ", ")
 }
 
 func backupDoc(m *backup.Manifest) backupLine {
-	l := backupLine{ID: m.ID, Created: m.Created, Program: m.Program, Schema: m.Schema, Database: m.Database, Runs: m.Rows("runs"), Jobs: m.Rows("jobs"), Bytes: m.Size()}
+	l := backupLine{ID: m.ID, Created: m.Created, Program: m.Program, Schema: m.Schema, Database: m.Database, Runs: m.Rows("runs"), Jobs: m.Rows("jobs"), Bytes: m.Size(), Keys: append([]string{}, m.Keys...)}
 	if o := m.Outputs; o != nil {
-		l.Outputs, l.OutputBytes, l.NewOutputs, l.Missing = &o.Objects, o.Size, o.New, o.Missing
+		l.Outputs, l.OutputBytes, l.NewOutputs, l.Damaged, l.Missing = &o.Objects, o.Size, o.New, o.Damaged, o.Missing
 	}
 	return l
 }
@@ -141,13 +163,13 @@ func (a *app) backupListCmd() *cobra.Command {
 				}
 				return printJSON(a.out, docs)
 			}
-			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "TURNUS"}}
+			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "KEYS", "TURNUS"}}
 			for _, m := range list {
 				outputs := "left out"
 				if m.Outputs != nil {
 					outputs = fmt.Sprintf("%d, %s", m.Outputs.Objects, bytesText(m.Outputs.Size))
 				}
-				cells = append(cells, []string{m.ID, localTime(m.Created), fmt.Sprint(m.Rows("runs")), bytesText(m.Size()), outputs, printable(m.Program)})
+				cells = append(cells, []string{m.ID, localTime(m.Created), fmt.Sprint(m.Rows("runs")), bytesText(m.Size()), outputs, cmp.Or(printable(strings.Join(m.Keys, ",")), "-"), printable(m.Program)})
 			}
 			table(a.out, cells)
 			return nil
@@ -165,7 +187,7 @@ func (a *app) backupVerifyCmd() *cobra.Command {
 is read, counts and audit log are looked at as turnus doctor does. It needs nothing else: any
 machine can do it.`,
 		Example: `  turnus backup verify /var/backups/turnus
-  turnus backup verify s3://turnus-backups --at 20261122-093000.125-ab12cd`,
+  turnus backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.interruptible(cmd.Context())
@@ -200,7 +222,11 @@ func (a *app) verified(v *backup.Verified) error {
 			_, _ = fmt.Fprintf(a.out, "FAULT     %s %s\n", printable(one.Run), printable(one.What))
 		}
 		if len(v.Findings) == 0 {
-			_, _ = fmt.Fprintf(a.out, "sound: backup %s with %s, the audit log up to entry %d\n", m.ID, plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
+			text := fmt.Sprintf("sound: backup %s with %s, the audit log up to entry %d", m.ID, plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
+			if len(m.Keys) > 0 {
+				text += "; it takes the key ring with " + printable(keysText(m.Keys)) + " to read it"
+			}
+			_, _ = fmt.Fprintln(a.out, text)
 		}
 	}
 	if len(v.Findings) > 0 {
@@ -225,7 +251,7 @@ queue that was lost: those whose job types must not be repeated blindly come bac
 Fires of schedules up to now are not made up for. Tokens that were revoked since are valid
 again, and approvals that were taken back too.`,
 		Example: `  turnus restore /var/backups/turnus --data /var/lib/turnus
-  turnus restore s3://turnus-backups --at 20261122-093000.125-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
+  turnus restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.interruptible(cmd.Context())
@@ -264,5 +290,8 @@ func (a *app) restore(ctx context.Context, f *storeFlags, where, id string, with
 	}
 	_, _ = fmt.Fprintf(a.out, "restored backup %s of %s: %s, in %s\n", m.ID, localTime(m.Created), plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
 	a.message("start the service: it fills its queue from the ledger. What happened since the backup is not known: look at runs that come back paused, and at tokens that were revoked since")
+	if len(m.Keys) > 0 {
+		a.message("what it holds is sealed: give the service the key ring with " + printable(keysText(m.Keys)) + " (--keyring), else it does not start")
+	}
 	return nil
 }

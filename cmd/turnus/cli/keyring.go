@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -42,4 +43,15 @@ func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
 		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
 	}
 	return f.ring, err
+}
+
+// lacks are those of some keys that the ring's file has not: all of them where there is none, or none that can be read.
+func (f *keyringFlags) lacks(keys []string) []string {
+	var known []keyring.Key
+	if f.file != "" {
+		known, _ = keyring.Keys(f.file) // who opens it says why not
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(known, func(k keyring.Key) bool { return k.ID.String() == key })
+	})
 }

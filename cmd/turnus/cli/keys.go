@@ -19,6 +19,7 @@ import (
 	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/sealed"
+	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
@@ -261,7 +262,7 @@ func (f *sealedPlaces) uses(ctx context.Context, a *app) (out sealedCheck, err e
 	return out, nil
 }
 
-// inRedis reads all that Redis holds. Of keys that are not in the ring it says nothing: random bytes may look like one.
+// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that are not in the ring it says nothing: random bytes may look like one.
 func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []keyUse, err error) {
 	client, err := redisconn.Dial(f.redis)
 	if err != nil {
@@ -269,11 +270,13 @@ func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *k
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	found := map[keyring.ID]int{}
-	if err := redisconn.Values(ctx, client, func(_ string, value []byte) error {
-		keyring.Find(value, func(id keyring.ID) { found[id]++ })
-		return nil
-	}); err != nil {
-		return nil, err
+	for _, ours := range redisacl.Keys(redisacl.Doctor) {
+		if err := redisconn.Values(ctx, client, ours, func(_ string, value []byte) error {
+			keyring.Find(value, func(id keyring.ID) { found[id]++ })
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	var uses []keyUse
 	for _, k := range known {
@@ -325,8 +328,8 @@ func (a *app) keysCheckCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check --keyring FILE --ledger URL", Short: "Count what is sealed with which key, and what is not sealed", Args: cobra.NoArgs,
 		Long: `Count what is sealed with which key, and what is not sealed: in the ledger, the outputs,
-Redis, and the data folder of a turnus up. It reads how every value begins, and all that Redis
-holds; it may run beside a service at work.`,
+Redis, and the data folder of a turnus up. It reads how every value begins, and all that Turnus
+keeps in Redis, nothing of others; it may run beside a service at work.`,
 		Example: `  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
   turnus keys check --keyring keyring.json --data turnus-data`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -41,6 +41,9 @@ func (s *service) measured() *metrics.Registry {
 		if last, err := backup.ReadLast(ctx, s.ledger); err == nil {
 			emit(metrics.BackupAt, float64(last.Created.Unix()))
 		}
+		if since, err := s.ledger.SealedSince(ctx); err == nil && !since.IsZero() {
+			emit(metrics.KeyringRotated, float64(since.Unix()))
+		}
 		if free, size, ok := diskOf(s.data.path); ok {
 			emit(metrics.DataFree, float64(free))
 			emit(metrics.DataSize, float64(size))

@@ -484,7 +484,7 @@ func (s *service) settled(ctx context.Context) bool {
 		if next == "" {
 			return true
 		}
-		page.After = next
+		page.Cursor = next
 	}
 }
 

@@ -30,6 +30,7 @@ type lab struct {
 	queue string   // URL of the Redis that the processes share; "" for none
 	trace bool     // see traced
 	env   []string // more of the processes' environment
+	under []string // a command line that starts the processes; nil for none
 }
 
 // traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their worker by its process id. The sandbox keeps

@@ -61,7 +61,8 @@ func (x *text) has(parts ...string) bool {
 func (l *lab) start(args ...string) *process {
 	l.t.Helper()
 	p := &process{t: l.t, exited: make(chan struct{}), out: &text{}, err: &text{}}
-	p.cmd = exec.Command(binary, args...)
+	line := slices.Concat(l.under, []string{binary}, args)
+	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Dir = l.dir
 	p.cmd.Env = slices.Concat(os.Environ(), []string{"HOME=" + l.dir, "TURNUS_STATE=" + filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1"}, l.env)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err

@@ -162,7 +162,7 @@ func accounted(t *testing.T, l *ledger.Ledger, id string) (outcomes map[core.Out
 		if next == "" {
 			break
 		}
-		page.After = next
+		page.Cursor = next
 	}
 	if bad := notOnce(seen, run.Total); bad != "" {
 		t.Errorf("run %s: %s", id, bad)

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlnode"
 )
 
 // Bounds of what is read.
@@ -72,7 +73,7 @@ func (p *parser) fail(n *yaml.Node, hint, format string, args ...any) {
 }
 
 func (p *parser) document(data []byte) {
-	root, err := parseYAML(data)
+	root, err := yamlnode.Root(data)
 	if err != nil {
 		p.problems = append(p.problems, Problem{File: p.file, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
 		return
@@ -413,20 +414,4 @@ func clip(text string) string {
 		return string(r[:60]) + "…"
 	}
 	return text
-}
-
-func parseYAML(data []byte) (root *yaml.Node, err error) {
-	defer func() { // the parser is known to panic on some malformed input
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, err
-	}
-	if len(doc.Content) == 0 {
-		return nil, nil
-	}
-	return doc.Content[0], nil
 }

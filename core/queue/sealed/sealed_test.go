@@ -193,7 +193,7 @@ func done(l queue.Lease) queue.Ack {
 func (b *bed) holds() bool {
 	b.Helper()
 	found := false
-	if err := redisconn.Values(b.Context(), b.client, func(_ string, v []byte) error {
+	if err := redisconn.Values(b.Context(), b.client, "*", func(_ string, v []byte) error {
 		found = found || bytes.Contains(v, []byte(word))
 		return nil
 	}); err != nil {

@@ -195,8 +195,8 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 		if !p.All && id.Tenant != p.Tenant {
 			break
 		}
-		if len(out.Records) == p.Max {
-			last := out.Records[p.Max-1].ID
+		if len(out.Records) == p.Limit {
+			last := out.Records[p.Limit-1].ID
 			out.Next = last.Tenant + ":" + last.Name
 			break
 		}

@@ -298,23 +298,23 @@ func TestCursors(t *testing.T) {
 	for i := range 3 {
 		put(t, s, i, time.Time{})
 	}
-	all, err := s.List(t.Context(), schedule.Page{All: true, Max: 1})
+	all, err := s.List(t.Context(), schedule.Page{All: true, Limit: 1})
 	if err != nil || all.Next == "" {
 		t.Fatal(all, err)
 	}
-	one, err := s.List(t.Context(), schedule.Page{Tenant: "acme", Max: 1})
+	one, err := s.List(t.Context(), schedule.Page{Tenant: "acme", Limit: 1})
 	if err != nil || one.Next == "" {
 		t.Fatal(one, err)
 	}
 	for _, p := range []schedule.Page{
-		{All: true, Max: 1, Cursor: "x"}, {All: true, Max: 1, Cursor: "eA"}, {All: true, Max: 1, Cursor: one.Next}, {All: true, Max: 1, Cursor: all.Next + "*"},
-		{Tenant: "acme", Max: 1, Cursor: all.Next}, {Tenant: "other", Max: 1, Cursor: one.Next}, {Tenant: "a:b", Max: 1},
+		{All: true, Limit: 1, Cursor: "x"}, {All: true, Limit: 1, Cursor: "eA"}, {All: true, Limit: 1, Cursor: one.Next}, {All: true, Limit: 1, Cursor: all.Next + "*"},
+		{Tenant: "acme", Limit: 1, Cursor: all.Next}, {Tenant: "other", Limit: 1, Cursor: one.Next}, {Tenant: "a:b", Limit: 1},
 	} {
 		if _, err := s.List(t.Context(), p); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	if l, err := s.List(t.Context(), schedule.Page{Tenant: "other", Max: 9}); err != nil || len(l.Records) != 0 || l.Next != "" {
+	if l, err := s.List(t.Context(), schedule.Page{Tenant: "other", Limit: 9}); err != nil || len(l.Records) != 0 || l.Next != "" {
 		t.Error(l, err)
 	}
 }

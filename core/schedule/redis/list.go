@@ -29,7 +29,7 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 		to = p.Tenant + string(separator[0]+1) // behind all of the tenant's keys
 		from = max(from, p.Tenant+separator)   // no key by itself: no name is empty
 	}
-	r, err := s.eval(ctx, s.scripts.list, from, to, p.Max)
+	r, err := s.eval(ctx, s.scripts.list, from, to, p.Limit)
 	if err != nil {
 		return out, err
 	}
@@ -40,8 +40,8 @@ func (s *Store) List(ctx context.Context, p schedule.Page) (schedule.Listed, err
 		return out, err
 	}
 	found := between(all, from, to)
-	if len(found) > p.Max {
-		found, more = found[:p.Max], true
+	if len(found) > p.Limit {
+		found, more = found[:p.Limit], true
 	}
 	for _, f := range found {
 		out.Records = append(out.Records, f.rec)

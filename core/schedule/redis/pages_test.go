@@ -141,7 +141,7 @@ func listed(t *testing.T, s schedule.Store, most int) []string {
 	t.Helper()
 	var all []string
 	for cursor, n := "", 0; ; n++ {
-		l, err := s.List(t.Context(), schedule.Page{All: true, Max: most, Cursor: cursor})
+		l, err := s.List(t.Context(), schedule.Page{All: true, Limit: most, Cursor: cursor})
 		if err != nil || n > 1000 {
 			t.Fatal(n, err)
 		}

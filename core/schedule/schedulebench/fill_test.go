@@ -26,7 +26,7 @@ func TestFill(t *testing.T) {
 	}
 	n := 0
 	for cursor := ""; ; {
-		l, err := store.List(t.Context(), schedule.Page{All: true, Max: schedule.MaxBatch, Cursor: cursor})
+		l, err := store.List(t.Context(), schedule.Page{All: true, Limit: schedule.MaxBatch, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,12 +56,12 @@ var readTests = []test{
 			f.write(all...)
 		}
 		for _, size := range []int{1, 7, schedule.MaxBatch} {
-			if got := f.list(schedule.Page{All: true, Max: size}); len(got) != n {
+			if got := f.list(schedule.Page{All: true, Limit: size}); len(got) != n {
 				f.Fatalf("pages of %d list %d of %d", size, len(got), n)
 			}
 		}
 		for i, tenant := range tenants {
-			got := f.list(schedule.Page{Tenant: tenant, Max: 50})
+			got := f.list(schedule.Page{Tenant: tenant, Limit: 50})
 			if want := (n - i + 2) / 3; len(got) != want {
 				f.Errorf("tenant %q lists %d, expected %d", tenant, len(got), want)
 			}
@@ -71,7 +71,7 @@ var readTests = []test{
 				}
 			}
 		}
-		if got := f.list(schedule.Page{Tenant: "nobody", Max: 5}); len(got) != 0 {
+		if got := f.list(schedule.Page{Tenant: "nobody", Limit: 5}); len(got) != 0 {
 			f.Errorf("a tenant without any lists %v", got)
 		}
 	}},
@@ -81,7 +81,7 @@ var readTests = []test{
 		for i := range n {
 			versions = append(versions, f.create(id(i), time.Time{}, "stays"))
 		}
-		p := schedule.Page{All: true, Max: 10}
+		p := schedule.Page{All: true, Limit: 10}
 		seen := map[schedule.ID]int{}
 		for page := 0; ; page++ {
 			got, err := f.List(f.Context(), p)
@@ -109,7 +109,7 @@ var readTests = []test{
 		}
 	}},
 	{"ListRefuses", func(f *fixture) {
-		for _, p := range []schedule.Page{{Max: 0}, {Max: schedule.MaxBatch + 1}, {Max: -1}, {All: true, Max: 1, Cursor: "what is this?"}} {
+		for _, p := range []schedule.Page{{Limit: 0}, {Limit: schedule.MaxBatch + 1}, {Limit: -1}, {All: true, Limit: 1, Cursor: "what is this?"}} {
 			if _, err := f.List(f.Context(), p); !errors.Is(err, core.ErrInvalid) {
 				f.Errorf("page %+v: got %v, expected core.ErrInvalid", p, err)
 			}
@@ -121,7 +121,7 @@ var readTests = []test{
 		_, take := f.Take(ctx, 1, time.Second)
 		_, write := f.Write(ctx, []schedule.Change{{ID: id(1)}})
 		_, get := f.Get(ctx, []schedule.ID{id(1)})
-		_, list := f.List(ctx, schedule.Page{All: true, Max: 1})
+		_, list := f.List(ctx, schedule.Page{All: true, Limit: 1})
 		for name, err := range map[string]error{"take": take, "write": write, "get": get, "list": list, "wait": f.Wait(ctx, f.now().Add(time.Hour))} {
 			if err == nil {
 				f.Errorf("%s gives no error", name)
@@ -137,8 +137,8 @@ func (f *fixture) list(p schedule.Page) map[schedule.ID]bool {
 	for pages := 0; ; pages++ {
 		got, err := f.List(f.Context(), p)
 		f.ok(err)
-		if len(got.Records) > p.Max || pages > 10_000 {
-			f.Fatalf("page %d has %d records, expected at most %d", pages, len(got.Records), p.Max)
+		if len(got.Records) > p.Limit || pages > 10_000 {
+			f.Fatalf("page %d has %d records, expected at most %d", pages, len(got.Records), p.Limit)
 		}
 		for _, r := range got.Records {
 			if out[r.ID] {

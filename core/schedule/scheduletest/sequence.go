@@ -118,7 +118,7 @@ func (p *pair) get(t *rapid.T) {
 }
 
 func (p *pair) list(t *rapid.T) {
-	page := schedule.Page{All: rapid.Bool().Draw(t, "all"), Tenant: "acme", Max: rapid.IntRange(1, 20).Draw(t, "max")}
+	page := schedule.Page{All: rapid.Bool().Draw(t, "all"), Tenant: "acme", Limit: rapid.IntRange(1, 20).Draw(t, "max")}
 	got, want := all(t, p.got, page), all(t, p.want, page)
 	if len(got) != len(want) {
 		t.Fatalf("lists %d, expected %d", len(got), len(want))

@@ -85,7 +85,7 @@ func (s *Store) open(records []schedule.Record) []schedule.Record {
 // sealed. It returns how many records it wrote. It may run beside engines: a record that one of them writes meanwhile is left to it.
 func (s *Store) Reseal(ctx context.Context) (int, error) {
 	n := 0
-	for page := (schedule.Page{All: true, Max: schedule.MaxBatch}); ; {
+	for page := (schedule.Page{All: true, Limit: schedule.MaxBatch}); ; {
 		list, err := s.Store.List(ctx, page)
 		if err != nil {
 			return n, err

@@ -113,7 +113,7 @@ func TestABadRecordHindersNoOther(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", name, err, c.want)
 		}
 	}
-	list, err := s.List(t.Context(), schedule.Page{All: true, Max: 10})
+	list, err := s.List(t.Context(), schedule.Page{All: true, Limit: 10})
 	if err != nil || len(list.Records) != 4 {
 		t.Fatalf("%+v, %v", list, err)
 	}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/keyring"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// A backup of a sealed ledger says which key it takes to read it, loudly where the key ring was not given or lacks it, and so does what is
+// done with it later. The negative control is one of a ledger that is not sealed.
+func TestBackupSaysWhichKeysItTakes(t *testing.T) {
+	t.Setenv("TURNUS_LEDGER", "")
+	t.Setenv("TURNUS_KEYRING", "")
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	made := func(name, ring string) {
+		t.Helper()
+		var o ledger.Options
+		if ring != "" {
+			r, err := keyring.Open(ring, keyring.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Keyring = r
+		}
+		l, err := ledger.Open(t.Context(), "sqlite:"+at(name), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := keyring.New(at("ring.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyring.New(at("other.json")); err != nil {
+		t.Fatal(err)
+	}
+	made("sealed.db", at("ring.json"))
+	made("plain.db", "")
+	const loud = ", which was not given: after a restore nobody can read it"
+	of := func(db, where string, more ...string) []string {
+		return append([]string{"backup", "--ledger", "sqlite:" + at(db), "--no-outputs", at(where)}, more...)
+	}
+	for _, tc := range []struct {
+		args      []string
+		code      int
+		want, not string
+	}{
+		{of("sealed.db", "b"), exitOK, "sealed with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b", "--keyring", at("other.json")), exitOK, "sealed with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b", "--keyring", at("ring.json")), exitOK, "backup ", "warning"},
+		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), exitOK, `"` + key.String() + `"`, "warning"},
+		{[]string{"backup", "ls", at("b")}, exitOK, "left out  " + key.String(), "nothing"},
+		{[]string{"backup", "verify", at("b")}, exitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
+		{[]string{"restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, exitOK, "give the service the key ring with key " + key.String(), "nothing"},
+		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, exitInvalid, "what it holds is sealed", "nothing"},
+		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, exitOK, "", "sealed"},
+		{of("plain.db", "p"), exitOK, "backup ", "seal"},
+		{[]string{"backup", "ls", at("p"), "-o", "json"}, exitOK, `"keys": []`, "nothing"},
+		{[]string{"backup", "verify", at("p")}, exitOK, "sound", "key ring"},
+		{[]string{"restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, exitOK, "restored backup", "key ring"},
+	} {
+		var out, errs bytes.Buffer
+		code := Main(tc.args, strings.NewReader(""), &out, &errs)
+		if text := out.String() + errs.String(); code != tc.code || !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) {
+			t.Errorf("%v: exit %d, expected %d with %q and without %q\n%s", tc.args, code, tc.code, tc.want, tc.not, text)
+		}
+	}
+}

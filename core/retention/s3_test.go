@@ -1,0 +1,20 @@
+//go:build s3
+
+package retention_test
+
+import (
+	"testing"
+
+	"github.com/turnus/turnus/core/objects/s3test"
+)
+
+// Outputs in a bucket go as those in a folder do, whichever ledger names them.
+func TestBuckets(t *testing.T) {
+	s3 := s3test.Start(t, "over", "killed")
+	for name, url := range ledgers(t) {
+		t.Run(name, func(t *testing.T) { whatIsOverGoes(newSite(t, url, s3.URL("over/"+name))) })
+	}
+	for name, url := range ledgers(t) {
+		t.Run("killed, "+name, func(t *testing.T) { killedInTheMiddle(newSite(t, url, s3.URL("killed/"+name))) })
+	}
+}
