@@ -98,9 +98,21 @@ func large(id string, i int) string {
 
 func (s *site) backup(where string) *backup.Manifest {
 	s.Helper()
+	return s.create(backup.Options{Where: where})
+}
+
+// backupReading reads what earlier backups left, too.
+func (s *site) backupReading(where string) *backup.Manifest {
+	s.Helper()
+	return s.create(backup.Options{Where: where, ReadData: true})
+}
+
+func (s *site) create(o backup.Options) *backup.Manifest {
+	s.Helper()
 	b := s.bucket()
 	defer func() { _ = b.Close() }()
-	m, err := backup.Create(s.Context(), backup.Options{Ledger: s.url, Objects: b, Where: where, Program: "test"})
+	o.Ledger, o.Objects, o.Program = s.url, b, "test"
+	m, err := backup.Create(s.Context(), o)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -61,9 +61,12 @@ func (p *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-func (p *bucket) has(ctx context.Context, name string) (bool, error) {
-	ok, err := p.b.Exists(ctx, name)
-	return ok, objects.Error(err)
+func (p *bucket) size(ctx context.Context, name string) (int64, error) {
+	a, err := p.b.Attributes(ctx, name)
+	if err != nil {
+		return 0, objects.Error(err)
+	}
+	return a.Size, nil
 }
 
 func (p *bucket) folders(ctx context.Context) ([]string, error) {

@@ -19,6 +19,8 @@ type Options struct {
 	Objects *blob.Bucket // of large outputs; nil leaves them out
 	Where   string       // a folder, s3://BUCKET, or FILE.zip
 	Program string       // version of this program
+	// ReadData reads the objects of earlier backups, too, and copies anew those whose bytes are not what they were; else sizes are compared.
+	ReadData bool
 	// Told, which may be nil, is told what is begun.
 	Told func(what string)
 }
@@ -30,8 +32,7 @@ func (o *Options) tell(format string, args ...any) {
 }
 
 // Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has are
-// read there, and copied again only if their bytes are others than they were. After an error, or killed, there is no backup; what was
-// copied is used by the next one. Memory is bounded by the largest row.
+// not copied again, unless they are damaged there. After an error, or killed, there is no backup; what was copied is used by the next one. Memory is bounded by the largest row.
 func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, true)
 	if err != nil {

@@ -54,7 +54,15 @@ func TestDamagedObjectIsCopiedAnew(t *testing.T) {
 			if _, err := verify(t, where, ""); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("negative control: the backup is whole: %v", err)
 			}
-			m := s.backup(where)
+			if m := s.backup(where); name == "changed" && m.Outputs.Damaged != 0 {
+				t.Errorf("negative control: read without being asked to: %+v", m.Outputs)
+			} else if name != "changed" && m.Outputs.Damaged+m.Outputs.New != 1 {
+				t.Errorf("sizes were not compared: %+v", m.Outputs)
+			}
+			if err := harm(paths[1], bytes.Clone(good)); err != nil {
+				t.Fatal(err)
+			}
+			m := s.backupReading(where)
 			if m.Outputs.Objects != 3 || m.Outputs.Damaged+m.Outputs.New != 1 || (m.Outputs.New == 1) != (name == "gone") {
 				t.Errorf("%+v", m.Outputs)
 			}
@@ -76,7 +84,7 @@ func TestDamagedObjectIsCopiedAnew(t *testing.T) {
 					}
 				}
 			}
-			if m := s.backup(where); m.Outputs.Objects != 2 || m.Outputs.Missing != 1 || m.Outputs.Damaged != 0 {
+			if m := s.backupReading(where); m.Outputs.Objects != 2 || m.Outputs.Missing != 1 || m.Outputs.Damaged != 0 {
 				t.Errorf("damaged here, and gone there: %+v", m.Outputs)
 			}
 		})

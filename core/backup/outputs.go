@@ -232,7 +232,7 @@ func copyObjects(ctx context.Context, p place, id string, o *Options, named *spo
 		return nil, err
 	}
 	err = batches(next, func(batch []object) error {
-		if err := copyBatch(ctx, p, o.Objects, had, batch, out); err != nil {
+		if err := copyBatch(ctx, p, o, had, batch, out); err != nil {
 			return err
 		}
 		for i := range batch {
@@ -257,7 +257,7 @@ func copyObjects(ctx context.Context, p place, id string, o *Options, named *spo
 }
 
 // copyBatch copies the objects of a batch at once; into a single file one after the other.
-func copyBatch(ctx context.Context, p place, from *blob.Bucket, had *earlier, batch []object, out *Outputs) error {
+func copyBatch(ctx context.Context, p place, o *Options, had *earlier, batch []object, out *Outputs) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if _, single := p.(*zipWriter); single {
 		g.SetLimit(1)
@@ -269,7 +269,7 @@ func copyBatch(ctx context.Context, p place, from *blob.Bucket, had *earlier, ba
 		g.Go(func() error {
 			count := &fresh
 			if known {
-				switch err := intact(ctx, p, &same); {
+				switch err := intact(ctx, p, &same, o.ReadData); {
 				case err == nil:
 					b.bytes, b.sha256 = same.bytes, same.sha256
 					return nil
@@ -279,7 +279,7 @@ func copyBatch(ctx context.Context, p place, from *blob.Bucket, had *earlier, ba
 					count = &damaged
 				}
 			}
-			err := copyObject(ctx, p, from, b)
+			err := copyObject(ctx, p, o.Objects, b)
 			if b.bytes >= 0 {
 				count.Add(1)
 			}
@@ -292,8 +292,18 @@ func copyBatch(ctx context.Context, p place, from *blob.Bucket, had *earlier, ba
 	return err
 }
 
-// intact reads an object of a place, and compares it with what the list says of it. None is core.ErrNotFound.
-func intact(ctx context.Context, p place, o *object) error {
+// intact compares an object of a place with what the list says of it: its size, and where it is read its bytes. None is core.ErrNotFound.
+func intact(ctx context.Context, p place, o *object, read bool) error {
+	n, err := p.size(ctx, objectsFolder+o.key)
+	if err != nil {
+		return err
+	}
+	if n != o.bytes {
+		return fmt.Errorf("output %s: the backup is damaged: it has %d bytes, %d were copied: %w", o.key, n, o.bytes, core.ErrInvalid)
+	}
+	if !read {
+		return nil
+	}
 	src, err := p.open(ctx, objectsFolder+o.key)
 	if err != nil {
 		return err

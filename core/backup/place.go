@@ -22,7 +22,7 @@ type place interface {
 	// create makes a file; it is there, whole and durable, when keep has returned.
 	create(ctx context.Context, name string) (file, error)
 	open(ctx context.Context, name string) (io.ReadCloser, error)
-	has(ctx context.Context, name string) (bool, error)
+	size(ctx context.Context, name string) (int64, error)
 	// folders lists what begins like the id of a backup, sorted.
 	folders(ctx context.Context) ([]string, error)
 	// close ends the use of it; done says that all that was begun is done.
@@ -117,12 +117,12 @@ func (p *folder) open(_ context.Context, name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-func (p *folder) has(_ context.Context, name string) (bool, error) {
-	_, err := p.root.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+func (p *folder) size(_ context.Context, name string) (int64, error) {
+	info, err := p.root.Stat(name)
+	if err != nil {
+		return 0, missing(err)
 	}
-	return err == nil, err
+	return info.Size(), nil
 }
 
 func (p *folder) folders(context.Context) ([]string, error) {
@@ -165,12 +165,11 @@ func whole(ctx context.Context, p place) ([]string, error) {
 	slices.Sort(ids)
 	list := ids[:0]
 	for _, id := range ids {
-		ok, err := p.has(ctx, id+"/"+manifestName)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		switch _, err := p.size(ctx, id+"/"+manifestName); {
+		case err == nil:
 			list = append(list, id)
+		case !errors.Is(err, core.ErrNotFound):
+			return nil, err
 		}
 	}
 	return list, nil

@@ -55,7 +55,9 @@ func (e *zipEntry) drop()       { e.in.broken = true }
 func (p *zipWriter) open(_ context.Context, name string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("%s: %w", name, core.ErrNotFound)
 }
-func (p *zipWriter) has(context.Context, string) (bool, error) { return false, nil }
+func (p *zipWriter) size(_ context.Context, name string) (int64, error) {
+	return 0, fmt.Errorf("%s: %w", name, core.ErrNotFound)
+}
 func (p *zipWriter) folders(context.Context) ([]string, error) { return nil, nil }
 
 func (p *zipWriter) close(done bool) error {
@@ -106,15 +108,12 @@ func (p *zipReader) open(_ context.Context, name string) (io.ReadCloser, error) 
 	return f, nil
 }
 
-func (p *zipReader) has(ctx context.Context, name string) (bool, error) {
-	f, err := p.open(ctx, name)
-	if errors.Is(err, core.ErrNotFound) {
-		return false, nil
-	}
+func (p *zipReader) size(_ context.Context, name string) (int64, error) {
+	info, err := fs.Stat(p.r, name)
 	if err != nil {
-		return false, err
+		return 0, missing(err)
 	}
-	return true, f.Close()
+	return info.Size(), nil
 }
 
 func (p *zipReader) folders(context.Context) ([]string, error) {

@@ -18,15 +18,15 @@ import (
 
 func (a *app) backupCmd() *cobra.Command {
 	var f storeFlags
-	var without bool
+	var without, read bool
 	c := &cobra.Command{
 		Use:   "backup WHERE",
 		Short: "Copy the ledger and the large outputs of a service, while it works",
 		Long: `Copy the ledger and the large outputs of a service, while it works. WHERE is a folder, a
 bucket (s3://BUCKET[/PREFIX][?endpoint=URL]) or a file that ends with .zip. A folder or bucket
 holds any number of backups, and large outputs once: those that an earlier backup has are not
-copied again, but read, and copied anew where they are damaged. A backup shows one moment, and
-is there whole or not at all.
+copied again, unless they have another size; with --read-data they are read, and copied anew
+where they are damaged. A backup shows one moment, and is there whole or not at all.
 
 What a key ring sealed is copied sealed: keep a copy of the ring's file where the backups are
 not. Without --keyring the ledger of a service that has a ring cannot note the backup.
@@ -40,18 +40,19 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.interruptible(cmd.Context())
 			defer stop()
-			return a.backup(ctx, &f, args[0], without)
+			return a.backup(ctx, &f, args[0], without, read)
 		},
 	}
 	f.add(c)
 	f.keyring.addFile(c)
 	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone, without large outputs")
+	c.Flags().BoolVar(&read, "read-data", false, "read the large outputs of earlier backups, too, and copy anew those that are damaged")
 	c.AddCommand(a.backupListCmd(), a.backupVerifyCmd())
 	return c
 }
 
-func (a *app) backup(ctx context.Context, f *storeFlags, where string, without bool) (err error) {
-	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: version, Told: a.steps()}
+func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, read bool) (err error) {
+	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: version, ReadData: read, Told: a.steps()}
 	if !without {
 		if o.Objects, err = f.objects(ctx, false); err != nil {
 			return err
