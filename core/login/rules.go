@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/spell"
 )
 
@@ -137,19 +137,16 @@ func RulesFile(path string, roles []string) func() (Rules, error) {
 			return rules, err
 		}
 		stamp = now
-		rules, err = readRules(path, info, roles)
+		rules, err = readRules(path, roles)
 		return rules, err
 	}
 }
 
-func readRules(path string, info fs.FileInfo, roles []string) (Rules, error) {
-	if info.Mode().Perm()&0o022 != 0 {
-		return Rules{}, fmt.Errorf("access file %s: others may write it (mode %04o), and with it who is an admin\nhint: chmod go-w: %w", path, info.Mode().Perm(), core.ErrInvalid)
+func readRules(path string, roles []string) (Rules, error) {
+	text, err := ownfiles.Read(path, ownfiles.Rule{Most: maxFile, Shut: 0o022})
+	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+		return Rules{}, fmt.Errorf("access file %s: others may write it (mode %04o), and with it who is an admin\nhint: chmod go-w: %w", path, open.Mode, core.ErrInvalid)
 	}
-	if info.Size() > maxFile {
-		return Rules{}, fmt.Errorf("access file %s: it has more than 1 MiB: %w", path, core.ErrInvalid)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return Rules{}, fmt.Errorf("access file: %w: %w", err, core.ErrInvalid)
 	}
