@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // Key describes one key of a ring, without the key itself.
@@ -111,7 +111,6 @@ func change(path string, do func(*keyset.Manager) error) error {
 	return write(path, m)
 }
 
-// write is whole or not at all, also after a power cut.
 func write(path string, m *keyset.Manager) error {
 	h, err := m.Handle()
 	if err != nil {
@@ -122,21 +121,8 @@ func write(path string, m *keyset.Manager) error {
 		return fmt.Errorf("key ring: %w", err)
 	}
 	text.WriteByte('\n')
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // mode 0600
-	if err != nil {
+	if err := ownfiles.Replace(path, text.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("key ring: %w", err)
 	}
-	_, err = f.Write(text.Bytes())
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("key ring: %w", err)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("key ring: %w", err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }

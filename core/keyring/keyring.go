@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/fresh"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // Why bytes cannot be opened.
@@ -164,20 +164,13 @@ func newKeys(path string, h *keyset.Handle) (*keys, error) {
 const maxFile = 256 << 10
 
 func readFile(path string) (*keyset.Handle, error) {
-	info, err := os.Stat(path)
+	data, err := ownfiles.Read(path, ownfiles.Rule{Most: maxFile, Shut: 0o077})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("key ring %s does not exist: %w\nhint: turnus keys new %s makes one", path, core.ErrInvalid, path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("key ring: %w: %w", core.ErrInvalid, err)
+	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+		return nil, fmt.Errorf("key ring %s: others may read or change it (mode %04o): %w\nhint: chmod 600 %s", path, open.Mode, core.ErrInvalid, path)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("key ring %s: others may read or change it (mode %04o): %w\nhint: chmod 600 %s", path, mode, core.ErrInvalid, path)
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("key ring %s has %d bytes, expected at most %d: %w", path, info.Size(), maxFile, core.ErrInvalid)
-	}
-	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("key ring: %w: %w", core.ErrInvalid, err)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/fresh"
+	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/spell"
 )
 
@@ -113,33 +112,23 @@ func hintOf(word string, words []string) string {
 // cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
 	watch := fresh.New(path)
-	read := func() (Rules, error) {
-		info, err := os.Stat(path)
-		if err != nil {
-			return Rules{}, fmt.Errorf("access file: %w: %w", err, core.ErrInvalid)
-		}
-		return readRules(path, info, roles)
-	}
 	var mu sync.Mutex
-	rules, err := read()
+	rules, err := readRules(path, roles)
 	return func() (Rules, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if watch.Changed(fresh.Usual) {
-			rules, err = read()
+			rules, err = readRules(path, roles)
 		}
 		return rules, err
 	}
 }
 
-func readRules(path string, info fs.FileInfo, roles []string) (Rules, error) {
-	if info.Mode().Perm()&0o022 != 0 {
-		return Rules{}, fmt.Errorf("access file %s: others may write it (mode %04o), and with it who is an admin\nhint: chmod go-w: %w", path, info.Mode().Perm(), core.ErrInvalid)
+func readRules(path string, roles []string) (Rules, error) {
+	text, err := ownfiles.Read(path, ownfiles.Rule{Most: maxFile, Shut: 0o022})
+	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+		return Rules{}, fmt.Errorf("access file %s: others may write it (mode %04o), and with it who is an admin\nhint: chmod go-w: %w", path, open.Mode, core.ErrInvalid)
 	}
-	if info.Size() > maxFile {
-		return Rules{}, fmt.Errorf("access file %s: it has more than 1 MiB: %w", path, core.ErrInvalid)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return Rules{}, fmt.Errorf("access file: %w: %w", err, core.ErrInvalid)
 	}

@@ -40,7 +40,10 @@ func formsOf(value []byte) []form {
 	}
 	query := url.QueryEscape(plain)
 	component := strings.ReplaceAll(query, "+", "%20")
-	for _, text := range []string{query, component, url.PathEscape(plain)} {
+	python := strings.ReplaceAll(component, "%2F", "/")
+	script := strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*").Replace(component) // encodeURIComponent
+	whole := strings.NewReplacer("%3B", ";", "%2C", ",", "%2F", "/", "%3F", "?", "%3A", ":", "%40", "@", "%26", "&", "%3D", "=", "%2B", "+", "%24", "$", "%23", "#").Replace(script)
+	for _, text := range []string{query, component, url.PathEscape(plain), python, script, whole} {
 		exact(text, lowerPercent(text))
 	}
 	exact(jsonText(plain, true), jsonText(plain, false), html.EscapeString(plain), strings.ReplaceAll(plain, "'", `'\''`))

@@ -41,6 +41,9 @@ func seen(value string) map[string]string {
 	out := map[string]string{
 		"plain": value, "hex": hex.EncodeToString([]byte(value)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(value))),
 		"query": url.QueryEscape(value), "path": url.PathEscape(value), "html": html.EscapeString(value),
+		"percent": percent(value, "", "%%%02X"), "percent in small letters": percent(value, "", "%%%02x"),
+		"Python's quote": percent(value, "/", "%%%02X"), "encodeURIComponent": percent(value, "!'()*", "%%%02X"),
+		"encodeURI": percent(value, "!'()*;,/?:@&=+$#", "%%%02X"), "encodeURI in small letters": percent(value, "!'()*;,/?:@&=+$#", "%%%02x"),
 	}
 	if utf8.ValidString(value) {
 		out["json"] = string(quoted[1 : len(quoted)-1])
@@ -53,6 +56,19 @@ func seen(value string) map[string]string {
 		}
 	}
 	return out
+}
+
+// percent escapes all bytes but letters, digits, -_.~ and those of left.
+func percent(value, left, format string) string {
+	var out strings.Builder
+	for _, b := range []byte(value) {
+		if b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("-_.~"+left, b) >= 0 {
+			out.WriteByte(b)
+		} else {
+			fmt.Fprintf(&out, format, b)
+		}
+	}
+	return out.String()
 }
 
 // common is the longest stretch that two texts have at the same place: what of an encoding does not depend on the neighbours.
@@ -93,6 +109,10 @@ func TestFormsAreFound(t *testing.T) {
 		if got := s.String(tc.text); got != tc.want {
 			t.Errorf("%s: %q became %q, expected %q", tc.name, tc.text, got, tc.want)
 		}
+	}
+	// What the package says that it does not find: a value that was encoded twice.
+	if twice := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(secret)))); s.String(twice) != twice {
+		t.Errorf("base64 of base64 is found: say so in the package's words")
 	}
 	wrapped := base64.StdEncoding.EncodeToString([]byte("some header and then " + secret + strings.Repeat("x", 100)))
 	var lines strings.Builder

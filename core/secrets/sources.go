@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 func compare(a, b string) int { return strings.Compare(a, b) }
@@ -49,6 +50,9 @@ const (
 
 func fromFile(path string) ([]byte, error) {
 	value, err := readTrusted(path, MaxValue+2, readableByOthers)
+	if errors.Is(err, ownfiles.ErrLong) {
+		return nil, fmt.Errorf("its value is longer than %d KiB: %w", MaxValue>>10, core.ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,32 +64,17 @@ func trimLine(value []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 }
 
-// readTrusted reads a regular file that this user or root owns and that has no bit of forbidden. What is longer than most comes
-// one byte too long. Links are followed: service managers hand secrets over through them.
+// readTrusted reads a file of at most so many bytes that this user or root owns and that has no bit of forbidden.
 func readTrusted(path string, most int, forbidden fs.FileMode) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	data, err := ownfiles.Read(path, ownfiles.Rule{Most: most, Shut: forbidden, Owned: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: %w", path, core.ErrInvalid)
 	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "read" { // the disk's trouble, which may pass
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, core.ErrInvalid)
-	}
-	defer func() { _ = f.Close() }() // only read from
-	st, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", err, core.ErrInvalid)
-	case !st.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file: %w", path, core.ErrInvalid)
-	case st.Mode().Perm()&forbidden != 0:
-		return nil, fmt.Errorf("%s: mode %04o gives others a right to it: chmod 600 %s: %w", path, st.Mode().Perm(), path, core.ErrInvalid)
-	case !ownedByUs(st):
-		return nil, fmt.Errorf("%s belongs to another user: chown it to the user that the worker runs as, or to root: %w", path, core.ErrInvalid)
-	}
-	data, err := readAtMost(f, most)
-	if err != nil {
-		clear(data)
-		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return data, nil
 }

@@ -42,6 +42,7 @@ type certificates struct {
 // signed is a certificate, and who is having it signed.
 type signed struct {
 	turn  chan struct{} // holds one token
+	users int           // who have it signed, or wait for that
 	cert  *ssh.Certificate
 	renew time.Time // from then on another is asked for
 	until time.Time
@@ -81,7 +82,9 @@ func (c *certificates) signerFor(ctx context.Context, e *endpoint) (ssh.Signer, 
 
 // certificate gives one that holds for a while. One caller has it signed, the others wait.
 func (c *certificates) certificate(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
-	k := c.enter(certKey(r))
+	key := certKey(r)
+	k := c.enter(key)
+	defer c.leave(key, k)
 	select {
 	case <-k.turn:
 		defer func() { k.turn <- struct{}{} }()
@@ -121,16 +124,43 @@ func (c *certificates) enter(key string) *signed {
 	defer c.mu.Unlock()
 	k := c.known[key]
 	if k == nil {
-		for old, other := range c.known { // memory follows what is in use
-			if other.cert != nil && !other.until.After(time.Now()) {
-				delete(c.known, old)
-			}
-		}
+		c.makeRoom()
 		k = &signed{turn: make(chan struct{}, 1)}
 		k.turn <- struct{}{}
 		c.known[key] = k
 	}
+	k.users++
 	return k
+}
+
+// leave forgets what was not signed, or has ended, with its last user.
+func (c *certificates) leave(key string, k *signed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.users--; k.users == 0 && !k.until.After(time.Now()) {
+		delete(c.known, key)
+	}
+}
+
+// maxCertificates bounds what is kept. What many hosts have in common is asked for again and again; of certificates for one host each
+// all but the latest are of no use.
+const maxCertificates = 1024
+
+// makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays. It needs c.mu.
+func (c *certificates) makeRoom() {
+	first := ""
+	for key, k := range c.known {
+		switch {
+		case k.users > 0:
+		case !k.until.After(time.Now()):
+			delete(c.known, key)
+		case first == "" || k.until.Before(c.known[first].until):
+			first = key
+		}
+	}
+	if len(c.known) >= maxCertificates {
+		delete(c.known, first)
+	}
 }
 
 // maxLifetime bounds a certificate: what never ends is not signed on demand.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -166,6 +167,65 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 				t.Errorf("after %v: got %v and %d signed, expected %v and %d", at.after, err, signed, at.ok, at.signed)
 			}
 		}
+	})
+}
+
+// Memory follows what is in use: what failed and what has ended is forgotten, and there are not more than so many of the rest.
+func TestCertificatesAreForgotten(t *testing.T) {
+	file, _ := sshdtest.NewKey(t)
+	a, err := NewAuthority(file, 6*time.Minute, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		away, signed := false, 0
+		c, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+			if away {
+				return nil, errors.New("away")
+			}
+			signed++
+			return a.Certify(ctx, r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		get := func(command string) error {
+			_, err := c.certificate(t.Context(), CertificateRequest{Key: c.signer.PublicKey(), Principals: []string{"root"}, ForceCommand: command})
+			return err
+		}
+		kept := func(what string, expected int) {
+			t.Helper()
+			if len(c.known) != expected {
+				t.Errorf("%d certificates are kept of %s, expected %d", len(c.known), what, expected)
+			}
+		}
+		away = true
+		for i := range 100 {
+			if get(fmt.Sprint("fails ", i)) == nil {
+				t.Fatal("signed by nobody")
+			}
+		}
+		kept("100 that were not signed", 0)
+		away = false
+		if err := get("the first"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		for i := range maxCertificates + 10 {
+			if err := get(fmt.Sprint("one ", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept("too many", maxCertificates)
+		before := signed
+		if err := errors.Join(get(fmt.Sprint("one ", maxCertificates+9)), get("the first")); err != nil || signed != before+1 {
+			t.Errorf("%v and %d more signed, expected one: for the one that ended first, not for the last", err, signed-before)
+		}
+		<-time.After(7 * time.Minute)
+		if err := get("later"); err != nil {
+			t.Fatal(err)
+		}
+		kept("one after all others have ended", 1)
 	})
 }
 

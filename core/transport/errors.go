@@ -133,6 +133,19 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 		fmt.Errorf("%w: not logged in after %v", core.ErrTimeout, limit))
 }
 
+// foreign explains a server that said something, and not that it speaks SSH 2.
+func foreign(e *endpoint, said string, err error) *Error {
+	switch {
+	case strings.HasPrefix(said, "Exceeded MaxStartups"), strings.HasPrefix(said, "Not allowed at this time"):
+		return e.unreachable("handshake", "sshd takes no more logins at once (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log",
+			fmt.Errorf("server turned the connection away with %q: %w", said, err))
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or what answers there does not speak SSH 2: is the port right?",
+			fmt.Errorf("connection reset after the server said %q: %w", said, err))
+	}
+	return e.unreachable("handshake", "is the port right? what answers there does not speak SSH 2", fmt.Errorf("wrong protocol: it says %q: %w", said, err))
+}
+
 // handshakeError explains why the SSH handshake failed.
 func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) *Error {
 	stage := stage(h.stage.Load())
@@ -149,7 +162,7 @@ func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) 
 	case stage == stageAuth:
 		return tries.refused(e, broken, err)
 	case stage == stageHandshake && !h.spoke.Load(), strings.Contains(err.Error(), "version string"), strings.Contains(err.Error(), "overflow reading version"):
-		return e.unreachable("handshake", "is the port right? what answers there does not speak SSH 2", fmt.Errorf("wrong protocol: %w", err))
+		return foreign(e, h.said(), err)
 	case broken && stage == stageSilent:
 		return e.unreachable("handshake", "sshd drops connections over MaxStartups or from banned sources; see its log",
 			fmt.Errorf("server closed the connection without a word: %w", err))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // Every way not to reach a host is an error of its own.
@@ -51,7 +54,18 @@ func TestUnreachable(t *testing.T) {
 		})), "handshake", "key exchange not done"},
 		{"wrong protocol", raw("127.31.0.4", func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		}), "handshake", "wrong protocol"},
+			_, _ = c.Read(make([]byte, 100))
+		}), "handshake", `wrong protocol: it says "HTTP/1.1 400 Bad Request": `},
+		{"a word, and a reset", raw("127.31.0.8", func(c net.Conn) {
+			_, _ = io.WriteString(c, "go away\r\n")
+			_, _ = c.Read(make([]byte, 100))
+			reset(c)
+		}), "handshake", `connection reset after the server said "go away": `},
+		{"over MaxStartups", raw("127.31.0.9", func(c net.Conn) {
+			_, _ = io.WriteString(c, "Exceeded MaxStartups\r\n")
+			_, _ = c.Read(make([]byte, 100))
+			reset(c)
+		}), "handshake", `turned the connection away with "Exceeded MaxStartups": `},
 		{"closed without a word", raw("127.31.0.5", func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 100)) // what is unread when closing would make it a reset
 		}), "handshake", "without a word"},
@@ -92,6 +106,37 @@ func TestUnreachable(t *testing.T) {
 	}
 	if got[DialOK]+got[DialAuth]+got[DialHostKey]+got[DialCalledOff] > 0 {
 		t.Errorf("counted %v", got)
+	}
+}
+
+// A host that takes one login at once, and somebody is at it, resets the others. OpenSSH says why before it says that it is OpenSSH; a host
+// of the fleet says nothing. When the reset comes depends on the moment; what it means does not.
+func TestFullHostIsNoWrongProtocol(t *testing.T) {
+	f, err := fleet.Start(t.Context(), fleet.Config{Hosts: 1, Profile: fleet.All(fleet.MaxStartups(1))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for name, h := range map[string]core.Host{
+		"OpenSSH": sshdtest.Start(t, sshdtest.Config("MaxStartups 1")).Host("web1"),
+		"fleet":   f.Hosts()[0],
+	} {
+		first, err := net.Dial("tcp", net.JoinHostPort(h.Target(), strconv.Itoa(h.SSH.Port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Read(make([]byte, 4)); err != nil { // it has been admitted
+			t.Fatal(err)
+		}
+		for range 10 {
+			_, err := run(t, newPool(t, nil), h, "true")
+			var e *Error
+			if !errors.As(err, &e) || !errors.Is(err, core.ErrUnreachable) || !e.Before || !strings.Contains(e.Hint, "MaxStartups") && !strings.Contains(e.Hint, "connection limit") ||
+				strings.Contains(err.Error(), "wrong protocol") {
+				t.Errorf("%s: got %v, expected to hear of a limit of connections", name, err)
+			}
+		}
+		_ = first.Close()
 	}
 }
 

@@ -29,7 +29,7 @@ func (g gate) enter(ctx context.Context) error {
 func (g gate) leave() { <-g }
 
 // handshakesPerServer stays under sshd's MaxStartups (10:30:100), beyond which
-// it drops connections without a word.
+// it drops connections.
 const handshakesPerServer = 8
 
 // door is the gate before one server, kept while somebody is at it.
@@ -125,6 +125,12 @@ func (h *handshakeConn) Read(b []byte) (int, error) {
 	used := copy(b, buf[:n])
 	h.ahead = append([]byte(nil), buf[used:n]...)
 	return used, err
+}
+
+// said is the first line that the server said, as much of it as one wants to read. Call it when no Read is under way.
+func (h *handshakeConn) said() string {
+	line, _, _ := bytes.Cut(h.head, []byte("\n"))
+	return string(bytes.TrimSpace(line[:min(len(line), 80)]))
 }
 
 // finish gives back what is held; reads pass straight through from now on.

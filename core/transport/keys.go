@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // identity is one private key file, with the certificate beside it.
@@ -72,17 +73,10 @@ func (k *keyring) load(file string) (*identity, error) {
 }
 
 func (k *keyring) read(file string) (*identity, error) {
-	st, err := os.Stat(file)
-	if err != nil {
-		return nil, fmt.Errorf("key file: %w", err)
+	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxKeyFile, Shut: 0o077, Pipes: true})
+	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+		return nil, fmt.Errorf("key file %s: mode %04o lets others read it: chmod 600 %s", file, open.Mode, file)
 	}
-	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("key file %s: mode %04o lets others read it: chmod 600 %s", file, st.Mode().Perm(), file)
-	}
-	if st.Size() > maxKeyFile {
-		return nil, fmt.Errorf("key file %s: %d bytes is no key", file, st.Size())
-	}
-	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
 	}

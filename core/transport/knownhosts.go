@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 const maxKnownHosts = 64 << 20 // bytes a file
@@ -35,14 +36,7 @@ func readKnownHosts(files []string, log *slog.Logger) (*knownHosts, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	clean := make([]string, 0, len(files))
 	for i, file := range files {
-		st, err := os.Stat(file)
-		if err != nil {
-			return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
-		}
-		if st.Size() > maxKnownHosts {
-			return nil, fmt.Errorf("%w: known_hosts %s: %d bytes, expected at most %d", core.ErrInvalid, file, st.Size(), maxKnownHosts)
-		}
-		text, err := os.ReadFile(file)
+		text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxKnownHosts, Pipes: true})
 		if err != nil {
 			return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
 		}

@@ -13,6 +13,7 @@ import (
 	sshcfg "github.com/kevinburke/ssh_config"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // sshConfig is an imported OpenSSH client configuration. A nil one says nothing.
@@ -30,14 +31,7 @@ func loadSSHConfig(file string) (*sshConfig, error) {
 		return nil, nil
 	}
 	file = expandHome(file)
-	st, err := os.Stat(file)
-	if err != nil {
-		return nil, fmt.Errorf("%w: ssh_config: %w", core.ErrInvalid, err)
-	}
-	if st.Size() > maxSSHConfig {
-		return nil, fmt.Errorf("%w: ssh_config %s: %d bytes, expected at most %d", core.ErrInvalid, file, st.Size(), maxSSHConfig)
-	}
-	text, err := os.ReadFile(file)
+	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxSSHConfig, Pipes: true})
 	if err != nil {
 		return nil, fmt.Errorf("%w: ssh_config: %w", core.ErrInvalid, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func shownValue(f *pflag.Flag) string {
 
 // defaultOf is a flag's default. Those that read the environment themselves have none.
 func defaultOf(f *pflag.Flag, o origin) string {
-	if o.kind == fromEnvironment && slices.Contains(elsewhere, f.Name) || f.DefValue == "[]" {
+	if o.kind == fromEnvironment && isNoted(f, noteEnvironment) || f.DefValue == "[]" {
 		return ""
 	}
 	return f.DefValue
@@ -256,17 +257,12 @@ func eachError(err error) []error {
 	return []error{err}
 }
 
-// holdsSecret tells whether a setting names a file that others must not read.
-func holdsSecret(flag string) bool {
-	return strings.HasSuffix(flag, "-key") || strings.Contains(flag, "secret") || strings.Contains(flag, "token") || strings.Contains(flag, "keyring") || strings.Contains(flag, "identity")
-}
-
 // checkFiles looks at the files that settings name: there, readable, and where they hold a secret nobody else's to read.
 func checkFiles(c *cobra.Command) []settingProblem {
 	var found []settingProblem
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		named := f.Name == "known-hosts" || f.Name == "keyring" || strings.HasSuffix(f.Name, "-file") || strings.HasSuffix(f.Name, "-cert") || strings.HasSuffix(f.Name, "-key") || strings.HasPrefix(f.Name, "private-key")
-		if !named || !f.Changed {
+		words, named := f.Annotations[noteFile]
+		if !named {
 			return
 		}
 		paths := []string{f.Value.String()}
@@ -277,7 +273,10 @@ func checkFiles(c *cobra.Command) []settingProblem {
 			if path == "" || path == "none" {
 				continue
 			}
-			if p, bad := checkFile(f.Name, path); bad {
+			if rest, ok := strings.CutPrefix(path, "~/"); ok && slices.Contains(words, fileHome) {
+				path = filepath.Join(os.Getenv("HOME"), rest)
+			}
+			if p, bad := checkFile(f.Name, path, slices.Contains(words, fileSecret)); bad {
 				found = append(found, p)
 			}
 		}
@@ -285,7 +284,7 @@ func checkFiles(c *cobra.Command) []settingProblem {
 	return found
 }
 
-func checkFile(flag, path string) (settingProblem, bool) {
+func checkFile(flag, path string, secret bool) (settingProblem, bool) {
 	file, err := os.Open(path)
 	if err != nil {
 		return settingProblem{"error", fmt.Sprintf("--%s: %v", flag, err)}, true
@@ -298,7 +297,7 @@ func checkFile(flag, path string) (settingProblem, bool) {
 	if info.IsDir() {
 		return settingProblem{"error", fmt.Sprintf("--%s: %s is a folder, expected a file", flag, path)}, true
 	}
-	if mode := info.Mode().Perm(); holdsSecret(flag) && mode&(fs.FileMode(0o077)) != 0 {
+	if mode := info.Mode().Perm(); secret && mode&(fs.FileMode(0o077)) != 0 {
 		return settingProblem{"warning", fmt.Sprintf("--%s: others may read %s (mode %04o)\nhint: chmod 600 %s", flag, path, mode, path)}, true
 	}
 	return settingProblem{}, false

@@ -127,7 +127,7 @@ func TestBrokenDurationsTellNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"2.json": "{", "3.json": `{"playbook":"other","steps":[{"step":"go","uses":"command","changed_ns":[1]}]}`, ".new-4": "{}"} {
+	for name, text := range map[string]string{"2.json": "{", "3.json": `{"playbook":"other","steps":[{"step":"go","uses":"command","changed_ns":[1]}]}`, ".4.json.17.part": "{}"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,8 @@ func (f *keyringFlags) add(c *cobra.Command) {
 
 func (f *keyringFlags) addFile(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
+	readsEnvironment(c.Flags(), "keyring")
+	namesSecretFiles(c.Flags(), "keyring")
 }
 
 // open reads the ring; nil where none is named.

@@ -21,6 +21,8 @@ func (f *metricsFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.cert, "metrics-tls-cert", "", "certificate chain of that address, in PEM; needed where other machines reach it")
 	fl.StringVar(&f.key, "metrics-tls-key", "", "its key, in PEM")
 	fl.StringVar(&f.clientCA, "metrics-client-ca", "", "certificates, in PEM, of the authority whose clients may ask; instead of a token, or besides")
+	namesFiles(fl, "metrics-tls-cert", "metrics-client-ca")
+	namesSecretFiles(fl, "metrics-token-file", "metrics-tls-key")
 }
 
 // listen binds the address; nil where none is asked for.

@@ -248,6 +248,7 @@ type queueFlags struct {
 func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
 	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
+	readsEnvironment(c.Flags(), "redis")
 	f.keyring.add(c)
 	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
 }

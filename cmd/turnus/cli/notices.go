@@ -49,6 +49,9 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.smtpUser, "notify-smtp-user", "", "user at the mail server")
 	fl.StringVar(&f.smtpPass, "notify-smtp-password-file", "", "file with the user's password")
 	fl.StringVar(&f.from, "notify-from", "", "sender of mails: NAME@DOMAIN")
+	readsEnvironment(fl, "notify")
+	namesFiles(fl, "notify-ca-file")
+	namesSecretFiles(fl, "notify-secret-file", "notify-smtp-password-file")
 	_ = c.RegisterFlagCompletionFunc("notify-smtp-tls", cobra.FixedCompletions([]string{policy.StartTLS, policy.TLS, policy.None}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -27,6 +27,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.access, "oidc-access", "", "file that gives people a tenant and a role by what the provider claims of them; read again when it changes")
 	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
 	fl.DurationVar(&f.session, "oidc-session", defaultSession, "how long a login is good for: 1m to 24h")
+	namesFiles(fl, "oidc-access", "oidc-ca-file")
 }
 
 // open makes the provider; nil where none is named.

@@ -27,6 +27,7 @@ func (f *pluginFlags) add(c *cobra.Command) {
 		dirs = filepath.SplitList(env)
 	}
 	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
+	readsEnvironment(c.Flags(), "plugins")
 }
 
 // supervisor knows the built-in job types and those of the plugin folders, where none is called.

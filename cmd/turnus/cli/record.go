@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // lastRun is what run keeps of a playbook's last run, for --retry-failed.
@@ -59,23 +60,12 @@ func saveLastRun(r report) error {
 	return replaceFile(path, text)
 }
 
-// replaceFile puts a file in the place of what was there, in one step.
+// replaceFile puts a file, and the folder for it, where nobody else can read it.
 func replaceFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // gone after the rename
-	if _, err := tmp.Write(text); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return ownfiles.Replace(path, text, 0o600)
 }
 
 // hostsToRetry are the hosts of the playbook's last run that are not as they should be.

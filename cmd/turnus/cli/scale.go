@@ -25,6 +25,7 @@ func (f *scaleFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.hook, "scale-hook", "", "command, or http(s) URL, that is told how many workers the pool should have whenever that changes")
 	fl.StringVar(&f.secret, "scale-hook-secret-file", "", "file with the secret that calls of a URL are signed with")
+	namesSecretFiles(fl, "scale-hook-secret-file")
 	fl.IntVar(&f.cfg.Min, "scale-min", 1, "fewest workers that are wanted")
 	fl.IntVar(&f.cfg.Max, "scale-max", 10, "most workers that are wanted")
 	fl.IntVar(&f.cfg.Slots, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")

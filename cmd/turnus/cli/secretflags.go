@@ -24,6 +24,9 @@ type secretFlags struct {
 func (f *secretFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "secrets", os.Getenv("TURNUS_SECRETS"), "this node's own file of secrets, and of its Vault (TURNUS_SECRETS)")
 	c.Flags().StringArrayVar(&f.identities, "secrets-identity", identityFromEnv(), "file with the age identity, or SSH private key, that opens sealed secrets (repeatable; TURNUS_SECRETS_IDENTITY)")
+	readsEnvironment(c.Flags(), "secrets", "secrets-identity")
+	namesFiles(c.Flags(), "secrets")
+	namesSecretFiles(c.Flags(), "secrets-identity")
 }
 
 func identityFromEnv() []string {
@@ -73,6 +76,7 @@ func (f *certFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.caKey, "ssh-ca-key", "", "private key of an authority on this node that signs a short-lived SSH certificate for each login")
 	fl.StringVar(&f.vault, "ssh-ca-vault", "", "the same by Vault: MOUNT/ROLE of its SSH engine, such as ssh/turnus; --secrets says which Vault")
 	fl.DurationVar(&f.lifetime, "ssh-cert-lifetime", transport.DefaultLifetime, "how long such a certificate holds, 1m to 24h; another is signed before it ends")
+	noteFlags(fl, noteFile, []string{fileSecret, fileHome}, []string{"ssh-ca-key"})
 }
 
 // certify is nil where nobody signs.

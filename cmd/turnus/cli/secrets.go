@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -88,30 +89,7 @@ func (f *secretFile) put(name string, value []byte) error {
 	return err
 }
 
-// save replaces the file as a whole, or leaves it as it was.
-func (f *secretFile) save() (err error) {
-	path, err := filepath.EvalSymlinks(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		path, err = f.path, nil
-	}
-	if err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".secrets-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temp.Name()))
-		}
-	}()
-	_, err = temp.Write(f.data)
-	if err = errors.Join(err, temp.Chmod(f.mode), temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
-}
+func (f *secretFile) save() error { return ownfiles.Replace(f.path, f.data, f.mode) }
 
 func (a *app) secretsKeygenCmd() *cobra.Command {
 	return &cobra.Command{

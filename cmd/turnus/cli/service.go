@@ -13,12 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/crypto/acme/autocert"
 
@@ -28,7 +25,6 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
@@ -44,112 +40,6 @@ import (
 	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 )
-
-// serviceFlags say what a service keeps, follows and listens on.
-type serviceFlags struct {
-	queue           queueFlags
-	data, ledger    string
-	definitions     string
-	repo, branch    string
-	repoEvery       time.Duration
-	hookSecret      string
-	listen          string
-	insecure        bool
-	tlsCert, tlsKey string
-	tlsClientCA     string
-	outputs         string
-	retention       retentionFlags
-	notify          notifyFlags
-	acme            acmeFlags
-	oidc            oidcFlags
-	people          *login.Provider // of oidc; nil: there are tokens only
-	measure         measureFlags
-	scale           scaleFlags
-}
-
-// What --repo is followed by, unless told otherwise.
-const (
-	defaultBranch    = "main"
-	defaultRepoEvery = time.Minute
-)
-
-func (f *serviceFlags) add(c *cobra.Command) {
-	f.queue.add(c)
-	f.notify.add(c)
-	f.acme.add(c)
-	f.oidc.add(c)
-	f.retention.add(c)
-	f.measure.add(c)
-	f.scale.add(c)
-	fl := c.Flags()
-	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
-	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
-	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
-	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
-	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
-	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
-	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
-	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
-	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
-	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
-	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
-}
-
-// check refuses what contradicts itself, before anything is opened.
-func (f *serviceFlags) check() error {
-	if f.repo != "" && f.definitions != "" {
-		return invalid("--repo and --definitions both say where the definitions are: give one")
-	}
-	if f.definitions != "" {
-		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
-			return invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
-		}
-	}
-	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
-		return invalid("--branch and --repo-every say how --repo is followed: give it, too")
-	}
-	if f.hookSecret != "" && f.repo == "" {
-		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
-	}
-	if _, err := f.notify.config(); err != nil {
-		return err
-	}
-	if err := f.retention.check(); err != nil {
-		return err
-	}
-	var err error
-	if f.people, err = f.oidc.open(); err != nil {
-		return err
-	}
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return invalid("--tls-cert and --tls-key go together")
-	}
-	if err := f.acme.check(f.tlsCert); err != nil {
-		return err
-	}
-	if f.tlsClientCA != "" && !f.secure() {
-		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
-	}
-	if err := f.measure.check(); err != nil {
-		return err
-	}
-	if _, err := f.scale.config(""); err != nil {
-		return err
-	}
-	address, _, err := net.SplitHostPort(f.listen)
-	if err != nil {
-		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
-	}
-	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
-		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
-	}
-	return nil
-}
-
-// secure tells whether the API listens over TLS.
-func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }
 
 // service is a server with all its parts.
 type service struct {
@@ -384,171 +274,6 @@ func (s *service) url() string {
 	return scheme + "://" + net.JoinHostPort(address, port)
 }
 
-// webStop is how long requests that are under way may take when the service stops.
-const webStop = 5 * time.Second
-
-// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
-// worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
-// next start; what this process's own queue has reached is kept for that.
-func (s *service) run(ctx context.Context, drain func() error) error {
-	if err := s.data.forgetRemains(); err != nil {
-		return errors.Join(err, drain())
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	stop, failed := context.WithCancelCause(ctx)
-	defer failed(nil)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.ctl.Run(life) })
-	wg.Go(func() { s.notify.Run(life) })
-	wg.Go(func() {
-		if err := s.catalog.Run(life); err != nil {
-			failed(err)
-		}
-	})
-	wg.Go(func() { s.forget(life) })
-	wg.Go(func() { s.scaling.Run(stop) })
-	web := server.HTTP(s.api, s.log)
-	web.BaseContext = func(net.Listener) context.Context { return stop }
-	if s.acme != nil {
-		web.Handler = afterChallenge(web.Handler)
-		s.answerChallenges(stop, &wg)
-	}
-	wg.Go(func() {
-		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
-			failed(fmt.Errorf("API: %w", err))
-		}
-	})
-	s.a.mind(s.manager.Ready(s.hangs))
-	<-stop.Done()
-	cause := context.Cause(stop)
-	s.a.mind(s.manager.Stopping())
-	down, cancel := context.WithTimeout(life, webStop)
-	if err := web.Shutdown(down); err != nil {
-		_ = web.Close()
-	}
-	cancel()
-	s.api.Close()
-	err := drain()
-	s.settle(life)
-	end()
-	wg.Wait()
-	err = errors.Join(err, s.keepQueue(context.WithoutCancel(ctx)))
-	if cause != nil && !errors.Is(cause, context.Canceled) {
-		err = errors.Join(cause, err)
-	}
-	return err
-}
-
-func (s *service) serve(web *http.Server) error {
-	if s.f.secure() {
-		web.TLSConfig = s.tlsConfig()
-		return web.ServeTLS(s.listener, "", "")
-	}
-	return web.Serve(s.listener)
-}
-
-// settleFor is how long a service that stops waits for what its own queue, which ends with it, has to be recorded.
-const settleFor = 10 * time.Second
-
-// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue in Redis stay there.
-func (s *service) settle(ctx context.Context) {
-	if s.f.queue.url != "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, settleFor)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !s.settled(ctx) {
-		select {
-		case <-ctx.Done():
-			s.a.message(s.a.paint(yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (s *service) settled(ctx context.Context) bool {
-	for page := (ledger.Page{Limit: 1000}); ; {
-		runs, next, err := s.ledger.Unfinished(ctx, page)
-		if err != nil {
-			return false
-		}
-		for i := range runs {
-			if !recorded(ctx, s.queue, runs[i]) {
-				return false
-			}
-		}
-		if next == "" {
-			return true
-		}
-		page.Cursor = next
-	}
-}
-
-// count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
-func (s *service) count(kind string) {
-	if s.api != nil {
-		s.api.CountEvent(kind)
-	}
-}
-
-// event tells the operator what a controller does, in few words.
-func (s *service) event(e controller.Event) {
-	s.count(string(e.Kind))
-	switch e.Kind {
-	case controller.WindowMissed, controller.RunRefused: // keepNews has them
-	default:
-		s.tell(newsOf(e))
-	}
-	switch e.Kind {
-	case controller.QueueAway:
-		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
-	case controller.QueueBack:
-		s.a.message("the queue answers again")
-	case controller.QueueLost:
-		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
-	case controller.RunHeld:
-		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + e.Reason)
-	case controller.RunRepeated:
-		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
-	case controller.RunEnded:
-		s.notify.Poke()
-		s.catalog.Ended(e.Run)
-		if e.Status != nil {
-			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
-			s.a.message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
-		}
-	}
-}
-
-func (s *service) catalogEvent(e catalog.Event) {
-	s.count(string(e.Kind))
-	s.countFire(e)
-	s.tell(newsOfCatalog(e, s.catalogSet()))
-	switch e.Kind {
-	case catalog.DefinitionsChanged:
-		set := s.catalog.Set()
-		if set != nil {
-			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
-			s.a.warnOf(set)
-			s.tellUnapproved()
-		}
-	case catalog.DefinitionsRejected:
-		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
-	case catalog.FireLaunched:
-		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
-	case catalog.FireSkipped:
-		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
-	case catalog.FireFailed, catalog.Trouble:
-		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
-			s.a.message(s.a.paint(yellow, "trouble: ") + text)
-		}
-	}
-}
-
 // inventory is that of the current definitions: jump hosts and passwords do not travel with a job.
 func (s *service) inventory() *inventory.Inventory {
 	if set := s.catalogSet(); set != nil {
@@ -563,12 +288,4 @@ func (s *service) catalogSet() *definitions.Set {
 		return nil
 	}
 	return s.catalog.Set()
-}
-
-// reasoned is why definitions are not taken: which ones, and what is wrong with them.
-func reasoned(e catalog.Event) string {
-	if e.Reason == "" {
-		return fmt.Sprint(e.Err)
-	}
-	return e.Reason + ": " + fmt.Sprint(e.Err)
 }

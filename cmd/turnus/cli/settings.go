@@ -60,8 +60,34 @@ func (o origin) String() string {
 	return o.kind + " " + o.where
 }
 
-// elsewhere are flags that other commands have, too: where they are defined they read the environment themselves.
-var elsewhere = []string{"redis", "ledger", "keyring", "notify", "inventory", "plugins", "secrets", "secrets-identity"}
+// Notes on flags, which those who define them make.
+const (
+	noteEnvironment = "turnus_environment" // other commands have it, too, and its default is what the environment says
+	noteFile        = "turnus_file"        // it names a file, or several; with the words below
+	fileSecret      = "secret"             // that nobody else may read
+	fileHome        = "home"               // in which ~/ is the home folder
+)
+
+// readsEnvironment notes flags whose default is what the environment says.
+func readsEnvironment(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteEnvironment, nil, names) }
+
+// namesFiles notes flags that name files.
+func namesFiles(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteFile, nil, names) }
+
+// namesSecretFiles notes flags that name files which nobody else may read.
+func namesSecretFiles(fl *pflag.FlagSet, names ...string) {
+	noteFlags(fl, noteFile, []string{fileSecret}, names)
+}
+
+func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
+	for _, name := range names {
+		if err := fl.SetAnnotation(name, key, words); err != nil {
+			panic(err) // there is no flag of that name
+		}
+	}
+}
+
+func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
 // notSettings are flags that say something of one call.
 var notSettings = []string{"config", "help", "output"}
@@ -96,7 +122,7 @@ func fill(c *cobra.Command) (map[string]origin, error) {
 			from[f.Name] = origin{kind: fromFlag}
 		case inEnv:
 			from[f.Name] = origin{fromEnvironment, variable}
-			if slices.Contains(elsewhere, f.Name) {
+			if isNoted(f, noteEnvironment) {
 				break // it has its value
 			}
 			if err := c.Flags().Set(f.Name, env); err != nil {

@@ -18,16 +18,43 @@ import (
 
 func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
 
+// workerFlags say what a worker is made of.
+type workerFlags struct {
+	node    nodeFlags
+	queue   queueFlags
+	outputs outputFlags
+	metrics metricsFlags
+	logs    logFlags
+	trace   traceFlags
+	name    string
+	files   string   // folder
+	sources []string // of the inventory
+}
+
+func (f *workerFlags) add(c *cobra.Command) {
+	f.node.add(c)
+	f.queue.add(c)
+	f.outputs.add(c)
+	f.logs.add(c)
+	f.metrics.add(c)
+	f.trace.add(c)
+	fl := c.Flags()
+	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
+	readsEnvironment(fl, "inventory")
+	fl.StringVar(&f.name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
+	fl.StringVar(&f.files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
+}
+
+// check refuses what contradicts itself, before anything is opened.
+func (f *workerFlags) check() error {
+	if f.queue.url == "" {
+		return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
+	}
+	return errors.Join(f.node.check(), f.logs.check(), f.trace.check())
+}
+
 func (a *app) workerService() longRunning {
-	var f nodeFlags
-	var q queueFlags
-	var logs logFlags
-	var files string
-	var sources []string
-	var name string
-	var keep outputFlags
-	var m metricsFlags
-	var trace traceFlags
+	var f workerFlags
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Work on the runs of a Redis queue until told to stop",
@@ -43,31 +70,16 @@ there; without it servers tell what it reports.`,
   turnus worker --redis rediss://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
   turnus worker --redis rediss://queue:6379/0 --metrics 127.0.0.1:9470`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.work(cmd.Context(), &f, &q, &keep, &m, &logs, &trace, name, files, sources)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.work(cmd.Context(), &f) },
 	}
 	f.add(c)
-	q.add(c)
-	keep.add(c)
-	logs.add(c)
-	m.add(c)
-	trace.add(c)
-	c.Flags().StringArrayVarP(&sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
-	c.Flags().StringVar(&name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
-	c.Flags().StringVar(&files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
-	check := func() error {
-		if q.url == "" {
-			return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
-		}
-		return errors.Join(f.check(), logs.check(), trace.check())
-	}
-	return longRunning{cmd: c, check: check, queue: &q}.settable()
+	return longRunning{cmd: c, check: f.check, queue: &f.queue}.settable()
 }
 
-func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *outputFlags, mf *metricsFlags, logs *logFlags, trace *traceFlags, name, files string, sources []string) (err error) {
-	logs.verbose = f.verbose
-	log, err := a.serviceLog(logs)
+// work runs until it is told to stop.
+func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
+	f.logs.verbose = f.node.verbose
+	log, err := a.serviceLog(&f.logs)
 	if err != nil {
 		return err
 	}
@@ -77,12 +89,12 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	}
 	defer func() { err = errors.Join(err, manager.Close()) }()
 	var inv *inventory.Inventory
-	if len(sources) > 0 {
-		if inv, err = inventory.Load(ctx, sources); err != nil {
+	if len(f.sources) > 0 {
+		if inv, err = inventory.Load(ctx, f.sources); err != nil {
 			return err
 		}
 	}
-	server, err := of.client()
+	server, err := f.outputs.client()
 	if err != nil {
 		return err
 	}
@@ -91,30 +103,31 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 		defer server.Close()
 		outputs = server.PutOutput
 	}
-	listener, err := mf.listen(ctx, log, a.message)
+	listener, err := f.metrics.listen(ctx, log, a.message)
 	if err != nil {
 		return err
 	}
 	if listener != nil {
 		defer func() { err = errors.Join(err, listener.Close()) }()
 	}
-	traces, err := trace.open(ctx, "worker", log)
+	traces, err := f.trace.open(ctx, "worker", log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
 	measured := metrics.New(version, 0)
-	q, closeQueue, err := qf.open(ctx, a)
+	q, closeQueue, err := f.queue.open(ctx, a)
 	if err != nil {
 		return err
 	}
-	n, err := f.reach(ctx, inv, log)
+	n, err := f.node.reach(ctx, inv, log)
 	if err != nil {
 		return errors.Join(err, closeQueue())
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
 	a.unconfined(n)
+	files := f.files
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {
 			return err
@@ -131,11 +144,15 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 	defer drain()
 	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
 	defer release()
-	o := workerOf{queue: q, name: name, pool: qf.pool, files: func(string, string) string { return files }, events: events, report: true, outputs: outputs, metrics: measured, scraped: listener != nil, traces: traces.Spans(), drain: func() {
-		a.message("an order came to drain: " + drainingSteps)
-		drain()
-	}}
-	if err := n.work(f, o, log); err != nil {
+	o := workerOf{
+		queue: q, name: f.name, pool: f.queue.pool, files: func(string, string) string { return files }, events: events, report: true,
+		outputs: outputs, metrics: measured, scraped: listener != nil, traces: traces.Spans(),
+		drain: func() {
+			a.message("an order came to drain: " + drainingSteps)
+			drain()
+		},
+	}
+	if err := n.work(&f.node, o, log); err != nil {
 		return err
 	}
 	if listener != nil {
@@ -143,7 +160,7 @@ func (a *app) work(ctx context.Context, f *nodeFlags, qf *queueFlags, of *output
 		listener.Health(n.worker.Stuck, n.worker.Unready)
 		a.message("metrics on " + listener.Addr())
 	}
-	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.slots, cmp.Or(qf.pool, defaultPool)))
+	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.node.slots, cmp.Or(f.queue.pool, defaultPool)))
 	a.mind(manager.Ready(n.worker.Stuck))
 	select {
 	case <-ctx.Done():
@@ -165,6 +182,8 @@ func (f *outputFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
+	namesFiles(fl, "ca-file", "cert-file")
+	namesSecretFiles(fl, "token-file", "key-file")
 }
 
 // client is nil where no server is named.

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/metrics"
+)
+
+// count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
+func (s *service) count(kind string) {
+	if s.api != nil {
+		s.api.CountEvent(kind)
+	}
+}
+
+// event tells the operator what a controller does, in few words.
+func (s *service) event(e controller.Event) {
+	s.count(string(e.Kind))
+	switch e.Kind {
+	case controller.WindowMissed, controller.RunRefused: // keepNews has them
+	default:
+		s.tell(newsOf(e))
+	}
+	switch e.Kind {
+	case controller.QueueAway:
+		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
+	case controller.QueueBack:
+		s.a.message("the queue answers again")
+	case controller.QueueLost:
+		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
+	case controller.RunHeld:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + e.Reason)
+	case controller.RunRepeated:
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+	case controller.RunEnded:
+		s.notify.Poke()
+		s.catalog.Ended(e.Run)
+		if e.Status != nil {
+			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
+			s.a.message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
+		}
+	}
+}
+
+func (s *service) catalogEvent(e catalog.Event) {
+	s.count(string(e.Kind))
+	s.countFire(e)
+	s.tell(newsOfCatalog(e, s.catalogSet()))
+	switch e.Kind {
+	case catalog.DefinitionsChanged:
+		set := s.catalog.Set()
+		if set != nil {
+			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.a.warnOf(set)
+			s.tellUnapproved()
+		}
+	case catalog.DefinitionsRejected:
+		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
+	case catalog.FireLaunched:
+		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
+	case catalog.FireSkipped:
+		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
+	case catalog.FireFailed, catalog.Trouble:
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
+			s.a.message(s.a.paint(yellow, "trouble: ") + text)
+		}
+	}
+}
+
+// reasoned is why definitions are not taken: which ones, and what is wrong with them.
+func reasoned(e catalog.Event) string {
+	if e.Reason == "" {
+		return fmt.Sprint(e.Err)
+	}
+	return e.Reason + ": " + fmt.Sprint(e.Err)
+}

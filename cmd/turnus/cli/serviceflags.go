@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/login"
+)
+
+// serviceFlags say what a service keeps, follows and listens on.
+type serviceFlags struct {
+	queue           queueFlags
+	data, ledger    string
+	definitions     string
+	repo, branch    string
+	repoEvery       time.Duration
+	hookSecret      string
+	listen          string
+	insecure        bool
+	tlsCert, tlsKey string
+	tlsClientCA     string
+	outputs         string
+	retention       retentionFlags
+	notify          notifyFlags
+	acme            acmeFlags
+	oidc            oidcFlags
+	people          *login.Provider // of oidc; nil: there are tokens only
+	measure         measureFlags
+	scale           scaleFlags
+}
+
+// What --repo is followed by, unless told otherwise.
+const (
+	defaultBranch    = "main"
+	defaultRepoEvery = time.Minute
+)
+
+func (f *serviceFlags) add(c *cobra.Command) {
+	f.queue.add(c)
+	f.notify.add(c)
+	f.acme.add(c)
+	f.oidc.add(c)
+	f.retention.add(c)
+	f.measure.add(c)
+	f.scale.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
+	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
+	fl.Lookup("ledger").DefValue = "" // --help would print the password
+	readsEnvironment(fl, "ledger")
+	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
+	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
+	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
+	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
+	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
+	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
+	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
+	namesFiles(fl, "tls-cert", "tls-client-ca")
+	namesSecretFiles(fl, "webhook-secret-file", "tls-key")
+}
+
+// check refuses what contradicts itself, before anything is opened.
+func (f *serviceFlags) check() error {
+	if f.repo != "" && f.definitions != "" {
+		return invalid("--repo and --definitions both say where the definitions are: give one")
+	}
+	if f.definitions != "" {
+		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
+			return invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
+		}
+	}
+	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
+		return invalid("--branch and --repo-every say how --repo is followed: give it, too")
+	}
+	if f.hookSecret != "" && f.repo == "" {
+		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+	}
+	if _, err := f.notify.config(); err != nil {
+		return err
+	}
+	if err := f.retention.check(); err != nil {
+		return err
+	}
+	var err error
+	if f.people, err = f.oidc.open(); err != nil {
+		return err
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return invalid("--tls-cert and --tls-key go together")
+	}
+	if err := f.acme.check(f.tlsCert); err != nil {
+		return err
+	}
+	if f.tlsClientCA != "" && !f.secure() {
+		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
+	}
+	if err := f.measure.check(); err != nil {
+		return err
+	}
+	if _, err := f.scale.config(""); err != nil {
+		return err
+	}
+	address, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
+	}
+	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
+		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	}
+	return nil
+}
+
+// secure tells whether the API listens over TLS.
+func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }

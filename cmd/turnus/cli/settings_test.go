@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// What a flag's help says of files, as far as the words of help go.
+var (
+	helpOfFile   = regexp.MustCompile(`^(file with|file that|YAML file|key file|known_hosts file|private key|key ring|its key|this node's own file)|\bPEM\b|this ssh_config`)
+	helpOfSecret = regexp.MustCompile(`^(file with the (token|secret|user's password|age identity)|private key|key file|its key|key ring)`)
+)
+
+// readAnyway are files that config check looks at in another way.
+var readAnyway = []string{"config", "retention"}
+
+// notesMissing says what the notes of a flag should say, by its help, and do not.
+func notesMissing(f *pflag.Flag) string {
+	file := helpOfFile.MatchString(f.Usage) && f.Value.Type() != "bool" && !slices.Contains(readAnyway, f.Name)
+	words := f.Annotations[noteFile]
+	switch {
+	case file != isNoted(f, noteFile):
+		return "names a file, or not"
+	case file && helpOfSecret.MatchString(f.Usage) != slices.Contains(words, fileSecret):
+		return "names a file that nobody else may read, or not"
+	case strings.Contains(f.Usage, variableOf(f.Name)) != isNoted(f, noteEnvironment):
+		return "has its default from the environment, or not"
+	}
+	return ""
+}
+
+func TestFlagsOfServicesAreNoted(t *testing.T) {
+	for _, l := range newApp(strings.NewReader(""), io.Discard, io.Discard).longRunners() {
+		l.cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if what := notesMissing(f); what != "" {
+				t.Errorf("turnus %s --%s (%s) %s: its notes are %v", l.cmd.Name(), f.Name, f.Usage, what, f.Annotations)
+			}
+		})
+	}
+}
+
+// The negative control: a flag without its note is found.
+func TestFlagWithoutItsNote(t *testing.T) {
+	c := &cobra.Command{}
+	for name, usage := range map[string]string{
+		"new-file": "file with the names", "new-key": "its key, in PEM", "new-url": "where to go (TURNUS_NEW_URL)",
+	} {
+		c.Flags().String(name, "", usage)
+	}
+	namesFiles(c.Flags(), "new-key") // and not that it is a secret
+	for _, name := range []string{"new-file", "new-key", "new-url"} {
+		if notesMissing(c.Flags().Lookup(name)) == "" {
+			t.Errorf("%s passes", name)
+		}
+	}
+}

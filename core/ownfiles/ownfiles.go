@@ -1,0 +1,111 @@
+// Package ownfiles owns files that nobody else may have a hand in: reading one only where its mode, owner, kind and size are as they must
+// be, and putting a new one in the place of the old one, whole or not at all.
+//
+// It must not know what is in them: secrets, keys, rules or settings.
+package ownfiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Rule says what a file must be to be read.
+type Rule struct {
+	Most  int         // bytes that it may have
+	Shut  fs.FileMode // permissions that it must give nobody
+	Owned bool        // it must belong to this process's user, or to root
+	Pipes bool        // a pipe or a device will do, too, and is waited for; else it must be a regular file
+}
+
+// ErrLong is a file that has more bytes than it may have.
+var ErrLong = errors.New("file too long")
+
+// ModeError is a file whose permissions give others a right to it that they must not have.
+type ModeError struct {
+	Path string
+	Mode fs.FileMode // its permissions
+}
+
+func (e *ModeError) Error() string {
+	return fmt.Sprintf("%s: mode %04o gives others a right to it: chmod 600 %s", e.Path, e.Mode, e.Path)
+}
+
+// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrLong, or an error that names the file and what
+// to do. Of a file that is not there the error is fs.ErrNotExist. What was judged is what is read, even when another file takes its place
+// meanwhile. Links are followed: service managers hand files over through them. What systemd hands over as a credential may be readable by its
+// group.
+func Read(path string, r Rule) ([]byte, error) {
+	flags := os.O_RDONLY
+	if !r.Pipes {
+		flags |= nonBlocking
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	if credential(path) {
+		r.Shut &^= 0o040
+	}
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case st.IsDir() || !r.Pipes && !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	case st.Mode().Perm()&r.Shut != 0:
+		return nil, &ModeError{path, st.Mode().Perm()}
+	case r.Owned && !ours(st):
+		return nil, fmt.Errorf("%s belongs to another user: chown it to the user that this process runs as, or to root", path)
+	}
+	data := bytes.NewBuffer(make([]byte, 0, min(st.Size(), int64(r.Most))+bytes.MinRead)) // at once: growing leaves copies of a secret behind
+	_, err = data.ReadFrom(io.LimitReader(f, int64(r.Most)+1))
+	if err == nil && data.Len() > r.Most {
+		err = fmt.Errorf("%s: %w: expected at most %d bytes", path, ErrLong, r.Most)
+	}
+	if err != nil {
+		clear(data.Bytes())
+		return nil, err
+	}
+	return data.Bytes(), nil
+}
+
+// credential tells whether systemd hands the file over, which may let this user alone read it by an access list: that shows as a right
+// of the group, which has none.
+func credential(path string) bool {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	return dir != "" && filepath.Dir(path) == filepath.Clean(dir)
+}
+
+// Replace puts a file with these permissions in the place of the one at path, or makes one: whole or not at all, also after a power cut.
+// Where a link stands there, what it leads to is replaced. Of two calls at once the last one stays.
+func Replace(path string, data []byte, mode fs.FileMode) error {
+	to, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		to, err = path, nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*.part") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), to)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
