@@ -98,6 +98,16 @@ func (s samples) has(name, label string, least float64) bool {
 	return false
 }
 
+// value is the largest of the series that begin so; 0 of none.
+func (s samples) value(name, label string) (most float64) {
+	for series, v := range s {
+		if strings.HasPrefix(series, name+"{") && strings.Contains(series, label) {
+			most = max(most, v)
+		}
+	}
+	return most
+}
+
 // judge has promtool evaluate the rules: an hour of what was before, then an hour of what came. Each wanted alert fires after its
 // time, and neither before nor in the first hour.
 func judge(t *testing.T, rules string, before, after samples, want map[string]time.Duration) {
