@@ -45,7 +45,6 @@ func builtins() []sdk.Def {
 }
 
 func TestMain(m *testing.M) {
-	sandbox.Enter()
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		sdk.Serve(builtins()...)
 		return

@@ -16,7 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Enter()
 	if len(os.Args) == 3 && os.Args[1] == "specimen" {
 		specimenMain(os.Args[2])
 		return

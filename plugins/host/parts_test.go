@@ -26,7 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Enter()
 	if len(os.Args) == 3 && os.Args[1] == "lab" {
 		labMain(os.Args[2])
 		return

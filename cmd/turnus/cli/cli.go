@@ -28,7 +28,6 @@ import (
 	"github.com/turnus/turnus/core/spell"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/exec"
-	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -84,7 +83,6 @@ type app struct {
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	sandbox.Enter()
 	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
 		return exec.Helper(args, stdin, stdout, stderr)
 	}

@@ -17,11 +17,9 @@ import (
 	"github.com/turnus/turnus/core/testparts/oidclab"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/plugins/exec"
-	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Enter()
 	if len(os.Args) == 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
 		os.Exit(servePlugin(os.Args[2], os.Stderr))
 	}

@@ -30,9 +30,9 @@ const (
 
 const exitRefused = 126 // it could not be confined, or not be started
 
-// Enter is the first thing that main does. Where the process was started to be confined it does not return: it
-// confines itself, and becomes the program of its order. Everywhere else it does nothing.
-func Enter() {
+// init is where a process that was started to be confined ends: it confines itself, and becomes the program of its order. It is no
+// function that main calls: most packages of the program come behind this one, and making them ready is half of such a start.
+func init() {
 	if len(os.Args) != 2 || os.Args[1] != verb {
 		return
 	}

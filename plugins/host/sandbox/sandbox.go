@@ -1,5 +1,6 @@
 // Package sandbox owns what a plugin process is kept from: files, network, sockets, other processes, system
-// calls. A process is started through the program itself, which confines itself and then becomes the plugin.
+// calls. A process is started through the program itself, which confines itself and then becomes the plugin: every
+// program that imports this package does so when it is told to.
 //
 // It must not know plugins, manifests or host services: it gets a program, and says how to start it.
 package sandbox

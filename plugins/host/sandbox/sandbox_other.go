@@ -8,9 +8,6 @@ import (
 	"runtime"
 )
 
-// Enter does nothing: there is no sandbox here.
-func Enter() {}
-
 // Harden does nothing.
 func Harden() error { return nil }
 
