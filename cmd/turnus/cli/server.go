@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
@@ -49,6 +51,9 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 
 // server runs until it is told to stop.
 func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
+	if err := sandbox.Harden(); err != nil { // it holds keys, and what relays of mail and tenants' receivers are told with
+		return err
+	}
 	log, err := a.serviceLog(&f.logs)
 	if err != nil {
 		return err

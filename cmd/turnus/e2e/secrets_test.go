@@ -170,10 +170,13 @@ func (g *guardedSite) folders() []string {
 }
 
 // Ten secrets, of every source, go every way on which a secret may go. Afterwards Redis (its files and what is live), the ledger, outputs,
-// logs, events, the API's answers, command lines and cores hold none of them, in no form; the marker is found in all of these.
+// logs, events, traces, the API's answers, command lines and cores hold none of them, in no form; the marker is found in all of these but
+// traces, which have no text of a step.
 func TestSecretsShowNowhere(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
+	traces := newSpans(t)
+	g.env = append(g.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.URL)
 	stopLooking := g.seen.processes()
 	p := g.start(append([]string{"up", "--redis", g.redis.url(), "--data", g.data, "--definitions", filepath.Join(g.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",
 		"--secrets", filepath.Join(g.dir, "node.yaml"), "--secrets-identity", filepath.Join(g.dir, "worker.age")}, g.folders()...)...)
@@ -203,6 +206,12 @@ func TestSecretsShowNowhere(t *testing.T) {
 	g.seen.text("events", e.out.String())
 	g.seen.text("log", p.err.String())
 	g.seen.text("log", e.err.String())
+	for _, want := range []string{"told", "flood", "leaky.tell", "box"} {
+		if !strings.Contains(traces.sent(), want) {
+			t.Errorf("no trace tells of %q: what is searched?", want)
+		}
+	}
+	g.seen.text("traces", traces.sent())
 	g.seen.ledger(filepath.Join(g.data, "ledger.db"))
 	g.seen.files("outputs", filepath.Join(g.data, "outputs"))
 	g.seen.files("data", g.data)

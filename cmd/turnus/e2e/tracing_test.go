@@ -66,6 +66,13 @@ func newSpans(t *testing.T) *spans {
 	return s
 }
 
+// sent is all that came, as it came.
+func (s *spans) sent() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raw.String()
+}
+
 // path is the names of the spans from the uppermost that is here down to one, and what the uppermost is under.
 func (s *spans) path(one *tracepb.Span) (names []string, under string) {
 	names, under = []string{one.GetName()}, hex.EncodeToString(one.GetParentSpanId())

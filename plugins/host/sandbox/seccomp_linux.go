@@ -65,8 +65,8 @@ func emptying() [][]bpf.Instruction {
 // ofOthers are the calls that slow other processes of this user down; the number of the one that is meant is an argument, and 0 stands for
 // the caller. In a tree of its own a process finds no others.
 func ofOthers() [][]bpf.Instruction {
-	unlessSelf := func(call uintptr, arg uint32) []bpf.Instruction {
-		return onArgument(call, arg, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), allowed)
+	unlessSelf := func(call uintptr) []bpf.Instruction {
+		return onArgument(call, 0, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), allowed)
 	}
 	const prioOfUser, ioOfUser = 2, 3 // PRIO_USER, IOPRIO_WHO_USER: all of this user's processes
 	byKind := func(call uintptr, all uint32) []bpf.Instruction {
@@ -75,7 +75,7 @@ func ofOthers() [][]bpf.Instruction {
 	}
 	return [][]bpf.Instruction{
 		byKind(unix.SYS_SETPRIORITY, prioOfUser), byKind(unix.SYS_IOPRIO_SET, ioOfUser),
-		unlessSelf(unix.SYS_SCHED_SETAFFINITY, 0), unlessSelf(unix.SYS_SCHED_SETSCHEDULER, 0), unlessSelf(unix.SYS_SCHED_SETPARAM, 0), unlessSelf(unix.SYS_SCHED_SETATTR, 0),
+		unlessSelf(unix.SYS_SCHED_SETAFFINITY), unlessSelf(unix.SYS_SCHED_SETSCHEDULER), unlessSelf(unix.SYS_SCHED_SETPARAM), unlessSelf(unix.SYS_SCHED_SETATTR),
 	}
 }
 
