@@ -22,7 +22,7 @@ type Token struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
 	Tenant   string    `json:"tenant" doc:"* is all tenants"`
-	Role     string    `json:"role" enum:"viewer,operator,approver,admin"`
+	Role     string    `json:"role" enum:"worker,viewer,operator,approver,admin"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"`
 	Revoked  time.Time `json:"revoked,omitzero"`
@@ -34,7 +34,7 @@ type Token struct {
 type NewToken struct {
 	Name    string `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
 	Tenant  string `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
-	Role    string `json:"role" enum:"viewer,operator,approver,admin"`
+	Role    string `json:"role" enum:"worker,viewer,operator,approver,admin"`
 	Expires string `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
 }
 

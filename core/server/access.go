@@ -16,12 +16,13 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 )
 
-// Role is what a token may do. Each role may do what those before it may.
+// Role is what a token may do.
 type Role string
 
 // The roles. An approver decides on runs and windows, and may do what an operator may not: approve what
-// somebody else launched.
+// somebody else launched. A worker hands in outputs of jobs, and sees nothing: who steals its token launches nothing.
 const (
+	Worker   Role = "worker"
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
 	Approver Role = "approver"
@@ -33,6 +34,7 @@ const bearer = "token"
 
 // allowed are the roles that satisfy one.
 var allowed = map[Role][]Role{
+	Worker:   {Worker, Admin},
 	Viewer:   {Viewer, Operator, Approver, Admin},
 	Operator: {Operator, Admin},
 	Approver: {Approver, Admin},

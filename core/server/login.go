@@ -25,7 +25,7 @@ const maxLogins = 4
 // loginScopes are asked of the provider.
 func loginScopes() []string { return []string{"openid", "profile", "email", "groups"} }
 
-// Roles are those that there are, the least first.
+// Roles are those of people, the least first.
 func Roles() []string {
 	return []string{string(Viewer), string(Operator), string(Approver), string(Admin)}
 }

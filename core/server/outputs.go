@@ -25,7 +25,7 @@ func (s *Server) outputs() {
 		detail: "Range requests give a part of it. To follow a job that runs, see its events.", content: "text/plain",
 	}, s.getOutput)
 	handle(s, route{
-		id: "put-output", method: http.MethodPut, path: "/v1/runs/{run}/jobs/{job}/outputs/{step}/{stream}", summary: "Keep what a step wrote", role: Operator, everyone: true,
+		id: "put-output", method: http.MethodPut, path: "/v1/runs/{run}/jobs/{job}/outputs/{step}/{stream}", summary: "Keep what a step wrote", role: Worker, everyone: true,
 		detail:  "For workers: what does not fit into a job's result, before that is told. It takes the place of what that name had; once the job has its outcome it is refused.",
 		maxBody: maxOutput, bodyTime: 2 * time.Minute, raw: true,
 	}, s.putOutput)

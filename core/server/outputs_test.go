@@ -51,7 +51,7 @@ func TestLargeOutputOfADistantWorker(t *testing.T) {
 	run := b.launch("acme", api.NewRun{})
 	web := httptest.NewServer(b.server)
 	defer web.Close()
-	secret := b.token(everyTenant, Operator)
+	secret := b.token(everyTenant, Worker)
 	put := func(name string, from io.Reader) (status int, err error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, web.URL+"/v1/runs/"+run.ID+"/jobs/1/outputs/"+name, from)
 		must(t, err)

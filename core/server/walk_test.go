@@ -246,7 +246,7 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 		if o.everyone {
 			tenant = everyTenant
 		}
-		for _, role := range []Role{Viewer, Operator, Approver, Admin} {
+		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin} {
 			if slices.Contains(allowed[o.role], role) {
 				continue
 			}
@@ -261,9 +261,9 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	for have, may := range map[Role][]Role{
-		Viewer: {Viewer}, Operator: {Viewer, Operator}, Approver: {Viewer, Approver}, Admin: {Viewer, Operator, Approver, Admin}, "": nil, "root": nil,
+		Viewer: {Viewer}, Operator: {Viewer, Operator}, Approver: {Viewer, Approver}, Admin: {Worker, Viewer, Operator, Approver, Admin}, Worker: {Worker}, "": nil, "root": nil,
 	} {
-		for _, role := range []Role{Viewer, Operator, Approver, Admin} {
+		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin} {
 			if got := mayDo(have, role); got != slices.Contains(may, role) {
 				t.Errorf("%s may do what %s may: %v", have, role, got)
 			}

@@ -77,9 +77,11 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
 operator runs, cancels and schedules; an approver approves windows and what others
-launched; an admin does all that, makes tokens and applies definitions. Who has lost every admin token makes
-one in the ledger itself: --ledger.`,
+launched; an admin does all that, makes tokens and applies definitions; a worker hands in
+outputs (turnus worker --server), and sees nothing. Who has lost every admin token makes one in the
+ledger itself: --ledger.`,
 		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
+  turnus tokens create "worker 7" --role worker > worker.token
   turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n.Name = args[0]
@@ -96,7 +98,7 @@ one in the ledger itself: --ledger.`,
 		}),
 	}
 	r.add(c)
-	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver or admin")
+	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver, admin or worker")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
 	c.Flags().StringVar(&inLedger, "ledger", "", "make an admin token in the ledger itself, without a server: sqlite:PATH or postgres://…")
@@ -110,7 +112,7 @@ one in the ledger itself: --ledger.`,
 		return a.createTokenIn(cmd.Context(), inLedger, &keys, n)
 	}
 	needs(c, "role")
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin", "worker"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -178,7 +178,7 @@ type outputFlags struct{ server, tokenFile, caFile, certFile, keyFile string }
 func (f *outputFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "URL of a server that keeps outputs over 64 KiB whole")
-	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: an operator's of all tenants (TURNUS_TOKEN holds the token itself)")
+	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: a worker's of all tenants (TURNUS_TOKEN holds the token itself)")
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")

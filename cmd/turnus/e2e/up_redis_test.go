@@ -87,7 +87,11 @@ func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 		return c
 	}
 	c := trusting(cert)
-	w := l.worker("--name", "distant", "--server", address(p), "--token-file", tokenFile, "--ca-file", certFile)
+	made, err := c.CreateToken(context.Background(), api.NewToken{Name: "distant", Tenant: "*", Role: "worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := l.worker("--name", "distant", "--server", address(p), "--token-file", l.file("worker.token", made.Secret), "--ca-file", certFile)
 	var cordoned time.Time
 	until(t, "both workers", func() bool {
 		_, err := c.CordonWorker(context.Background(), "here", "the distant one is to work")
