@@ -294,9 +294,22 @@ func (p *process) stop(grace time.Duration) ending {
 		p.kill()
 	}
 	e.held = !within(p.piped, pipeLimit)
-	e.left = descendants(p.socket)
+	e.left = outliving(p.socket)
 	p.release()
 	return e
+}
+
+// outliving are the descendants that are still there when a process has ended: not those that the system is just ending with it.
+func outliving(socket string) []string {
+	tick := time.NewTicker(pipeLimit / 20)
+	defer tick.Stop()
+	for range 20 {
+		if len(descendants(socket)) == 0 {
+			return nil
+		}
+		<-tick.C
+	}
+	return descendants(socket)
 }
 
 // release ends what is left of it.

@@ -236,7 +236,7 @@ func (s *suite) launch(ctx context.Context, w host.Reach, l launching) (*process
 	}
 	if err := p.shake(ctx); err != nil {
 		p.kill()
-		s.look(p, ending{left: descendants(p.socket), held: !within(p.piped, pipeLimit)})
+		s.look(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
 		p.release()
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (s *suite) launch(ctx context.Context, w host.Reach, l launching) (*process
 func (s *suite) finish(p *process) {
 	select {
 	case <-p.exited: // killed by its case
-		s.look(p, ending{held: !within(p.piped, pipeLimit), left: descendants(p.socket)})
+		s.look(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
 		p.release()
 		return
 	default:

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/ledger/pgtest"
@@ -239,8 +237,7 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.fires(well, lost, "TurnusJobsLost", "TurnusWorkersLost")
 
 	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens. Nobody takes what is to be told of all that.
-	direct := goredis.NewClient(&goredis.Options{Addr: w.redis.addr})
-	defer func() { _ = direct.Close() }()
+	direct := w.redis.admin()
 	w.comesBackOlder(direct)
 	makeRoom := w.refusesRuns(pg)
 	if _, err := w.c.BackfillSchedule(ctx, "hourly", api.Backfill{From: time.Now().Add(-3 * time.Hour), To: time.Now().Add(-time.Hour)}); err != nil {

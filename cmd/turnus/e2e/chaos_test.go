@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/ledger"
@@ -123,8 +121,7 @@ func (c *chaos) strike() {
 // flush empties Redis.
 func (c *chaos) flush() {
 	c.t.Helper()
-	client := goredis.NewClient(c.redis.guard.Options(c.t, c.redis.addr))
-	defer func() { _ = client.Close() }()
+	client := c.redis.admin()
 	if err := client.FlushAll(context.Background()).Err(); err != nil {
 		c.t.Fatalf("FLUSHALL: %v", err)
 	}

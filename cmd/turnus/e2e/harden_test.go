@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,13 @@ func TestOthersOfItsUserCannotLookIn(t *testing.T) {
 	for dir, mode := range map[string]os.FileMode{base: 0o711, filepath.Dir(l.dir): 0o711, l.dir: 0o711} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
+		}
+	}
+	if g := l.redis.guard; g.Secure() { // make check-tls
+		for _, path := range []string{g.CA, g.Client.Cert, g.Client.Key} {
+			if err := errors.Join(os.Chown(path, nobody, nobody), os.Chmod(filepath.Dir(path), 0o711), os.Chmod(filepath.Dir(filepath.Dir(path)), 0o711)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	home := filepath.Join(l.dir, "nobody")

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -125,11 +123,9 @@ func TestNothingOfASealedServiceIsLegible(t *testing.T) {
 		if err != nil || len(outputs.Items) == 0 {
 			t.Errorf("outputs %+v, %v", outputs, err)
 		}
-		redis := goredis.NewClient(&goredis.Options{Addr: l.redis.addr})
-		if err := redis.Save(context.Background()).Err(); err != nil {
+		if err := l.redis.admin().Save(context.Background()).Err(); err != nil {
 			t.Error(err)
 		}
-		_ = redis.Close()
 		searched(t, !sealed, data, l.redis.dir)
 		p.signal(syscall.SIGTERM)
 		p.wants(0)
@@ -226,9 +222,7 @@ func TestRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 
 	// What is left under the first key are runs that are over, in Redis: once they are forgotten it can go.
-	c := goredis.NewClient(&goredis.Options{Addr: l.redis.addr})
-	defer func() { _ = c.Close() }()
-	if err := c.FlushAll(context.Background()).Err(); err != nil {
+	if err := l.redis.admin().FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	l.keys(nil, append([]string{"retire", first.Key}, places...)...)

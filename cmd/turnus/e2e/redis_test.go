@@ -69,6 +69,14 @@ func (s *redisServer) launch() {
 	until(s.t, "redis-server to answer", func() bool { return c.Ping(context.Background()).Err() == nil })
 }
 
+// admin is a client that may do everything.
+func (s *redisServer) admin() *goredis.Client {
+	s.t.Helper()
+	c := goredis.NewClient(s.guard.Options(s.t, s.addr))
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // kill ends the server as a power cut would.
 func (s *redisServer) kill() {
 	_ = s.cmd.Process.Kill()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/transport/fleet"
@@ -119,8 +118,7 @@ func (s *site) spent(p *process) (c cost) {
 		c.cpu += time.Duration(n) * 10 * time.Millisecond
 	}
 	ctx := context.Background()
-	r := goredis.NewClient(s.redis.guard.Options(s.t, s.redis.addr))
-	defer func() { _ = r.Close() }()
+	r := s.redis.admin()
 	info, err := r.Info(ctx, "stats", "cpu").Result()
 	if err != nil {
 		s.t.Fatal(err)

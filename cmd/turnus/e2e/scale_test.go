@@ -31,7 +31,7 @@ have=$(echo "$request" | jq .workers)
 while [ "$have" -lt "$want" ]; do
   n=$(cat number 2>/dev/null || echo 0)
   echo $((n + 1)) >number
-  %q worker --redis %s --private-key %q %s -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
+  %q worker --redis %q --private-key %q %s -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
   echo $! >>pids
   have=$((have + 1))
 done

@@ -290,8 +290,7 @@ func (g *guardedSite) drive(c *client.Client, book string) {
 func (s *redisServer) look(seen *seen) {
 	s.t.Helper()
 	ctx := context.Background()
-	c := goredis.NewClient(&goredis.Options{Addr: s.addr, MaxRetries: -1})
-	defer func() { _ = c.Close() }()
+	c := s.admin()
 	if err := c.Save(ctx).Err(); err != nil {
 		s.t.Fatal(err)
 	}
