@@ -37,6 +37,13 @@ func (l *line) set(change func(*line)) {
 	change(l)
 }
 
+// far is the queue at the other end, which a test may exchange.
+func (l *line) far() *memory.Queue {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.q
+}
+
 // pass says whether a call gets through, and whether its answer does.
 func (l *line) pass(board bool) (delay time.Duration, lost bool, err error) {
 	l.mu.Lock()
@@ -59,7 +66,7 @@ func (l *line) Open(ctx context.Context, node string) (string, error) {
 	if _, _, err := l.pass(false); err != nil {
 		return "", err
 	}
-	return l.q.Open(ctx, node)
+	return l.far().Open(ctx, node)
 }
 
 func (l *line) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
@@ -67,7 +74,7 @@ func (l *line) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error)
 	if err != nil {
 		return queue.TurnResult{}, err
 	}
-	res, err := l.q.Turn(ctx, t)
+	res, err := l.far().Turn(ctx, t)
 	if err == nil && lost {
 		return queue.TurnResult{}, fmt.Errorf("the answer is lost: %w", core.ErrUnknown)
 	}
@@ -83,7 +90,7 @@ func (l *line) Save(ctx context.Context, s queue.Save) error {
 	if err != nil {
 		return err
 	}
-	if err := l.q.Save(ctx, s); err != nil || !lost {
+	if err := l.far().Save(ctx, s); err != nil || !lost {
 		return err
 	}
 	return fmt.Errorf("the answer is lost: %w", core.ErrUnknown)
@@ -93,7 +100,7 @@ func (l *line) Beat(ctx context.Context, session string) (queue.BeatResult, erro
 	if _, _, err := l.pass(false); err != nil {
 		return queue.BeatResult{}, err
 	}
-	res, err := l.q.Beat(ctx, session)
+	res, err := l.far().Beat(ctx, session)
 	res.Now, res.Until = res.Now.Add(l.skew), res.Until.Add(l.skew)
 	return res, err
 }
@@ -102,21 +109,21 @@ func (l *line) Wait(ctx context.Context, session string, until time.Time) error 
 	if _, _, err := l.pass(false); err != nil {
 		return err
 	}
-	return l.q.Wait(ctx, session, until.Add(-l.skew))
+	return l.far().Wait(ctx, session, until.Add(-l.skew))
 }
 
 func (l *line) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
 	if _, _, err := l.pass(false); err != nil {
 		return nil, err
 	}
-	return l.q.Adopt(ctx, session)
+	return l.far().Adopt(ctx, session)
 }
 
 func (l *line) Close(ctx context.Context, session string) error {
 	if _, _, err := l.pass(false); err != nil {
 		return err
 	}
-	return l.q.Close(ctx, session)
+	return l.far().Close(ctx, session)
 }
 
 func (l *line) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
@@ -131,18 +138,18 @@ func (l *line) Posted(ctx context.Context, name string, known uint64) ([]byte, u
 			return nil, 0, ctx.Err()
 		}
 	}
-	return l.q.Posted(ctx, name, known)
+	return l.far().Posted(ctx, name, known)
 }
 
 func (l *line) Names(ctx context.Context, prefix string) ([]string, error) {
 	if _, _, err := l.pass(true); err != nil {
 		return nil, err
 	}
-	return l.q.Names(ctx, prefix)
+	return l.far().Names(ctx, prefix)
 }
 
 func (l *line) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
-	return l.q.Post(ctx, name, data, keep)
+	return l.far().Post(ctx, name, data, keep)
 }
 
 // driver is the queue for Drive: its looks are far apart, and what is due is moved to the queue's clock.
