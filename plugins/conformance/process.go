@@ -212,6 +212,7 @@ func (p *process) shake(ctx context.Context) error {
 	select {
 	case line = <-p.line:
 	case <-p.exited:
+		within(p.piped, pipeLimit) // its last words
 		return fmt.Errorf("it ended before the handshake: %s%s", p.how, p.words())
 	case <-ctx.Done():
 		return fmt.Errorf("no handshake within %v%s", startLimit, p.words())
