@@ -30,7 +30,7 @@ var borders = []struct {
 	{"core/redact", "a leaf: it takes values out of text, wherever they come from", []string{"core"}},
 	{"core/webhook", "a leaf: whoever sends or gets webhooks signs and compares alike", nil},
 	{"core/yamlnode", "a leaf: rooms that read YAML ask it for nodes with places", nil},
-	{"core/ownfiles", "a leaf: reading and replacing files with care, whatever is in them", nil},
+	{"core/ownfiles", "a leaf: reading and replacing files with care, whatever is in them", []string{"core/testparts"}},
 	{"core/spell", "a leaf: rooms that read what people write ask it what a misspelt word meant", nil},
 	{"windows", "a pure value calculus; iCalendar and civil time stand below it, and it asks what a misspelt word meant, and for nodes of YAML", []string{"core/spell", "core/yamlnode"}},
 	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
