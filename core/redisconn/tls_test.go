@@ -96,6 +96,15 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 // alerting is a server that answers what is no TLS as TLS has it, with an alert: a protocol version that it does not know.
 func alerting(t *testing.T) string {
 	t.Helper()
+	return serving(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 4096))
+		_, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 70})
+	})
+}
+
+// serving is the address of a server that deals with one connection after the other.
+func serving(t *testing.T, deal func(net.Conn)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +117,7 @@ func alerting(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 4096))
-			_, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 70})
+			deal(c)
 			_ = c.Close()
 		}
 	}()
@@ -153,40 +161,25 @@ func TestOtherMachinesAreNotTalkedToInTheClear(t *testing.T) {
 // liar is a Sentinel on this machine whose master is on another.
 func liar(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return serving(t, func(c net.Conn) {
+		buf := make([]byte, 4096)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(buf)
 			if err != nil {
 				return
 			}
-			buf := make([]byte, 4096)
-			for {
-				n, err := c.Read(buf)
-				if err != nil {
-					break
-				}
-				answer := "-ERR unknown command\r\n"
-				switch text := strings.ToLower(string(buf[:n])); {
-				case strings.Contains(text, "get-master-addr-by-name"):
-					answer = "*2\r\n$9\r\n192.0.2.1\r\n$4\r\n6379\r\n"
-				case strings.Contains(text, "sentinels"):
-					answer = "*0\r\n"
-				}
-				if _, err := io.WriteString(c, answer); err != nil {
-					break
-				}
+			answer := "-ERR unknown command\r\n"
+			switch text := strings.ToLower(string(buf[:n])); {
+			case strings.Contains(text, "get-master-addr-by-name"):
+				answer = "*2\r\n$9\r\n192.0.2.1\r\n$4\r\n6379\r\n"
+			case strings.Contains(text, "sentinels"):
+				answer = "*0\r\n"
 			}
-			_ = c.Close()
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
 		}
-	}()
-	t.Cleanup(func() { _ = l.Close(); <-done })
-	return l.Addr().String()
+	})
 }
 
 // A certificate that is renewed, and an authority that is exchanged, are taken over by the client that is open.
