@@ -38,7 +38,8 @@ func (a *app) healthCmd() *cobra.Command {
 		Long: `Ask a server or a worker whether it does its work (GET /healthz), or, with --ready,
 whether it takes any (GET /readyz): for the health check of a container, which has no other
 program to ask with. Without a URL, that of TURNUS_HEALTH or the process that holds the
-data folder is asked, over the address that it listens on. It exits with 0 or 1.`,
+data folder is asked, over the address that it listens on. It exits with 0, with 1 for what
+does not answer or says no, and with 5 for wrong usage.`,
 		Example: `  turnus health --data /var/lib/turnus
   turnus health http://127.0.0.1:9470 --ready`,
 		Args: cobra.MaximumNArgs(1),
