@@ -103,16 +103,18 @@ package: ## the Debian package in dist/: binary, units, manual pages, completion
 package-check: ## install, upgrade and purge the package in a throw-away root (root)
 	@.package/check
 
-container-tree: ## what the image is made of, in dist/container
-	@rm -rf dist/container && mkdir -p dist/container/{data,tmp,etc/ssl/certs,usr/bin,usr/share}
+container-tree: ## what the image is made of, in dist/container, with its owners and modes in root.tar
+	@rm -rf dist/container && mkdir -p dist/container/{tmp,etc/ssl/certs,usr/bin,usr/share,var/lib/turnus} && chmod 1777 dist/container/tmp && chmod 700 dist/container/var/lib/turnus
 	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o dist/container/usr/bin/turnus ./cmd/turnus
 	@cp $(CERTIFICATES) dist/container/etc/ssl/certs/ca-certificates.crt && cp -rL $(ZONEINFO) dist/container/usr/share/zoneinfo
 	@echo 'turnus:x:10001:10001:Turnus:/var/lib/turnus:/usr/sbin/nologin' >dist/container/etc/passwd && echo 'turnus:x:10001:' >dist/container/etc/group
+	@cd dist/container && tar="tar --sort=name --mtime=@$$(git log -1 --format=%ct) --numeric-owner" && \
+	  $$tar --owner=0 --group=0 --exclude=var/lib/turnus -cf root.tar etc tmp usr var && $$tar --owner=10001 --group=10001 -rf root.tar var/lib/turnus
 
 container: container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
 	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) -f Containerfile -t turnus:$(VERSION) dist/container
 
-container-check: container-tree ## run what the image is made of, without an engine (root)
+container-check: ## build the image and run it as its user would (root, podman)
 	@.package/container-check
 
 clean: ## remove what was built
