@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,6 +90,31 @@ func benchmarks(b *testing.B, be *backend) {
 				accept(b, l, newRun(fmt.Sprint("small-", fresh.Add(1)), "a", 4))
 			}
 		})
+	})
+	b.Run("accept 4 jobs beside a recorder of batches of 1000", func(b *testing.B) {
+		const size = 1000
+		ctx, end := context.WithCancel(b.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for id, next := "", benchRun; ctx.Err() == nil; next += size {
+				if next+size > benchRun {
+					id, next = fmt.Sprint("beside-", fresh.Add(1)), 0
+					accept(b, l, newRun(id, "a", benchRun))
+				}
+				record(b, l, id, outcomesOf(next, next+size)...)
+			}
+		})
+		var all []time.Duration
+		for b.Loop() {
+			begin := time.Now()
+			accept(b, l, newRun(fmt.Sprint("between-", fresh.Add(1)), "a", 4))
+			all = append(all, time.Since(begin))
+			<-time.After(time.Millisecond)
+		}
+		end()
+		wg.Wait()
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 	})
 	for _, size := range []int{1, 50, 500} {
 		b.Run(fmt.Sprintf("record batches of %d", size), func(b *testing.B) {

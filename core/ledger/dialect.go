@@ -18,6 +18,7 @@ type dialect struct {
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
 	insert    bulk   // many job rows at once
+	turns     bool   // one writes at a time
 
 	// For copying all of a ledger, and filling an empty one.
 	snapshot   string // begins a transaction that sees one moment

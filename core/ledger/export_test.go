@@ -12,6 +12,16 @@ func (l *Ledger) Raw(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
+// LogPages says how long SQLite's log is, and how much of it is in the file.
+func (l *Ledger) LogPages(ctx context.Context) (pages, done int, err error) {
+	var busy int
+	err = l.db.log.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done)
+	return pages, done, err
+}
+
+// CheckpointPages is checkpointPages.
+const CheckpointPages = checkpointPages
+
 // SetClock replaces the clock; before the ledger is used by others.
 func (l *Ledger) SetClock(now func() time.Time) { l.now = now }
 

@@ -3,7 +3,7 @@ package ledger
 import "context"
 
 // bulk adds rows to jobs, and their details to attempts, and tells which were not there.
-type bulk func(ctx context.Context, t *tx, r *recording, all []*Outcome) (added []bool, err error)
+type bulk func(ctx context.Context, t *tx, r *recording, all []*ready) (added []bool, err error)
 
 // Columns of the two tables. Those from outcome to recorded are recording.fields, in its order.
 const (
@@ -32,17 +32,15 @@ func archive(ctx context.Context, t *tx, seq int64, index int) error {
 }
 
 // insertOneByOne is for SQLite, where a statement costs no round trip.
-func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]bool, error) {
+func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*ready) ([]bool, error) {
 	job, err := t.stmt(ctx, `INSERT INTO jobs (`+jobColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = job.Close() }()
 	attempt, err := t.stmt(ctx, insertAttempt)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = attempt.Close() }()
 	// A batch is short and must not be cut: without a deadline the driver needs no goroutine a row.
 	ctx = context.WithoutCancel(ctx)
 	added := make([]bool, len(all))
@@ -69,7 +67,7 @@ func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*Outcome) ([
 }
 
 // insertUnnest is for PostgreSQL: one statement for all rows, and one for all details.
-func insertUnnest(ctx context.Context, t *tx, r *recording, all []*Outcome) ([]bool, error) {
+func insertUnnest(ctx context.Context, t *tx, r *recording, all []*ready) ([]bool, error) {
 	var c columns
 	place := make(map[int]int, len(all))
 	for i, o := range all {
@@ -110,7 +108,7 @@ type columns struct {
 	detail                                      [][]byte
 }
 
-func (c *columns) add(r *recording, o *Outcome, detail []byte) {
+func (c *columns) add(r *recording, o *ready, detail []byte) {
 	h := r.hosts[o.Index]
 	c.idx = append(c.idx, int64(o.Index))
 	c.life = append(c.life, int64(max(o.Life, 0)))
@@ -120,7 +118,7 @@ func (c *columns) add(r *recording, o *Outcome, detail []byte) {
 	c.recorded = append(c.recorded, r.now)
 	c.host = append(c.host, h.Host)
 	c.tenant = append(c.tenant, h.Tenant)
-	c.outcome = append(c.outcome, string(o.Outcome))
+	c.outcome = append(c.outcome, string(o.Outcome.Outcome))
 	c.reason = append(c.reason, r.reason(o, max(o.Life, 0)))
 	c.step = append(c.step, clean(o.Step, maxID))
 	c.worker = append(c.worker, clean(o.Worker, maxID))

@@ -61,7 +61,7 @@ func Load(ctx context.Context, url string, version int, from string, fill func(c
 	if err != nil {
 		return translate("fill the ledger", err)
 	}
-	l := &Loader{db: d, conn: conn, t: &tx{dialect: d.dialect, db: d, tx: begun}}
+	l := &Loader{db: d, conn: conn, t: newTx(d, begun)}
 	if err := l.all(ctx, all, version, from, fill); err != nil {
 		_ = begun.Rollback()
 		return translate("fill the ledger", err)
@@ -194,7 +194,6 @@ func loadInsert(ctx context.Context, l *Loader, t Table, next func() ([]any, err
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = s.Close() }()
 	for {
 		row, err := next()
 		if errors.Is(err, io.EOF) {

@@ -29,6 +29,7 @@ func sqliteDialect() *dialect {
 		byOutcome: " INDEXED BY jobs_outcome",
 		prepare:   true,
 		insert:    insertOneByOne,
+		turns:     true,
 		snapshot:  "BEGIN DEFERRED",
 		columns: `SELECT m.name, c.name, c.type, c.pk, CASE WHEN c.pk = 1 AND m.sql LIKE '%AUTOINCREMENT%' THEN 1 ELSE 0 END
 			FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name <> 'migrations' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY m.name, c.cid`,
@@ -113,7 +114,7 @@ func openSQLite(path string, connections int) (*db, error) {
 		return pool, nil
 	}
 	d := &db{dialect: sqliteDialect()}
-	if d.write, err = open(1); err != nil {
+	if d.write, err = open(1, fmt.Sprintf("wal_autocheckpoint(%d)", 4*checkpointPages)); err != nil {
 		return nil, err
 	}
 	if err := becomeWAL(d.write); err != nil {
@@ -124,7 +125,28 @@ func openSQLite(path string, connections int) (*db, error) {
 		_ = d.write.Close()
 		return nil, err
 	}
+	if d.log, err = open(1); err != nil {
+		_ = d.write.Close()
+		_ = d.read.Close()
+		return nil, err
+	}
 	return d, nil
+}
+
+// checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What does not call that checkpoints in its commit,
+// at four times as many: reading gets slower as the log gets longer.
+const checkpointPages = 1000
+
+// checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would wait for it. Best effort, as SQLite's own is.
+func (d *db) checkpoint(ctx context.Context) {
+	if d.log == nil || !d.checkpoints.TryLock() {
+		return
+	}
+	defer d.checkpoints.Unlock()
+	var busy, pages, done int
+	if err := d.log.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err == nil && pages-done >= checkpointPages {
+		_, _ = d.log.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+	}
 }
 
 // becomeWAL makes the first connection. Where several open a new file at once, its change to WAL mode does not wait for the

@@ -1,0 +1,173 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// largeBatch is a batch of so many outcomes, enough for many turns of the one writer.
+func largeBatch(run string, jobs, life int) ledger.Batch {
+	b := ledger.Batch{Run: run, Cursor: &ledger.Cursor{Incarnation: "q1", To: "9"}}
+	for i := range jobs {
+		b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: i, Life: life, Outcome: core.Changed, Attempt: 1, Detail: detail})
+	}
+	return b
+}
+
+// beside accepts one run after the other until done is closed, and calls look between them.
+func beside(t *testing.T, l *ledger.Ledger, done <-chan struct{}, look func()) {
+	t.Helper()
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			return
+		default:
+			accept(t, l, newRun(fmt.Sprint("small-", i), "", 1))
+			look()
+		}
+	}
+}
+
+// Runs are accepted while a large batch is recorded, between its parts. The negative control is a batch that must not be cut.
+func TestALargeBatchLetsOthersWrite(t *testing.T) {
+	const jobs = 10_000
+	for name, c := range map[string]struct {
+		life int
+		cut  bool
+	}{
+		"cut":   {ledger.ThisLife, true},
+		"whole": {ledger.NextLife, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := onSQLite().open(t)
+			accept(t, l, newRun("r1", "", jobs))
+			enqueue(t, l, "r1", "q1")
+			done := make(chan struct{})
+			var got []ledger.Recorded
+			var err error
+			go func() {
+				defer close(done)
+				got, err = l.Record(t.Context(), largeBatch("r1", jobs, c.life))
+			}()
+			parts, last := 0, 0
+			beside(t, l, done, func() {
+				r := read(t, l, "r1")
+				if n := r.Recorded; n > last && n < jobs {
+					parts++
+					if r.Position != "" {
+						t.Errorf("with %d of %d outcomes the ledger stands at %q", n, jobs, r.Position)
+					}
+				}
+				last = r.Recorded
+			})
+			if err != nil || got[0].Err != nil || got[0].New != jobs || !got[0].Complete || got[0].Position != "9" {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if (parts > 0) != c.cut {
+				t.Errorf("others saw %d parts of the batch", parts)
+			}
+			if r := read(t, l, "r1"); r.Recorded != jobs || r.Outcomes[core.Changed] != jobs || r.Position != "9" || r.Phase != ledger.PhaseFinished {
+				t.Errorf("%+v", r)
+			}
+			sound(t, l)
+		})
+	}
+}
+
+// Two servers hand in the same large batch while others write: parts of both take turns, each outcome counts once.
+func TestALargeBatchByTwoServers(t *testing.T) {
+	const jobs = 5000
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	servers := []*ledger.Ledger{open(t, url), open(t, url)}
+	accept(t, servers[0], newRun("r1", "", jobs))
+	enqueue(t, servers[0], "r1", "q1")
+	done := make(chan struct{})
+	all, errs := make([]ledger.Recorded, len(servers)), make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, l := range servers {
+		wg.Go(func() {
+			got, err := l.Record(t.Context(), largeBatch("r1", jobs, ledger.ThisLife))
+			if errs[i] = err; err == nil {
+				all[i] = got[0]
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	beside(t, servers[0], done, func() {})
+	fresh, refused := 0, 0
+	for i, one := range all {
+		fresh += one.New
+		switch {
+		case errs[i] != nil:
+			t.Fatal(errs[i])
+		case errors.Is(one.Err, core.ErrConflict):
+			refused++
+		case one.Err != nil:
+			t.Error(one.Err)
+		}
+	}
+	if fresh != jobs || refused > 1 {
+		t.Errorf("%d outcomes counted of %d jobs, %d of two batches refused", fresh, jobs, refused)
+	}
+	if r := read(t, servers[0], "r1"); r.Outcomes[core.Changed] != jobs || r.Position != "9" {
+		t.Errorf("%+v", r)
+	}
+	sound(t, servers[0])
+}
+
+// A server that ends between two parts has moved nothing but outcomes; whoever goes on from where the ledger stands counts the rest.
+func TestALargeBatchThatIsLeft(t *testing.T) {
+	const jobs = 10_000
+	l := onSQLite().open(t)
+	accept(t, l, newRun("r1", "", jobs))
+	enqueue(t, l, "r1", "q1")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		_, err = l.Record(ctx, largeBatch("r1", jobs, ledger.ThisLife))
+	}()
+	beside(t, l, done, func() {
+		if read(t, l, "r1").Recorded > 0 {
+			leave()
+		}
+	})
+	before := read(t, l, "r1")
+	if err == nil || before.Recorded == 0 || before.Recorded == jobs || before.Position != "" {
+		t.Fatalf("it ended with %v: %+v", err, before)
+	}
+	sound(t, l)
+	got, err := l.Record(t.Context(), largeBatch("r1", jobs, ledger.ThisLife))
+	if err != nil || got[0].Err != nil || got[0].New != jobs-before.Recorded || got[0].Known != before.Recorded || got[0].Position != "9" {
+		t.Errorf("%+v, %v after %d", got, err, before.Recorded)
+	}
+	sound(t, l)
+}
+
+// Who records keeps SQLite's log short, beside the one that writes.
+func TestTheLogStaysShort(t *testing.T) {
+	l := onSQLite().open(t)
+	const jobs, batch = 10_000, 500
+	accept(t, l, newRun("r1", "", jobs))
+	longest := 0
+	for from := 0; from < jobs; from += batch {
+		record(t, l, "r1", outcomesOf(from, from+batch)...)
+		pages, done, err := l.LogPages(t.Context())
+		if err != nil || pages-done >= ledger.CheckpointPages {
+			t.Fatalf("after %d outcomes the log has %d pages, %d of them are in the file: %v", from+batch, pages, done, err)
+		}
+		longest = max(longest, pages)
+	}
+	if longest < ledger.CheckpointPages || longest > 2*ledger.CheckpointPages {
+		t.Errorf("the log had %d pages at most, expected it to be written anew after little more than %d", longest, ledger.CheckpointPages)
+	}
+}
