@@ -132,6 +132,17 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some authorities say the port with it.
+func withoutPort(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, _, err := net.SplitHostPort(r.Host); err == nil {
+			r = r.WithContext(r.Context()) // a copy
+			r.Host = name
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // answerChallenges has certificates fetched, and serves the challenge over HTTP where that is listened for: everybody else is sent to
 // https. Both end with ctx, and wg waits for them.
 func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
@@ -139,7 +150,7 @@ func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
 	if s.hear == nil {
 		return
 	}
-	web := server.HTTP(s.acme.HTTPHandler(nil), s.log)
+	web := server.HTTP(withoutPort(s.acme.HTTPHandler(nil)), s.log)
 	web.ReadTimeout, web.WriteTimeout = 10*time.Second, 10*time.Second
 	wg.Go(func() { _ = web.Serve(s.hear) })
 	wg.Go(func() { <-ctx.Done(); _ = web.Close() })

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -207,7 +208,11 @@ func lookHTTP(addr, name, token, want string) error {
 	if err != nil {
 		return err
 	}
-	req.Host = name
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	req.Host = net.JoinHostPort(name, port) // as pebble says it
 	client := &http.Client{Timeout: 20 * time.Second}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req) //nolint:gosec // the test names the address
