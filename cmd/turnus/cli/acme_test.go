@@ -105,6 +105,25 @@ func (c *certified) get(t *testing.T, path string, roots *x509.CertPool) string 
 	return string(text)
 }
 
+// How long a certificate holds is measured, wherever it is from: an alert needs it.
+func TestACMECertificateIsMeasured(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), testparts.FreePort(t)
+	a := acmelab.Start(t, dir)
+	a.OverTLS = func() string { return "127.0.0.1:" + strconv.Itoa(port) }
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(a.Signed.CA(t, dir))
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	c := startCertified(t, port, a.URL, a.CA)
+	cert := c.certificate(t, roots)
+	want := fmt.Sprintf("turnus_certificate_expires_timestamp_seconds{use=\"api\"} %g\n", float64(cert.NotAfter.Unix()))
+	if got := c.get(t, "/metrics", roots); !strings.Contains(got, want) {
+		t.Errorf("expected %sgot\n%s", want, got)
+	}
+}
+
 // Of a look that failed the authority's reason is told, which autocert keeps to itself.
 func TestACMETellsWhatTheAuthorityMet(t *testing.T) {
 	t.Parallel()
