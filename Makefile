@@ -58,6 +58,10 @@ check-acme: ## tests against a real ACME authority (pebble), which is built firs
 	$(GO) build -C .tools/acme -o $(CURDIR)/bin/ github.com/letsencrypt/pebble/v2/cmd/pebble github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
 	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags acme -run '^TestPebble' ./cmd/turnus/cli
 
+check-vault: ## tests against a real Vault (its core, 1.1.2), which is built first: a minute, once
+	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
+	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/cli
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
@@ -122,4 +126,4 @@ container-check: container-tree ## run what the image is made of, without an eng
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race check-s3 check-acme check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
