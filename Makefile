@@ -18,7 +18,7 @@ UNINSTRUMENTED := GOFLAGS="-gcflags=modernc.org/sqlite/lib=-race=false -gcflags=
 LINT := $(SHIPPED) $(GO) tool -modfile=.tools/go.mod golangci-lint
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/turnus
 	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
@@ -53,6 +53,14 @@ lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reb
 check-s3: ## tests against a real S3 server (versitygw), which is built first: minutes, once
 	$(GO) build -C .tools/s3 -o $(CURDIR)/bin/versitygw github.com/versity/versitygw/cmd/versitygw
 	PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags s3 ./core/objects ./core/backup ./core/retention
+
+check-acme: ## tests against a real ACME authority (pebble), which is built first: seconds
+	$(GO) build -C .tools/acme -o $(CURDIR)/bin/ github.com/letsencrypt/pebble/v2/cmd/pebble github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
+	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags acme -run '^TestPebble' ./cmd/turnus/cli
+
+check-vault: ## tests against a real Vault (its core, 1.1.2), which is built first: a minute, once
+	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
+	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/cli
 
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
@@ -120,4 +128,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race check-s3 check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean

@@ -87,7 +87,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest", "core/secrets/vaulttest", "core/testparts/acmelab", "core/testparts/certs", "core/testparts/oidclab"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "core/objects/s3test", "plugins/plugintest", "core/secrets/vaulttest", "core/testparts/acmelab", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/pebblelab", "core/testparts/vaultlab"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

@@ -2,8 +2,11 @@ package secrets
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +49,7 @@ func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, prin
 		} `json:"data"`
 	}
 	if err := s.vault.authorized(ctx, http.MethodPost, by.mount+"/sign/"+by.role, ask, &answer); err != nil {
-		return nil, err
+		return nil, refused(err, principals, lifetime, options)
 	}
 	signed, _, _, _, err := ssh.ParseAuthorizedKey([]byte(answer.Data.SignedKey))
 	cert, ok := signed.(*ssh.Certificate)
@@ -54,4 +57,16 @@ func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, prin
 		return nil, fmt.Errorf("%s/sign/%s gave no certificate: is it a role of an SSH engine that signs? %w", by.mount, by.role, core.ErrInvalid)
 	}
 	return cert, nil
+}
+
+// refused names what a role was asked for that said no: Vault's own words are not passed on, see vaultStatus.
+func refused(err error, principals []string, lifetime time.Duration, options map[string]string) error {
+	if s := (*vaultStatus)(nil); !errors.As(err, &s) || s.code != http.StatusBadRequest {
+		return err
+	}
+	asked := strings.Join(principals, ", ") + " for " + lifetime.String()
+	if len(options) > 0 {
+		asked += " with " + strings.Join(slices.Sorted(maps.Keys(options)), ", ")
+	}
+	return fmt.Errorf("%w: is there such a role, and does it allow %s?", err, asked)
 }

@@ -309,6 +309,9 @@ func TestVaultSignsSSHCertificates(t *testing.T) {
 	if err := checker.CheckCert("ops", cert); err != nil || string(cert.Key.Marshal()) != string(public.Marshal()) || cert.CriticalOptions["force-command"] != "true" {
 		t.Errorf("got %+v, %v", cert, err)
 	}
+	v.Break(http.StatusBadRequest)
+	_, err = s.SignSSH(t.Context(), role, public, []string{"root", "ops"}, 5*time.Minute, map[string]string{"force-command": "true"})
+	expectError(t, err, core.ErrInvalid, "Vault answers 400 to POST ssh/sign/turnus", "root, ops for 5m0s with force-command")
 	for _, wrong := range []string{"turnus", "ssh/../sys", "/turnus", ""} {
 		if _, err := ParseSSHRole(wrong); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: got %v", wrong, err)

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -66,16 +68,17 @@ func (f *acmeFlags) check(certFile string) error {
 const acmeTime = 30 * time.Second
 
 // manager keeps account and certificates in the data folder.
-func (f *acmeFlags) manager(data string) (*autocert.Manager, error) {
+func (f *acmeFlags) manager(data string) (*autocert.Manager, *acmeLooks, error) {
 	client, err := outsideClient(f.ca)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	client.Timeout = acmeTime
+	looks := &acmeLooks{next: client.Transport}
+	client.Timeout, client.Transport = acmeTime, looks
 	return &autocert.Manager{
 		Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(data, "acme")), HostPolicy: autocert.HostWhitelist(f.names...), Email: f.email,
 		Client: &acme.Client{DirectoryURL: f.directory, HTTPClient: client, UserAgent: "turnus/" + version},
-	}, nil
+	}, looks, nil
 }
 
 // tlsConfig is how the API listens: with the certificate of files, or with one from ACME.
@@ -95,18 +98,38 @@ func (s *service) tlsConfig() *tls.Config {
 		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority looks; it has no client's certificate, and asks for nothing more
 			c.ClientAuth, c.NextProtos = tls.NoClientCert, []string{acme.ALPNProto}
 		}
-		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			cert, err := s.acme.GetCertificate(hello)
-			if err != nil && slices.Contains(s.f.acme.names, hello.ServerName) && hello.Context().Err() == nil {
-				if text := "no certificate for " + hello.ServerName + ": " + err.Error(); s.told.news(text) {
-					s.a.message(s.a.paint(yellow, "ACME: ") + text)
-				}
-			}
-			return cert, err
-		}
+		c.GetCertificate = s.acmeCertificate
 		return c, nil
 	}
 	return base
+}
+
+// acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it was not renewed in time, is told.
+func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, err := s.acme.GetCertificate(hello)
+	if !slices.Contains(s.f.acme.names, hello.ServerName) || hello.Context().Err() != nil {
+		return cert, err
+	}
+	text := ""
+	switch look, last := s.looks.reasons(); {
+	case err != nil:
+		if text = "no certificate for " + hello.ServerName + ": " + err.Error(); look != "" {
+			text += "; the authority looked: " + look
+		}
+	case cert.Leaf != nil && overdue(cert.Leaf, time.Now()):
+		if text = fmt.Sprintf("the certificate for %s ends at %s, and is not renewed", hello.ServerName, cert.Leaf.NotAfter.UTC().Format(time.RFC3339)); last != "" {
+			text += ": " + last
+		}
+	}
+	if text != "" && s.told.news(text) {
+		s.a.message(s.a.paint(yellow, "ACME: ") + text)
+	}
+	return cert, err
+}
+
+// overdue tells whether a certificate should have been renewed: autocert begins when a third of its time is left.
+func overdue(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
 }
 
 // afterChallenge refuses requests over a connection that was opened as the authority's look at a challenge.
@@ -132,6 +155,17 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some authorities say the port with it.
+func withoutPort(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, _, err := net.SplitHostPort(r.Host); err == nil {
+			r = r.WithContext(r.Context()) // a copy
+			r.Host = name
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // answerChallenges has certificates fetched, and serves the challenge over HTTP where that is listened for: everybody else is sent to
 // https. Both end with ctx, and wg waits for them.
 func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
@@ -139,7 +173,7 @@ func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
 	if s.hear == nil {
 		return
 	}
-	web := server.HTTP(s.acme.HTTPHandler(nil), s.log)
+	web := server.HTTP(withoutPort(s.acme.HTTPHandler(nil)), s.log)
 	web.ReadTimeout, web.WriteTimeout = 10*time.Second, 10*time.Second
 	wg.Go(func() { _ = web.Serve(s.hear) })
 	wg.Go(func() { <-ctx.Done(); _ = web.Close() })

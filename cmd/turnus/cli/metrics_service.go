@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,10 +54,39 @@ func (s *service) measured() *metrics.Registry {
 			if leaf, err := x509.ParseCertificate(s.cert.Certificate().Certificate[0]); err == nil {
 				emit(metrics.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
 			}
+		} else if s.acme != nil {
+			if ends, ok := s.acmeEnds(ctx); ok {
+				emit(metrics.CertificateExpires, float64(ends.Unix()), "api")
+			}
 		}
 	})
 	m.Source(s.measureNotifications)
 	return m
+}
+
+// acmeEnds is when the first of the certificates ends; false before there is one.
+func (s *service) acmeEnds(ctx context.Context) (first time.Time, ok bool) {
+	for _, name := range s.f.acme.names {
+		kept, err := s.acme.Cache.Get(ctx, name)
+		if err != nil {
+			continue
+		}
+		if leaf := leafIn(kept); leaf != nil && (!ok || leaf.NotAfter.Before(first)) {
+			first, ok = leaf.NotAfter, true
+		}
+	}
+	return first, ok
+}
+
+// leafIn is the first certificate of a PEM text, which begins with its key; nil without one.
+func leafIn(text []byte) *x509.Certificate {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			leaf, _ := x509.ParseCertificate(block.Bytes) // nil with an error
+			return leaf
+		}
+	}
+	return nil
 }
 
 // measureNotifications tells what is told.

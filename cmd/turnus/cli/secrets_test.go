@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
@@ -43,30 +44,36 @@ func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)
 	own := writeText(t, "own.yaml", "vault: {address: \""+vault.URL+"\", ca_file: "+vault.CAFile+", token_file: "+token+"}\n", 0o600)
 	for role, works := range map[string]bool{"ssh/turnus": true, "ssh/other": false} {
-		f := nodeFlags{ssh: sshFlags{keys: []string{}, agent: "none", knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute, certs: certFlags{vault: role, lifetime: 5 * time.Minute}},
-			secrets: secretFlags{file: own}}
-		store, err := f.secrets.open(newApp(strings.NewReader(""), os.Stdout, os.Stderr).logger(false))
-		if err != nil {
-			t.Fatal(err)
+		out, err := vaultLogin(t, own, role, server.Host("web1"))
+		if works && (err != nil || out != "in\n") || !works && (err == nil || !strings.Contains(err.Error(), "Vault answers 403")) {
+			t.Errorf("%s: got %q, %v", role, out, err)
 		}
-		pool, err := f.ssh.pool(t.Context(), func() *inventory.Inventory { return nil }, store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := server.Host("web1")
-		var out strings.Builder
-		_, err = pool.Run(t.Context(), h, transport.Exec{Command: "echo in", Stdout: &out})
-		if works && (err != nil || out.String() != "in\n") || !works && (err == nil || !strings.Contains(err.Error(), "Vault answers 403")) {
-			t.Errorf("%s: got %q, %v", role, out.String(), err)
-		}
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
-		store.Close()
 	}
 	if n := vault.Seen("POST ssh/sign/turnus"); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
+}
+
+// vaultLogin says "in" on a host, as a worker with these flags and no key: with a certificate of a role of the Vault that a node's own file names.
+func vaultLogin(t *testing.T, own, role string, h core.Host) (string, error) {
+	t.Helper()
+	f := nodeFlags{ssh: sshFlags{keys: []string{}, agent: "none", knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute, certs: certFlags{vault: role, lifetime: 5 * time.Minute}},
+		secrets: secretFlags{file: own}}
+	store, err := f.secrets.open(newApp(strings.NewReader(""), os.Stdout, os.Stderr).logger(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	pool, err := f.ssh.pool(t.Context(), func() *inventory.Inventory { return nil }, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	_, err = pool.Run(t.Context(), h, transport.Exec{Command: "echo in", Stdout: &out})
+	if err := pool.Close(); err != nil {
+		t.Error(err)
+	}
+	return out.String(), err
 }
 
 // turnusProcess is this test's binary as turnus.

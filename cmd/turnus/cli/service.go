@@ -56,6 +56,7 @@ type service struct {
 	listener net.Listener
 	cert     *tlsfiles.Source  // of files; nil without
 	acme     *autocert.Manager // nil without ACME
+	looks    *acmeLooks        // of its authority
 	hear     net.Listener      // of challenges over HTTP; nil without
 	closers  []func() error    // last opened first
 	told     seldom
@@ -83,7 +84,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.closes(s.data.close)
 	if len(s.f.acme.names) > 0 {
-		if s.acme, err = s.f.acme.manager(s.data.path); err != nil {
+		if s.acme, s.looks, err = s.f.acme.manager(s.data.path); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -45,7 +46,8 @@ type Authority struct {
 	mu         sync.Mutex
 	thumbprint string
 	names      []string
-	valid      map[string]bool // names that were shown
+	valid      map[string]bool   // names that were shown
+	failed     map[string]string // looks that failed, by kind and name
 	cert       []byte
 	orders     int
 	looked     []string // kinds of challenges that were looked at
@@ -54,7 +56,7 @@ type Authority struct {
 // Start runs one until the test ends.
 func Start(tb testing.TB, dir string) *Authority {
 	tb.Helper()
-	a := &Authority{tb: tb, Signed: certs.Common(tb), valid: map[string]bool{}}
+	a := &Authority{tb: tb, Signed: certs.Common(tb), valid: map[string]bool{}, failed: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /dir", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"newNonce": a.at("/nonce"), "newAccount": a.at("/account"), "newOrder": a.at("/order"), "revokeCert": a.at("/revoke"), "keyChange": a.at("/key")})
@@ -129,7 +131,7 @@ func (a *Authority) order(w http.ResponseWriter, r *http.Request) {
 	posted(r, &payload, nil)
 	a.mu.Lock()
 	a.orders++
-	a.names, a.cert, a.valid = nil, nil, map[string]bool{}
+	a.names, a.cert, a.valid, a.failed = nil, nil, map[string]bool{}, map[string]string{}
 	for _, id := range payload.Identifiers {
 		a.names = append(a.names, id.Value)
 	}
@@ -156,6 +158,8 @@ func (a *Authority) state(w http.ResponseWriter, status int) {
 		o["status"], o["certificate"] = "valid", a.at("/cert")
 	case ready:
 		o["status"] = "ready"
+	case len(a.failed) > 0:
+		o["status"] = "invalid"
 	}
 	w.Header().Set("Location", a.at("/order/1"))
 	answer(w, status, o)
@@ -169,11 +173,16 @@ func (a *Authority) authorization(w http.ResponseWriter, r *http.Request) {
 	if a.valid[name] {
 		status = "valid"
 	}
-	var challenges []map[string]string
+	of, challenges := status, []map[string]any{}
 	for kind, where := range map[string]func() string{"tls-alpn-01": a.OverTLS, "http-01": a.HTTP} {
-		if where != nil {
-			challenges = append(challenges, map[string]string{"type": kind, "status": status, "url": a.at("/challenge/" + kind + "/" + name), "token": "token-of-" + kind})
+		if where == nil {
+			continue
 		}
+		c := map[string]any{"type": kind, "status": of, "url": a.at("/challenge/" + kind + "/" + name), "token": "token-of-" + kind}
+		if detail, failed := a.failed[kind+" "+name]; failed {
+			status, c["status"], c["error"] = "invalid", "invalid", map[string]string{"type": "urn:ietf:params:acme:error:unauthorized", "detail": detail}
+		}
+		challenges = append(challenges, c)
 	}
 	answer(w, http.StatusOK, map[string]any{"status": status, "identifier": map[string]string{"type": "dns", "value": name}, "challenges": challenges})
 }
@@ -191,15 +200,15 @@ func (a *Authority) challenge(w http.ResponseWriter, r *http.Request) {
 	} else {
 		err = lookTLS(a.OverTLS(), name, authorization)
 	}
+	a.mu.Lock()
 	if err != nil {
 		a.tb.Logf("%s of %s: %v", kind, name, err)
-		answer(w, http.StatusForbidden, map[string]string{"type": "urn:ietf:params:acme:error:unauthorized", "detail": err.Error()})
-		return
+		a.failed[kind+" "+name] = err.Error()
+	} else {
+		a.valid[name] = true
 	}
-	a.mu.Lock()
-	a.valid[name] = true
 	a.mu.Unlock()
-	answer(w, http.StatusOK, map[string]string{"type": kind, "status": "valid", "url": a.at(r.URL.Path), "token": "token-of-" + kind})
+	answer(w, http.StatusOK, map[string]string{"type": kind, "status": "processing", "url": a.at(r.URL.Path), "token": "token-of-" + kind}) // what came of it is in the authorization
 }
 
 func lookHTTP(addr, name, token, want string) error {
@@ -207,7 +216,11 @@ func lookHTTP(addr, name, token, want string) error {
 	if err != nil {
 		return err
 	}
-	req.Host = name
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	req.Host = net.JoinHostPort(name, port) // as pebble says it
 	client := &http.Client{Timeout: 20 * time.Second}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req) //nolint:gosec // the test names the address

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/acmelab"
+)
+
+const acmeName = "turnus.example.net"
+
+// certified is a turnus up whose certificate comes from an authority.
+type certified struct {
+	*testparts.Process
+	port int
+	data string
+}
+
+// startCertified starts one at a port. Of flags that are there twice, the later count.
+func startCertified(t *testing.T, port int, directory, ca string, flags ...string) *certified {
+	t.Helper()
+	dir := t.TempDir()
+	c := &certified{port: port, data: filepath.Join(dir, "data")}
+	cmd := turnusProcess(t, append([]string{"up", "--data", c.data, "--listen", c.address(), "--context", "",
+		"--acme-directory", directory, "--acme-ca-file", ca, "--acme-name", acmeName}, flags...)...)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TURNUS_STATE="+filepath.Join(dir, "state"))
+	c.Process = testparts.Run(t, cmd)
+	return c
+}
+
+func (c *certified) address() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
+
+// shake is a client that believes these authorities, and what it was shown.
+func (c *certified) shake(name string, roots *x509.CertPool) (*x509.Certificate, error) {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", c.address(), &tls.Config{ServerName: name, RootCAs: roots})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	return conn.ConnectionState().PeerCertificates[0], nil
+}
+
+// certificate waits for the first one.
+func (c *certified) certificate(t *testing.T, roots *x509.CertPool) (cert *x509.Certificate) {
+	t.Helper()
+	c.Wait(t, "a certificate", func() (err error) {
+		cert, err = c.shake(acmeName, roots)
+		return err
+	})
+	return cert
+}
+
+// says waits for words among the messages.
+func (c *certified) says(t *testing.T, words ...string) {
+	t.Helper()
+	c.Wait(t, "a message", func() error {
+		for line := range strings.Lines(c.Log()) {
+			has := strings.HasPrefix(line, "ACME: ")
+			for _, w := range words {
+				has = has && strings.Contains(line, w)
+			}
+			if has {
+				return nil
+			}
+		}
+		return fmt.Errorf("no message of ACME has %q", words)
+	})
+}
+
+// get asks the API as the administrator.
+func (c *certified) get(t *testing.T, path string, roots *x509.CertPool) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(c.data, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.address()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{ServerName: acmeName, RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s, %v: %s", path, resp.Status, err, text)
+	}
+	return string(text)
+}
+
+// How long a certificate holds is measured, wherever it is from: an alert needs it.
+func TestACMECertificateIsMeasured(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), testparts.FreePort(t)
+	a := acmelab.Start(t, dir)
+	a.OverTLS = func() string { return "127.0.0.1:" + strconv.Itoa(port) }
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(a.Signed.CA(t, dir))
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	c := startCertified(t, port, a.URL, a.CA)
+	cert := c.certificate(t, roots)
+	want := fmt.Sprintf("turnus_certificate_expires_timestamp_seconds{use=\"api\"} %g\n", float64(cert.NotAfter.Unix()))
+	if got := c.get(t, "/metrics", roots); !strings.Contains(got, want) {
+		t.Errorf("expected %sgot\n%s", want, got)
+	}
+}
+
+// Of a look that failed the authority's reason is told, which autocert keeps to itself.
+func TestACMETellsWhatTheAuthorityMet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a := acmelab.Start(t, dir)
+	nobody := "127.0.0.1:" + strconv.Itoa(testparts.FreePort(t))
+	a.OverTLS = func() string { return nobody }
+	c := startCertified(t, testparts.FreePort(t), a.URL, a.CA)
+	c.says(t, "no certificate for "+acmeName, "tls-alpn-01 of", nobody, "refused")
+}
+
+// answering is an authority, and what it says next.
+type answering struct {
+	kind, text string
+	err        error
+}
+
+func (a *answering) RoundTrip(*http.Request) (*http.Response, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(strings.NewReader(a.text))}, nil
+}
+
+func TestACMEReasons(t *testing.T) {
+	a := &answering{}
+	l := &acmeLooks{next: a}
+	const invalid = `{"status":"invalid","identifier":{"type":"dns","value":"x.example.net"},"challenges":[{"type":"http-01"},{"type":"tls-alpn-01","error":{"type":"u:ietf:unauthorized","detail":"nobody\nthere"}}]}`
+	const look = `tls-alpn-01 of "x.example.net": "nobody\nthere"`
+	for _, c := range []struct {
+		what, look, last string
+		answering
+	}{
+		{"nothing was said yet", "", "", answering{"application/json", `{"newOrder":"https://x"}`, nil}},
+		{"it is away", "", "refused", answering{"", "", errors.New("refused")}},
+		{"a look that failed", look, look, answering{"application/json; charset=utf-8", invalid, nil}},
+		{"a nonce that it does not want, which is sent again", look, look, answering{"application/problem+json", `{"type":"urn:ietf:params:acme:error:badNonce","detail":"JWS has an invalid anti-replay nonce","status":400}`, nil}},
+		{"a certificate is not read along", look, look, answering{"application/pem-certificate-chain", invalid + "x", nil}},
+		{"it refuses", look, `urn:ietf:params:acme:error:rejectedIdentifier: "not this one"`, answering{"application/problem+json", `{"type":"urn:ietf:params:acme:error:rejectedIdentifier","detail":"not this one","status":400}`, nil}},
+		{"a look that went well", "", "", answering{"application/json", strings.Replace(invalid, "invalid", "valid", 1), nil}},
+	} {
+		*a = c.answering
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := l.RoundTrip(req)
+		if (err != nil) != (c.err != nil) {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if err == nil {
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || string(text) != c.text || resp.Body.Close() != nil {
+				t.Errorf("%s: passed on %q, %v", c.what, text, err)
+			}
+		}
+		if look, last := l.reasons(); look != c.look || last != c.last {
+			t.Errorf("%s: got %q and %q, expected %q and %q", c.what, look, last, c.look, c.last)
+		}
+	}
+}
+
+func TestACMEOverdue(t *testing.T) {
+	now := time.Now()
+	for left, want := range map[time.Duration]bool{60 * 24 * time.Hour: false, 16 * 24 * time.Hour: false, 14 * 24 * time.Hour: true, -time.Hour: true} {
+		c := &x509.Certificate{NotBefore: now.Add(left - 90*24*time.Hour), NotAfter: now.Add(left)}
+		if got := overdue(c, now); got != want {
+			t.Errorf("%v before its end: %v", left, got)
+		}
+	}
+}

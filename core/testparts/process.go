@@ -1,0 +1,97 @@
+package testparts
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// readyTime bounds the start of a program on a loaded machine.
+const readyTime = time.Minute
+
+// Process is a program that a test started. Safe for concurrent use.
+type Process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	once   sync.Once
+
+	mu  sync.Mutex // guards log
+	log []byte
+}
+
+// Run starts a program, which is killed when the test ends. What it writes, to stdout or stderr, is its log.
+func Run(tb testing.TB, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = (*logOf)(p), (*logOf)(p)
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("start %s: %v", p.name(), err)
+	}
+	go func() { _ = cmd.Wait(); close(p.exited) }()
+	tb.Cleanup(p.Stop)
+	return p
+}
+
+// logOf takes what the program writes.
+type logOf Process
+
+func (l *logOf) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = append(l.log, b...)
+	return len(b), nil
+}
+
+func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
+
+// Log is what the program has written so far.
+func (p *Process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.log)
+}
+
+// Wait looks again and again until ok says nil. The test fails with what ok said last, and with the log, when that takes more than a minute or
+// the program ends.
+func (p *Process) Wait(tb testing.TB, what string, ok func() error) {
+	tb.Helper()
+	limit := time.NewTimer(readyTime)
+	defer limit.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.exited:
+			tb.Fatalf("%s has ended, waited for %s: %v\n%s", p.name(), what, err, p.Log())
+		case <-limit.C:
+			tb.Fatalf("%s: waited %v for %s: %v\n%s", p.name(), readyTime, what, err, p.Log())
+		}
+	}
+}
+
+// Stop kills the program, as a crash would, and waits for its end. It may be called twice.
+func (p *Process) Stop() {
+	p.once.Do(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	})
+}
+
+// FreePort is one of 127.0.0.1 that nobody listened at a moment ago.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
