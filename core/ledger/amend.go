@@ -38,14 +38,9 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		case !idle || run.Complete() || run.Recorded > 0:
 			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
 		}
-		before, phase := *run, run.Phase
-		if phase == PhaseQueued && n.Approvals > 0 {
-			phase = PhaseAwaiting
-		} else if phase == PhaseAwaiting && n.Approvals == 0 {
-			phase = PhaseQueued
-		}
+		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
 		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8,
-			content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
+			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
 			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), clean(who, maxText)))
 		if err != nil {
 			return err
@@ -55,6 +50,23 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		}
 		return l.auditRun(ctx, t, who, "run.amend", &before, run)
 	})
+}
+
+// amendedPhase is where a run stands after it was amended. One that needs approvals waits for them, also where somebody had paused it or
+// let it go on: nothing but an approval may make it start.
+func amendedPhase(before Phase, approvals int) Phase {
+	switch before {
+	case PhaseQueued, PhasePaused, PhaseActive:
+		if approvals > 0 {
+			return PhaseAwaiting
+		}
+	case PhaseAwaiting:
+		if approvals == 0 {
+			return PhaseQueued
+		}
+	case PhaseStopped, PhaseCancelled, PhaseFinished:
+	}
+	return before
 }
 
 // auditRun writes down what a run was and is. before may be nil.
