@@ -1,8 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 )
@@ -38,10 +41,14 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		case !idle || run.Complete() || run.Recorded > 0:
 			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
 		}
+		var by string
+		if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&by); err != nil {
+			return err
+		}
 		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
 		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8,
 			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
-			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), clean(who, maxText)))
+			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who)))
 		if err != nil {
 			return err
 		}
@@ -50,6 +57,20 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		}
 		return l.auditRun(ctx, t, who, "run.amend", &before, run)
 	})
+}
+
+// withAmender adds a person to those who amended a run: a line each.
+func withAmender(all, who string) string {
+	who = clean(strings.ReplaceAll(who, "\n", " "), maxText)
+	if all == "" || amended(all, who) {
+		return cmp.Or(all, who)
+	}
+	return all + "\n" + who
+}
+
+// amended tells whether a person is one of those.
+func amended(all, who string) bool {
+	return slices.ContainsFunc(strings.Split(all, "\n"), func(one string) bool { return core.SamePerson(one, who) })
 }
 
 // amendedPhase is where a run stands after it was amended. One that needs approvals waits for them, also where somebody had paused it or

@@ -95,6 +95,13 @@ func testAmend(t *testing.T, b *backend) {
 	}
 	_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "carol", Approved: true})
 	wantErr(t, err, core.ErrConflict, "approval of one's own amendment")
+	// Nor does somebody else's amendment on top of it make it anybody's but hers.
+	r = must[ledger.Run](t)(l.Amend(ctx, ledger.AllTenants(), "dave", "r1", ledger.Amendment{Version: r.Version, New: change}))
+	must[ledger.Run](t)(l.Amend(ctx, ledger.AllTenants(), "dave", "r1", ledger.Amendment{Version: r.Version, New: change}))
+	for _, who := range []string{"carol", "dave"} {
+		_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: who, Approved: true})
+		wantErr(t, err, core.ErrConflict, "approval of what "+who+" amended in part")
+	}
 	// The approval of what it was before is void: bob is asked again.
 	if r, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil || r.Phase != ledger.PhaseQueued {
 		t.Fatalf("%+v, %v", r, err)
