@@ -142,6 +142,15 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		if err != nil || r.Phase != ledger.PhaseAwaiting || r.Reason != "" {
 			t.Errorf("%s: %+v, %v", id, r, err)
 		}
+		told := 0
+		for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, ledger.MaxPage)) {
+			if h.What == ledger.HappenedAwaiting && h.Subject == "run:"+id {
+				told++
+			}
+		}
+		if told != stand.approvals+1 { // also when it was accepted
+			t.Errorf("%s: that it waits is told %d times", id, told)
+		}
 		for _, phase := range []ledger.Phase{ledger.PhaseQueued, ledger.PhaseActive} {
 			_, err := l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, "")
 			wantErr(t, err, core.ErrConflict, id+": to let it go on as "+string(phase))
