@@ -315,3 +315,21 @@ func BenchmarkTargets10000Hosts(b *testing.B) {
 		}
 	}
 }
+
+// What a round makes and throws away again is not counted: the clock ends such a loop.
+func TestLoopsEndByTheClock(t *testing.T) {
+	t.Parallel()
+	e, err := playbooks.CompileSelector(`count(1..199999, len(split(host.name, "")) > 0) > 0`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := web1()
+	if ok, err := e.Bool(playbooks.Env{Host: h}); !ok || err != nil { // negative control: as many rounds, but light ones
+		t.Errorf("%v, %v", ok, err)
+	}
+	h.Name = strings.Repeat("x", 100_000)
+	began := time.Now()
+	if _, err := e.Bool(playbooks.Env{Host: h}); err == nil || !strings.Contains(err.Error(), "the expression loops for more than 5s") || time.Since(began) > time.Minute {
+		t.Errorf("after %v: %.200v", time.Since(began), err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
@@ -17,21 +18,27 @@ import (
 )
 
 // Bounds of one evaluation. Steps are rounds of all loops together; size is
-// what it builds: bytes of text, 16 for each element.
+// what it builds: bytes of text, 16 for each element. What a round throws away
+// again is not counted, so there is a bound of time, far beyond what is needed.
 const (
 	maxNodes = 500
 	maxRound = 200_000
 	maxBuilt = 1 << 20
+	maxTime  = 5 * time.Second
 )
 
 var (
 	errTooLong  = fmt.Errorf("the expression loops more than %d times", maxRound)
+	errTooSlow  = fmt.Errorf("the expression loops for more than %v", maxTime)
 	errTooLarge = fmt.Errorf("the expression builds more than %d MiB", maxBuilt>>20)
 )
 
 // budget is what one evaluation may still use. It rides in the environment
 // under a name that expressions cannot say.
-type budget struct{ rounds, built int }
+type budget struct {
+	rounds, built int
+	began         time.Time // the first round
+}
 
 const (
 	budgetName = "__budget"
@@ -42,6 +49,13 @@ const (
 func (b *budget) round() error {
 	if b.rounds++; b.rounds > maxRound {
 		return errTooLong
+	}
+	switch {
+	case b.rounds%16 != 1: // a look at the clock costs as much as a round
+	case b.began.IsZero():
+		b.began = time.Now()
+	case time.Since(b.began) > maxTime:
+		return errTooSlow
 	}
 	return nil
 }

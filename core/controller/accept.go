@@ -109,7 +109,10 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 		if err != nil {
 			return ledger.Run{}, err
 		}
-		if run.Incarnation == "" && run.Phase == ledger.PhasePaused { // no queue has had it
+		switch { // of one that no queue has had
+		case run.Incarnation == "" && run.Phase == ledger.PhaseQueued: // nothing holds it; active, it would be taken for one whose queue was lost
+			return run, nil
+		case run.Incarnation == "" && run.Phase == ledger.PhasePaused:
 			phase = ledger.PhaseQueued
 		}
 	}

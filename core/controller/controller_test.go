@@ -248,6 +248,26 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 	})
 }
 
+// A run waits for a queue that is away, and somebody who sees that nothing happens lets it go on: no queue was lost with it.
+func TestResumeWhileTheQueueIsAway(t *testing.T) {
+	fake(t, func(l *lab) {
+		q := &flaky{Queue: l.queue()}
+		q.set(true)
+		c, stop := l.server("s1", q)
+		defer stop()
+		defer l.node(l.queue(), 10)()
+		l.accept(c, spec{id: "r1", hosts: 3, uses: "flash"})
+		if r, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil || r.Phase != ledger.PhaseQueued {
+			t.Errorf("%+v, %v", r, err)
+		}
+		q.set(false)
+		l.complete("r1")
+		if held := l.said(controller.RunHeld); len(held) > 0 {
+			t.Errorf("%v", held)
+		}
+	})
+}
+
 // A wave waits for a person longer than the server follows the run closely, and over a restart of the server.
 func TestWaveWaitsForAPerson(t *testing.T) {
 	fake(t, func(l *lab) {

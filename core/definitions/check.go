@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core"
@@ -16,8 +17,12 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// maxAsked bounds how often targets: are evaluated: hosts times playbooks.
-const maxAsked = 5_000_000
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks. selectTime bounds how long that takes: an expression may
+// loop, and whoever reads a commit must come to its end.
+const (
+	maxAsked   = 5_000_000
+	selectTime = 2 * time.Minute
+)
 
 // maxNamed is how many hosts a message names.
 const maxNamed = 8
@@ -125,30 +130,38 @@ func (l *loader) checkWindows(p *playbooks.Playbook) {
 // selectHosts evaluates targets: of all playbooks for all hosts.
 func (l *loader) selectHosts() error {
 	l.set.selected = map[string][]string{}
-	asked := 0
+	asked, until := 0, time.Now().Add(l.within)
 	for _, p := range l.set.Playbooks {
-		if err := l.ctx.Err(); err != nil {
-			return err
-		}
 		if asked += len(l.set.Inventory.Hosts); asked > maxAsked {
 			l.fail(playbooks.Diagnostic{File: p.File, Message: fmt.Sprintf("%d playbooks times %d hosts are too many", len(l.set.Playbooks), len(l.set.Inventory.Hosts)),
 				Hint: fmt.Sprintf("the product may be %d: split the repository", maxAsked)})
 			return nil
 		}
-		l.selectFor(p)
+		if err := l.selectFor(p, until); err != nil || !time.Now().Before(until) {
+			return err
+		}
 	}
 	return nil
 }
 
-func (l *loader) selectFor(p *playbooks.Playbook) {
+func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) error {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string
 	service := usesService(p)
-	for _, h := range l.set.Inventory.Hosts {
+	for i, h := range l.set.Inventory.Hosts {
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		if !time.Now().Before(until) {
+			line, col := placeOf(p.Source, "targets")
+			l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("targets: of all playbooks take longer than %v; these were evaluated for %d of %d hosts by then", l.within, i, len(l.set.Inventory.Hosts)),
+				"loop less in it: look at what is known of the host"))
+			return nil
+		}
 		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Run: run})
 		if err != nil {
 			l.targetsFail(p, h, err)
-			return // it would be much the same for the next host
+			return nil // it would be much the same for the next host
 		}
 		if !ok {
 			continue
@@ -176,6 +189,7 @@ func (l *loader) selectFor(p *playbooks.Playbook) {
 		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("%d of %d hosts have no window set, so nothing disruptive will ever run on them: %s", len(without), len(names), some(without)),
 			"give them a window_set in the inventory"))
 	}
+	return nil
 }
 
 func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -27,6 +28,7 @@ type loader struct {
 	set      *Set
 	problems playbooks.Diagnostics
 	warnings playbooks.Diagnostics
+	within   time.Duration // for selectHosts
 }
 
 func (l *loader) fail(d playbooks.Diagnostic) { l.problems = append(l.problems, d) }

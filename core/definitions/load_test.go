@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
@@ -254,4 +255,20 @@ func TestSetIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// Whoever follows a branch comes to the end of every commit, whatever the targets: in it do.
+func TestTargetsTakeNotForEver(t *testing.T) {
+	t.Parallel()
+	const loops = `count(1..199999, {# > 0}) > 0`
+	slow := edited(good(), "playbooks/patch.yaml", `targets: '"web" in host.groups'`, "targets: '"+loops+"'")
+	dir := t.TempDir()
+	writeTree(t, dir, slow)
+	if _, err := Load(t.Context(), dir, Options{}); err != nil { // negative control
+		t.Error(err)
+	}
+	_, err := Load(t.Context(), dir, Options{Within: time.Millisecond})
+	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "playbooks/patch.yaml:2:10: targets: of all playbooks take longer than 1ms; these were evaluated for 1 of 3 hosts by then") {
+		t.Errorf("%v", err)
+	}
 }

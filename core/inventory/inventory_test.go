@@ -229,6 +229,15 @@ func TestAllMistakesOfAFileAtOnce(t *testing.T) {
 	}
 }
 
+// keys are so many of a mapping, all with the same value.
+func keys(n int, value string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: %s, ", i, value)
+	}
+	return b.String()
+}
+
 // YAML bombs end within their budget, with an error.
 func TestBombsAreDefused(t *testing.T) {
 	var b strings.Builder
@@ -247,6 +256,21 @@ func TestBombsAreDefused(t *testing.T) {
 		"ini range":   "all:\n  hosts:\n    'a[1:9999999]':\n",
 	} {
 		t.Run(name, func(t *testing.T) { problems(t, "h.yaml", text) })
+	}
+	anchors := func(text string) string { return "defaults: {vars: {" + text + "}}\n" }
+	for name, text := range map[string]string{
+		"merges":       "hosts: {a: &a {<<: [*a, *a], address: x}}\n",
+		"merged vars":  "all: {vars: {x: &a {<<: [*a, *a]}}}\n",
+		"merged lists": anchors("l: &l ["+strings.Repeat("{},", 100_000)+"]") + "hosts: {" + keys(1000, "{<<: *l}") + "}\n",
+		"shared hosts": anchors("h: &h {"+keys(1000, "{}")+"}, s: &s {"+keys(1000, "{hosts: *h}")+"}") + "customers: {" + keys(1000, "{sites: *s}") + "}\n",
+		"shared texts": anchors("l: &l ["+strings.Repeat("a,", 100_000)+"]") + "groups: {" + keys(1000, "{hosts: *l}") + "}\n",
+		"many values":  "hosts: {" + keys(1000, "{address: 'a[0:99999]'}") + "}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := problems(t, "h.yaml", text); !slices.ContainsFunc(got, func(one string) bool { return strings.Contains(one, "more than") }) {
+				t.Errorf("got %d mistakes, as %q", len(got), got[0])
+			}
+		})
 	}
 	t.Run("huge file", func(t *testing.T) {
 		p := write(t, "h.yaml", "# "+strings.Repeat("x", maxFile), 0o644)

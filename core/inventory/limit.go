@@ -12,8 +12,26 @@ import (
 	"github.com/turnus/turnus/core/spell"
 )
 
-// maxListed bounds how often @FILE may name further files.
-const maxListed = 8
+const (
+	maxListed = 8    // how often @FILE may name further files
+	maxPart   = 4096 // bytes of one part of a limit
+	guess     = 10   // how much dearer it is to guess at a name than to compare it
+)
+
+// limiting is one Limit under way. What it may compare is bounded: whoever may launch a playbook says which hosts, and must not keep
+// the service busy with it.
+type limiting struct {
+	*Inventory
+	spent int
+}
+
+// spend counts hosts that are gone through, dearer for a longer pattern.
+func (inv *limiting) spend(hosts int, part string) error {
+	if inv.spent += hosts * (1 + len(part)/100); inv.spent > maxCompared {
+		return fmt.Errorf("%w: too many patterns for %d hosts", core.ErrInvalid, len(inv.Hosts))
+	}
+	return nil
+}
 
 // Limit selects hosts as ansible --limit does: names, groups, globs, ranges, ~regex,
 // joined by "," or ":", with ! to take out and & to intersect, @FILE for a list.
@@ -27,6 +45,7 @@ func (inv *Inventory) Limit(pattern string) ([]core.Host, error) {
 	}
 	// As with Ansible: first what is added, then what is intersected, then what is taken out.
 	slices.SortStableFunc(parts, func(a, b string) int { return partRank(a) - partRank(b) })
+	all := &limiting{Inventory: inv}
 	in := make([]bool, len(inv.Hosts))
 	if len(parts) == 0 || partRank(parts[0]) > 0 {
 		for i := range in {
@@ -34,9 +53,15 @@ func (inv *Inventory) Limit(pattern string) ([]core.Host, error) {
 		}
 	}
 	for _, part := range parts {
-		hits, err := inv.match(strings.TrimLeft(part, "!&"))
+		hits, err := all.match(strings.TrimLeft(part, "!&"), true)
+		if err == nil {
+			err = all.spend(len(hits), "")
+		}
+		if err == nil && part[0] == '&' {
+			err = all.spend(len(in), "")
+		}
 		if err != nil {
-			return nil, fmt.Errorf("limit %q: %w", pattern, err)
+			return nil, fmt.Errorf("limit %q: %w", shorten(pattern), err)
 		}
 		switch part[0] {
 		case '!':
@@ -157,8 +182,11 @@ func looksLikeIPv6(s string) bool {
 // subscript is GROUP[n], GROUP[n:m] or GROUP[n-m].
 var subscript = regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`)
 
-// match returns the places of the hosts that one part selects.
-func (inv *Inventory) match(part string) ([]int, error) {
+// match returns the places of the hosts that one part selects. What stands before a subscript has none itself.
+func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
+	if len(part) > maxPart {
+		return nil, fmt.Errorf("%w: a pattern of %d bytes, %d at most", core.ErrInvalid, len(part), maxPart)
+	}
 	if re, ok := strings.CutPrefix(part, "~"); ok {
 		return inv.matchRegex(re)
 	}
@@ -171,8 +199,8 @@ func (inv *Inventory) match(part string) ([]int, error) {
 	if part == "all" || part == "*" {
 		return inv.everything(), nil
 	}
-	if m := subscript.FindStringSubmatch(part); m != nil {
-		hits, err := inv.match(m[1])
+	if m := subscript.FindStringSubmatch(part); m != nil && subscripts {
+		hits, err := inv.match(m[1], false)
 		if err == nil {
 			return cut(hits, m)
 		}
@@ -185,12 +213,18 @@ func (inv *Inventory) match(part string) ([]int, error) {
 	}
 	var hits []int
 	if strings.ContainsAny(part, "*?[") {
-		hits = inv.matchFunc(func(name string) bool { return glob(part, name) })
+		var err error
+		if hits, err = inv.matchFunc(part, func(name string) bool { return glob(part, name) }); err != nil {
+			return nil, err
+		}
 	}
-	if len(hits) == 0 {
-		return nil, inv.nothing(part)
+	if len(hits) > 0 {
+		return hits, nil
 	}
-	return hits, nil
+	if err := inv.spend(guess*len(inv.Hosts), ""); err != nil {
+		return nil, err
+	}
+	return nil, inv.nothing(part)
 }
 
 func (inv *Inventory) everything() []int {
@@ -201,12 +235,15 @@ func (inv *Inventory) everything() []int {
 	return hits
 }
 
-func (inv *Inventory) matchRegex(re string) ([]int, error) {
+func (inv *limiting) matchRegex(re string) ([]int, error) {
 	r, err := regexp.Compile("^(?:" + re + ")")
 	if err != nil {
 		return nil, fmt.Errorf("%w: ~%s: %w", core.ErrInvalid, re, err)
 	}
-	hits := inv.matchFunc(r.MatchString)
+	hits, err := inv.matchFunc(re, r.MatchString)
+	if err != nil {
+		return nil, err
+	}
 	if len(hits) == 0 {
 		return nil, fmt.Errorf("%w: ~%s matches no host and no group", core.ErrInvalid, re)
 	}
@@ -214,7 +251,10 @@ func (inv *Inventory) matchRegex(re string) ([]int, error) {
 }
 
 // matchFunc collects hosts and members of groups whose names fit, in order.
-func (inv *Inventory) matchFunc(fits func(string) bool) []int {
+func (inv *limiting) matchFunc(part string, fits func(string) bool) ([]int, error) {
+	if err := inv.spend(len(inv.Hosts)+len(inv.members), part); err != nil {
+		return nil, err
+	}
 	in := make([]bool, len(inv.Hosts))
 	for name, m := range inv.members {
 		if fits(name) {
@@ -229,18 +269,21 @@ func (inv *Inventory) matchFunc(fits func(string) bool) []int {
 			hits = append(hits, i)
 		}
 	}
-	return hits
+	return hits, nil
 }
 
 // matchRange selects the hosts that a range writes out, all of which must exist.
-func (inv *Inventory) matchRange(part string) ([]int, error) {
+func (inv *limiting) matchRange(part string) ([]int, error) {
 	names, err := expand(part)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
+	if err := inv.spend(len(names), ""); err != nil {
+		return nil, err
+	}
 	var hits []int
 	for _, n := range names {
-		more, err := inv.match(n)
+		more, err := inv.match(n, false)
 		if err != nil {
 			return nil, err
 		}

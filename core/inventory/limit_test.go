@@ -158,3 +158,24 @@ func TestLimitErrors(t *testing.T) {
 		}
 	}
 }
+
+// A limit is said by whoever may launch a playbook: it must not keep a service busy, whatever it is made of.
+func TestLimitsAreBounded(t *testing.T) {
+	inv := loadText(t, "hosts", "[web]\nh[1:3000]\n")
+	for name, tc := range map[string]struct{ pattern, want string }{
+		"as many names as one likes": {strings.Repeat("h7,", 100_000), ""},
+		"some patterns":              {strings.Repeat("h?*,!h1*,&web,~h2,all,web[0:9],", 100), ""},
+		"globs":                      {strings.Repeat("h?*,", 100_000), "too many patterns for 3000 hosts"},
+		"expressions":                {strings.Repeat("~h,", 100_000), "too many patterns for 3000 hosts"},
+		"all":                        {strings.Repeat("*,", 100_000), "too many patterns for 3000 hosts"},
+		"intersections":              {strings.Repeat("&h1,", 100_000), "too many patterns for 3000 hosts"},
+		"groups":                     {strings.Repeat("!web,", 100_000), "too many patterns for 3000 hosts"},
+		"ranges":                     {strings.Repeat("h[1:3000],", 100_000), "too many patterns for 3000 hosts"},
+		"a long one":                 {"~" + strings.Repeat("h|", 100_000), "a pattern of 200001 bytes, 4096 at most"},
+		"subscripts of subscripts":   {strings.Repeat("web"+strings.Repeat("[0:1]", 500)+",", 100), "more than 100000 hosts"},
+	} {
+		if _, err := inv.Limit(tc.pattern); tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}

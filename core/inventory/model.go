@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -157,6 +158,7 @@ type builder struct {
 	warned    map[string]bool
 	full      bool // a bound was reached: no more is read
 	expanded  int  // names that patterns were expanded to
+	spent     int  // keys and items of YAML that were read
 	compared  int  // names that were compared with patterns
 }
 
@@ -168,12 +170,20 @@ func newBuilder(tree fs.FS) *builder {
 	}
 }
 
-// stop ends the reading at a bound, with one error.
+// stop ends the reading at a bound, with one error, however many there are already.
 func (b *builder) stop(at place, format string, args ...any) {
 	if !b.full {
 		b.full = true
-		b.fail(at, format, args...)
+		b.errs = append(b.errs, &Error{File: at.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
 	}
+}
+
+// spend counts what is about to be read of a YAML file, and tells whether it may be: a few aliases and merge keys make endless work.
+func (b *builder) spend(n int, at place) bool {
+	if b.spent += n; b.spent > maxRead {
+		b.stop(at, "with its aliases and merge keys written out the inventory has more than %d keys", maxRead)
+	}
+	return !b.full
 }
 
 // expand writes out a pattern within the bound of all patterns.

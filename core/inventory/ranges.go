@@ -8,10 +8,12 @@ import (
 )
 
 // Bounds of an inventory: its hosts, and so what one pattern expands to; the names
-// that all patterns together expand to; the groups of one host.
+// that all patterns together expand to; the keys and items that are read, those of
+// aliases each time; the groups of one host.
 const (
 	maxHosts      = 100_000
 	maxExpanded   = 500_000
+	maxRead       = 10_000_000
 	maxCompared   = 20_000_000
 	maxMembership = 500
 	maxGroups     = 20_000

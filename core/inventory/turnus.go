@@ -234,6 +234,9 @@ func (t *turnus) parallel(v *yaml.Node, what string, names int, share bool) []st
 			t.fail(n.Line, n.Column, "%s: %v", what, err)
 			return nil
 		}
+		if !t.b.spend(len(values), t.at(n.Line, n.Column)) {
+			return nil
+		}
 	}
 	switch {
 	case len(values) == names, share && names%len(values) == 0:

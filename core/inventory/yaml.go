@@ -105,7 +105,7 @@ func (f *file) each(n *yaml.Node, what string, visit func(k, v *yaml.Node)) {
 
 func (f *file) eachDeep(n *yaml.Node, what string, visit func(k, v *yaml.Node), depth int) {
 	n = follow(n)
-	if isNull(n) {
+	if isNull(n) || !f.b.spend(1+len(n.Content), f.at(n.Line, n.Column)) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
@@ -180,6 +180,9 @@ func (f *file) texts(n *yaml.Node, what string) []selector {
 		if s := f.text(n, what); s != "" {
 			return []selector{{s, f.at(n.Line, n.Column)}}
 		}
+		return nil
+	}
+	if !f.b.spend(len(n.Content), f.at(n.Line, n.Column)) {
 		return nil
 	}
 	out := make([]selector, 0, len(n.Content))

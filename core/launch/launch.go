@@ -7,7 +7,6 @@ package launch
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -113,11 +112,10 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	return l, nil
 }
 
-// NewRunID makes an id that sorts by time: 20260102-030405-ab12cd.
+// NewRunID makes an id that sorts by time: 20260102-030405-ab3cd5ef. Its 40 random bits keep thousands of a second apart: one id for two
+// launches would refuse the second, or take it for the first again.
 func NewRunID(now time.Time) string {
-	var random [3]byte
-	rand.Read(random[:]) // never fails, see crypto/rand
-	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(random[:])
+	return now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:8])
 }
 
 // selectHosts evaluates targets: for every host. A playbook without it takes all.

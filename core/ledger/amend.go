@@ -1,8 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 )
@@ -38,23 +41,58 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		case !idle || run.Complete() || run.Recorded > 0:
 			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
 		}
-		before, phase := *run, run.Phase
-		if phase == PhaseQueued && n.Approvals > 0 {
-			phase = PhaseAwaiting
-		} else if phase == PhaseAwaiting && n.Approvals == 0 {
-			phase = PhaseQueued
+		var by string
+		if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&by); err != nil {
+			return err
 		}
+		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
 		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8,
-			content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
-			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), clean(who, maxText)))
+			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
+			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who)))
 		if err != nil {
 			return err
 		}
 		if _, err := t.exec(ctx, `UPDATE materials SET snapshot = $2, queue = $3, hosts = $4 WHERE run = $1`, run.seq, snapshot, queue, hosts); err != nil {
 			return err
 		}
+		if run.Phase == PhaseAwaiting && before.Phase != PhaseAwaiting {
+			if err := l.happened(ctx, t, run, HappenedAwaiting, ""); err != nil {
+				return err
+			}
+		}
 		return l.auditRun(ctx, t, who, "run.amend", &before, run)
 	})
+}
+
+// withAmender adds a person to those who amended a run: a line each.
+func withAmender(all, who string) string {
+	who = clean(strings.ReplaceAll(who, "\n", " "), maxText)
+	if all == "" || amended(all, who) {
+		return cmp.Or(all, who)
+	}
+	return all + "\n" + who
+}
+
+// amended tells whether a person is one of those.
+func amended(all, who string) bool {
+	return slices.ContainsFunc(strings.Split(all, "\n"), func(one string) bool { return core.SamePerson(one, who) })
+}
+
+// amendedPhase is where a run stands after it was amended. One that needs approvals waits for them, also where somebody had paused it or
+// let it go on: nothing but an approval may make it start.
+func amendedPhase(before Phase, approvals int) Phase {
+	switch before {
+	case PhaseQueued, PhasePaused, PhaseActive:
+		if approvals > 0 {
+			return PhaseAwaiting
+		}
+	case PhaseAwaiting:
+		if approvals == 0 {
+			return PhaseQueued
+		}
+	case PhaseStopped, PhaseCancelled, PhaseFinished:
+	}
+	return before
 }
 
 // auditRun writes down what a run was and is. before may be nil.

@@ -69,7 +69,7 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh
 	if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&amendedBy); err != nil {
 		return false, err
 	}
-	if run.Approvals > 0 && d.Approved && (core.SamePerson(d.By, run.LaunchedBy) || core.SamePerson(d.By, amendedBy)) {
+	if run.Approvals > 0 && d.Approved && (core.SamePerson(d.By, run.LaunchedBy) || amended(amendedBy, d.By)) {
 		return false, fmt.Errorf("%s launched or amended it, and somebody else has to approve it: %w", d.By, core.ErrConflict)
 	}
 	who, err := collectNames(t.rows(ctx, `SELECT who FROM decisions WHERE run = $1 AND wave = $2 AND content = $3`, run.seq, d.Wave, run.content))

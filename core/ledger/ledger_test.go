@@ -91,6 +91,7 @@ var conformance = []struct {
 	{"cancel", testCancel},
 	{"redrive", testRedrive},
 	{"amend", testAmend},
+	{"amend awaits approvals", testAmendAwaits},
 	{"claims", testClaims},
 	{"claims race", testClaimsRace},
 	{"four eyes", testFourEyes},

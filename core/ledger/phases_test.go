@@ -95,6 +95,13 @@ func testAmend(t *testing.T, b *backend) {
 	}
 	_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "carol", Approved: true})
 	wantErr(t, err, core.ErrConflict, "approval of one's own amendment")
+	// Nor does somebody else's amendment on top of it make it anybody's but hers.
+	r = must[ledger.Run](t)(l.Amend(ctx, ledger.AllTenants(), "dave", "r1", ledger.Amendment{Version: r.Version, New: change}))
+	must[ledger.Run](t)(l.Amend(ctx, ledger.AllTenants(), "dave", "r1", ledger.Amendment{Version: r.Version, New: change}))
+	for _, who := range []string{"carol", "dave"} {
+		_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: who, Approved: true})
+		wantErr(t, err, core.ErrConflict, "approval of what "+who+" amended in part")
+	}
 	// The approval of what it was before is void: bob is asked again.
 	if r, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil || r.Phase != ledger.PhaseQueued {
 		t.Fatalf("%+v, %v", r, err)
@@ -102,6 +109,65 @@ func testAmend(t *testing.T, b *backend) {
 	enqueue(t, l, "r1", "q1")
 	_, err = l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: read(t, l, "r1").Version, New: change})
 	wantErr(t, err, core.ErrConflict, "amend of a queued run")
+	sound(t, l)
+}
+
+// Nothing but an approval makes a run start that needs one, however it stood when it was amended.
+func testAmendAwaits(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	approve := func(id, by string) (ledger.Run, error) {
+		return l.Decide(ctx, ledger.AllTenants(), id, ledger.Decision{Wave: ledger.WholeRun, By: by, Approved: true})
+	}
+	for id, stand := range map[string]struct {
+		approvals int // that it was accepted with; given before it is amended
+		phase     ledger.Phase
+	}{
+		"approved":               {1, ""},
+		"approved, then paused":  {1, ledger.PhasePaused},
+		"approved, then resumed": {1, ledger.PhaseActive},
+		"for the first time":     {0, ledger.PhasePaused},
+	} {
+		n := newRun(id, "", 1)
+		n.Approvals = stand.approvals
+		r := accept(t, l, n)
+		if stand.approvals > 0 {
+			r = must[ledger.Run](t)(approve(id, "bob"))
+		}
+		if stand.phase != "" {
+			r = must[ledger.Run](t)(l.SetPhase(ctx, ledger.AllTenants(), "alice", id, stand.phase, "wait"))
+		}
+		n.Approvals, n.Snapshot = 1, []byte("something else")
+		r, err := l.Amend(ctx, ledger.AllTenants(), "alice", id, ledger.Amendment{Version: r.Version, New: n})
+		if err != nil || r.Phase != ledger.PhaseAwaiting || r.Reason != "" {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
+		told := 0
+		for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, ledger.MaxPage)) {
+			if h.What == ledger.HappenedAwaiting && h.Subject == "run:"+id {
+				told++
+			}
+		}
+		if told != stand.approvals+1 { // also when it was accepted
+			t.Errorf("%s: that it waits is told %d times", id, told)
+		}
+		for _, phase := range []ledger.Phase{ledger.PhaseQueued, ledger.PhaseActive} {
+			_, err := l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, "")
+			wantErr(t, err, core.ErrConflict, id+": to let it go on as "+string(phase))
+		}
+		_, err = l.Claim(ctx, "server", id, "q1", time.Minute)
+		wantErr(t, err, core.ErrConflict, id+": to put it into a queue")
+		if r, err = approve(id, "bob"); err != nil || r.Phase != ledger.PhaseQueued {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
+	}
+	// Without approvals it stays as it was put.
+	n := newRun("paused", "", 1)
+	accept(t, l, n)
+	r := must[ledger.Run](t)(l.SetPhase(ctx, ledger.AllTenants(), "alice", "paused", ledger.PhasePaused, "wait"))
+	if r, err := l.Amend(ctx, ledger.AllTenants(), "alice", "paused", ledger.Amendment{Version: r.Version, New: n}); err != nil || r.Phase != ledger.PhasePaused || r.Reason != "wait" {
+		t.Errorf("%+v, %v", r, err)
+	}
 	sound(t, l)
 }
 

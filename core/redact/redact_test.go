@@ -102,6 +102,10 @@ func TestFormsAreFound(t *testing.T) {
 		{"a key in a diff", "+-----BEGIN KEY-----\n+MC4CAQAwBQYDK2VwBCIEIPz\n+xq9/81hdhsuD2kdj3nVJK\n", "+-----BEGIN KEY-----\n+[secret s1]\n+[secret s1]\n"},
 		{"hex in groups", "7061 2424 2277 3072 642f\n2b26 2720 3c78 3e3d", "[secret s0]"},
 		{"cut off at the end", "x " + secret[:9], "x [secret s0]"},
+		{"cut off before an ellipsis", "x " + secret[:9] + "… (7 bytes more)", "x [secret s0]… (7 bytes more)"},
+		{"cut off within a character", "x " + secret[:9] + "\uFFFD, and more", "x [secret s0]\uFFFD, and more"},
+		{"in base64, cut off", "x " + base64.StdEncoding.EncodeToString([]byte(secret))[:12] + "…", "x [secret s0]…"},
+		{"too early to tell before an ellipsis", secret[:3] + "… " + secret[:3] + "\u2025" + secret[:9] + "\u2025", secret[:3] + "… " + secret[:3] + "\u2025" + secret[:9] + "\u2025"},
 		{"cut off too early to tell", "x " + secret[:3], "x " + secret[:3]},
 		{"nothing", "nothing of the kind", "nothing of the kind"},
 		{"as a word of a shell", `pa$$"w0rd/+&'\'' <x>=`, "[secret s0]"},
@@ -183,7 +187,7 @@ func TestStreamsAreSplitAnywhere(t *testing.T) {
 	for _, form := range seen(secret) {
 		text.WriteString(" x" + form + "\n" + form)
 	}
-	text.WriteString(key + "aaaaaaabababa" + secret[:7])
+	text.WriteString(secret[:9] + "… " + secret[:9] + "\xe2\x80 aaaa\uFFFDaaa…" + key + "aaaaaaabababa" + secret[:7])
 	want := s.String(text.String())
 	for _, size := range []int{1, 2, 3, 7, 64} {
 		if got := pieces(s, []byte(text.String()), func() int { return size }); got != want {
@@ -240,6 +244,7 @@ func TestValuesMayComeLater(t *testing.T) {
 func FuzzStream(f *testing.F) {
 	f.Add("hunter2", "x", []byte("say hunter2 and 68756e74657232, aHVudGVyMg== hun"), uint64(1))
 	f.Add(secret, key, []byte(secret+secret+key[3:30]), uint64(2))
+	f.Add("hunter2hunter2", "ab…cd…ef", []byte("hunter2… hunt\xe2 ab…cd… ab…c"), uint64(5))
 	f.Add("aaaa", "aaab", []byte("aaaaaaabaaaab"), uint64(3))
 	f.Add("\xff\xfe\x00\x01", "    y   z", []byte("\xff\xfe\x00\x01 y   z"), uint64(4))
 	f.Fuzz(func(t *testing.T, one, two string, noise []byte, seed uint64) {

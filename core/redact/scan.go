@@ -71,11 +71,14 @@ func (s *Set) at(text []byte, m mode) (best match, open bool) {
 // among takes the longest of some patterns, and what was found before.
 func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ match, open bool) {
 	for _, p := range patterns {
-		length, matched := p.begins(text)
+		length, matched, cut := p.begins(text)
 		switch {
 		case matched == 0:
 			continue
 		case matched == len(p.text):
+		case cut && m != whole && matched >= telling:
+		case cut:
+			continue
 		case m == more, m == idle && matched >= telling:
 			return best, true
 		case m == atEnd && matched >= telling:
@@ -90,30 +93,42 @@ func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ mat
 }
 
 // begins tells how many bytes of the pattern a text begins with, all or as many as the text has, and the length of that
-// in the text; else 0.
-func (p *pattern) begins(text []byte) (length, matched int) {
-	if !p.loose {
-		n := min(len(p.text), len(text))
-		if string(text[:n]) != p.text[:n] {
-			return 0, 0
-		}
-		return n, n
-	}
+// in the text; else 0. It also does with a part of the pattern where cut says that the rest was cut off.
+func (p *pattern) begins(text []byte) (length, matched int, cut bool) {
 	gap := 0
 	for i, b := range text {
 		if b == p.text[matched] {
 			matched++
 			gap = 0
 			if matched == len(p.text) {
-				return i + 1, matched
+				return i + 1, matched, false
 			}
 			continue
 		}
-		if gap++; !blank(b) || gap > maxGap {
-			return 0, 0
+		if gap++; p.loose && blank(b) && gap <= maxGap {
+			continue
+		}
+		switch cut, open := cutMark(text[i:]); {
+		case cut:
+			return i, matched, true
+		case open:
+			return i, matched, false
+		}
+		return 0, 0, false
+	}
+	return len(text), matched, false
+}
+
+// cutMark tells whether a text begins with what stands where text was cut off: an ellipsis, or what takes the place of half a
+// character. open tells that it may, once more of it is there.
+func cutMark(text []byte) (cut, open bool) {
+	for _, mark := range []string{"\u2026", "\uFFFD"} {
+		n := min(len(text), len(mark))
+		if string(text[:n]) == mark[:n] {
+			return n == len(mark), n < len(mark)
 		}
 	}
-	return len(text), matched
+	return false, false
 }
 
 func blank(b byte) bool { return b == '\n' || b == ' ' || b == '\r' || b == '\t' }

@@ -98,6 +98,9 @@ func (f *follow) wholeRun(ctx context.Context) error {
 		return err
 	}
 	for p := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		if err := f.out.allowed(ctx); err != nil { // a large run takes long to tell to who reads slowly
+			return err
+		}
 		jobs, next, err := f.s.cfg.Ledger.Jobs(ctx, f.out.by.scope, f.run, ledger.JobFilter{}, p)
 		if err != nil {
 			return err

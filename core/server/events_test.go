@@ -264,3 +264,48 @@ func TestOutputsByRange(t *testing.T) {
 	}
 	want[any](t, b.ask(viewer, "GET", base+"/0/nothing", nil), http.StatusNotFound)
 }
+
+// teller tells of each write.
+type teller struct {
+	*httptest.ResponseRecorder
+	wrote func(text string)
+}
+
+func (w *teller) Write(p []byte) (int, error) {
+	n, err := w.ResponseRecorder.Write(p)
+	w.wrote(string(p))
+	return n, err
+}
+
+// A token that is revoked while the recorded end of a large run is told gets no further page of it.
+func TestRevokedWhileTheEndIsTold(t *testing.T) {
+	t.Parallel()
+	const total = ledger.MaxPage + 500
+	b := newBed(t)
+	run := ledger.NewRun{ID: "large", Tenant: "acme", Playbook: "acme-patch", LaunchedBy: "test", Jobs: make([]ledger.JobHost, total)}
+	for i := range run.Jobs {
+		run.Jobs[i] = ledger.JobHost{Host: fmt.Sprintf("acme-%d", i), Tenant: "acme"}
+	}
+	_, _, err := b.ledger.Accept(t.Context(), run)
+	must(t, err)
+	_, err = b.ledger.Cancel(t.Context(), ledger.AllTenants(), "test", run.ID, "none of it is to be")
+	must(t, err)
+	for _, revoked := range []bool{false, true} {
+		secret, token, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: "reader", Tenant: "acme", Roles: []string{string(Viewer)}})
+		must(t, err)
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/runs/large/events", nil)
+		req.Header.Set("Authorization", "Bearer "+secret)
+		w := &teller{ResponseRecorder: httptest.NewRecorder()}
+		w.wrote = func(text string) {
+			if revoked && strings.Contains(text, api.JobDone) {
+				w.wrote = func(string) {}
+				want[api.Token](t, b.ask(b.token("acme", Admin), http.MethodDelete, "/v1/tokens/"+token.ID, nil), http.StatusOK)
+			}
+		}
+		b.server.ServeHTTP(w, req)
+		told, problem := strings.Count(w.Body.String(), `"event":"`+api.JobDone+`"`), strings.Contains(w.Body.String(), "event: problem")
+		if most := map[bool]int{false: total, true: ledger.MaxPage}[revoked]; told != most || problem != revoked {
+			t.Errorf("revoked %v: %d jobs were told, expected %d; a problem: %v", revoked, told, most, problem)
+		}
+	}
+}

@@ -91,6 +91,8 @@ func TestLoginRefuses(t *testing.T) {
 		status int
 	}{
 		"the same ID token again": {api.Login{IDToken: once}, http.StatusConflict},
+		"with white space":        {api.Login{IDToken: once + "\n"}, http.StatusConflict},
+		"padded by other bits":    {api.Login{IDToken: otherBits(once)}, http.StatusConflict},
 		"no rule":                 {api.Login{IDToken: p.IDToken(map[string]any{"sub": "1", "groups": "others"})}, http.StatusForbidden},
 		"no ID token":             {api.Login{}, http.StatusBadRequest},
 		"no JSON":                 {"x", http.StatusBadRequest},
@@ -125,6 +127,13 @@ func TestLoginRefuses(t *testing.T) {
 			t.Errorf("%s of a server without a provider: %d", method, a.status)
 		}
 	}
+}
+
+// otherBits is an ID token whose signature is written with other bits behind its end: those of 256 bytes leave four of the last letter.
+func otherBits(idToken string) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := len(idToken) - 1
+	return idToken[:last] + letters[strings.IndexByte(letters, idToken[last])^1:][:1]
 }
 
 // A session that is over opens nothing. What bounds it is the login, not when it was told here.

@@ -93,7 +93,7 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	defer cancel()
 	out.over = cancel // an endless command ends
 	limit := time.Duration(r.Params.Timeout)
-	var said tail
+	said := sdk.Head{Limit: 1} // its last line is all that is told
 	exit, err := r.Host().Exec(ctx, sdk.Command{Run: item.Command, Stdout: out, Stderr: &said, ReadOnly: true, Timeout: limit})
 	switch {
 	case out.full:
@@ -104,22 +104,7 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	if exit.Err() == nil {
 		return nil
 	}
-	return &sdk.ExitError{Exit: exit, LastLine: said.lastLine()}
-}
-
-// tail keeps the end of what a command says, for its error.
-type tail struct{ text []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 500
-	t.text = append(t.text, p[max(0, len(p)-most):]...)
-	t.text = t.text[max(0, len(t.text)-most):]
-	return len(p), nil
-}
-
-func (t *tail) lastLine() string {
-	text := bytes.TrimSpace(t.text)
-	return strings.ToValidUTF8(string(text[bytes.LastIndexByte(text, '\n')+1:]), "?")
+	return &sdk.ExitError{Exit: exit, LastLine: said.LastLine()}
 }
 
 // fault says which part could not be had. Its cause stays, for it tells whether the host was reached.

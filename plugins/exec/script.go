@@ -113,21 +113,18 @@ func environment(r *sdk.Raw, typ, work string) []string {
 	return append(env, r.HelperEnv()...)
 }
 
-// lastLine passes stderr on and keeps its end, for the reason of a failure.
+// lastLine passes stderr on and keeps its last line, for the reason of a failure.
 type lastLine struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	tail []byte
+	head sdk.Head
 }
 
 // Write implements io.Writer.
 func (l *lastLine) Write(p []byte) (int, error) {
 	l.mu.Lock()
-	l.tail = append(l.tail, p...)
-	if over := len(l.tail) - 4<<10; over > 0 {
-		l.tail = append(l.tail[:0], l.tail[over:]...)
-	}
+	_, _ = l.head.Write(p) // it never fails
 	l.mu.Unlock()
 	_, _ = l.to.Write(p) // when the call has ended, nobody reads it
 	return len(p), nil
@@ -136,8 +133,7 @@ func (l *lastLine) Write(p []byte) (int, error) {
 func (l *lastLine) line() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(l.tail)), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
+	return l.head.LastLine()
 }
 
 // event is one line of what a script says.

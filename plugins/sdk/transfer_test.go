@@ -122,6 +122,8 @@ func TestHeadKeepsTheFirstBytesAndTheLastLine(t *testing.T) {
 		"fits":        {[]string{"ab", "cd"}, "abcd", "abcd", 4, false},
 		"over":        {[]string{"abc", "def\n", "why\n\n"}, "abcd", "why", 4, true},
 		"long tail":   {[]string{strings.Repeat("x", 5000) + "\nend"}, "xxxx", "end", 4, true},
+		"long line":   {[]string{"why ", strings.Repeat("x", 5000), "\n \r\n"}, "why ", "why " + strings.Repeat("x", 296) + "… (212 bytes more)", 4, true},
+		"progress":    {[]string{"10%\r20%\r", "30%\rwhy"}, "10%\r", "why", 4, true},
 		"cut in rune": {[]string{"éé"}, "é\uFFFD", "éé", 3, true},
 	} {
 		h := sdk.Head{Limit: tc.limit}
