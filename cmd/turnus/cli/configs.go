@@ -37,7 +37,7 @@ type configsFlags struct {
 }
 
 func (f *configsFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run and turnus worker write it")
+	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
 	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
 }
 
