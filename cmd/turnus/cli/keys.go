@@ -142,7 +142,7 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 	fl.StringVar(&f.data, "data", "", "data folder of a turnus up: its ledger, outputs, and states of jobs")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB (default: outputs in --data)")
+	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL] (default: outputs in --data)")
 	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue and the schedules (TURNUS_REDIS)")
 	fl.Lookup("redis").DefValue = ""
 	fl.StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: \"default\")")
