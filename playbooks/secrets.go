@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -280,7 +281,7 @@ func (p *Playbook) MissingSecret(name string, known []string) error {
 		for _, listed := range s.Secrets {
 			if listed == name {
 				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
-					expected: oneOf(known), hint: spell.DidYouMean(name, known)})}
+					expected: oneOf(known), hint: cmp.Or(spell.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
 			}
 		}
 	}

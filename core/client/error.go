@@ -28,6 +28,7 @@ type Error struct {
 	Detail string   // what the server says
 	More   []string // single problems of what was sent
 	Err    error    // of package core, or of this one
+	Cause  error    // why no answer came, as the network's library says it; nil where one came
 }
 
 // Error names the server, what was asked, and why it was not done.
@@ -103,7 +104,7 @@ func kindOf(status int) error {
 // away is the error of a request that got no answer. It is core.ErrUnknown where the server may have done what it
 // was asked, and core.ErrUnavailable where it cannot have.
 func away(server, what string, err error) *Error {
-	e := &Error{Server: server, What: what, Err: core.ErrUnknown, Detail: plainReason(err)}
+	e := &Error{Server: server, What: what, Err: core.ErrUnknown, Detail: plainReason(err), Cause: err}
 	if notSent(err) {
 		e.Err = core.ErrUnavailable
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // incarnationName is the board's document that a queue keeps for as long as it keeps its runs.
-const incarnationName = "incarnation"
+const incarnationName = queue.LifeDocument
 
 // incarnation is the name of the life that the queue is in. A queue that was emptied has
 // forgotten it and gets a new one, and every run that was in the old one is put in again. Of two servers

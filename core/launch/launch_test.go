@@ -219,10 +219,16 @@ func TestSecretsOfALaunch(t *testing.T) {
 		name string
 		own  []string
 		bad  string
-	}{{"the node has it", []string{"own"}, ""}, {"not known who has which", nil, ""}, {"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which there is not`}} {
+		hint string
+	}{
+		{"the node has it", []string{"own"}, "", ""},
+		{"not known who has which", nil, "", ""},
+		{"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which there is not`, `did you mean "owl"`},
+		{"nobody has one like it", []string{"zebra"}, `step "command" lists the secret "own", which there is not`, "the file of --secrets"},
+	} {
 		l, err := Prepare(p, []core.Host{{Name: "h"}}, Options{Secrets: tree, NodeSecrets: tc.own})
 		if tc.bad != "" {
-			if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), tc.bad) || !strings.Contains(err.Error(), "t.yaml:4:") || !strings.Contains(err.Error(), `did you mean "owl"`) {
+			if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), tc.bad) || !strings.Contains(err.Error(), "t.yaml:4:") || !strings.Contains(err.Error(), tc.hint) {
 				t.Errorf("%s: %v", tc.name, err)
 			}
 			continue

@@ -99,10 +99,10 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh
 		return false, err
 	}
 	switch {
-	case d.Wave == WholeRun && run.Phase != PhaseAwaiting:
-		return false, fmt.Errorf("it is %s and does not wait for an approval: %w", run.Phase, core.ErrConflict)
 	case run.Complete() || run.Phase == PhaseCancelled:
 		return false, fmt.Errorf("it is %s: %w", run.Phase, core.ErrConflict)
+	case d.Wave == WholeRun && run.Phase != PhaseAwaiting:
+		return false, fmt.Errorf("it is %s, and as a whole waits for nobody; a wave that waits is approved by its number (--wave): %w", run.Phase, core.ErrConflict)
 	}
 	return true, nil
 }

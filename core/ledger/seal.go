@@ -152,6 +152,11 @@ func (l *Ledger) mark(ctx context.Context) error {
 	if !have || marked && key == primary {
 		return nil
 	}
+	if !marked && !l.ring.AcceptsPlain() {
+		if err := l.refusePlain(ctx); err != nil {
+			return err
+		}
+	}
 	sealed := l.ring.Seal([]byte(markerText), place)
 	return l.db.transact(ctx, "mark the ledger as sealed", func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, deleted, revision, who, updated, data) VALUES ($1, '', $2, 1, 0, '', '', $3, $4)
@@ -159,6 +164,19 @@ func (l *Ledger) mark(ctx context.Context) error {
 			markerKind, markerName, micros(l.now()), sealed)
 		return err
 	})
+}
+
+// refusePlain refuses a ledger that holds something, none of it sealed: a process with a ring would read nothing there, and its mark would
+// keep out those without one, which can.
+func (l *Ledger) refusePlain(ctx context.Context) error {
+	var holds bool
+	if err := l.db.row(ctx, `SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials)`).Scan(&holds); err != nil {
+		return translate("look whether anything is there that is not sealed", err)
+	}
+	if holds {
+		return fmt.Errorf("what it holds is not sealed, and there is a key ring: %w\nhint: a service gets one with --keyring-accept-plain beside --keyring, then turnus keys reseal (docs/operating.md)", core.ErrInvalid)
+	}
+	return nil
 }
 
 // SealedSince is when the ledger was first sealed with the key that it is sealed with now: how long ago keys were rotated. A key that was

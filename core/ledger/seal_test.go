@@ -331,6 +331,10 @@ func testResealed(t *testing.T, b *backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := v.try(ringAt(t, path, keyring.Options{})); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "--keyring-accept-plain") {
+		t.Errorf("a ledger of which nothing is sealed is opened with a ring: %v", err)
+	}
+	v.reads(v.open(nil), "r1") // who was refused left no mark
 	migrating := v.open(ringAt(t, path, keyring.Options{AcceptPlain: true}))
 	v.reads(migrating, "r1")
 	v.fill(migrating, "r2")

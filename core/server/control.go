@@ -18,7 +18,7 @@ func (s *Server) control() {
 		return route{id: id, method: http.MethodPost, path: path, summary: summary, detail: detail, role: role, status: http.StatusOK}
 	}
 	handle(s, post("cancel-run", "/v1/runs/{run}/cancel", "End a run",
-		"When this answers, no job of it starts any more. Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Cancel))
+		"When this answers, no job of it starts any more. Those that run are told to end, and a command that is under way on a host is killed; to let them finish, pause the run.", Operator), s.word(s.cfg.Controller.Cancel))
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", "", Operator), s.word(s.cfg.Controller.Resume))
 	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
@@ -81,7 +81,7 @@ func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) err
 	case !l.Playbook.Strategy.PauseBetween.Approve:
 		return fmt.Errorf("run %s asks nobody between its waves: its playbook has no pause_between: approve: %w", id, core.ErrConflict)
 	case wave < 2 || wave > l.Waves():
-		return fmt.Errorf("wave %d of run %s: expected 2 to %d: %w", wave, id, l.Waves(), core.ErrInvalid)
+		return fmt.Errorf("wave %d of run %s: it has %d, and somebody is asked before each but the first: %w", wave, id, l.Waves(), core.ErrInvalid)
 	}
 	return nil
 }

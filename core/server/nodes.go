@@ -60,6 +60,8 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 		w.State = api.WorkerDraining
 	case o.Cordoned:
 		w.State = api.WorkerCordoned
+	case told && o.At.After(w.Reported) && (w.State == api.WorkerCordoned || w.State == api.WorkerDraining): // it has yet to say what it made of it
+		w.State = api.WorkerReady
 	}
 	return w, o, alive || told && (o.Cordoned || o.Draining), nil
 }

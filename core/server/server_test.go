@@ -117,6 +117,11 @@ func TestWorkersAreToldAndShown(t *testing.T) {
 		if w := want[api.Worker](t, b.ask(op, "POST", "/v1/workers/w1/"+verb, api.Why{Reason: "upgrade"}), http.StatusOK); w.State != now || state() != now {
 			t.Errorf("%s: %s", verb, w.State)
 		}
+		post(api.Worker{Name: "w1", State: now, Slots: 8, Reported: time.Now()}) // the worker follows; the next order comes before its next report
+	}
+	post(api.Worker{Name: "w1", State: api.WorkerDraining, Slots: 8, Reported: time.Now()}) // negative control: it says so since
+	if s := state(); s != api.WorkerDraining {
+		t.Error(s)
 	}
 	want[any](t, b.ask(op, "POST", "/v1/workers/nobody/drain", api.Why{}), http.StatusNotFound)
 	want[any](t, b.ask(op, "POST", "/v1/workers/..%2Fincarnation/drain", api.Why{}), http.StatusNotFound)

@@ -49,7 +49,7 @@ func New(o Options) ([]string, error) {
 		return nil, fmt.Errorf("%w: language %q: expected one of %s", ErrOptions, o.Lang, strings.Join(Languages(), ", "))
 	}
 	if entries, err := os.ReadDir(o.Dir); err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("%w: %s is not empty", ErrOptions, o.Dir)
+		return nil, fmt.Errorf("%w: %s is not empty: expected a new or an empty folder, as --dir names one", ErrOptions, o.Dir)
 	}
 	if o.Module == "" {
 		o.Module = "example.org/" + o.Name

@@ -109,10 +109,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
 	var e *exit
-	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent {
+	lost := a.out.problem()
+	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
+	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent && !gone {
 		a.message(a.paint(red, "error: ") + err.Error())
 	}
-	if lost := a.out.problem(); lost != nil && code == exitOK {
+	if lost != nil && code == exitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
 			a.message(a.paint(red, "error: ") + "the result could not be written: " + lost.Error())
 		}

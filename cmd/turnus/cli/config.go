@@ -304,7 +304,7 @@ func checkFile(flag, path string, secret bool) (settingProblem, bool) {
 }
 
 // otherVariables are variables that are no settings.
-var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SOURCE", "TURNUS_OPTIONS"}
+var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SOURCE", "TURNUS_OPTIONS", "TURNUS_HEALTH"}
 
 // unknownVariables says which variables of the environment begin with TURNUS_ and mean nothing.
 func unknownVariables(all []longRunning, environ []string) error {

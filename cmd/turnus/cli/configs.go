@@ -37,7 +37,7 @@ type configsFlags struct {
 }
 
 func (f *configsFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run and turnus worker write it")
+	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
 	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
 }
 
@@ -116,7 +116,7 @@ func (a *app) configsLogCmd() *cobra.Command {
 	return c
 }
 
-// configsLogDoc is the -o json document of config log.
+// configsLogDoc is the -o json document of configs log.
 type configsLogDoc struct {
 	Versions []configs.Version `json:"versions"`
 }
@@ -175,11 +175,11 @@ with --file the content alone is written, byte by byte where stdout is no termin
 		RunE: func(cmd *cobra.Command, args []string) error { return a.configsShow(cmd.Context(), &f, args[0]) },
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.at, "at", "", "version, as config log shows it (default: the newest)")
+	c.Flags().StringVar(&f.at, "at", "", "version, as configs log shows it (default: the newest)")
 	return c
 }
 
-// configsShowDoc is the -o json document of config show.
+// configsShowDoc is the -o json document of configs show.
 type configsShowDoc struct {
 	Host    string          `json:"host"`
 	Version string          `json:"version"`

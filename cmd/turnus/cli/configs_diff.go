@@ -33,7 +33,7 @@ without a HOST they take every host that has one. --from and --to name versions.
 	return c
 }
 
-// configsDiffDoc is the -o json document of config diff.
+// configsDiffDoc is the -o json document of configs diff.
 type configsDiffDoc struct {
 	Changes []configChange `json:"changes"` // hosts in which something differs
 }
@@ -65,7 +65,7 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 	case named && f.since+f.run != "":
 		return invalid("--from and --to go without --since and --run: both say which versions are compared")
 	case len(hosts) == 0 && f.since+f.run == "":
-		return invalid("config diff needs a HOST\nhint: --since 24h shows what changed on every host")
+		return invalid("configs diff needs a HOST\nhint: --since 24h shows what changed on every host")
 	case named:
 		wanted, err = f.named(ctx, r, hosts)
 	default:

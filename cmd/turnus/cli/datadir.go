@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
@@ -64,6 +65,30 @@ func ownFolder(path string) error {
 		return invalid("data folder %s: others may write into it (mode %04o): they could put in what runs on the hosts, or who may ask\nhint: chmod 700 %s", path, mode, path)
 	}
 	return nil
+}
+
+// heldSince is when the process that holds a data folder began to listen; held is false where none does.
+func heldSince(data string) (began time.Time, held bool, err error) {
+	lock, err := os.Open(filepath.Join(data, "lock"))
+	if errors.Is(err, os.ErrNotExist) {
+		return began, false, nil
+	}
+	if err != nil {
+		return began, false, fmt.Errorf("data folder: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if err == nil {
+		return began, false, nil
+	}
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return began, false, fmt.Errorf("data folder %s: lock: %w", data, err)
+	}
+	info, err := lock.Stat()
+	if err != nil {
+		return began, true, fmt.Errorf("data folder: %w", err)
+	}
+	return info.ModTime(), true, nil
 }
 
 // ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it holds the admin token.

@@ -183,6 +183,71 @@ func undocumented(root *cobra.Command, text string) []string {
 	return missing
 }
 
+// placesOf are the sections of a page of commands where the flags of one would be looked for: its own, that of the command that holds it,
+// those of the commands whose flags these say that it has, and of one that asks a server, what all of those have.
+func placesOf(c *cobra.Command, text string) string {
+	sections := map[string]string{} // by heading
+	for _, part := range regexp.MustCompile("(?m)^##+ ").Split(text, -1)[1:] {
+		heading, body, _ := strings.Cut(part, "\n")
+		sections[heading] = body
+	}
+	of := func(path string) string {
+		own := sections["`"+path+"`"]
+		for _, body := range sections {
+			if strings.Contains(body, "\n| `"+path+"`") {
+				own += body
+			}
+		}
+		return own
+	}
+	places := of(c.CommandPath())
+	if c.Parent().HasParent() {
+		places += sections["`"+c.Parent().CommandPath()+"`"]
+	}
+	if c.Flags().Lookup("token-file") != nil && c.Flags().Lookup("context") != nil {
+		places += sections["Asking a server"]
+	}
+	for _, m := range regexp.MustCompile("(?:flags of|as in|as) `(turnus [a-z ]+)`").FindAllStringSubmatch(places, -1) {
+		places += of(m[1])
+	}
+	return places
+}
+
+// missingInPlace lists the flags that stand somewhere in the text, and not where the reader of their command would look.
+func missingInPlace(root *cobra.Command, text string) []string {
+	var missing []string
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.Hidden || !c.Runnable() || !c.HasParent() || c.Name() == "help" || c.Parent().Name() == "completion" {
+			return
+		}
+		places := placesOf(c, text)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !f.Hidden && !strings.Contains(places, "`--"+f.Name+"`") {
+				missing = append(missing, c.CommandPath()+" --"+f.Name)
+			}
+		})
+	}
+	walk(root)
+	return missing
+}
+
+func TestFlagsAreDocumentedWhereTheirCommandIs(t *testing.T) {
+	text := page(t, "docs/commands.md")
+	for _, missing := range missingInPlace(testRoot(), text) {
+		t.Errorf("docs/commands.md does not name %s where that command is", missing)
+	}
+	// The negative control: a flag that only another command's section names.
+	const row = "| `--cert-file`, `--key-file` | none | certificate and key of this worker"
+	want := []string{"turnus worker --cert-file", "turnus worker --key-file"}
+	if got := missingInPlace(testRoot(), strings.Replace(text, row, "|", 1)); !slices.Equal(got, want) {
+		t.Errorf("without %q these are missing: %q, expected %q", row, got, want)
+	}
+}
+
 func testRoot() *cobra.Command {
 	root := newApp(strings.NewReader(""), io.Discard, io.Discard).root()
 	root.InitDefaultCompletionCmd()

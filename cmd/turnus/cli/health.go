@@ -98,6 +98,9 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	}
 	res, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
+		if why := tlsfiles.Explain(err, tlsfiles.Options{CA: "--ca-file", Cert: "--cert-file and --key-file name one", Name: "the URL"}); why != "" {
+			return fmt.Errorf("health: %w: %w: %s", core.ErrUnavailable, err, why)
+		}
 		return fmt.Errorf("health: %w: %w", core.ErrUnavailable, err)
 	}
 	defer func() { _ = res.Body.Close() }()

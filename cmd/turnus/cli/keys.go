@@ -142,7 +142,7 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 	fl.StringVar(&f.data, "data", "", "data folder of a turnus up: its ledger, outputs, and states of jobs")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	fl.StringVar(&f.outputs, "outputs", "", "folder of outputs over 64 KiB (default: outputs in --data)")
+	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL] (default: outputs in --data)")
 	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue and the schedules (TURNUS_REDIS)")
 	fl.Lookup("redis").DefValue = ""
 	fl.StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: \"default\")")
@@ -323,6 +323,28 @@ func statesIn(data string) ([]keyUse, error) {
 	return uses, err
 }
 
+// begunSince refuses to retire a key while a queue in a process, which nobody else can look into, may hold things that are sealed with it:
+// its process began before the ledger was sealed with the present key.
+func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
+	if f.data == "" || f.redis != "" {
+		return nil
+	}
+	began, held, err := heldSince(f.data)
+	if err != nil || !held {
+		return err
+	}
+	l, _, err := f.openLedger(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	since, err := l.SealedSince(ctx)
+	if err == nil && !began.After(since) {
+		err = invalid("key %s is needed: the process that holds %s began before the ledger was sealed with the present key, and its queue may be sealed with this one\nhint: stop turnus up and start it again, its runs go on; then retire the key", id, f.data)
+	}
+	return err
+}
+
 func (a *app) keysCheckCmd() *cobra.Command {
 	var f sealedPlaces
 	c := &cobra.Command{
@@ -465,7 +487,8 @@ func (a *app) keysRetireCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "retire KEY --keyring FILE --ledger URL", Short: "Take a key out of the ring, once nothing is sealed with it", Args: cobra.ExactArgs(1),
 		Long: `Take a key out of the ring, once nothing is sealed with it: it counts as keys check does, and
-refuses a key that is needed. Give it every place that the service has, --redis too where there is one.`,
+refuses a key that is needed. Give it every place that the service has, --redis too where there is one.
+A turnus up whose queue is in its process is started again between promote and retire.`,
 		Example: "  turnus keys retire 5d0c1a77 --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := keyring.ParseID(args[0])
@@ -486,6 +509,9 @@ refuses a key that is needed. Give it every place that the service has, --redis 
 				if u.Key == id.String() {
 					return invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals ledger and schedules anew; Redis forgets runs a day after their end", id, plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
+			}
+			if err := f.begunSince(cmd.Context(), a, id); err != nil {
+				return err
 			}
 			if err := keyring.Retire(f.keyring.file, id); err != nil {
 				return err

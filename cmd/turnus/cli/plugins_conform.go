@@ -67,7 +67,17 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	}
 	ctx, _, release := a.signals(ctx, "the suite is cut short", a.message, func() {})
 	defer release()
-	seen := a.showCase
+	said := "" // the same reason of many cases is told once
+	seen := func(r conformance.Result) {
+		switch {
+		case r.Status != conformance.NotApplicable:
+		case r.Note == said:
+			r.Note = ""
+		default:
+			said = r.Note
+		}
+		a.showCase(r)
+	}
 	if a.output == "json" {
 		seen = nil
 	}

@@ -49,7 +49,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			}
 			a.message("README.md says how it is tested and installed")
 			if o.Lang == "go" && o.Require == "" && o.Replace == "" {
-				a.message("this turnus is no release: the plugin builds with --replace FOLDER, a checkout of Turnus")
+				a.message("this turnus is no release: the plugin builds against a checkout of it, which init --replace FOLDER names, or in " + o.Dir + ": go mod edit -replace github.com/turnus/turnus=FOLDER")
 			}
 			return nil
 		},

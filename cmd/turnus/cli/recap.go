@@ -75,9 +75,16 @@ func (a *app) writeRecap(w io.Writer, r report) {
 
 // outputGroup is hosts whose step printed the same.
 type outputGroup struct {
-	text  string
-	hosts []string
+	text   string
+	hosts  []string
+	varied bool // a reason: the hosts showed different keys, and text has that of the first
 }
+
+// Longest lines that are shown: of what a host printed, and of a reason, whose hint may be a key to be copied.
+const (
+	outputWidth = 200
+	reasonWidth = 1000
+)
 
 func (a *app) writeOutputs(w io.Writer, results []core.Result) {
 	order, steps := []string{}, map[string]map[string]*outputGroup{}
@@ -109,7 +116,7 @@ func (a *app) writeOutputs(w io.Writer, results []core.Result) {
 				break
 			}
 			fmt.Fprintln(w, a.paint(cyan, fmt.Sprintf("  %s: %s", plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))))
-			for _, line := range shownLines(g.text) {
+			for _, line := range shownLines(g.text, outputWidth) {
 				fmt.Fprintln(w, "    "+line)
 			}
 		}
@@ -139,10 +146,10 @@ func stepText(s core.StepResult) string {
 	return strings.Join(parts, "\n")
 }
 
-func shownLines(text string) []string {
+func shownLines(text string, width int) []string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = cutText(printable(line), 200)
+		lines[i] = cutText(printable(line), width)
 	}
 	if len(lines) > maxShownLines {
 		more := len(lines) - maxShownLines
@@ -184,11 +191,13 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 			if !k.has(r) {
 				continue
 			}
-			key := reasonKey(r)
+			key, text := reasonKey(r), reasonText(r)
 			if groups[key] == nil {
-				groups[key] = &outputGroup{text: reasonText(r)} // of the first host, with its particulars
+				groups[key] = &outputGroup{text: text} // of the first host, with its particulars
 			}
-			groups[key].hosts = append(groups[key].hosts, r.Host)
+			g := groups[key]
+			g.hosts = append(g.hosts, r.Host)
+			g.varied = g.varied || fingerprint.FindString(firstLine(text)) != fingerprint.FindString(firstLine(g.text))
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
@@ -197,7 +206,10 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 			}
 			said = true
 			fmt.Fprintf(w, "%s %s: %s\n", a.paint(k.color, fmt.Sprintf("%-11s", k.name)), plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))
-			for _, line := range shownLines(g.text) {
+			if g.varied { // who copies the hint must not take it for all of them
+				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", printable(g.hosts[0]))
+			}
+			for _, line := range shownLines(g.text, reasonWidth) {
 				fmt.Fprintln(w, "            "+line)
 			}
 		}
@@ -208,7 +220,10 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 }
 
 // particulars are the parts of a reason that differ from host to host though the reason is the same.
-var particulars = regexp.MustCompile(`\([^() ]*:\d+\)|SHA256:[A-Za-z0-9+/]+`)
+var (
+	fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`)
+	particulars = regexp.MustCompile(`\([^() ]*:\d+\)|` + fingerprint.String())
+)
 
 // reasonKey is equal for reasons that are the same but for the host.
 func reasonKey(r core.Result) string {

@@ -45,7 +45,7 @@ func (a *app) showPhase(run api.Run) error {
 }
 
 func (a *app) cancelCmd() *cobra.Command {
-	return a.runVerbFor("cancel", "End a run: no job of it starts any more; steps that run finish",
+	return a.runVerbFor("cancel", "End a run: no job of it starts any more, and those that run are told to end; pause lets them finish",
 		`  turnus cancel 20261120-021500-ab12cd --reason "wrong image"`, (*client.Client).CancelRun)
 }
 

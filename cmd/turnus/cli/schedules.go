@@ -54,7 +54,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 			if a.output == "json" {
 				return printJSON(a.out, all)
 			}
-			cells := [][]string{{"SCHEDULE", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}}
+			cells := [][]string{{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}}
 			for i := range all {
 				s := &all[i]
 				state := "made by hand"
@@ -64,7 +64,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 				if s.Paused {
 					state += ", paused"
 				}
-				cells = append(cells, []string{s.Name, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, localTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
+				cells = append(cells, []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, localTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
 			}
 			table(a.out, cells)
 			return nil

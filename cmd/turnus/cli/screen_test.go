@@ -146,3 +146,13 @@ func TestLiveLineFitsItsTerminal(t *testing.T) {
 		t.Errorf("80 columns: %q, want %q", got, want)
 	}
 }
+
+// turnus config show up | head -1: whoever went away knows.
+func TestEndOfTheReaderIsNotTold(t *testing.T) {
+	for err, told := range map[error]bool{syscall.EPIPE: false, syscall.ENOSPC: true} {
+		var stderr bytes.Buffer
+		if code := Main([]string{"config", "show", "worker"}, strings.NewReader(""), failingWriter{err}, &stderr); code != exitInternal || stderr.Len() > 0 != told {
+			t.Errorf("%v: exit code %d, %q", err, code, &stderr)
+		}
+	}
+}

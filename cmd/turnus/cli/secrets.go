@@ -290,7 +290,7 @@ func (a *app) secretsLsCmd() *cobra.Command {
 			for _, l := range list {
 				note := ""
 				if l.Current != nil && !*l.Current {
-					note = "  not sealed to recipients:, turnus secrets rotate"
+					note = "  not sealed to all recipients: turnus secrets rotate"
 				}
 				fmt.Fprintf(a.out, "%-24s %-8s %s%s\n", l.Name, l.Kind, printable(l.limits()), note)
 			}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,5 +60,40 @@ func TestFlagWithoutItsNote(t *testing.T) {
 		if notesMissing(c.Flags().Lookup(name)) == "" {
 			t.Errorf("%s passes", name)
 		}
+	}
+}
+
+var readsVariable = regexp.MustCompile(`(?:Getenv|LookupEnv)\("(TURNUS_[A-Z_]+)"\)`)
+
+// What is read of the environment stands in docs/commands.md, and config check takes it for no mistake.
+func TestVariablesAreDocumentedAndKnown(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, services, read := page(t, "docs/commands.md"), newApp(strings.NewReader(""), io.Discard, io.Discard).longRunners(), 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range readsVariable.FindAllStringSubmatch(string(source), -1) {
+			read++
+			if !strings.Contains(text, "`"+m[1]+"`") {
+				t.Errorf("%s reads %s, which docs/commands.md does not name", file, m[1])
+			}
+			if err := unknownVariables(services, []string{m[1] + "=x"}); err != nil {
+				t.Errorf("%s reads %s, and config check says: %v", file, m[1], err)
+			}
+		}
+	}
+	if read < 15 {
+		t.Errorf("only %d places that read a variable were found", read)
+	}
+	if unknownVariables(services, []string{"TURNUS_HEALHT=x"}) == nil { // negative control
+		t.Error("a misspelt variable is known")
 	}
 }

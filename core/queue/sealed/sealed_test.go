@@ -531,3 +531,33 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 		t.Errorf("other data: %v", err)
 	}
 }
+
+// A queue keeps the name of its life when the key that was sealed with at its beginning is retired; what people wrote it does not show without a key.
+func TestTheLifeOfAQueueOutlivesKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring, path := newRing(t, keyring.Options{})
+		m := memory.New(memory.Options{})
+		defer m.Shutdown()
+		q := sealed.New(m, ring, nil)
+		for _, name := range []string{queue.LifeDocument, "windows"} {
+			if _, err := q.Post(t.Context(), name, []byte("as it was"), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, _ := ring.Primary()
+		second, err := keyring.Add(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(keyring.Promote(path, second), keyring.Retire(path, first)); err != nil {
+			t.Fatal(err)
+		}
+		q = sealed.New(m, ringAt(t, path, keyring.Options{}), nil)
+		if life, _, err := q.Posted(t.Context(), queue.LifeDocument, 0); err != nil || string(life) != "as it was" {
+			t.Errorf("the life of the queue: %q, %v", life, err)
+		}
+		if text, _, err := q.Posted(t.Context(), "windows", 0); !errors.Is(err, keyring.ErrNoKey) { // negative control
+			t.Errorf("a document under a retired key: %q, %v", text, err)
+		}
+	})
+}
