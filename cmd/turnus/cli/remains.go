@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -19,19 +20,39 @@ import (
 // and the next start: after a crash there is none, and runs that must not be repeated blindly are held.
 const remainsFile = "queue.json"
 
-// remains reads what the last queue in the folder left.
-func (d *dataDir) remains() (rest memory.Remains, err error) {
+// leftover is what the file holds. A run whose jobs with an outcome the ledger counts otherwise is of a ledger that was put
+// in the place of the one that stopped: what ran since is not known.
+type leftover struct {
+	memory.Remains
+	Recorded map[string]int `json:"recorded"` // jobs with an outcome, by run
+}
+
+// remains reads what the last queue in the folder left, of runs that stand in the ledger as they did then.
+func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
+	var left leftover
 	data, err := os.ReadFile(filepath.Join(d.path, remainsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return rest, nil
+		return left.Remains, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &rest)
+		err = json.Unmarshal(data, &left)
 	}
 	if err != nil {
-		return rest, fmt.Errorf("what the queue had reached at the last stop: %w\nhint: remove %s; runs whose jobs must not be repeated are then held until somebody has looked at their hosts", err, filepath.Join(d.path, remainsFile))
+		return memory.Remains{}, fmt.Errorf("what the queue had reached at the last stop: %w\nhint: remove %s; runs whose jobs must not be repeated are then held until somebody has looked at their hosts", err, filepath.Join(d.path, remainsFile))
 	}
-	return rest, nil
+	var errs []error
+	left.Runs = slices.DeleteFunc(left.Runs, func(id string) bool {
+		run, err := l.Run(ctx, ledger.AllTenants(), id)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			errs = append(errs, err)
+		}
+		n, told := left.Recorded[id]
+		return err != nil || !told || n != run.Recorded
+	})
+	if err := errors.Join(errs...); err != nil {
+		return memory.Remains{}, fmt.Errorf("compare what the queue had reached with the ledger: %w", err)
+	}
+	return left.Remains, nil
 }
 
 // forgetRemains removes the file: from now on the queue is beyond it.
@@ -43,7 +64,7 @@ func (d *dataDir) forgetRemains() error {
 }
 
 // keepRemains writes what the queue has reached, durably: nobody works on it any more.
-func (d *dataDir) keepRemains(rest memory.Remains) error {
+func (d *dataDir) keepRemains(rest leftover) error {
 	if len(rest.Runs) == 0 {
 		return nil
 	}
@@ -69,7 +90,7 @@ func (s *service) keepQueue(ctx context.Context) error {
 	if s.f.queue.own == nil {
 		return nil
 	}
-	rest := s.f.queue.own.Remains() // states as the queue has them: sealed where there is a key ring
+	rest := leftover{Remains: s.f.queue.own.Remains(), Recorded: map[string]int{}} // states as the queue has them: sealed where there is a key ring
 	var errs []error
 	rest.Runs = slices.DeleteFunc(rest.Runs, func(id string) bool {
 		run, err := s.ledger.Run(ctx, ledger.AllTenants(), id)
@@ -77,6 +98,7 @@ func (s *service) keepQueue(ctx context.Context) error {
 			errs = append(errs, err)
 			return true
 		}
+		rest.Recorded[id] = run.Recorded
 		return !recorded(ctx, s.queue, run)
 	})
 	if err := errors.Join(append(errs, s.data.keepRemains(rest))...); err != nil {

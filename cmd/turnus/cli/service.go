@@ -98,7 +98,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	s.closes(s.ledger.Close)
 	s.f.queue.patient = true
 	if s.f.queue.url == "" {
-		if s.f.queue.remains, err = s.data.remains(); err != nil {
+		if s.f.queue.remains, err = s.data.remains(ctx, s.ledger); err != nil {
 			return err
 		}
 		s.f.queue.states = filepath.Join(s.data.path, "states") // the queue ends with this process; what jobs have reached does not

@@ -83,3 +83,40 @@ func TestServiceComesBackFromABackup(t *testing.T) {
 		}
 	}
 }
+
+// Told to stop, the service leaves word of what its queue had reached. A ledger that was put in the place of its own does not know
+// what ran since the backup: that word is not for it, and jobs that must not be repeated wait for a person.
+func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
+	t.Parallel()
+	const hosts = 40
+	ctx, dir := context.Background(), t.TempDir()
+	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.hold, with: {file: %s/once, ms: 300}}", dir))
+	p, c := u.up()
+	run := submitted(t, c)
+	backups := filepath.Join(dir, "backups")
+	u.start("backup", "--data", u.data, backups).wants(0)
+	before := len(executions(t, dir+"/once"))
+	until(t, "jobs that the backup does not know", func() bool { return len(executions(t, dir+"/once")) > before+2 })
+	p.signal(syscall.SIGTERM)
+	p.wants(0)
+	ran := len(executions(t, dir+"/once"))
+	if ran >= hosts {
+		t.Fatalf("all %d jobs ran before the stop: the test shows nothing", ran)
+	}
+	for _, name := range []string{"ledger.db", "ledger.db-wal", "ledger.db-shm"} {
+		if err := os.Remove(filepath.Join(u.data, name)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	u.start("restore", backups, "--data", u.data).wants(0)
+	p, c = u.up()
+	until(t, "the run to be held or to end", func() bool {
+		run, err := c.Run(ctx, run.ID)
+		return err == nil && (run.Phase == api.Paused || run.Phase == api.Finished)
+	})
+	if n := len(executions(t, dir+"/once")); n != ran {
+		t.Errorf("%d executions of jobs that must not be repeated, %d before the restore", n, ran)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wants(0)
+}
