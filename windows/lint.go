@@ -120,7 +120,7 @@ func (c *Compiled) whyEmpty() string {
 	if len(reasons) == 0 {
 		return ": no rule has an occurrence"
 	}
-	return "; of its occurrences are " + strings.Join(reasons, ", ")
+	return "; its occurrences: " + strings.Join(reasons, ", ")
 }
 
 func sortedCounts(m map[string]int) []string {

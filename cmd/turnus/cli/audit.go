@@ -53,8 +53,8 @@ func (a *app) auditCmd() *cobra.Command {
 	c.Flags().StringVar(&f.What, "what", "", "only this action, as run.cancel")
 	c.Flags().StringVar(&f.Kind, "kind", "", "only about things of this kind, as run")
 	c.Flags().StringVar(&f.Object, "object", "", "only about this thing: a run's id, a schedule's name")
-	c.Flags().StringVar(&since, "since", "", "from this time on, RFC 3339")
-	c.Flags().StringVar(&until, "until", "", "before this time, RFC 3339")
+	c.Flags().StringVar(&since, "since", "", "from this time on: RFC 3339, or local time as 2026-11-01T22:00 or 2026-11-01")
+	c.Flags().StringVar(&until, "until", "", "before this time")
 	return c
 }
 

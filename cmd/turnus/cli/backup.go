@@ -52,6 +52,9 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 }
 
 func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, read bool) (err error) {
+	if err := f.there(); err != nil {
+		return err
+	}
 	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: version, ReadData: read, Told: a.steps()}
 	if !without {
 		if o.Objects, err = f.objects(ctx, false); err != nil {

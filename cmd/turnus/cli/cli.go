@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -178,17 +179,38 @@ Start with:
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(),
-		a.upCmd(), a.serverCmd(), a.workerCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.exportCmd(),
-		a.contextCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
-		a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.keysCmd(), a.loginCmd(), a.logoutCmd(),
-		a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.configCmd(), a.secretsCmd(), a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd())
+	a.addCommands(root)
 	for _, c := range root.Commands() {
 		usageErrors(c)
 		groups(c)
 	}
 	onlyCommands(root)
 	return root
+}
+
+// addCommands gives root its commands, by who calls them: help lists them so.
+func (a *app) addCommands(root *cobra.Command) {
+	for id, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run playbooks from here:", []*cobra.Command{a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.secretsCmd()}},
+		{"Ask a server:", []*cobra.Command{
+			a.contextCmd(), a.loginCmd(), a.logoutCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
+			a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
+		}},
+		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},
+		{"Besides:", []*cobra.Command{a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd()}},
+	} {
+		name := strconv.Itoa(id)
+		root.AddGroup(&cobra.Group{ID: name, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = name
+		}
+		root.AddCommand(g.commands...)
+		root.SetHelpCommandGroupID(name) // the last one keeps them
+		root.SetCompletionCommandGroupID(name)
+	}
 }
 
 // formats refuses a form of output that a command has not.

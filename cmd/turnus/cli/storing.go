@@ -58,10 +58,18 @@ func ledgerThere(url string) error {
 	return nil
 }
 
+// there refuses flags that name no ledger.
+func (f *storeFlags) there() error {
+	if err := ledgerThere(f.ledgerURL()); err != nil {
+		return fmt.Errorf("%w\nhint: --data FOLDER, or --ledger", err)
+	}
+	return nil
+}
+
 // open opens the ledger with its outputs.
 func (f *storeFlags) open(ctx context.Context, a *app) (*ledger.Ledger, error) {
-	if err := ledgerThere(f.ledgerURL()); err != nil {
-		return nil, fmt.Errorf("%w\nhint: --data FOLDER, or --ledger", err)
+	if err := f.there(); err != nil {
+		return nil, err
 	}
 	ring, err := f.keyring.open(a)
 	if err != nil {

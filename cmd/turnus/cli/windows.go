@@ -72,7 +72,11 @@ func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
 			return at, checkYear(flag, at)
 		}
 	}
-	return time.Time{}, invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 in %s", flag, text, zone)
+	where := zone.String()
+	if zone == time.Local {
+		where = "local time"
+	}
+	return time.Time{}, invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
 }
 
 func checkYear(flag string, t time.Time) error {
