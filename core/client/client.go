@@ -40,6 +40,7 @@ type Client struct {
 	agent    string
 	patience time.Duration
 	http     *http.Client
+	tls      *tls.Config // as http's
 }
 
 // Bounds of one request.
@@ -62,25 +63,23 @@ func New(c Config) (*Client, error) {
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
 		ResponseHeaderTimeout: answerWithin,
 	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if c.Certificate != nil {
-		transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{*c.Certificate}, MinVersion: tls.VersionTLS12}
+		secure.Certificates = []tls.Certificate{*c.Certificate}
 	}
 	if len(c.CAs) > 0 {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(c.CAs) {
+		secure.RootCAs = x509.NewCertPool()
+		if !secure.RootCAs.AppendCertsFromPEM(c.CAs) {
 			return nil, fmt.Errorf("server %s: no certificate in the file of its authority: expected PEM: %w", c.Server, core.ErrInvalid)
 		}
-		if transport.TLSClientConfig == nil {
-			transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		transport.TLSClientConfig.RootCAs = pool
 	}
+	transport.TLSClientConfig = secure.Clone()
 	if c.Patience == 0 {
 		c.Patience = 3 * time.Second
 	}
 	return &Client{
 		server: strings.TrimRight(u.String(), "/"), token: c.Token, agent: c.Agent, patience: c.Patience,
-		http: &http.Client{Transport: transport, CheckRedirect: sameServer},
+		http: &http.Client{Transport: transport, CheckRedirect: sameServer}, tls: secure,
 	}, nil
 }
 
@@ -208,7 +207,7 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, context.Cause(ctx)
 		}
-		return nil, away(c.server, q.what, err)
+		return nil, away(c.server, q.what, c.refusal(ctx, err))
 	}
 	if resp.StatusCode >= 300 {
 		defer func() { _ = resp.Body.Close() }()

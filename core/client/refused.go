@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lookTime bounds the look at why a server ends connections.
+const lookTime = time.Second
+
+// refusal is why the server ends connections of this client, if it says so in TLS; else it is err. A server of TLS 1.3 looks at the client's
+// certificate when the client has the connection for made already. What it says of that is lost to a request that was
+// being written meanwhile: nothing is written here.
+func (c *Client) refusal(ctx context.Context, err error) error {
+	u, bad := url.Parse(c.server)
+	if bad != nil || u.Scheme != "https" || !cutOff(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	conn, bad := (&tls.Dialer{Config: c.tls}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if bad != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(lookTime))
+	if _, said := conn.Read(make([]byte, 1)); said != nil && strings.Contains(said.Error(), "remote error: tls: ") {
+		return said
+	}
+	return err
+}
+
+// cutOff tells whether a connection ended without a word that reached the request.
+func cutOff(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		strings.Contains(err.Error(), "http2: client conn")
+}
