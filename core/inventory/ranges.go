@@ -13,7 +13,7 @@ import (
 const (
 	maxHosts      = 100_000
 	maxExpanded   = 500_000
-	maxRead       = 10_000_000
+	maxRead       = 4_000_000
 	maxCompared   = 20_000_000
 	maxMembership = 500
 	maxGroups     = 20_000
