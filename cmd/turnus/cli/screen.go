@@ -105,8 +105,11 @@ func clean(s string, styled bool) string {
 // noControl stands for a control character.
 const noControl = '·'
 
-// control tells whether a terminal may take r as an order. Tabs are harmless.
-func control(r rune) bool { return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) }
+// control tells whether a terminal may take r as an order, to write from right to left, too: what is read would be another word than what is
+// there. Tabs are harmless.
+func control(r rune) bool {
+	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
+}
 
 // printable takes control characters out of one line, so that no host can drive the operator's terminal.
 func printable(s string) string {

@@ -25,6 +25,8 @@ func TestScreenLetsNoOrderPass(t *testing.T) {
 		{"hidden text", "\x1b[8mx\x1b[1;31mx", "·[8mx·[1;31mx", "·[8mx·[1;31mx"},
 		{"return and backspace", "ok\rno\b", "ok·no·", "ok·no·"},
 		{"C1", "\u009b2J\x9b2J", "·2J\ufffd2J", "·2J\ufffd2J"},
+		{"from right to left", "rm \u202etxt.a\u2066b\u2069", "rm ·txt.a·b·", "rm ·txt.a·b·"},
+		{"Hebrew and Arabic", "שלום مرحبا\u200f", "שלום مرحبا\u200f", "שלום مرحبا\u200f"},
 		{"escape at the end", "x\x1b", "x·", "x·"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (s *service) event(e controller.Event) {
 	case controller.QueueLost:
 		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:
-		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + e.Reason)
+		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
 	case controller.RunRepeated:
 		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
@@ -63,7 +63,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.FireLaunched:
 		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.FireSkipped:
-		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, e.Reason))
+		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, printable(e.Reason)))
 	case catalog.FireFailed, catalog.Trouble:
 		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
 			s.a.message(s.a.paint(yellow, "trouble: ") + text)
