@@ -137,31 +137,32 @@ func (l *loader) selectHosts() error {
 				Hint: fmt.Sprintf("the product may be %d: split the repository", maxAsked)})
 			return nil
 		}
-		if err := l.selectFor(p, until); err != nil || !time.Now().Before(until) {
+		if late, err := l.selectFor(p, until); late || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) error {
+// selectFor does so for one playbook; late says that until came before a host's turn, which is told.
+func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string
 	service := usesService(p)
 	for i, h := range l.set.Inventory.Hosts {
 		if err := l.ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		if !time.Now().Before(until) {
 			line, col := placeOf(p.Source, "targets")
 			l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("targets: of all playbooks take longer than %v; these were evaluated for %d of %d hosts by then", l.within, i, len(l.set.Inventory.Hosts)),
 				"loop less in it: look at what is known of the host"))
-			return nil
+			return true, nil
 		}
 		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Run: run})
 		if err != nil {
 			l.targetsFail(p, h, err)
-			return nil // it would be much the same for the next host
+			return false, nil // it would be much the same for the next host
 		}
 		if !ok {
 			continue
@@ -189,7 +190,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) error {
 		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("%d of %d hosts have no window set, so nothing disruptive will ever run on them: %s", len(without), len(names), some(without)),
 			"give them a window_set in the inventory"))
 	}
-	return nil
+	return false, nil
 }
 
 func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {

@@ -22,6 +22,9 @@ func (l *Ledger) LogPages(ctx context.Context) (pages, done int, err error) {
 // CheckpointPages is checkpointPages.
 const CheckpointPages = checkpointPages
 
+// RefusePlain is what Open does with a ring where it found no mark a moment ago.
+func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
+
 // SetClock replaces the clock; before the ledger is used by others.
 func (l *Ledger) SetClock(now func() time.Time) { l.now = now }
 

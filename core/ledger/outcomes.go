@@ -53,8 +53,8 @@ type Recorded struct {
 	Known    int    // jobs whose outcome, in that life, was recorded before
 	Position string // where the ledger stands in the queue's records
 	Complete bool   // every job of the run has its outcome
-	// Err is why nothing of the batch was recorded: core.ErrNotFound (no such run), core.ErrInvalid
-	// (an index beyond the run, an unknown outcome), core.ErrConflict (the cursor: go on from Position).
+	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index beyond the run, an
+	// unknown outcome), core.ErrConflict (the cursor: go on from Position). Of one that took several transactions New were.
 	Err error
 }
 

@@ -167,10 +167,11 @@ func (l *Ledger) mark(ctx context.Context) error {
 }
 
 // refusePlain refuses a ledger that holds something, none of it sealed: a process with a ring would read nothing there, and its mark would
-// keep out those without one, which can.
+// keep out those without one, which can. One that another process marks meanwhile is sealed: two servers may open a new one at once.
 func (l *Ledger) refusePlain(ctx context.Context) error {
 	var holds bool
-	if err := l.db.row(ctx, `SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials)`).Scan(&holds); err != nil {
+	if err := l.db.row(ctx, `SELECT (EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials))
+		AND NOT EXISTS (SELECT 1 FROM documents WHERE kind = $1 AND tenant = '' AND name = $2)`, markerKind, markerName).Scan(&holds); err != nil {
 		return translate("look whether anything is there that is not sealed", err)
 	}
 	if holds {

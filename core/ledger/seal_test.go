@@ -339,6 +339,9 @@ func testResealed(t *testing.T, b *backend) {
 	v.reads(migrating, "r1")
 	v.fill(migrating, "r2")
 	strict := v.open(ringAt(t, path, keyring.Options{}))
+	if err := strict.RefusePlain(ctx); err != nil {
+		t.Errorf("a ledger that another process marked since it was looked at: %v", err)
+	}
 	if _, err := strict.Snapshot(ctx, ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrPlain) {
 		t.Errorf("what is not sealed yet is read by who must not: %v", err)
 	}

@@ -134,7 +134,8 @@ func openSQLite(path string, connections int) (*db, error) {
 }
 
 // checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What does not call that checkpoints in its commit,
-// at four times as many: reading gets slower as the log gets longer.
+// at four times as many: reading gets slower as the log gets longer. That bounds it beside steady writers, too: the log is begun anew only
+// where all of it is in the file, and of a checkpoint beside them never is.
 const checkpointPages = 1000
 
 // checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would wait for it. Best effort, as SQLite's own is.

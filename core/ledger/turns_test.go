@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -169,5 +170,27 @@ func TestTheLogStaysShort(t *testing.T) {
 	}
 	if longest < ledger.CheckpointPages || longest > 2*ledger.CheckpointPages {
 		t.Errorf("the log had %d pages at most, expected it to be written anew after little more than %d", longest, ledger.CheckpointPages)
+	}
+}
+
+// Where nobody records, commits keep SQLite's log from growing.
+func TestTheLogIsBoundedWithoutARecorder(t *testing.T) {
+	l := onSQLite().open(t)
+	const most = 4 * ledger.CheckpointPages
+	snapshot := make([]byte, 256<<10) // 64 pages
+	rand.Read(snapshot)               // never fails, see crypto/rand
+	longest := 0
+	for i := range 3 * most / 64 {
+		n := newRun(fmt.Sprint("r", i), "", 1)
+		n.Snapshot = snapshot
+		accept(t, l, n)
+		pages, _, err := l.LogPages(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, pages)
+	}
+	if longest < most || longest > most+200 {
+		t.Errorf("the log had %d pages at most, expected it to be written anew after little more than %d", longest, most)
 	}
 }
