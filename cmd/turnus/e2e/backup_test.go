@@ -90,7 +90,7 @@ func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 	t.Parallel()
 	const hosts = 40
 	ctx, dir := context.Background(), t.TempDir()
-	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.hold, with: {file: %s/once, ms: 300}}", dir))
+	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.hold, with: {file: %s/once, ms: 4000}}", dir))
 	p, c := u.up()
 	run := submitted(t, c)
 	backups := filepath.Join(dir, "backups")
