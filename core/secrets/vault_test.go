@@ -127,7 +127,7 @@ func TestVaultAppRole(t *testing.T) {
 	t.Parallel()
 	v := vaulttest.Start(t)
 	v.Namespace = "ops"
-	v.AppRole("turnus", "hunter2-id", 2*time.Second, "kv/data/a", "auth/")
+	v.AppRole("turnus", "hunter2-id", 3*time.Second, "kv/data/a", "auth/")
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	id := writeFile(t, "secret-id", "hunter2-id\n", 0o600)
 	s := openStore(t, withVault(v, "  namespace: ops\n  approle: {role_id: turnus, secret_id_file: "+id+"}", "  a: {vault: kv/a#x}\n  b: {vault: kv/b#x}\n"), func(c *Config) { c.Keep = -1 })
@@ -147,7 +147,8 @@ func TestVaultAppRole(t *testing.T) {
 	if n := v.Seen("POST auth/approle/login"); n != 1 {
 		t.Errorf("logged in %d times for 20 uses at once", n)
 	}
-	v.Wait(t, "POST auth/token/renew-self", 1) // before its 2 s are over
+	v.Wait(t, "POST auth/token/renew-self", 1) // before its 3 s are over
+	v.AppRole("turnus", "hunter2-id", time.Hour, "kv/data/a", "auth/")
 	v.RevokeAll()
 	if err := resolve("a"); err != nil {
 		t.Errorf("after its token was revoked: %v", err)
@@ -164,6 +165,41 @@ func TestVaultAppRole(t *testing.T) {
 	v.AppRole("turnus", "hunter2-id", time.Hour)
 	if err := resolve("a"); err != nil {
 		t.Error(err)
+	}
+	s.Close()
+	if n := v.Live(); n != 0 {
+		t.Errorf("%d tokens are left behind", n)
+	}
+}
+
+// A renewal that is answered after another token came must not bring the old one back.
+func TestVaultLateRenewal(t *testing.T) {
+	t.Parallel()
+	v := vaulttest.Start(t)
+	v.AppRole("turnus", "hunter2-id", time.Hour)
+	v.Put("kv/a", map[string]any{"x": "hunter2"})
+	id := writeFile(t, "secret-id", "hunter2-id\n", 0o600)
+	s := openStore(t, withVault(v, "  approle: {role_id: turnus, secret_id_file: "+id+"}", "  a: {vault: kv/a#x}\n"), func(c *Config) { c.Keep = -1 })
+	resolve := func() {
+		t.Helper()
+		if _, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw}); err != nil {
+			t.Error(err)
+		}
+	}
+	resolve()
+	send := v.Late("POST auth/token/renew-self")
+	renewed := make(chan error, 1)
+	go func() { renewed <- s.vault.renew(t.Context()) }()
+	v.Wait(t, "POST auth/token/renew-self", 1)
+	v.RevokeAll()
+	resolve()
+	send()
+	if err := <-renewed; err != nil {
+		t.Error(err)
+	}
+	resolve()
+	if n := v.Seen("POST auth/approle/login"); n != 2 {
+		t.Errorf("logged in %d times, expected 2", n)
 	}
 	s.Close()
 	if n := v.Live(); n != 0 {

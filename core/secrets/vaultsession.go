@@ -83,9 +83,13 @@ func (c *vaultClient) held() string {
 }
 
 func (c *vaultClient) hold(token string, ours, renewable bool, seconds int) {
-	s := &c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	c.session.hold(token, ours, renewable, seconds)
+}
+
+// hold is called under mu.
+func (s *vaultSession) hold(token string, ours, renewable bool, seconds int) {
 	s.token, s.ours, s.renewable, s.until, s.span = token, ours, renewable, time.Time{}, time.Duration(seconds)*time.Second
 	if s.span > 0 {
 		s.until = time.Now().Add(s.span)
@@ -94,6 +98,16 @@ func (c *vaultClient) hold(token string, ours, renewable bool, seconds int) {
 		close(s.changed)
 	}
 	s.changed = make(chan struct{})
+}
+
+// prolong notes that a token was renewed, unless it was refused and another has come since: that one holds.
+func (c *vaultClient) prolong(token string, renewable bool, seconds int) {
+	s := &c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == token {
+		s.hold(token, s.ours, renewable, seconds)
+	}
 }
 
 // drop forgets a token that was refused, unless another has come since.
@@ -265,10 +279,6 @@ func (c *vaultClient) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &c.session
-	s.mu.Lock()
-	ours := s.ours
-	s.mu.Unlock()
-	c.hold(token, ours, got.Auth.Renewable, got.Auth.LeaseDuration)
+	c.prolong(token, got.Auth.Renewable, got.Auth.LeaseDuration)
 	return nil
 }

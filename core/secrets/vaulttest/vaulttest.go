@@ -44,7 +44,8 @@ type Server struct {
 	mounts map[string]string // path to version
 	values map[string]map[string]any
 	seen   []string
-	broken []int // answers that come before all others
+	broken []int                    // answers that come before all others
+	late   map[string]chan struct{} // a request's answer waits for it
 }
 
 type token struct {
@@ -65,7 +66,7 @@ func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{
 		Token: "root-" + random(), tokens: map[string]*token{}, roles: map[string]*role{}, news: make(chan struct{}),
-		mounts: map[string]string{"kv/": "2", "old/": "1"}, values: map[string]map[string]any{},
+		mounts: map[string]string{"kv/": "2", "old/": "1"}, values: map[string]map[string]any{}, late: map[string]chan struct{}{},
 	}
 	s.tokens[s.Token] = &token{}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -147,6 +148,15 @@ func (s *Server) Break(codes ...int) {
 	s.broken = append(s.broken, codes...)
 }
 
+// Late lets the server act on the next request METHOD PATH at once, but answer only after send.
+func (s *Server) Late(request string) (send func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := make(chan struct{})
+	s.late[request] = sent
+	return func() { close(sent) }
+}
+
 // Seen is how often a request METHOD PATH came, without the v1/ of its path.
 func (s *Server) Seen(request string) (n int) {
 	s.mu.Lock()
@@ -195,18 +205,13 @@ type object = map[string]any
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
-	s.seen = append(s.seen, r.Method+" "+path)
-	close(s.news)
-	s.news = make(chan struct{})
-	var body object
-	_ = json.NewDecoder(r.Body).Decode(&body) // empty is none
-	code, answer := s.answer(r, path, body)
-	if len(s.broken) > 0 {
-		code, answer = s.broken[0], nil
-		s.broken = s.broken[1:]
+	code, answer, late := s.serve(r, path)
+	if late != nil {
+		select {
+		case <-late:
+		case <-r.Context().Done():
+		}
 	}
 	if code >= 300 && code < 400 {
 		w.Header().Set("Location", "https://elsewhere.invalid/v1/"+path)
@@ -219,6 +224,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer != nil {
 		_ = json.NewEncoder(w).Encode(answer) // the client is gone otherwise
 	}
+}
+
+// serve notes a request and acts on it. Its answer waits for late, if that is not nil.
+func (s *Server) serve(r *http.Request, path string) (code int, answer object, late chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	request := r.Method + " " + path
+	s.seen = append(s.seen, request)
+	close(s.news)
+	s.news = make(chan struct{})
+	late = s.late[request]
+	delete(s.late, request)
+	var body object
+	_ = json.NewDecoder(r.Body).Decode(&body) // empty is none
+	code, answer = s.answer(r, path, body)
+	if len(s.broken) > 0 {
+		code, answer = s.broken[0], nil
+		s.broken = s.broken[1:]
+	}
+	return code, answer, late
 }
 
 func (s *Server) answer(r *http.Request, path string, body object) (int, object) {
