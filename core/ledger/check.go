@@ -83,7 +83,7 @@ func (l *Ledger) checkRun(ctx context.Context, id string, repair bool) (found []
 		if len(found) == 0 || !repair {
 			return nil
 		}
-		r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}}
+		r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: &Recorded{}}
 		for _, o := range core.Outcomes() {
 			r.count(o, counts[o]-run.Outcomes[o])
 		}

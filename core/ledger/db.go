@@ -17,15 +17,15 @@ type db struct {
 	statements sync.Map // of read: query text → *sql.Stmt; bounded by the number of texts in this package
 
 	waiting     atomic.Int32 // for a transaction that writes
-	log         *sql.DB      // checkpoints SQLite's log; nil of PostgreSQL
+	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL
 	checkpoints sync.Mutex   // one at a time
 }
 
 func (d *db) close() {
 	d.statements.Range(func(_, s any) bool { _ = s.(*sql.Stmt).Close(); return true })
 	_ = d.read.Close()
-	if d.log != nil {
-		_ = d.log.Close()
+	if d.wal != nil {
+		_ = d.wal.Close()
 	}
 	if d.write != d.read {
 		_ = d.write.Close()

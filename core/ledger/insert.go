@@ -45,7 +45,7 @@ func insertOneByOne(ctx context.Context, t *tx, r *recording, all []*ready) ([]b
 	ctx = context.WithoutCancel(ctx)
 	added := make([]bool, len(all))
 	for i, o := range all {
-		h, life := r.hosts[o.Index], max(o.Life, 0)
+		h, life := r.hosts[o.Index], o.life()
 		f := r.fields(o, life)
 		res, err := job.ExecContext(ctx, append([]any{r.run.seq, o.Index, life, h.Host, h.Tenant}, f...)...)
 		if err != nil {
@@ -88,7 +88,7 @@ func insertUnnest(ctx context.Context, t *tx, r *recording, all []*ready) ([]boo
 		i := place[index]
 		added[i] = true
 		if o := all[i]; len(o.Detail) > 0 {
-			c.add(r, o, r.detail(o, max(o.Life, 0)))
+			c.add(r, o, r.detail(o, o.life()))
 		}
 	}
 	if len(c.idx) == 0 {
@@ -111,7 +111,7 @@ type columns struct {
 func (c *columns) add(r *recording, o *ready, detail []byte) {
 	h := r.hosts[o.Index]
 	c.idx = append(c.idx, int64(o.Index))
-	c.life = append(c.life, int64(max(o.Life, 0)))
+	c.life = append(c.life, int64(o.life()))
 	c.attempt = append(c.attempt, int64(o.Attempt))
 	c.started = append(c.started, micros(o.Started))
 	c.took = append(c.took, o.Took.Microseconds())
@@ -119,7 +119,7 @@ func (c *columns) add(r *recording, o *ready, detail []byte) {
 	c.host = append(c.host, h.Host)
 	c.tenant = append(c.tenant, h.Tenant)
 	c.outcome = append(c.outcome, string(o.Outcome.Outcome))
-	c.reason = append(c.reason, r.reason(o, max(o.Life, 0)))
+	c.reason = append(c.reason, r.reason(o, o.life()))
 	c.step = append(c.step, clean(o.Step, maxID))
 	c.worker = append(c.worker, clean(o.Worker, maxID))
 	c.detail = append(c.detail, detail)

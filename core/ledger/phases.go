@@ -124,7 +124,7 @@ func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
 
 // endRest gives every job that has no outcome this one.
 func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, outcome core.Outcome, reason string) error {
-	r := &recording{Ledger: l, t: t, run: *run, now: micros(l.now()), counts: map[core.Outcome]int{}}
+	r := &recording{Ledger: l, t: t, run: *run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: &Recorded{}}
 	var err error
 	if r.ranges, err = readRanges(ctx, t, run.seq); err != nil {
 		return err

@@ -10,10 +10,12 @@ import (
 // ready is an outcome with what takes time to make of it, so that the one writer has not to wait for that.
 type ready struct {
 	*Outcome
-	life   int    // that reason and detail are sealed for: the outcome's, or the first
-	reason string // as the column has it
-	detail []byte // packed and sealed
+	reason string // as the column has it, of the outcome's life()
+	detail []byte // of the same, packed and sealed
 }
+
+// life is the one that an outcome is of, or the first where it does not say.
+func (o *Outcome) life() int { return max(o.Life, 0) }
 
 // remaining is what of a batch is not recorded yet.
 type remaining struct {
@@ -27,8 +29,7 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 	run := clean(b.Run, maxText)
 	for i := range b.Outcomes {
 		o := &b.Outcomes[i]
-		life := max(o.Life, 0)
-		m.outcomes[i] = ready{Outcome: o, life: life, reason: l.storedReason(o, run, life), detail: l.storedDetail(o, run, life)}
+		m.outcomes[i] = ready{Outcome: o, reason: l.storedReason(o, run, o.life()), detail: l.storedDetail(o, run, o.life())}
 	}
 	return m
 }
@@ -51,20 +52,19 @@ func (m *remaining) whole() bool {
 	return false
 }
 
-// recordGroup records batches in one transaction, and in more where others wait for their turn.
+// recordGroup records batches in one transaction, and in more where others wait for their turn. After an error, what it said of them counts for nothing.
 func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	for len(group) > 0 {
-		next := group
-		lefts := make([]int, 0, len(group)) // outcomes of each that the transaction left
-		outs := make([]Recorded, 0, len(group))
+		done := 0
 		err := l.db.transact(ctx, "record outcomes", func(t *tx) error {
 			for _, m := range group {
-				out, left, err := l.recordOne(ctx, t, m)
-				if err != nil {
+				if err := l.recordOne(ctx, t, m); err != nil {
 					return fmt.Errorf("of run %s: %w", m.Run, err)
 				}
-				outs, lefts = append(outs, out), append(lefts, left)
-				if left > 0 || t.yields() {
+				if len(m.outcomes) > 0 {
+					break
+				}
+				if done++; t.yields() {
 					break
 				}
 			}
@@ -73,23 +73,10 @@ func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 		if err != nil {
 			return err
 		}
-		for i, left := range lefts {
-			group[i].took(outs[i], left)
-			if left == 0 {
-				next = next[1:]
-			}
-		}
-		group = next
+		group = group[done:]
 		l.db.checkpoint(ctx)
 	}
 	return nil
-}
-
-// took notes what one transaction recorded.
-func (m *remaining) took(out Recorded, left int) {
-	out.New, out.Known = out.New+m.out.New, out.Known+m.out.Known
-	*m.out = out
-	m.outcomes = m.outcomes[len(m.outcomes)-left:]
 }
 
 // recording is one batch on its way.
@@ -101,52 +88,55 @@ type recording struct {
 	ranges []jobRange // of the run, by first
 	now    int64
 	counts map[core.Outcome]int // changes
-	out    Recorded
+	out    *Recorded
 }
 
-// recordOne records a batch, or as much of it as the writer's turn lasts for.
-func (l *Ledger) recordOne(ctx context.Context, t *tx, m *remaining) (out Recorded, left int, err error) {
+// recordOne records a batch, or as much of it as the writer's turn lasts for. What it leaves stays among the batch's outcomes.
+func (l *Ledger) recordOne(ctx context.Context, t *tx, m *remaining) error {
 	run, err := lockRun(ctx, t, m.Run)
 	if none(err) {
-		return Recorded{Err: noRun(m.Run)}, 0, nil
+		m.out.Err, m.outcomes = noRun(m.Run), nil
+		return nil
 	}
 	if err != nil {
-		return Recorded{}, 0, err
+		return err
 	}
-	r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: Recorded{Position: run.Position}}
-	if r.out.Err = m.check(&run); r.out.Err == nil {
-		left, err = r.all(ctx, m)
+	r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: m.out}
+	r.out.Position = run.Position
+	if r.out.Err = m.check(&run); r.out.Err != nil {
+		m.outcomes = nil
+		return nil
 	}
-	return r.out, left, err
+	return r.all(ctx, m)
 }
 
-// all records what is left of a batch that was found right, and returns how much of it the writer's turn did not last for.
-func (r *recording) all(ctx context.Context, m *remaining) (left int, err error) {
+// all records what is left of a batch that was found right, for as long as the writer's turn lasts.
+func (r *recording) all(ctx context.Context, m *remaining) (err error) {
 	if r.hosts, err = r.hostsOf(ctx, r.t.scanner, &r.run); err != nil {
-		return 0, err
+		return err
 	}
 	if r.run.ranges > 0 {
 		if r.ranges, err = readRanges(ctx, r.t, r.run.seq); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	at, step := 0, len(m.outcomes)
+	step := len(m.outcomes)
 	if r.t.turns && !m.whole() {
 		step = turnStep
 	}
-	for at < len(m.outcomes) {
-		to := min(at+step, len(m.outcomes))
-		if err := r.outcomes(ctx, m.outcomes[at:to]); err != nil {
-			return 0, err
+	for len(m.outcomes) > 0 {
+		n := min(step, len(m.outcomes))
+		if err := r.outcomes(ctx, m.outcomes[:n]); err != nil {
+			return err
 		}
-		if at = to; r.t.yields() {
+		if m.outcomes = m.outcomes[n:]; r.t.yields() {
 			break
 		}
 	}
-	if at < len(m.outcomes) {
-		return len(m.outcomes) - at, r.finish(ctx, nil)
+	if len(m.outcomes) > 0 {
+		return r.finish(ctx, nil)
 	}
-	return 0, r.finish(ctx, m.Cursor)
+	return r.finish(ctx, m.Cursor)
 }
 
 // lockRun reads a run and keeps others from changing it until the transaction ends.
@@ -268,7 +258,7 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 
 // reason is stored of a job's outcome in one of its lives.
 func (r *recording) reason(o *ready, life int) string {
-	if life == o.life {
+	if life == o.life() {
 		return o.reason
 	}
 	return r.storedReason(o.Outcome, r.run.ID, life)
@@ -276,7 +266,7 @@ func (r *recording) reason(o *ready, life int) string {
 
 // detail is the same of what the attempt left.
 func (r *recording) detail(o *ready, life int) []byte {
-	if life == o.life {
+	if life == o.life() {
 		return o.detail
 	}
 	return r.storedDetail(o.Outcome, r.run.ID, life)

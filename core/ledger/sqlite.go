@@ -125,7 +125,7 @@ func openSQLite(path string, connections int) (*db, error) {
 		_ = d.write.Close()
 		return nil, err
 	}
-	if d.log, err = open(1); err != nil {
+	if d.wal, err = open(1); err != nil {
 		_ = d.write.Close()
 		_ = d.read.Close()
 		return nil, err
@@ -140,13 +140,13 @@ const checkpointPages = 1000
 
 // checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would wait for it. Best effort, as SQLite's own is.
 func (d *db) checkpoint(ctx context.Context) {
-	if d.log == nil || !d.checkpoints.TryLock() {
+	if d.wal == nil || !d.checkpoints.TryLock() {
 		return
 	}
 	defer d.checkpoints.Unlock()
 	var busy, pages, done int
-	if err := d.log.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err == nil && pages-done >= checkpointPages {
-		_, _ = d.log.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+	if err := d.wal.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done); err == nil && pages-done >= checkpointPages {
+		_, _ = d.wal.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
 	}
 }
 
