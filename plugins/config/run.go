@@ -93,7 +93,7 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	defer cancel()
 	out.over = cancel // an endless command ends
 	limit := time.Duration(r.Params.Timeout)
-	said := sdk.Head{Limit: 1} // its last line is all that is told
+	var said sdk.LastLine
 	exit, err := r.Host().Exec(ctx, sdk.Command{Run: item.Command, Stdout: out, Stderr: &said, ReadOnly: true, Timeout: limit})
 	switch {
 	case out.full:
@@ -104,7 +104,7 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	if exit.Err() == nil {
 		return nil
 	}
-	return &sdk.ExitError{Exit: exit, LastLine: said.LastLine()}
+	return &sdk.ExitError{Exit: exit, LastLine: said.String()}
 }
 
 // fault says which part could not be had. Its cause stays, for it tells whether the host was reached.

@@ -118,13 +118,13 @@ type lastLine struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	head sdk.Head
+	kept sdk.LastLine
 }
 
 // Write implements io.Writer.
 func (l *lastLine) Write(p []byte) (int, error) {
 	l.mu.Lock()
-	_, _ = l.head.Write(p) // it never fails
+	_, _ = l.kept.Write(p) // it never fails
 	l.mu.Unlock()
 	_, _ = l.to.Write(p) // when the call has ended, nobody reads it
 	return len(p), nil
@@ -133,7 +133,7 @@ func (l *lastLine) Write(p []byte) (int, error) {
 func (l *lastLine) line() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.head.LastLine()
+	return l.kept.String()
 }
 
 // event is one line of what a script says.

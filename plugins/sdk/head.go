@@ -1,22 +1,16 @@
 package sdk
 
 import (
-	"bytes"
 	"strings"
 	"unicode/utf8"
 )
-
-// keptLine is how much of a line a Head remembers for LastLine: its beginning. A line that begins somewhere within could begin
-// within a secret, and nobody would know the rest of that again.
-const keptLine = 512
 
 // Head is a writer that keeps the first bytes it gets, and the last line. The zero
 // value keeps 1 MiB. For one goroutine at a time.
 type Head struct {
 	Limit int // 0: 1 MiB
 	kept  []byte
-	line  []byte // that is being written
-	last  []byte // the one before it that is not blank
+	end   LastLine
 	lost  bool
 }
 
@@ -29,21 +23,7 @@ func (h *Head) Write(b []byte) (int, error) {
 	room := max(limit-len(h.kept), 0)
 	h.lost = h.lost || len(b) > room
 	h.kept = append(h.kept, b[:min(len(b), room)]...)
-	for rest := b; ; {
-		end := bytes.IndexAny(rest, "\r\n")
-		part := rest
-		if end >= 0 {
-			part = rest[:end]
-		}
-		h.line = append(h.line, part[:min(len(part), keptLine-len(h.line))]...)
-		if end < 0 {
-			return len(b), nil
-		}
-		if len(bytes.TrimSpace(h.line)) > 0 {
-			h.line, h.last = h.last, h.line
-		}
-		h.line, rest = h.line[:0], rest[end+1:]
-	}
+	return h.end.Write(b)
 }
 
 // String is what was kept, as valid UTF-8.
@@ -53,12 +33,7 @@ func (h *Head) String() string { return strings.ToValidUTF8(string(h.kept), "\uF
 func (h *Head) Text() string { return strings.TrimRight(h.String(), "\r\n") }
 
 // LastLine is the last line of all that was written, in bounds.
-func (h *Head) LastLine() string {
-	if len(bytes.TrimSpace(h.line)) > 0 {
-		return lastLine(string(h.line))
-	}
-	return lastLine(string(h.last))
-}
+func (h *Head) LastLine() string { return h.end.String() }
 
 // Bytes is what was kept.
 func (h *Head) Bytes() []byte { return h.kept }
