@@ -88,7 +88,13 @@ func (p *Process) Stop() {
 // FreePort is one of 127.0.0.1 that nobody listened at a moment ago.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	return FreePortOf(tb, "127.0.0.1")
+}
+
+// FreePortOf is one of another address of this machine.
+func FreePortOf(tb testing.TB, ip string) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // returns at once
 	if err != nil {
 		tb.Fatal(err)
 	}

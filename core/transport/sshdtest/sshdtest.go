@@ -138,7 +138,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	s.writeKeys(tb, &o)
 	for try := range 10 { // somebody else may take the port in between
 		if s.Port = o.port; s.Port == 0 {
-			s.Port = freePort(tb, o.addresses[0])
+			s.Port = testparts.FreePortOf(tb, o.addresses[0])
 		}
 		if err = s.start(tb, program, &o); err == nil {
 			break
@@ -347,15 +347,6 @@ func WriteKey(tb testing.TB, file string, key ed25519.PrivateKey) {
 	block, err := ssh.MarshalPrivateKey(key, "sshdtest")
 	must(tb, err)
 	must(tb, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-}
-
-// freePort asks the kernel for a port that is free on ip.
-func freePort(tb testing.TB, ip string) int {
-	tb.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // returns at once
-	must(tb, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func must(tb testing.TB, err error) {

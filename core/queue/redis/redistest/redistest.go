@@ -363,10 +363,7 @@ func must(tb testing.TB, err error) {
 // freePort asks the kernel for a port. Somebody else may take it before the server does; then Start fails and says so.
 func freePort(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
-	must(tb, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testparts.FreePort(tb)))
 }
 
 func portOf(addr string) string {
