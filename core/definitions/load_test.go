@@ -267,7 +267,7 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 	if _, err := Load(t.Context(), dir, Options{}); err != nil { // negative control
 		t.Error(err)
 	}
-	_, err := Load(t.Context(), dir, Options{Within: time.Millisecond})
+	_, err := Load(t.Context(), dir, Options{within: time.Millisecond})
 	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "playbooks/patch.yaml:2:10: targets: of all playbooks take longer than 1ms; these were evaluated for 1 of 3 hosts by then") {
 		t.Errorf("%v", err)
 	}
@@ -275,7 +275,7 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 	for _, host := range []string{"  b: {address: 10.0.0.2, groups: [web], window_set: sat, vars: {secret: hush}}\n", "  c: {address: 10.0.0.3}\n"} {
 		slow = edited(slow, "inventory/hosts.yaml", host, "")
 	}
-	_, err = FromDocuments(t.Context(), docsOf(slow), Options{Within: time.Millisecond})
+	_, err = FromDocuments(t.Context(), docsOf(slow), Options{within: time.Millisecond})
 	if !errors.Is(err, core.ErrInvalid) || strings.Count(err.Error(), "evaluated for 0 of 1 hosts by then") != 1 {
 		t.Errorf("%v", err)
 	}
