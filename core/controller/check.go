@@ -126,7 +126,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, life st
 
 // lifeOf is the queue's incarnation; known is false where it had none.
 func (c *Controller) lifeOf(ctx context.Context, repair bool) (life string, known bool, err error) {
-	name, _, err := c.cfg.Queue.Posted(ctx, incarnationName, 0)
+	name, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
 	switch {
 	case err == nil:
 		return string(name), true, nil

@@ -11,15 +11,12 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// incarnationName is the board's document that a queue keeps for as long as it keeps its runs.
-const incarnationName = queue.LifeDocument
-
 // incarnation is the name of the life that the queue is in. A queue that was emptied has
 // forgotten it and gets a new one, and every run that was in the old one is put in again. Of two servers
 // that find it empty at once the later one's name stays; runs that were put in under the earlier
 // one are put in again, which changes nothing.
 func incarnation(ctx context.Context, board queue.Board) (string, error) {
-	name, _, err := board.Posted(ctx, incarnationName, 0)
+	name, _, err := board.Posted(ctx, queue.IncarnationDocument, 0)
 	if err == nil {
 		return string(name), nil
 	}
@@ -29,10 +26,10 @@ func incarnation(ctx context.Context, board queue.Board) (string, error) {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	fresh := hex.EncodeToString(random[:])
-	if _, err := board.Post(ctx, incarnationName, []byte(fresh), queue.MaxKeep); err != nil {
+	if _, err := board.Post(ctx, queue.IncarnationDocument, []byte(fresh), queue.MaxKeep); err != nil {
 		return "", fmt.Errorf("name the queue's incarnation: %w", err)
 	}
-	if name, _, err = board.Posted(ctx, incarnationName, 0); err != nil {
+	if name, _, err = board.Posted(ctx, queue.IncarnationDocument, 0); err != nil {
 		return "", fmt.Errorf("read the queue's incarnation back: %w", err)
 	}
 	return string(name), nil

@@ -11,9 +11,9 @@ const (
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// LifeDocument names the life that the queue is in: a random name, and nothing else. It stays as long as the queue keeps its
+// IncarnationDocument names the life that the queue is in: a random name, and nothing else. It stays as long as the queue keeps its
 // runs, longer than any key, so it is never sealed.
-const LifeDocument = "incarnation"
+const IncarnationDocument = "incarnation"
 
 // Board holds the few small documents that every node reads besides its jobs: the
 // service windows of a run or of a whole service. It is as available as the queue, so

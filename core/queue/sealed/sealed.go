@@ -221,7 +221,7 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, most int, wait 
 
 // Post seals a document for its name.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
-	if name == queue.LifeDocument {
+	if name == queue.IncarnationDocument {
 		return q.Queue.Post(ctx, name, data, keep)
 	}
 	return q.Queue.Post(ctx, name, q.seal(data, keyring.Context(documentOf, name)), keep)
@@ -233,7 +233,7 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	if err != nil {
 		return data, version, err
 	}
-	if _, isSealed := keyring.KeyOf(data); name == queue.LifeDocument && !isSealed {
+	if _, isSealed := keyring.KeyOf(data); name == queue.IncarnationDocument && !isSealed {
 		return data, version, nil
 	}
 	plain, err := q.open(data, keyring.Context(documentOf, name))

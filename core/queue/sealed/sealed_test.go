@@ -539,7 +539,7 @@ func TestTheLifeOfAQueueOutlivesKeys(t *testing.T) {
 		m := memory.New(memory.Options{})
 		defer m.Shutdown()
 		q := sealed.New(m, ring, nil)
-		for _, name := range []string{queue.LifeDocument, "windows"} {
+		for _, name := range []string{queue.IncarnationDocument, "windows"} {
 			if _, err := q.Post(t.Context(), name, []byte("as it was"), time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -553,7 +553,7 @@ func TestTheLifeOfAQueueOutlivesKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		q = sealed.New(m, ringAt(t, path, keyring.Options{}), nil)
-		if life, _, err := q.Posted(t.Context(), queue.LifeDocument, 0); err != nil || string(life) != "as it was" {
+		if life, _, err := q.Posted(t.Context(), queue.IncarnationDocument, 0); err != nil || string(life) != "as it was" {
 			t.Errorf("the life of the queue: %q, %v", life, err)
 		}
 		if text, _, err := q.Posted(t.Context(), "windows", 0); !errors.Is(err, keyring.ErrNoKey) { // negative control
