@@ -55,8 +55,8 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		if _, err := t.exec(ctx, `UPDATE materials SET snapshot = $2, queue = $3, hosts = $4 WHERE run = $1`, run.seq, snapshot, queue, hosts); err != nil {
 			return err
 		}
-		if run.Phase == PhaseAwaiting && before.Phase != PhaseAwaiting {
-			if err := l.happened(ctx, t, run, HappenedAwaiting, ""); err != nil {
+		if run.Phase == PhaseAwaiting { // also one that waited: who approved it has to look again
+			if err := l.happened(ctx, t, run, HappenedAwaiting, who); err != nil {
 				return err
 			}
 		}

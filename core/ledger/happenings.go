@@ -11,7 +11,7 @@ const (
 	HappenedEnded    = "run_ended"    // every job has its outcome
 	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason
 	HappenedHeld     = "run_held"     // the service paused it; Data is the reason
-	HappenedAwaiting = "run_awaiting" // it waits for people to approve it
+	HappenedAwaiting = "run_awaiting" // it waits for people to approve it; Data is who changed it, empty as it was accepted
 )
 
 // Happening is something that somebody may have to be told. Kinds besides those above, and what Data means, are the caller's.

@@ -127,14 +127,15 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		"approved, then paused":  {1, ledger.PhasePaused},
 		"approved, then resumed": {1, ledger.PhaseActive},
 		"for the first time":     {0, ledger.PhasePaused},
+		"while it waits":         {1, ledger.PhaseAwaiting},
 	} {
 		n := newRun(id, "", 1)
 		n.Approvals = stand.approvals
 		r := accept(t, l, n)
-		if stand.approvals > 0 {
+		if stand.approvals > 0 && stand.phase != ledger.PhaseAwaiting {
 			r = must[ledger.Run](t)(approve(id, "bob"))
 		}
-		if stand.phase != "" {
+		if stand.phase != "" && stand.phase != ledger.PhaseAwaiting {
 			r = must[ledger.Run](t)(l.SetPhase(ctx, ledger.AllTenants(), "alice", id, stand.phase, "wait"))
 		}
 		n.Approvals, n.Snapshot = 1, []byte("something else")
@@ -145,7 +146,9 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		told := 0
 		for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, ledger.MaxPage)) {
 			if h.What == ledger.HappenedAwaiting && h.Subject == "run:"+id {
-				told++
+				if told++; (told > stand.approvals) != (string(h.Data) == "alice") {
+					t.Errorf("%s: the %d. time it says that %q changed it", id, told, h.Data)
+				}
 			}
 		}
 		if told != stand.approvals+1 { // also when it was accepted

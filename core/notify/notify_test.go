@@ -102,6 +102,16 @@ func TestWhatARunIsToldAs(t *testing.T) {
 	if last.Kind != policy.ApprovalNeeded || !strings.Contains(string(last.Data), "turnus approve waits") {
 		t.Errorf("%+v %s", last, last.Data)
 	}
+	// Changed while it waits: who approves has to look again, and may not be who changed it.
+	run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), "waits")
+	must(t, err)
+	_, err = b.ledger.Amend(t.Context(), ledger.AllTenants(), "carol", "waits", ledger.Amendment{Version: run.Version, New: n})
+	must(t, err)
+	b.Poke()
+	until(t, "the approval to be asked for again", func() bool { return len(b.all("")) == told+2 })
+	if again := string(b.all("")[told+1].Data); !strings.Contains(again, "carol changed it: approvals from before count no more") || !strings.Contains(again, "somebody else than alice and carol") {
+		t.Error(again)
+	}
 	// Decided before anybody was told: nobody is.
 	hold := newBed(t, newLedger(t), asked)
 	_, _, err = hold.ledger.Accept(t.Context(), n)

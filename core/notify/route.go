@@ -135,17 +135,31 @@ func (s *Service) notices(ctx context.Context, h ledger.Happening, view View) ([
 		})
 	case ledger.HappenedAwaiting:
 		return s.ofRun(ctx, h, view, policy.ApprovalNeeded, func(r *ledger.Run) (string, string) {
-			if r.Phase != ledger.PhaseAwaiting {
-				return "", ""
-			}
-			people := "somebody else than " + line(r.LaunchedBy, maxHost)
-			if r.Approvals > 1 {
-				people = fmt.Sprintf("%d others than %s", r.Approvals, line(r.LaunchedBy, maxHost))
-			}
-			return "waits for an approval", fmt.Sprintf("It would run on %s. It needs %s: turnus approve %s", hosts(r.Total), people, r.ID)
+			return awaits(r, string(h.Data))
 		})
 	}
 	return s.news(ctx, h, view)
+}
+
+// awaits says whose approval a run waits for. Who changed it after others may have approved it is "" where it is as it was accepted.
+func awaits(r *ledger.Run, changedBy string) (title, detail string) {
+	if r.Phase != ledger.PhaseAwaiting {
+		return "", ""
+	}
+	people, waits := line(r.LaunchedBy, maxHost), "waits for an approval"
+	if changedBy = line(changedBy, maxHost); changedBy != "" {
+		waits = "waits for an approval, for it was changed"
+		detail = changedBy + " changed it: approvals from before count no more. "
+		if !core.SamePerson(r.LaunchedBy, changedBy) {
+			people += " and " + changedBy
+		}
+	}
+	if r.Approvals > 1 {
+		people = fmt.Sprintf("%d others than %s", r.Approvals, people)
+	} else {
+		people = "somebody else than " + people
+	}
+	return waits, fmt.Sprintf("%sIt would run on %s. It needs %s: turnus approve %s", detail, hosts(r.Total), people, r.ID)
 }
 
 // ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it is not so any more.
