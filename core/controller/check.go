@@ -61,7 +61,7 @@ func (c *Controller) Check(ctx context.Context, repair bool) ([]Finding, error) 
 
 // checkBetween compares the runs that are not complete.
 func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, error) {
-	life, known, err := c.lifeOf(ctx, repair)
+	incarnation, known, err := c.knownIncarnation(ctx, repair)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 	unfinished := map[string]bool{}
 	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
 		unfinished[r.ID] = true
-		what, _, err := c.disagree(ctx, r, life)
+		what, _, err := c.disagree(ctx, r, incarnation)
 		if what != "" {
 			suspects = append(suspects, r)
 		}
@@ -82,7 +82,7 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 	if err != nil {
 		return all, err
 	}
-	disagreeing, err := c.recheck(ctx, suspects, life, repair)
+	disagreeing, err := c.recheck(ctx, suspects, incarnation, repair)
 	all = append(all, disagreeing...)
 	if err != nil {
 		return all, err
@@ -92,7 +92,7 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 }
 
 // recheck looks again at runs on which ledger and queue did not agree: a server may have been at it.
-func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, life string, repair bool) (all []Finding, err error) {
+func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarnation string, repair bool) (all []Finding, err error) {
 	if len(suspects) == 0 {
 		return nil, nil
 	}
@@ -104,7 +104,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, life st
 		if err != nil {
 			return all, err
 		}
-		what, mend, err := c.disagree(ctx, r, life)
+		what, mend, err := c.disagree(ctx, r, incarnation)
 		if err != nil {
 			return all, err
 		}
@@ -124,8 +124,8 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, life st
 	return all, nil
 }
 
-// lifeOf is the queue's incarnation; known is false where it had none.
-func (c *Controller) lifeOf(ctx context.Context, repair bool) (life string, known bool, err error) {
+// knownIncarnation is the queue's incarnation; known is false where it had none.
+func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarnation string, known bool, err error) {
 	name, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
 	switch {
 	case err == nil:
@@ -135,8 +135,8 @@ func (c *Controller) lifeOf(ctx context.Context, repair bool) (life string, know
 	case !repair:
 		return "none", false, nil
 	}
-	life, err = incarnation(ctx, c.cfg.Queue)
-	return life, false, err
+	incarnation, err = incarnationOf(ctx, c.cfg.Queue)
+	return incarnation, false, err
 }
 
 func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) error) error {
@@ -158,17 +158,17 @@ func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) err
 }
 
 // disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when all is well.
-func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (what string, mend func(context.Context) error, err error) {
+func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation string) (what string, mend func(context.Context) error, err error) {
 	if r.Complete() || r.Phase == ledger.PhaseAwaiting {
 		return "", nil, nil
 	}
-	if r.Incarnation != life {
+	if r.Incarnation != incarnation {
 		return "it is accepted, and no server has put it into the queue", func(ctx context.Context) error { return c.enqueueOne(ctx, r.ID) }, nil
 	}
 	s, err := c.cfg.Queue.Status(ctx, r.ID)
 	if errors.Is(err, core.ErrNotFound) {
 		return "the queue should have it, and has not", func(ctx context.Context) error {
-			if err := c.cfg.Ledger.Unqueue(ctx, r.ID, life); err != nil {
+			if err := c.cfg.Ledger.Unqueue(ctx, r.ID, incarnation); err != nil {
 				return err
 			}
 			return c.enqueueOne(ctx, r.ID)
@@ -178,12 +178,12 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (w
 		return "", nil, err
 	}
 	ended := s.Ended()
-	settle := &follower{c: c, id: r.ID, life: life}
+	settle := &follower{c: c, id: r.ID, incarnation: incarnation}
 	switch {
 	case s.Total != r.Total:
 		return fmt.Sprintf("it has %d jobs in the queue, %d in the ledger", s.Total, r.Total), nil, nil
 	case ended > r.Recorded:
-		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.recordRest(ctx, r.ID, life) }, nil
+		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.recordRest(ctx, r.ID, incarnation) }, nil
 	case ended < r.Recorded:
 		return fmt.Sprintf("%d outcomes are recorded that the queue has forgotten: their jobs run again", r.Recorded-ended), nil, nil
 	case r.Phase == ledger.PhaseCancelled && s.Phase != queue.Cancelled, s.Phase == queue.Stopped && r.Phase != ledger.PhaseStopped && r.Phase != ledger.PhaseCancelled,
@@ -192,7 +192,7 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (w
 			if err := settle.settlePhase(ctx, r, s); err != nil {
 				return err
 			}
-			return c.recordRest(ctx, r.ID, life)
+			return c.recordRest(ctx, r.ID, incarnation)
 		}, nil
 	}
 	return "", nil, nil
@@ -200,19 +200,19 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, life string) (w
 
 // enqueueOne puts one run into the queue.
 func (c *Controller) enqueueOne(ctx context.Context, id string) error {
-	life, err := incarnation(ctx, c.cfg.Queue)
+	incarnation, err := incarnationOf(ctx, c.cfg.Queue)
 	if err != nil {
 		return err
 	}
-	claim, err := c.cfg.Ledger.Claim(ctx, c.cfg.Name, id, life, claimFor)
+	claim, err := c.cfg.Ledger.Claim(ctx, c.cfg.Name, id, incarnation, claimFor)
 	if err != nil {
 		return err
 	}
-	return c.enqueue(ctx, claim, life)
+	return c.enqueue(ctx, claim, incarnation)
 }
 
 // recordRest records what the queue has of a run and the ledger has not.
-func (c *Controller) recordRest(ctx context.Context, id, life string) error {
+func (c *Controller) recordRest(ctx context.Context, id, incarnation string) error {
 	l, err := c.restore(ctx, id)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (c *Controller) recordRest(ctx context.Context, id, life string) error {
 		if err != nil {
 			return err
 		}
-		recorded, err := c.cfg.Ledger.Record(ctx, ledger.Batch{Run: id, Cursor: &ledger.Cursor{Incarnation: life, From: r.Position, To: next}, Outcomes: list})
+		recorded, err := c.cfg.Ledger.Record(ctx, ledger.Batch{Run: id, Cursor: &ledger.Cursor{Incarnation: incarnation, From: r.Position, To: next}, Outcomes: list})
 		if err != nil {
 			return err
 		}

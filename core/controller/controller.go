@@ -56,26 +56,26 @@ const (
 type Controller struct {
 	cfg      Config
 	recorder *recorder
-	claim    func(ctx context.Context, life string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
-	poke     chan struct{}                                                  // has room for one
-	accepted atomic.Bool                                                    // a run was put into the queue: find out at once who follows it
+	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
+	poke     chan struct{}                                                         // has room for one
+	accepted atomic.Bool                                                           // a run was put into the queue: find out at once who follows it
 
 	pulse core.Pulse // of Run, which looks at its runs
 
 	posted  uint64    // version of this server's document on the board; of the goroutine of Run
 	sweepAt time.Time // when to look for runs that are over; of the same
 
-	mu        sync.Mutex
-	wakes     int    // how often windows have changed
-	life      string // incarnation of the queue, as last asked for; "" while it is away
-	away      error  // why it does not answer
-	followers map[string]*follower
-	recording map[*follower]struct{} // those with outcomes that are not recorded
-	watched   map[string]*watched    // unfinished runs that are this server's
-	looks     int64                  // at resting runs
-	peers     []string               // servers that live, this one too, as last seen
-	shared    time.Time              // when it was last found out which runs are this server's
-	sharing   time.Duration          // how long that took
+	mu          sync.Mutex
+	wakes       int    // how often windows have changed
+	incarnation string // of the queue, as last asked for; "" while it is away
+	away        error  // why it does not answer
+	followers   map[string]*follower
+	recording   map[*follower]struct{} // those with outcomes that are not recorded
+	watched     map[string]*watched    // unfinished runs that are this server's
+	looks       int64                  // at resting runs
+	peers       []string               // servers that live, this one too, as last seen
+	shared      time.Time              // when it was last found out which runs are this server's
+	sharing     time.Duration          // how long that took
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
@@ -143,14 +143,14 @@ func (c *Controller) Away() error {
 
 // tick looks once: is the queue there, which runs does it lack, which ones are this server's to follow.
 func (c *Controller) tick(ctx context.Context) {
-	life, err := incarnation(ctx, c.cfg.Queue)
-	c.setLife(life, err)
+	incarnation, err := incarnationOf(ctx, c.cfg.Queue)
+	c.setIncarnation(incarnation, err)
 	if err != nil {
 		c.sweepAt = time.Time{}
 		return
 	}
 	for {
-		n, err := c.enqueueSome(ctx, life)
+		n, err := c.enqueueSome(ctx, incarnation)
 		if err != nil && ctx.Err() == nil {
 			c.cfg.Log.Warn("runs were not put into the queue", "error", err)
 		}
@@ -159,7 +159,7 @@ func (c *Controller) tick(ctx context.Context) {
 		}
 	}
 	if began := time.Now(); c.accepted.Swap(false) || began.Sub(c.shared) > max(tickEvery, 20*c.sharing) {
-		if err := c.share(ctx, life); err != nil && ctx.Err() == nil {
+		if err := c.share(ctx, incarnation); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Warn("which runs are to be followed could not be found out", "error", err)
 		}
 		c.shared, c.sharing = began, time.Since(began)
@@ -168,17 +168,17 @@ func (c *Controller) tick(ctx context.Context) {
 	c.attend(ctx)
 }
 
-func (c *Controller) setLife(life string, err error) {
+func (c *Controller) setIncarnation(incarnation string, err error) {
 	c.mu.Lock()
-	was, wasAway := c.life, c.away
-	c.life, c.away = life, err
+	was, wasAway := c.incarnation, c.away
+	c.incarnation, c.away = incarnation, err
 	c.mu.Unlock()
 	switch {
 	case err != nil && wasAway == nil && !errors.Is(err, context.Canceled):
 		c.say(Event{Kind: QueueAway, Err: err})
 	case err == nil && wasAway != nil:
 		c.say(Event{Kind: QueueBack})
-	case err == nil && was != "" && was != life:
+	case err == nil && was != "" && was != incarnation:
 		c.say(Event{Kind: QueueLost})
 	}
 }

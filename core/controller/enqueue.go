@@ -17,14 +17,14 @@ import (
 
 // enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
 // returns how many it claimed.
-func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) {
-	claims, err := c.claim(ctx, life)
+func (c *Controller) enqueueSome(ctx context.Context, incarnation string) (int, error) {
+	claims, err := c.claim(ctx, incarnation)
 	if err != nil {
 		return 0, fmt.Errorf("claim runs: %w", err)
 	}
 	var errs []error
 	for _, claim := range claims {
-		if err := c.enqueue(ctx, claim, life); err != nil {
+		if err := c.enqueue(ctx, claim, incarnation); err != nil {
 			errs = append(errs, fmt.Errorf("run %s: %w", claim.Run.ID, err))
 			if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
 				errs = append(errs, err)
@@ -34,12 +34,12 @@ func (c *Controller) enqueueSome(ctx context.Context, life string) (int, error) 
 	return len(claims), errors.Join(errs...)
 }
 
-func (c *Controller) claimNext(ctx context.Context, life string) ([]ledger.Claim, error) {
-	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, life, claimFor, claimMax)
+func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax)
 }
 
 // enqueue puts one claimed run into the queue.
-func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life string) error {
+func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, incarnation string) error {
 	l, err := c.restore(ctx, claim.Run.ID)
 	if errors.Is(err, core.ErrInvalid) {
 		return c.refuse(ctx, claim, err)
@@ -48,22 +48,22 @@ func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, life strin
 		return err
 	}
 	if l.Snapshot.Trace == "" {
-		return c.put(ctx, claim, l, life)
+		return c.put(ctx, claim, l, incarnation)
 	}
 	ctx, span := tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
 		trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
-	err = c.put(ctx, claim, l, life)
+	err = c.put(ctx, claim, l, incarnation)
 	tracing.End(span, err)
 	return err
 }
 
 // put puts a run into the queue, as far as it is not recorded.
-func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Launch, life string) error {
+func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string) error {
 	var err error
 	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
 		return err
 	}
-	if err := c.holdLost(ctx, claim.Run, l, life); err != nil {
+	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
 		return err
 	}
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
@@ -72,7 +72,7 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	if _, err := c.cfg.Queue.Submit(ctx, l.Run); err != nil {
 		return fmt.Errorf("put it into the queue: %w", err)
 	}
-	run, err := c.cfg.Ledger.Enqueued(ctx, claim, life)
+	run, err := c.cfg.Ledger.Enqueued(ctx, claim, incarnation)
 	if err != nil {
 		return fmt.Errorf("write down that the queue has it: %w", err)
 	}
@@ -99,9 +99,9 @@ func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool)
 const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
 
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
-func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, life string) error {
+func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
 	// A run that no queue has had is queued, not active.
-	if run.Phase != ledger.PhaseActive || run.Incarnation == life || l.Run.OnLost != queue.LostHold || slices.Contains(c.cfg.Intact, run.ID) {
+	if run.Phase != ledger.PhaseActive || run.Incarnation == incarnation || l.Run.OnLost != queue.LostHold || slices.Contains(c.cfg.Intact, run.ID) {
 		return nil
 	}
 	return c.hold(ctx, run.ID)

@@ -9,9 +9,9 @@ import (
 // WithoutClaims has the controller take every run that the queue does not have, whoever is at it: as it would be without the
 // ledger's compare-and-set. Before Run.
 func (c *Controller) WithoutClaims() {
-	c.claim = func(ctx context.Context, life string) (claims []ledger.Claim, err error) {
+	c.claim = func(ctx context.Context, incarnation string) (claims []ledger.Claim, err error) {
 		err = c.eachUnfinished(ctx, func(r ledger.Run) error {
-			if r.Incarnation != life && r.Phase != ledger.PhaseAwaiting {
+			if r.Incarnation != incarnation && r.Phase != ledger.PhaseAwaiting {
 				claims = append(claims, ledger.Claim{Run: r})
 			}
 			return nil

@@ -17,9 +17,9 @@ import (
 
 // follower follows one run: it hands records to the ledger, and releases waves.
 type follower struct {
-	c    *Controller
-	id   string
-	life string // incarnation of the queue
+	c           *Controller
+	id          string
+	incarnation string // of the queue
 
 	watched *watched
 	ends    []int     // of the run's segments
@@ -33,7 +33,7 @@ type follower struct {
 // followLocked starts a follower. c.mu is held.
 func (c *Controller) followLocked(w *watched) {
 	ctx, stop := context.WithCancel(context.Background()) // ended by leave, which joins it
-	f := &follower{c: c, id: w.id, life: w.life, watched: w, stop: stop, done: make(chan struct{}), poke: make(chan struct{}, 1)}
+	f := &follower{c: c, id: w.id, incarnation: w.incarnation, watched: w, stop: stop, done: make(chan struct{}), poke: make(chan struct{}, 1)}
 	c.followers[w.id], w.follow = f, f
 	go func() {
 		defer close(f.done)
@@ -86,7 +86,7 @@ func (f *follower) run(ctx context.Context) (over bool) {
 		case errors.Is(err, core.ErrNotFound), errors.Is(err, errCursor):
 			// The queue does not have what the ledger says it has, or not that part of its records: it came back older. The
 			// run is put in again, which changes nothing where it is there, and its records are read from the beginning.
-			f.c.forgotten(ctx, f.id, f.life)
+			f.c.forgotten(ctx, f.id, f.incarnation)
 			return true
 		}
 		f.c.cfg.Log.Warn("a run is not followed for now", "run", f.id, "error", err)
@@ -107,7 +107,7 @@ func (f *follower) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read run %s: %w: %w", f.id, core.ErrUnavailable, err)
 	}
-	if run.Complete() || run.Incarnation != f.life {
+	if run.Complete() || run.Incarnation != f.incarnation {
 		return nil
 	}
 	l, err := f.c.restore(ctx, f.id)
@@ -240,7 +240,7 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 	if err := f.missed(ctx, list); err != nil {
 		return err
 	}
-	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.life, From: from, To: to}, Outcomes: list}
+	batch := ledger.Batch{Run: f.id, Cursor: &ledger.Cursor{Incarnation: f.incarnation, From: from, To: to}, Outcomes: list}
 	backoff := core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 	for n := 0; ; n++ {
 		recorded, err := f.c.recorder.record(ctx, batch)

@@ -11,11 +11,11 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// incarnation is the name of the life that the queue is in. A queue that was emptied has
-// forgotten it and gets a new one, and every run that was in the old one is put in again. Of two servers
+// incarnationOf is the name that the queue has for as long as it keeps its runs. One that was emptied has
+// forgotten it and gets a new one, and every run that was in it before is put in again. Of two servers
 // that find it empty at once the later one's name stays; runs that were put in under the earlier
 // one are put in again, which changes nothing.
-func incarnation(ctx context.Context, board queue.Board) (string, error) {
+func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	name, _, err := board.Posted(ctx, queue.IncarnationDocument, 0)
 	if err == nil {
 		return string(name), nil

@@ -31,7 +31,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 		defer stop()
 		q := l.queue()
 		l.until("the server works", func() bool {
-			_, _, err := q.Posted(l.Context(), "incarnation", 0)
+			_, _, err := q.Posted(l.Context(), queue.IncarnationDocument, 0)
 			return err == nil
 		})
 		run := l.launch(spec{id: "r1", hosts: 3}).Run
@@ -85,15 +85,15 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 	})
 }
 
-// older has the queue be as it was before the last job of a run ended, in the same life.
+// older has the queue be as it was before the last job of a run ended, in the same incarnation.
 func (l *lab) older(one *launch.Launch) {
 	l.Helper()
-	life, _, err := l.queue().Posted(l.Context(), "incarnation", 0)
+	name, _, err := l.queue().Posted(l.Context(), queue.IncarnationDocument, 0)
 	if err != nil {
 		l.Fatal(err)
 	}
 	l.newQueue()
-	if _, err := l.queue().Post(l.Context(), "incarnation", life, queue.MaxKeep); err != nil {
+	if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, name, queue.MaxKeep); err != nil {
 		l.Fatal(err)
 	}
 	if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {

@@ -17,7 +17,7 @@ import (
 const serverPrefix = "server/"
 
 // share follows the runs that fall to this server, and leaves those that do not any more.
-func (c *Controller) share(ctx context.Context, life string) error {
+func (c *Controller) share(ctx context.Context, incarnation string) error {
 	servers, err := c.servers(ctx)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 			return fmt.Errorf("read the runs that are not complete: %w", err)
 		}
 		for _, r := range runs {
-			if r.Incarnation == life && owner(servers, r.ID) == c.cfg.Name {
+			if r.Incarnation == incarnation && owner(servers, r.ID) == c.cfg.Name {
 				mine[r.ID] = r
 			}
 		}
@@ -41,7 +41,7 @@ func (c *Controller) share(ctx context.Context, life string) error {
 		}
 		page.Cursor = next
 	}
-	c.shareOut(mine, life)
+	c.shareOut(mine, incarnation)
 	return nil
 }
 

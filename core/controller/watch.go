@@ -27,31 +27,34 @@ const (
 
 // watched is one unfinished run of this server. Its fields are under Controller.mu.
 type watched struct {
-	id     string
-	life   string       // incarnation of the queue
-	phase  ledger.Phase // as the ledger was last seen
-	follow *follower    // nil while it rests, or waits for a place
-	rest   launch.Rest
-	status *queue.Status // when it was left to rest; nil: it is to be followed
-	at     time.Time     // when to look
-	wait   time.Duration // the last rest
-	woken  int           // windows that its jobs were told of, see Controller.wakes
-	due    []time.Time   // when some of its hosts may start; sorted
-	pace   pace
-	parked int       // suspended jobs, when it was last asked what they wait for
-	asked  time.Time // when that was
+	id          string
+	incarnation string       // of the queue
+	phase       ledger.Phase // as the ledger was last seen
+	follow      *follower    // nil while it rests, or waits for a place
+	rest        launch.Rest
+	status      *queue.Status // when it was left to rest; nil: it is to be followed
+	at          time.Time     // when to look
+	wait        time.Duration // the last rest
+	woken       int           // windows that its jobs were told of, see Controller.wakes
+	due         []time.Time   // when some of its hosts may start; sorted
+	pace        pace
+	parked      int       // suspended jobs, when it was last asked what they wait for
+	asked       time.Time // when that was
 }
 
 // shareOut follows what is this server's by now, and leaves what is not.
-func (c *Controller) shareOut(mine map[string]ledger.Run, life string) {
-	c.leave(func(f *follower) bool { _, ok := mine[f.id]; return !ok || f.life != life })
+func (c *Controller) shareOut(mine map[string]ledger.Run, incarnation string) {
+	c.leave(func(f *follower) bool { _, ok := mine[f.id]; return !ok || f.incarnation != incarnation })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.watched, func(id string, w *watched) bool { _, ok := mine[id]; return w.follow == nil && (!ok || w.life != life) })
+	maps.DeleteFunc(c.watched, func(id string, w *watched) bool {
+		_, ok := mine[id]
+		return w.follow == nil && (!ok || w.incarnation != incarnation)
+	})
 	for id, run := range mine {
 		w := c.watched[id]
 		if w == nil {
-			w = &watched{id: id, life: life, woken: -1, rest: launch.Rest{Asked: -1, Paused: -1}}
+			w = &watched{id: id, incarnation: incarnation, woken: -1, rest: launch.Rest{Asked: -1, Paused: -1}}
 			c.watched[id] = w
 		}
 		if w.phase != run.Phase {
@@ -114,7 +117,7 @@ func (c *Controller) attend(ctx context.Context) {
 func (c *Controller) look(ctx context.Context, w *watched) {
 	status, err := c.cfg.Queue.Status(ctx, w.id)
 	if errors.Is(err, core.ErrNotFound) {
-		c.forgotten(ctx, w.id, w.life)
+		c.forgotten(ctx, w.id, w.incarnation)
 		return
 	}
 	if err != nil {
@@ -254,8 +257,8 @@ func (c *Controller) attention(id string) {
 }
 
 // forgotten gives free a run that the queue does not have, though the ledger says so.
-func (c *Controller) forgotten(ctx context.Context, id, life string) {
-	if err := c.cfg.Ledger.Unqueue(ctx, id, life); err != nil {
+func (c *Controller) forgotten(ctx context.Context, id, incarnation string) {
+	if err := c.cfg.Ledger.Unqueue(ctx, id, incarnation); err != nil {
 		c.cfg.Log.Warn("a run that the queue has lost was not given free", "run", id, "error", err)
 		return
 	}

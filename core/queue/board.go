@@ -11,8 +11,8 @@ const (
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// IncarnationDocument names the life that the queue is in: a random name, and nothing else. It stays as long as the queue keeps its
-// runs, longer than any key, so it is never sealed.
+// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
+// another. It outlasts any key, so it is never sealed.
 const IncarnationDocument = "incarnation"
 
 // Board holds the few small documents that every node reads besides its jobs: the

@@ -223,7 +223,7 @@ func TestRotationUnderLoadLosesNothing(t *testing.T) {
 		t.Errorf("doctor: %s", doctor.out)
 	}
 
-	// What is left under the first key are runs that are over, in Redis: once they are forgotten it can go, though the queue's life goes on.
+	// What is left under the first key are runs that are over, in Redis: once they are forgotten it can go, though the queue's incarnation goes on.
 	keys, err := l.redis.admin().Keys(t.Context(), "*").Result()
 	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+queue.IncarnationDocument) })
 	if err != nil || len(forgotten) != len(keys)-1 {

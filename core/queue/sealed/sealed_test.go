@@ -533,7 +533,7 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 }
 
 // A queue keeps the name of its life when the key that was sealed with at its beginning is retired; what people wrote it does not show without a key.
-func TestTheLifeOfAQueueOutlivesKeys(t *testing.T) {
+func TestTheIncarnationOutlivesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring, path := newRing(t, keyring.Options{})
 		m := memory.New(memory.Options{})
@@ -554,7 +554,7 @@ func TestTheLifeOfAQueueOutlivesKeys(t *testing.T) {
 		}
 		q = sealed.New(m, ringAt(t, path, keyring.Options{}), nil)
 		if life, _, err := q.Posted(t.Context(), queue.IncarnationDocument, 0); err != nil || string(life) != "as it was" {
-			t.Errorf("the life of the queue: %q, %v", life, err)
+			t.Errorf("the name of the incarnation: %q, %v", life, err)
 		}
 		if text, _, err := q.Posted(t.Context(), "windows", 0); !errors.Is(err, keyring.ErrNoKey) { // negative control
 			t.Errorf("a document under a retired key: %q, %v", text, err)
