@@ -20,7 +20,7 @@ func ParseJobID(s string) (JobID, error) {
 	run, index, ok := strings.Cut(s, "/")
 	i, err := strconv.Atoi(index)
 	if !ok || err != nil || run == "" || i < 0 {
-		return JobID{}, fmt.Errorf("job id %q: expected RUN/INDEX, as in 20260102-030405-ab12/17", s)
+		return JobID{}, fmt.Errorf("job id %q: expected RUN/INDEX, as in 20260102-030405-ab3cd5ef/17", s)
 	}
 	return JobID{Run: run, Index: i}, nil
 }

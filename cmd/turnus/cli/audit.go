@@ -18,7 +18,7 @@ func (a *app) auditCmd() *cobra.Command {
 	var since, until string
 	c := &cobra.Command{
 		Use: "audit", Short: "List who changed what on a server, newest first", Args: cobra.NoArgs,
-		Example: `  turnus audit --object 20261120-021500-ab12cd
+		Example: `  turnus audit --object 20261120-021500-ab3cd5ef
   turnus audit --who alice --since 2026-11-01T00:00:00Z -o json      # with before and after`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			var err error

@@ -28,9 +28,9 @@ func (a *app) logsCmd() *cobra.Command {
 		Long: `Show the outputs of a run's hosts, each line with its host and step. With --follow they
 come as they are written, until the run is over; what is shown then may lack lines of a
 flood, which is said, while logs without it shows all that was kept.`,
-		Example: `  turnus logs 20261120-021500-ab12cd --follow
-  turnus logs 20261120-021500-ab12cd --host fw-1.acme
-  turnus logs 20261120-021500-ab12cd -o json | jq -r '.[].steps[]?.stdout'`,
+		Example: `  turnus logs 20261120-021500-ab3cd5ef --follow
+  turnus logs 20261120-021500-ab3cd5ef --host fw-1.acme
+  turnus logs 20261120-021500-ab3cd5ef -o json | jq -r '.[].steps[]?.stdout'`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			if follow {
 				return a.followLogs(ctx, c, args[0], host)

@@ -30,7 +30,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List notifications, newest first", Args: cobra.NoArgs,
-		Example: "  turnus notifications ls --state dead\n  turnus notifications ls --run 20261120-021500-ab12cd -o json",
+		Example: "  turnus notifications ls --state dead\n  turnus notifications ls --run 20261120-021500-ab3cd5ef -o json",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
 				return c.Notifications(ctx, f, p)

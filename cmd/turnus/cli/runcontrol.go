@@ -46,16 +46,16 @@ func (a *app) showPhase(run api.Run) error {
 
 func (a *app) cancelCmd() *cobra.Command {
 	return a.runVerbFor("cancel", "End a run: no job of it starts any more, and those that run are told to end; pause lets them finish",
-		`  turnus cancel 20261120-021500-ab12cd --reason "wrong image"`, (*client.Client).CancelRun)
+		`  turnus cancel 20261120-021500-ab3cd5ef --reason "wrong image"`, (*client.Client).CancelRun)
 }
 
 func (a *app) pauseCmd() *cobra.Command {
 	return a.runVerbFor("pause", "Let a run start no more jobs until it is resumed; those that run go on",
-		`  turnus pause 20261120-021500-ab12cd --reason "line card looks odd"`, (*client.Client).PauseRun)
+		`  turnus pause 20261120-021500-ab3cd5ef --reason "line card looks odd"`, (*client.Client).PauseRun)
 }
 
 func (a *app) resumeCmd() *cobra.Command {
-	return a.runVerbFor("resume", "Let a paused run go on", "  turnus resume 20261120-021500-ab12cd", (*client.Client).ResumeRun)
+	return a.runVerbFor("resume", "Let a paused run go on", "  turnus resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
 }
 
 // runVerbFor is a runVerb that takes nothing but a reason.
@@ -79,9 +79,9 @@ func (a *app) approveCmd() *cobra.Command {
 	var wave int
 	var refuse bool
 	c := a.runVerb("approve", "Approve a run, or its next wave, that waits for somebody's word",
-		`  turnus approve 20261120-021500-ab12cd
-  turnus approve 20261120-021500-ab12cd --wave 2 --reason "first hosts look well"
-  turnus approve 20261120-021500-ab12cd --refuse --reason "not in December"`, &r,
+		`  turnus approve 20261120-021500-ab3cd5ef
+  turnus approve 20261120-021500-ab3cd5ef --wave 2 --reason "first hosts look well"
+  turnus approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,
 		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
 			if wave < 0 {
 				return api.Run{}, invalid("--wave %d: waves count from 1", wave)
@@ -101,8 +101,8 @@ func (a *app) retryCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "retry RUN", Short: "Run again on the hosts that a run did not do well", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Launch a new run of the same playbook on the hosts that a run did not do well. Its id goes to stdout.`,
-		Example: `  turnus retry 20261120-021500-ab12cd --follow
-  turnus retry 20261120-021500-ab12cd --outcome unreachable`,
+		Example: `  turnus retry 20261120-021500-ab3cd5ef --follow
+  turnus retry 20261120-021500-ab3cd5ef --outcome unreachable`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			q := api.Retry{}
 			for _, text := range outcomes {

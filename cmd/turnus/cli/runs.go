@@ -18,7 +18,7 @@ func (a *app) runsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "runs", Short: "List and show the runs of a server",
 		Example: `  turnus runs ls --playbook ntp
-  turnus runs show 20261120-021500-ab12cd`,
+  turnus runs show 20261120-021500-ab3cd5ef`,
 	}
 	c.AddCommand(a.runsListCmd(), a.runsShowCmd())
 	return c
@@ -72,7 +72,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 	var jobs bool
 	c := &cobra.Command{
 		Use: "show RUN", Short: "Show a run: where it stands, and its hosts that are not as they should be", Args: cobra.ExactArgs(1),
-		Example:           "  turnus runs show 20261120-021500-ab12cd --jobs",
+		Example:           "  turnus runs show 20261120-021500-ab3cd5ef --jobs",
 		ValidArgsFunction: completion(&r, runIDs),
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := c.Run(ctx, args[0])

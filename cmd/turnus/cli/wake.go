@@ -19,8 +19,8 @@ func (a *app) wakeCmd() *cobra.Command {
 		Long: `Send an event to the jobs of a run that their job type suspended until it comes: they go on
 at once. Jobs that do not wait for it are left alone. What a job waits for is said by
 turnus runs show RUN --jobs.`,
-		Example: `  turnus wake 20261120-021500-ab12cd ds-published
-  turnus wake 20261120-021500-ab12cd ds-published --host signer-1 --reason "by the registrar's desk"`,
+		Example: `  turnus wake 20261120-021500-ab3cd5ef ds-published
+  turnus wake 20261120-021500-ab3cd5ef ds-published --host signer-1 --reason "by the registrar's desk"`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := wake(ctx, c, args[0], api.Wake{Event: args[1], Reason: reason}, hosts)
 			if err != nil {

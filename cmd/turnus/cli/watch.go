@@ -24,7 +24,7 @@ func (a *app) watchCmd() *cobra.Command {
 		Use: "watch RUN", Short: "Watch a run to its end, live", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Watch a run to its end, with the live view and the exit code of turnus run. Ctrl-C ends
 the watching only. It goes on by itself when the server was away.`,
-		Example: "  turnus watch 20261120-021500-ab12cd",
+		Example: "  turnus watch 20261120-021500-ab3cd5ef",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			return a.watch(ctx, c, args[0])
 		}),

@@ -101,7 +101,7 @@ func (a *app) queueCmd() *cobra.Command {
 		Use: "queue", Short: "Show the state of the queue, and why a job waits", Args: cobra.NoArgs,
 		Annotations: map[string]string{alone: "yes"},
 		Example: `  turnus queue
-  turnus queue explain 20261120-021500-ab12cd/17`,
+  turnus queue explain 20261120-021500-ab3cd5ef/17`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			q, err := c.Queue(ctx)
 			if err != nil {
@@ -130,7 +130,7 @@ func (a *app) explainCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "explain RUN/INDEX", Short: "Say why a job is where it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, openJobs),
-		Example: "  turnus queue explain 20261120-021500-ab12cd/17",
+		Example: "  turnus queue explain 20261120-021500-ab3cd5ef/17",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := core.ParseJobID(args[0])
 			if err != nil {
