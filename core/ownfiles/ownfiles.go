@@ -103,7 +103,23 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	dir, err := os.Open(filepath.Dir(to))
+	return syncFolder(filepath.Dir(to))
+}
+
+// Remove takes a file away, for good: a power cut does not bring it back. That there is none is no error.
+func Remove(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func syncFolder(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

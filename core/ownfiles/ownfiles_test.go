@@ -147,3 +147,22 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%v, %v; expected the file, the link and the folder, and nothing left behind", entries, err)
 	}
 }
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownfiles.Remove(filepath.Join(path, "below")); err == nil { // negative control
+		t.Error("what a file cannot hold was removed from it")
+	}
+	for range 2 { // the second time there is none
+		if err := ownfiles.Remove(path); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it is there: %v", err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 )
@@ -57,10 +58,7 @@ func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 
 // forgetRemains removes the file: from now on the queue is beyond it.
 func (d *dataDir) forgetRemains() error {
-	if err := os.Remove(filepath.Join(d.path, remainsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return ownfiles.Remove(filepath.Join(d.path, remainsFile))
 }
 
 // keepRemains writes what the queue has reached, durably: nobody works on it any more.
@@ -72,16 +70,7 @@ func (d *dataDir) keepRemains(rest leftover) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(d.path, remainsFile)
-	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".part", path)
+	return ownfiles.Replace(filepath.Join(d.path, remainsFile), data, 0o600)
 }
 
 // keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
