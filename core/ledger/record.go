@@ -105,7 +105,7 @@ func (l *Ledger) recordOne(ctx context.Context, t *tx, m *remaining) error {
 	r.out.Position = run.Position
 	if r.out.Err = m.check(&run); r.out.Err != nil {
 		m.outcomes = nil
-		return nil
+		return nil //nolint:nilerr // it is of this batch alone
 	}
 	return r.all(ctx, m)
 }
