@@ -6,6 +6,7 @@
 package launch
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -52,7 +53,9 @@ type Options struct {
 	SkipUnfit bool
 	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
-	Need func(playbook, step, uses string) (time.Duration, bool)
+	Need   func(playbook, step, uses string) (time.Duration, bool)
+	within time.Duration // that targets: take for all hosts; selectTime when zero, less in tests
+
 	// Board is the name under which workers find the windows; gate.BoardName of the run by default.
 	Board string
 }
@@ -118,14 +121,23 @@ func NewRunID(now time.Time) string {
 	return now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:8])
 }
 
+// selectTime bounds how long targets: take for all hosts: with the vars of who launches, one host may take seconds, and a server has more to do.
+const selectTime = 2 * time.Minute
+
 // selectHosts evaluates targets: for every host. A playbook without it takes all.
 func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Host, error) {
 	var selected []core.Host
 	seen := make(map[string]bool, len(hosts))
 	vars := mergedVars(p, o)
 	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
-	for _, h := range hosts {
+	within := cmp.Or(o.within, selectTime)
+	until := time.Now().Add(within)
+	for i, h := range hosts {
 		if !p.Targets.Absent() {
+			if !time.Now().Before(until) {
+				return nil, fmt.Errorf("select hosts: playbook %s: targets %s take longer than %v, evaluated for %d of %d hosts by then; loop less in them: %w",
+					p.Name, quoteTargets(p), within, i, len(hosts), core.ErrInvalid)
+			}
 			ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: vars, Run: run})
 			if err != nil {
 				return nil, fmt.Errorf("select hosts: host %s: %w", h.Name, err)

@@ -311,3 +311,16 @@ func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
 		}
 	}
 }
+
+// A server that makes a run of it has more to do: targets: end for all hosts together, not only for each.
+func TestTargetsTakeNotForEver(t *testing.T) {
+	t.Parallel()
+	p := parse(t, "targets: 'count(1..vars.n, {# > 0}) > 0'\nvars: {n: 199999}\n"+command)
+	if l, err := Prepare(p, fleet(3), Options{Types: types}); err != nil || len(l.Hosts) != 3 { // negative control
+		t.Errorf("%v", err)
+	}
+	_, err := Prepare(p, fleet(3), Options{Types: types, within: time.Millisecond})
+	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "take longer than 1ms, evaluated for ") {
+		t.Errorf("%v", err)
+	}
+}
