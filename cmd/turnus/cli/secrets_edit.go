@@ -183,7 +183,7 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 			}
 		case err := <-ended:
 			switch {
-			case err != nil && interrupted:
+			case err != nil && (interrupted || endedBySignal(cmd.ProcessState)):
 				return &exit{exitCancelled, errors.New("the editor was ended by a signal: nothing was changed")}
 			case err != nil:
 				return fmt.Errorf("the editor %s: %w: nothing was changed", editor, err)
@@ -191,4 +191,11 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 			return nil
 		}
 	}
+}
+
+// endedBySignal tells a program that ended by a signal, or as a shell says that what it waited for did: of one that came to this process
+// too, the end may be seen first.
+func endedBySignal(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	return ok && (status.Signaled() || status.ExitStatus() > 128)
 }
