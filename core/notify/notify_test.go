@@ -231,7 +231,7 @@ func TestAReceiverThatHangs(t *testing.T) {
 	hangs := newReceiver(t, func(http.ResponseWriter) { <-release })
 	fine := newReceiver(t, nil)
 	b := newBed(t, newLedger(t), "channels: {hangs: {webhook: {url: "+hangs.URL+"}}, fine: {webhook: {url: "+fine.URL+"}}}\nroutes: [{to: [hangs, fine]}]\n",
-		func(c *Config) { c.Patience = 200 * time.Millisecond })
+		func(c *Config) { c.Patience = 5 * time.Second }) // what is fine must not be slower: it would be sent twice
 	stop := b.start()
 	const runs = 20
 	for i := range runs {
