@@ -417,6 +417,31 @@ func TestTheLastWord(t *testing.T) {
 	}
 }
 
+// What was told first is written down first, also what was being written when the service was stopped: else a queue that came back
+// would be told to be away.
+func TestTheLastWordsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newLedger(t), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const rounds = 30 // what the service is at when it is stopped is a toss of the coin
+	for range rounds {
+		b.Tell(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
+		b.Tell(News{Kind: policy.QueueBack, Subject: "queue"}, 0)
+		b.keep(ctx)
+	}
+	all, err := b.ledger.Happenings(t.Context(), 3*rounds)
+	must(t, err)
+	for i, h := range all {
+		if want := []string{policy.QueueAway, policy.QueueBack}[i%2]; h.What != want {
+			t.Fatalf("%d of %d: %s, expected %s", i, len(all), h.What, want)
+		}
+	}
+	if len(all) != 2*rounds {
+		t.Errorf("%d are written down", len(all))
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "hook", "ftp://x/y", "http://", "https:///path", "http://user:hunter2@\x7f"} {
