@@ -167,7 +167,10 @@ func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source
 		c.mu.Unlock()
 		return now, nil
 	}
-	c.current, c.rejected = next, nil
+	c.current = next
+	if r := c.rejected; r != nil && r.Version <= next.Version {
+		c.rejected = nil
+	}
 	c.mu.Unlock()
 	c.say(Event{Kind: DefinitionsChanged, Version: next.Version, By: next.By})
 	return *next, nil
@@ -207,7 +210,7 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if ctx.Err() != nil {
 		return Current{}, err
 	}
-	return Current{}, c.reject(doc, at.Base, err)
+	return c.reject(doc, at.Base, err)
 }
 
 func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.Set, stored, error) {
@@ -240,14 +243,25 @@ func (c *Catalog) rejection() *Rejected {
 	return c.rejected
 }
 
-func (c *Catalog) reject(doc ledger.Document, base Base, why error) error {
+// reject remembers why a version cannot be used, and returns that, or what is current where this server runs by a newer one already:
+// several goroutines look at the ledger, and the one that read first may be the last to end.
+func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
 	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
 		err: fmt.Errorf("version %d of the definitions, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
 	c.mu.Lock()
+	now, had := *c.current, c.rejected
+	if now.Version >= doc.Version {
+		c.mu.Unlock()
+		return now, nil
+	}
+	if had != nil && had.Version >= doc.Version {
+		c.mu.Unlock()
+		return Current{}, had.err
+	}
 	c.rejected = r
 	c.mu.Unlock()
 	c.say(Event{Kind: DefinitionsRejected, Version: doc.Version, By: doc.By, Err: why})
-	return r.err
+	return Current{}, r.err
 }
 
 // watch keeps to the ledger's version, and the board to that, until ctx ends.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,37 @@ func TestVersionThatAServerCannotRead(t *testing.T) {
 		}
 		if fixed := l.apply(old, docs("", "playbooks/g.yaml", "playbook: g\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"), catalog.AnyVersion); fixed.Version != 3 || old.Status().Rejected != nil {
 			t.Errorf("%+v", fixed)
+		}
+	})
+}
+
+// One goroutine of a server is slow to find that a version cannot be used. What another has found meanwhile holds, and is said once.
+func TestRejectionThatComesLate(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		var begun atomic.Bool
+		slow := make(chan struct{})
+		old, stopOld := l.server("old", func(cfg *catalog.Config) {
+			cfg.Playbooks.Types = func(name string) (playbooks.Type, bool) {
+				if name == "flash" && begun.CompareAndSwap(false, true) {
+					<-slow
+				}
+				return playbooks.Type{OnLost: "retry"}, name == "look"
+			}
+		})
+		defer stopOld()
+		l.apply(c, docs("", "playbooks/f.yaml", "playbook: f\ntargets: true\nsteps:\n  - {name: one, uses: flash}\n"), 0)
+		l.until("another goroutine has found it", func() bool { return old.Status().Rejected != nil })
+		l.apply(c, docs(""), 1)
+		l.until("it runs by the next version", func() bool { return old.Current().Version == 2 })
+		close(slow)
+		<-time.After(time.Minute)
+		if s := old.Status(); s.Version != 2 || s.Rejected != nil {
+			t.Errorf("version %d, and still rejected: %+v", s.Version, s.Rejected)
+		}
+		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
+			t.Errorf("it was said %d times", n)
 		}
 	})
 }

@@ -207,44 +207,48 @@ const lastWord = 2 * time.Second
 
 // keep writes news down, in order, until ctx ends; what waits then is tried once more.
 func (s *Service) keep(ctx context.Context) {
-	for {
+	var left []told // first what was being written down at the end: it is older than what waits
+	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
-			defer cancel()
-			for {
-				select {
-				case t := <-s.told:
-					if err := s.cfg.Ledger.Tell(last, t.h, t.span); err != nil {
-						s.cfg.Log.Error("news were not written down", "kind", t.h.What, "error", err)
-					}
-				default:
-					return
-				}
-			}
+			ended = true
 		case t := <-s.told:
-			s.keepOne(ctx, t)
+			if !s.keepOne(ctx, t) {
+				left, ended = append(left, t), true
+			}
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	for waits := true; waits; {
+		select {
+		case t := <-s.told:
+			left = append(left, t)
+		default:
+			waits = false
+		}
+	}
+	for _, t := range left {
+		if err := s.cfg.Ledger.Tell(last, t.h, t.span); err != nil {
+			s.cfg.Log.Error("news were not written down", "kind", t.h.What, "error", err)
 		}
 	}
 }
 
-func (s *Service) keepOne(ctx context.Context, t told) {
+// keepOne writes one of the news down, or drops it if that can never be; done is false where ctx ended before.
+func (s *Service) keepOne(ctx context.Context, t told) (done bool) {
 	for n := 0; ; n++ {
 		err := s.cfg.Ledger.Tell(ctx, t.h, t.span)
 		if err == nil {
 			s.Poke()
-			return
+			return true
 		}
 		if ctx.Err() != nil {
-			select { // the last word has it
-			case s.told <- t:
-			default:
-			}
-			return
+			return false
 		}
 		if errors.Is(err, core.ErrInvalid) { // never will be: it must not hold up all behind it
 			s.cfg.Log.Error("news are dropped: they cannot be written down", "kind", t.h.What, "error", err)
-			return
+			return true
 		}
 		s.cfg.Log.Warn("news are not written down for now", "kind", t.h.What, "error", err)
 		timer := time.NewTimer(keepAgain.Delay(n, 0))

@@ -241,7 +241,7 @@ func TestAReceiverThatHangs(t *testing.T) {
 	hangs := newReceiver(t, func(http.ResponseWriter) { <-release })
 	fine := newReceiver(t, nil)
 	b := newBed(t, newLedger(t), "channels: {hangs: {webhook: {url: "+hangs.URL+"}}, fine: {webhook: {url: "+fine.URL+"}}}\nroutes: [{to: [hangs, fine]}]\n",
-		func(c *Config) { c.Patience = 200 * time.Millisecond })
+		func(c *Config) { c.Patience = 5 * time.Second }) // what is fine must not be slower: it would be sent twice
 	stop := b.start()
 	const runs = 20
 	for i := range runs {
@@ -424,6 +424,31 @@ func TestTheLastWord(t *testing.T) {
 	b.Run(ctx)
 	if left, err := b.ledger.Happenings(t.Context(), 10); err != nil || len(left) != 1 {
 		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// What was told first is written down first, also what was being written when the service was stopped: else a queue that came back
+// would be told to be away.
+func TestTheLastWordsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newLedger(t), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const rounds = 30 // what the service is at when it is stopped is a toss of the coin
+	for range rounds {
+		b.Tell(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
+		b.Tell(News{Kind: policy.QueueBack, Subject: "queue"}, 0)
+		b.keep(ctx)
+	}
+	all, err := b.ledger.Happenings(t.Context(), 3*rounds)
+	must(t, err)
+	for i, h := range all {
+		if want := []string{policy.QueueAway, policy.QueueBack}[i%2]; h.What != want {
+			t.Fatalf("%d of %d: %s, expected %s", i, len(all), h.What, want)
+		}
+	}
+	if len(all) != 2*rounds {
+		t.Errorf("%d are written down", len(all))
 	}
 }
 

@@ -234,6 +234,29 @@ func TestRevocationHoldsWithinASecond(t *testing.T) {
 	})
 }
 
+// The ledger's answer about a token comes after that token was revoked here: it is no reason to believe the token once more.
+func TestTokenRevokedWhileItIsLookedUp(t *testing.T) {
+	t.Parallel()
+	for _, revoked := range []bool{false, true} {
+		asked := 0
+		var c *tokenCache
+		c = newTokenCache(func(context.Context, string) (ledger.Token, error) {
+			if asked++; asked > 1 && revoked {
+				return ledger.Token{}, core.ErrNotFound
+			}
+			if revoked {
+				c.revoked("id")
+			}
+			return ledger.Token{ID: "id"}, nil
+		})
+		_, err := c.authenticate(t.Context(), "s")
+		must(t, err)
+		if _, err := c.authenticate(t.Context(), "s"); errors.Is(err, core.ErrNotFound) != revoked {
+			t.Errorf("revoked %v: %v, asked %d times", revoked, err, asked)
+		}
+	}
+}
+
 func TestOutputsByRange(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

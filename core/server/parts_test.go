@@ -101,7 +101,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Bucket: bucket})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	q := memory.New(memory.Options{})
+	q := memory.New(memory.Options{SessionTTL: time.Hour}) // tests that are slow must not lose what they hold
 	t.Cleanup(q.Shutdown)
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q})
 	must(t, err)

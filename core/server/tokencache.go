@@ -21,8 +21,9 @@ const (
 type tokenCache struct {
 	look func(ctx context.Context, secret string) (ledger.Token, error)
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]*seenToken
+	mu     sync.Mutex
+	known  map[[sha256.Size]byte]*seenToken
+	fallen uint64 // revocations so far: an answer from before one may be that token's
 }
 
 type seenToken struct {
@@ -60,6 +61,9 @@ func (c *tokenCache) authenticate(ctx context.Context, secret string) (ledger.To
 }
 
 func (c *tokenCache) first(ctx context.Context, key [sha256.Size]byte, secret string) (ledger.Token, error) {
+	c.mu.Lock()
+	fallen := c.fallen
+	c.mu.Unlock()
 	now := time.Now()
 	token, err := c.look(ctx, secret)
 	if err != nil {
@@ -70,7 +74,7 @@ func (c *tokenCache) first(ctx context.Context, key [sha256.Size]byte, secret st
 	if len(c.known) >= maxTokens {
 		clear(c.known)
 	}
-	if c.known[key] == nil {
+	if c.known[key] == nil && c.fallen == fallen {
 		c.known[key] = &seenToken{token: token, until: now.Add(believeToken)}
 	}
 	return token, nil
@@ -85,6 +89,7 @@ func (c *tokenCache) forget(key [sha256.Size]byte) {
 // revoked forgets a token at once on this server.
 func (c *tokenCache) revoked(id string) {
 	c.mu.Lock()
+	c.fallen++
 	seen := make([]*seenToken, 0, len(c.known))
 	keys := make([][sha256.Size]byte, 0, len(c.known))
 	for k, s := range c.known {

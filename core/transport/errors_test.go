@@ -36,7 +36,7 @@ func TestUnreachable(t *testing.T) {
 	raw := func(ip string, on func(net.Conn)) core.Host {
 		return startFake(t, ip, func(f *fake) { f.onConn = func(c net.Conn) bool { on(c); return false } }).host("h")
 	}
-	short := func(h core.Host) core.Host { h.SSH.ConnectTimeout = 300 * time.Millisecond; return h }
+	short := func(h core.Host) core.Host { h.SSH.ConnectTimeout = 2 * time.Second; return h } // to come as far as they let it
 	wait := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	tests := []struct {
 		name string

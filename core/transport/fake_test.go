@@ -24,7 +24,7 @@ type fake struct {
 	onConn    func(net.Conn) bool // false: the connection was dealt with
 	onExec    func(ch ssh.Channel, command, addr string) (status uint32)
 	onSession func(open int) bool // false: refuse the channel
-	mute      bool                // leave global requests unanswered
+	onGlobal  func() bool         // of a global request; false: leave it unanswered
 
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -125,7 +125,7 @@ func (f *fake) serve(c net.Conn) {
 	}
 	f.wg.Go(func() {
 		for r := range reqs {
-			if r.WantReply && !f.mute {
+			if r.WantReply && (f.onGlobal == nil || f.onGlobal()) {
 				_ = r.Reply(false, nil)
 			}
 		}

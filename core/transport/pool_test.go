@@ -211,11 +211,17 @@ func TestIdleConnectionsClose(t *testing.T) {
 	}
 }
 
+// patientKeepAlive gives a loaded machine two seconds to answer.
+const patientKeepAlive = time.Second
+
 func TestTrapKeepAliveNoticesASilentPeer(t *testing.T) { // go#19338
+	t.Parallel() // it waits
 	b := newBlocker()
-	f := startFake(t, "127.33.0.8", func(f *fake) { f.mute, f.onExec = true, b.exec })
+	f := startFake(t, "127.33.0.8", func(f *fake) {
+		f.onExec, f.onGlobal = b.exec, func() bool { return b.count() == 0 } // from the command on it is silent
+	})
 	t.Cleanup(func() { close(b.release) })
-	p := newPool(t, func(c *Config) { c.KeepAlive = 20 * time.Millisecond })
+	p := newPool(t, func(c *Config) { c.KeepAlive = patientKeepAlive })
 	_, err := run(t, p, f.host("h"), "x")
 	var e *Error
 	if !errors.As(err, &e) || e.Before || !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "answers no more") {
@@ -224,11 +230,18 @@ func TestTrapKeepAliveNoticesASilentPeer(t *testing.T) { // go#19338
 }
 
 func TestKeepAliveKeepsAnAnsweringPeer(t *testing.T) { // negative control
+	t.Parallel() // it waits
 	b := newBlocker()
-	f := startFake(t, "127.33.0.9", func(f *fake) { f.onExec = b.exec })
-	p := newPool(t, func(c *Config) { c.KeepAlive = 10 * time.Millisecond })
-	done := time.AfterFunc(300*time.Millisecond, func() { close(b.release) })
-	defer done.Stop()
+	answered := 0
+	f := startFake(t, "127.33.0.9", func(f *fake) {
+		f.onExec, f.onGlobal = b.exec, func() bool {
+			if answered++; answered == 3 { // as often as the peer above is silent before it is given up
+				close(b.release)
+			}
+			return true
+		}
+	})
+	p := newPool(t, func(c *Config) { c.KeepAlive = patientKeepAlive })
 	if _, err := run(t, p, f.host("h"), "x"); err != nil {
 		t.Error(err)
 	}

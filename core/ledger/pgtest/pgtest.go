@@ -107,10 +107,7 @@ func (s *Server) guard(tb testing.TB, data string, attributes *syscall.SysProcAt
 	}
 	rules := "local all postgres trust\nhostssl all " + User + " 127.0.0.1/32 cert\n"
 	must(tb, os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(rules), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
-	must(tb, err)
-	_, s.port, _ = net.SplitHostPort(l.Addr().String())
-	must(tb, l.Close())
+	s.port = strconv.Itoa(testparts.FreePort(tb))
 	return []string{
 		"-c", "listen_addresses=127.0.0.1", "-c", "port=" + s.port, "-c", "ssl=on", "-c", "ssl_cert_file=" + server.Cert, "-c", "ssl_key_file=" + server.Key,
 		"-c", "ssl_ca_file=" + s.CA,

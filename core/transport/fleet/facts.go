@@ -100,7 +100,7 @@ func systemctl(c *call) int {
 	}
 	switch c.args[0] {
 	case "reboot":
-		c.sh.host.reboot(rebootDelay)
+		c.sh.host.reboot(c.sh.pid)
 	case "is-active":
 		fmt.Fprintln(c.out, "active")
 	case "is-system-running":

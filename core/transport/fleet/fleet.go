@@ -175,7 +175,7 @@ func (f *Fleet) Reboot(name string) error {
 	if !ok {
 		return fmt.Errorf("fleet host %q: %w", name, core.ErrNotFound)
 	}
-	h.reboot(0)
+	h.reboot(0) // nobody's
 	return nil
 }
 

@@ -211,9 +211,9 @@ func (h *host) uptime() time.Duration {
 	return time.Since(h.booted)
 }
 
-// reboot takes the host down after a delay and brings it back later, with a new
-// boot id and an empty /tmp. A host that is down already is left alone.
-func (h *host) reboot(delay time.Duration) {
+// reboot takes the host down once the process that asks for it has ended, so that it can tell how, or has gone on for
+// rebootDelay, and brings it back later, with a new boot id and an empty /tmp. A host that is down already is left alone.
+func (h *host) reboot(pid int) {
 	boot := h.profile.Load().BootTime
 	if boot == 0 {
 		boot = defaultBoot
@@ -225,7 +225,12 @@ func (h *host) reboot(delay time.Duration) {
 		return
 	}
 	f.wg.Go(func() {
-		if !wait(f.ctx, delay) || !h.setDown() {
+		for late := time.Now().Add(rebootDelay); h.process(pid) != nil && time.Now().Before(late); {
+			if !wait(f.ctx, time.Millisecond) {
+				return
+			}
+		}
+		if f.ctx.Err() != nil || !h.setDown() {
 			return
 		}
 		f.dropConns(h)

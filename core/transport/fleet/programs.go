@@ -31,7 +31,7 @@ func program(name string) func(context.Context, *call) int {
 		return kill
 	case "reboot", "shutdown":
 		return func(_ context.Context, c *call) int {
-			c.sh.host.reboot(rebootDelay)
+			c.sh.host.reboot(c.sh.pid)
 			return 0
 		}
 	}

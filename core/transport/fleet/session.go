@@ -218,5 +218,5 @@ func (s *session) exit(code int, cause error) {
 	})
 }
 
-// rebootDelay lets a command's reply out before its connection is dropped.
-const rebootDelay = 50 * time.Millisecond
+// rebootDelay is how long a command goes on behind its reboot.
+const rebootDelay = time.Second
