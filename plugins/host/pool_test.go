@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,31 @@ func TestOldProcessIsReplaced(t *testing.T) {
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {
 		t.Error("a process older than MaxAge took a call")
 	}
+}
+
+// A process may be found too old at the very end of its last call, when others wait in line for its slot.
+func TestOldProcessIsReplacedWhileCallsWait(t *testing.T) {
+	b := open(t, &fleet{}, concurrency(1), config(func(c *Config) { c.MaxAge = time.Hour }))
+	p := b.pool()
+	p.processes = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _, _ = b.Run(ctx, call("wait", labParams{})) })
+	until(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.live) == 1 && p.live[0].calls == 1 })
+	wg.Go(func() {
+		if now := b.must(t, call("echo", labParams{}))["pid"]; now == nil {
+			t.Error("no process took the call that waited")
+		}
+	})
+	until(t, "a call waits", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
+	p.mu.Lock()
+	old := p.live[0]
+	old.born = time.Now().Add(-2 * time.Hour)
+	p.mu.Unlock()
+	cancel()
+	until(t, "the old one is gone", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return !slices.Contains(p.live, old) })
 }
 
 func TestStop(t *testing.T) {
