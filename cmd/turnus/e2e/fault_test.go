@@ -64,6 +64,28 @@ func (e *ends) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	return 0, false
 }
 
+// gate holds the command "held" on its hosts until it is opened: a job that ends when the test wants, however slow the machine is.
+type gate struct {
+	begun atomic.Int64
+	way   chan struct{}
+}
+
+func newGate() *gate { return &gate{way: make(chan struct{})} }
+
+func (g *gate) open() { close(g.way) }
+
+func (g *gate) handle(ctx context.Context, c fleet.Command) (int, bool) {
+	if strings.TrimSpace(c.Script) != "held" {
+		return 0, false
+	}
+	g.begun.Add(1)
+	select {
+	case <-g.way:
+	case <-ctx.Done():
+	}
+	return 0, true
+}
+
 // Each single fault ends in its own outcome, with a reason that says what it is, within its time; every
 // other host of the same run is done well, and memory stays bounded whatever a host sends.
 func TestEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
