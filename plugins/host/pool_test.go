@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -79,6 +80,27 @@ func TestStartFailureSaysWhy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; expected %q in it", err, want)
 		}
+	}
+}
+
+// slowLog takes longer for each line than a process for its end.
+type slowLog struct{ slog.Handler }
+
+func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
+	<-time.After(150 * time.Millisecond)
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return slowLog{l.Handler.WithAttrs(attrs)}
+}
+
+// What a process wrote last is read, though it has ended long since when the log has taken what came before.
+func TestLastWordsBehindASlowLog(t *testing.T) {
+	t.Parallel()
+	b := open(t, &fleet{}, mode("chatty"), config(func(c *Config) { c.Log = slog.New(slowLog{c.Log.Handler()}) }))
+	if _, err := b.Run(t.Context(), call("echo", labParams{})); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "cannot find my config") {
+		t.Errorf("%v; expected its last words", err)
 	}
 }
 
