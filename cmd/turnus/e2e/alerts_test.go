@@ -73,7 +73,7 @@ func newWatched(t *testing.T) (*watched, *pgtest.Server) {
 		inventory += fmt.Sprintf("  bulk-%03d: {address: 127.0.0.1, labels: {part: bulk}}\n", i)
 	}
 	for i := range 5 {
-		inventory += fmt.Sprintf("  closed-%d: {address: 127.0.0.1, port: %d, labels: {part: stranger}}\n", i, closedPort(t))
+		inventory += fmt.Sprintf("  closed-%d: {address: 127.0.0.1, port: %d, labels: {part: stranger}}\n", i, testparts.FreePort(t))
 	}
 	l.file("ops/inventory.yaml", inventory)
 	book := func(part, window, step string) {

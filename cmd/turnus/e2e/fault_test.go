@@ -8,29 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
-
-// closedPort is a port of 127.0.0.1 on which nobody listens.
-func closedPort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	n, _ := strconv.Atoi(port)
-	return n
-}
 
 // fault is one way for a host to be unwell, and how its job must end.
 type fault struct {
@@ -94,7 +80,7 @@ func TestEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	if raceEnabled {
 		flood = 64 << 20
 	}
-	refused := closedPort(t)
+	refused := testparts.FreePort(t)
 	faults := []fault{
 		{name: "refused", outcome: core.Unreachable, reason: []string{"refused"}, entry: func(h core.Host) string {
 			return fmt.Sprintf("  %s: {address: 127.0.0.1, port: %d}\n", h.Name, refused)
