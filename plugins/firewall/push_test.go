@@ -403,7 +403,7 @@ func TestResume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDevice(t)
-			with := d.with("tcp dport 22 accept")
+			with := d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": "2m"}) // the next one must be in time
 			var running *plugintest.Running
 			started := make(chan struct{})
 			d.meet(func(c plugintest.Call) *plugintest.Reply {
