@@ -66,7 +66,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			if len(err.Error()) > 100_000 {
 				t.Errorf("the message has %d bytes", len(err.Error()))
 			}
-			if took > 20*time.Second {
+			if took > 2*time.Minute { // under the race detector on a busy machine it is half a minute
 				t.Errorf("took %s", took)
 			}
 			if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > 2000 {

@@ -25,7 +25,7 @@ import (
 // The lab is a device in namespaces of its own: a real kernel's nftables, a real OpenSSH on the far side of a link, a boot
 // id that a reboot changes. The worker side is a real supervisor with the job type in a process.
 
-const labWait = 6 * time.Second // confirm_timeout
+const labWait = 15 * time.Second // confirm_timeout: a busy machine needs seconds to get from the arming to the change
 
 type labDevice struct {
 	t       *testing.T

@@ -1,9 +1,12 @@
 package testparts
 
 import (
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -85,19 +88,49 @@ func (p *Process) Stop() {
 	})
 }
 
-// FreePort is one of 127.0.0.1 that nobody listened at a moment ago.
+// FreePort is one of 127.0.0.1, see FreePortOf.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	return FreePortOf(tb, "127.0.0.1")
 }
 
-// FreePortOf is one of another address of this machine.
+// FreePortOf is a port of an address of this machine that is the test's own until it ends: its server may start on it, stop, and start again.
+// It lies below those that kernels give to whoever asks for any, and who asks here gets no port of another test that runs.
 func FreePortOf(tb testing.TB, ip string) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // returns at once
-	if err != nil {
-		tb.Fatal(err)
+	var err error
+	for range 100 {
+		port := 10_000 + rand.IntN(22_000) //nolint:gosec // no secret
+		if err = hold(tb, ip, port); err == nil {
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatalf("no free port of %s in 100 tries: %v", ip, err)
+	return 0
 }
+
+// hold keeps a port on which nobody listens from other tests until this one ends: as a name that one process at a time may have.
+func hold(tb testing.TB, ip string, port int) error {
+	tb.Helper()
+	var name net.Listener
+	var err error
+	if runtime.GOOS == "linux" { // elsewhere such a name is a file
+		if name, err = net.Listen("unix", portName(port)); err != nil { //nolint:noctx // returns at once
+			return err
+		}
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))) //nolint:noctx // returns at once
+	if err == nil {
+		err = l.Close()
+	}
+	switch {
+	case name == nil:
+	case err != nil:
+		_ = name.Close()
+	default:
+		tb.Cleanup(func() { _ = name.Close() })
+	}
+	return err
+}
+
+func portName(port int) string { return "@turnus-test-port-" + strconv.Itoa(port) }

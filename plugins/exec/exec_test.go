@@ -116,7 +116,7 @@ func TestACancelledScriptEndsWithItsChildren(t *testing.T) {
 sh -c 'trap "" TERM; while :; do sleep 1; done' &
 echo started
 wait; wait; while :; do sleep 1; done`)
-	run := k.Start(sdk.With{}, plugintest.Deadline(time.Second))
+	run := k.Start(sdk.With{}, plugintest.Deadline(8*time.Second)) // it has started by then on a busy machine
 	got := run.Wait()
 	if got.Outcome != "failed" || !got.TimedOut || got.Stdout != "started\n" {
 		t.Errorf("%+v", got)

@@ -221,7 +221,7 @@ func TestNoFreshConnectionNoConfirmation(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	d.host.OnProbe(func(int) error { return plugintest.Unreachable("r1", true) })
-	got := d.kit.Run(d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": "4s", "connect_timeout": "1s"}))
+	got := d.kit.Run(d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": armedFor.String(), "connect_timeout": "5s"}))
 	want(t, got, "rolled_back", "no fresh connection works")
 	if live := d.live(); live != "" {
 		t.Errorf("the table stayed:\n%s", live)
@@ -231,7 +231,6 @@ func TestNoFreshConnectionNoConfirmation(t *testing.T) {
 // All goes dark after the apply: the host's own timer heals it. The control takes the timer away, and it stays dark.
 func TestDeadMansSwitch(t *testing.T) {
 	t.Parallel()
-	const wait = 4 * time.Second
 	for name, armed := range map[string]bool{"armed": true, "without it (control)": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,13 +254,13 @@ func TestDeadMansSwitch(t *testing.T) {
 				return nil
 			})
 			d.host.OnProbe(func(int) error { return plugintest.Unreachable("r1", true) })
-			running := d.kit.Start(d.with("drop", sdk.With{"confirm_timeout": wait.String(), "connect_timeout": "1s"}))
+			running := d.kit.Start(d.with("drop", sdk.With{"confirm_timeout": armedFor.String(), "connect_timeout": "5s"}))
 			at := <-applied
 			running.Cancel() // the worker goes away: nobody will confirm, and nobody will ask the host to go back
 			if got := running.Wait(); got.Outcome != "cancelled" {
 				t.Fatalf("got %s (%s)", got.Outcome, got.Reason)
 			}
-			healed := healedWithin(d, old, at, wait+2*time.Second)
+			healed := healedWithin(d, old, at, armedFor+2*time.Second)
 			if healed != armed {
 				t.Errorf("healed by itself: %v, want %v", healed, armed)
 			}
@@ -298,7 +297,7 @@ func TestConfirmRacesTheExpiry(t *testing.T) {
 		}
 		return nil
 	})
-	got := d.kit.Run(d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": "4s", "connect_timeout": "1s"}))
+	got := d.kit.Run(d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": armedFor.String(), "connect_timeout": "5s"}))
 	want(t, got, "rolled_back", "confirming")
 	if live := d.live(); live != "" {
 		t.Errorf("live:\n%s", live)
@@ -404,7 +403,7 @@ func TestResume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDevice(t)
-			with := d.with("tcp dport 22 accept")
+			with := d.with("tcp dport 22 accept", sdk.With{"confirm_timeout": "2m"}) // the next one must be in time
 			var running *plugintest.Running
 			started := make(chan struct{})
 			d.meet(func(c plugintest.Call) *plugintest.Reply {

@@ -63,7 +63,7 @@ func TestDeviceWithoutNamespaces(t *testing.T) {
 		t.Errorf("a jump loop: %s (%s)", got.Outcome, got.Reason)
 	}
 	d.host.OnProbe(func(int) error { return plugintest.Unreachable("r1", true) })
-	want(t, d.kit.Run(d.with("drop", sdk.With{"confirm_timeout": "4s", "connect_timeout": "1s"})), "rolled_back", "the host is back at its old table")
+	want(t, d.kit.Run(d.with("drop", sdk.With{"confirm_timeout": armedFor.String(), "connect_timeout": "5s"})), "rolled_back", "the host is back at its old table")
 	if now := d.live(); now != old {
 		t.Errorf("live:\n%s\nexpected:\n%s", now, old)
 	}

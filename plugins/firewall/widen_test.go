@@ -157,7 +157,7 @@ func TestWidenIsResumed(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	want(t, d.kit.Run(d.with("tcp dport 23 drop")), "changed", "")
-	with := d.with("tcp dport 25 drop", sdk.With{"mode": "widen"})
+	with := d.with("tcp dport 25 drop", sdk.With{"mode": "widen", "confirm_timeout": "2m"}) // the next one must be in time
 	var running *plugintest.Running
 	started := make(chan struct{})
 	d.meet(func(c plugintest.Call) *plugintest.Reply {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	maxNoise  = 64 << 10               // stdout bytes before the handshake that are forgiven
-	pipeDrain = 200 * time.Millisecond // for output still in the pipes after the group is dead
+	maxNoise  = 64 << 10        // stdout bytes before the handshake that are forgiven
+	pipeDrain = 2 * time.Second // for output still in the pipes after the group is dead: a log may be slow, and a machine busy
 )
 
 var handshakeLine = regexp.MustCompile(`^\d{1,3}\|\d{1,6}\|(unix|tcp)\|`)

@@ -58,6 +58,9 @@ func labMain(mode string) {
 		<-time.After(time.Minute)
 	case "mute":
 		<-time.After(time.Minute)
+	case "chatty": // more than is read at once
+		_, _ = os.Stderr.WriteString(strings.Repeat(strings.Repeat("x", 10_000)+"\n", 5))
+		fallthrough
 	case "quit":
 		fmt.Fprintln(os.Stderr, "cannot find my config")
 		os.Exit(7)

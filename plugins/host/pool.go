@@ -142,12 +142,11 @@ func (p *pool) release(q *process) {
 
 func (p *pool) releaseLocked(q *process) {
 	q.calls--
-	p.serveLocked()
-	if q.calls > 0 {
-		return
-	}
-	if q.retired {
+	if q.retired && q.calls == 0 {
 		close(q.drained)
+	}
+	p.serveLocked() // which may give the slot away again, or retire q for its age
+	if q.calls > 0 || q.retired {
 		return
 	}
 	q.unused = p.timing.now()

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +83,27 @@ func TestStartFailureSaysWhy(t *testing.T) {
 	}
 }
 
+// slowLog takes longer for each line than a process for its end.
+type slowLog struct{ slog.Handler }
+
+func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
+	<-time.After(150 * time.Millisecond)
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return slowLog{l.Handler.WithAttrs(attrs)}
+}
+
+// What a process wrote last is read, though it has ended long since when the log has taken what came before.
+func TestLastWordsBehindASlowLog(t *testing.T) {
+	t.Parallel()
+	b := open(t, &fleet{}, mode("chatty"), config(func(c *Config) { c.Log = slog.New(slowLog{c.Log.Handler()}) }))
+	if _, err := b.Run(t.Context(), call("echo", labParams{})); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "cannot find my config") {
+		t.Errorf("%v; expected its last words", err)
+	}
+}
+
 func TestSingleFlightStart(t *testing.T) {
 	b := open(t, &fleet{}, concurrency(1000))
 	var wg sync.WaitGroup
@@ -117,6 +140,31 @@ func TestOldProcessIsReplaced(t *testing.T) {
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {
 		t.Error("a process older than MaxAge took a call")
 	}
+}
+
+// A process may be found too old at the very end of its last call, when others wait in line for its slot.
+func TestOldProcessIsReplacedWhileCallsWait(t *testing.T) {
+	b := open(t, &fleet{}, concurrency(1), config(func(c *Config) { c.MaxAge = time.Hour }))
+	p := b.pool()
+	p.processes = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _, _ = b.Run(ctx, call("wait", labParams{})) })
+	until(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.live) == 1 && p.live[0].calls == 1 })
+	wg.Go(func() {
+		if now := b.must(t, call("echo", labParams{}))["pid"]; now == nil {
+			t.Error("no process took the call that waited")
+		}
+	})
+	until(t, "a call waits", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
+	p.mu.Lock()
+	old := p.live[0]
+	old.born = time.Now().Add(-2 * time.Hour)
+	p.mu.Unlock()
+	cancel()
+	until(t, "the old one is gone", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return !slices.Contains(p.live, old) })
 }
 
 func TestStop(t *testing.T) {

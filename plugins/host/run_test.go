@@ -160,7 +160,8 @@ func TestOutcomeCountsThoughTheCallLingers(t *testing.T) {
 }
 
 func TestCondemnedProcessLetsOthersFinish(t *testing.T) {
-	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 300 * time.Millisecond }))
+	t.Parallel()
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 5 * time.Second })) // ample for the process to say that it lives, and for the other call to end
 	long, stopLong := context.WithCancel(t.Context())
 	defer stopLong()
 	var wg sync.WaitGroup

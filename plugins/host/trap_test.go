@@ -126,7 +126,8 @@ func TestTrapGrandchildOfACrashedPlugin(t *testing.T) { // traps 3 and 12: orpha
 }
 
 func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here DRAIN waits for the call
-	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = time.Second }))
+	t.Parallel()
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 5 * time.Second }))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -146,7 +147,7 @@ func TestTrapGraceAbortsCallsInFlight(t *testing.T) { // trap 4: 2 s fixed; here
 		}
 	})
 	<-q.retire
-	time.AfterFunc(1500*time.Millisecond, cancel) // over Grace, which must be ample for the answer to cancel
+	time.AfterFunc(6*time.Second, cancel) // over Grace, which must be ample for the answer to cancel
 	wg.Wait()
 }
 

@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(4 * time.Minute), // a script that hangs is ended, and says where
+		Deadline:            time.Now().Add(10 * time.Minute), // of them all, under the race detector; a script that hangs is ended, and says where
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))

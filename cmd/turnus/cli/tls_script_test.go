@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/acmelab"
 	"github.com/turnus/turnus/core/testparts/certs"
 )
@@ -27,17 +29,8 @@ func (s scriptTB) Cleanup(f func())                  { s.ts.Defer(f) }
 func (s scriptTB) Fatal(args ...any)                 { s.ts.Fatalf("%s", fmt.Sprint(args...)) }
 func (s scriptTB) Fatalf(f string, a ...any)         { s.ts.Fatalf(f, a...) }
 func (s scriptTB) Logf(f string, args ...any)        { s.ts.Logf(f, args...) }
-func (s scriptTB) port() string                      { return pickPort(s.ts) }
+func (s scriptTB) port() string                      { return strconv.Itoa(testparts.FreePort(s)) }
 func scriptParts(ts *testscript.TestScript) scriptTB { return scriptTB{ts: ts} }
-
-func pickPort(ts *testscript.TestScript) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	ts.Check(err)
-	return port
-}
 
 func startAuthority(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptParts(ts)
@@ -105,5 +98,5 @@ func certificates(ts *testscript.TestScript, _ bool, _ []string) {
 	a.Sign(tb, dir, "server", certs.Here()...)
 	a.Sign(tb, dir, "client")
 	certs.Other(tb).Sign(tb, dir, "foreign")
-	ts.Setenv("PORT", pickPort(ts))
+	ts.Setenv("PORT", scriptParts(ts).port())
 }

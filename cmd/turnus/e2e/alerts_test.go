@@ -49,12 +49,14 @@ type watched struct {
 	server *process
 	c      *client.Client
 	caused map[string]bool
+	held   *gate        // what the playbook slow waits for
 	web    *http.Client // trusts both certificates that the server has
 	soon   [2][]byte    // certificate that ends soon, and its key
 }
 
 func newWatched(t *testing.T) (*watched, *pgtest.Server) {
-	l := newLab(t, fleet.Config{Hosts: 2}).withRedis().traced()
+	held := newGate()
+	l := newLab(t, fleet.Config{Hosts: 2, Handle: held.handle}).withRedis().traced()
 	pg := pgtest.Start(t, "fsync=off")
 	s := &site{lab: l, ledger: pg.Database(t), ops: filepath.Join(l.dir, "ops")}
 	for _, dir := range []string{"playbooks", "windows"} {
@@ -71,7 +73,7 @@ func newWatched(t *testing.T) (*watched, *pgtest.Server) {
 		inventory += fmt.Sprintf("  bulk-%03d: {address: 127.0.0.1, labels: {part: bulk}}\n", i)
 	}
 	for i := range 5 {
-		inventory += fmt.Sprintf("  closed-%d: {address: 127.0.0.1, port: %d, labels: {part: stranger}}\n", i, closedPort(t))
+		inventory += fmt.Sprintf("  closed-%d: {address: 127.0.0.1, port: %d, labels: {part: stranger}}\n", i, testparts.FreePort(t))
 	}
 	l.file("ops/inventory.yaml", inventory)
 	book := func(part, window, step string) {
@@ -80,13 +82,13 @@ func newWatched(t *testing.T) (*watched, *pgtest.Server) {
 	book("good", "none", "{uses: command, with: {run: uptime}}")
 	book("stranger", "none", "{uses: command, with: {run: uptime}, retry: {attempts: 2, interval: 100ms}}")
 	book("gated", "none", fmt.Sprintf("{uses: lab.trace, window: service, needs: 1s, with: {file: %s/gated}}", l.dir))
-	book("slow", "none", "{uses: command, with: {run: sleep 2}}")
+	book("slow", "none", "{uses: command, with: {run: held}}")
 	book("hold", "none", fmt.Sprintf("{uses: lab.hold, with: {file: %s/hold, ms: 600000}}", l.dir))
-	book("bulk", "none", fmt.Sprintf("{uses: lab.trace, with: {file: %s/bulk, ms: 300}}", l.dir))
+	book("bulk", "none", fmt.Sprintf("{uses: lab.trace, with: {file: %s/bulk, ms: 1000}}", l.dir))
 	book("bad", "none", "{uses: lab.misbehave, with: {how: kill}}")
 	l.file("ops/playbooks/none.yaml", "playbook: none\ntargets: host.name == 'nobody'\nwindow: none\nschedule: {cron: \"0 * * * *\"}\nsteps: [{uses: command, with: {run: uptime}}]\n")
 	l.file("ops/playbooks/hourly.yaml", "playbook: hourly\ntargets: host.labels.part == 'good'\nwindow: none\nschedule: {cron: \"0 * * * *\"}\nsteps: [{uses: command, with: {run: uptime}}]\n")
-	w := &watched{site: s, caused: map[string]bool{}, ring: filepath.Join(l.dir, "ring.json")}
+	w := &watched{site: s, held: held, caused: map[string]bool{}, ring: filepath.Join(l.dir, "ring.json")}
 	l.keys(nil, "new", w.ring)
 	cert, key := certificateUntil(t, "first", time.Now().Add(300*24*time.Hour))
 	w.soon[0], w.soon[1] = certificate(t, "soon")
@@ -281,6 +283,7 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].State == "leased"
 	})
 	pg.Stop()
+	w.held.open()
 	var dumb samples
 	until(t, "the ledger to be missed", func() bool {
 		dumb = w.told()

@@ -23,7 +23,7 @@ func rebooting(t *testing.T) (l *lab, asked *atomic.Int64) {
 	var hosts atomic.Pointer[fleet.Fleet]
 	l = newLab(t, fleet.Config{
 		Hosts:   1,
-		Profile: func(int) fleet.Profile { return fleet.Profile{BootTime: 2 * time.Second} },
+		Profile: func(int) fleet.Profile { return fleet.Profile{BootTime: 6 * time.Second} }, // the kill is to come within it
 		Handle: func(_ context.Context, c fleet.Command) (int, bool) {
 			if !strings.Contains(c.Line, "shutdown -r") {
 				return 0, false

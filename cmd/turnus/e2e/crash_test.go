@@ -163,7 +163,7 @@ func TestTrapLateWorkerAckIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()
 	file := l.dir + "/trace"
-	step := fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 2500}}", file)
+	step := fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 8000}}", file) // the first four must not end before their worker is stopped
 	frozen := l.worker("-f", "4")
 	run := l.run("--events", l.book("late", step))
 	until(t, "jobs on the worker", func() bool { return len(executions(t, file)) >= 4 })

@@ -54,7 +54,7 @@ func failover(t *testing.T, url string, hosts int, strike func()) {
 targets: true
 steps:
   - {uses: wait, with: {command: "true"}}
-  - {uses: lab.trace, with: {file: %s, ms: 100}}
+  - {uses: lab.trace, with: {file: %s, ms: 250}}
 `, trace))
 	servers := []*process{s.server(), s.server()}
 	asked := []*client.Client{s.ask(servers[0]), s.ask(servers[1])}

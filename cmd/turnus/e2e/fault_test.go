@@ -8,29 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
-
-// closedPort is a port of 127.0.0.1 on which nobody listens.
-func closedPort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	n, _ := strconv.Atoi(port)
-	return n
-}
 
 // fault is one way for a host to be unwell, and how its job must end.
 type fault struct {
@@ -64,6 +50,28 @@ func (e *ends) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	return 0, false
 }
 
+// gate holds the command "held" on its hosts until it is opened: a job that ends when the test wants, however slow the machine is.
+type gate struct {
+	begun atomic.Int64
+	way   chan struct{}
+}
+
+func newGate() *gate { return &gate{way: make(chan struct{})} }
+
+func (g *gate) open() { close(g.way) }
+
+func (g *gate) handle(ctx context.Context, c fleet.Command) (int, bool) {
+	if strings.TrimSpace(c.Script) != "held" {
+		return 0, false
+	}
+	g.begun.Add(1)
+	select {
+	case <-g.way:
+	case <-ctx.Done():
+	}
+	return 0, true
+}
+
 // Each single fault ends in its own outcome, with a reason that says what it is, within its time; every
 // other host of the same run is done well, and memory stays bounded whatever a host sends.
 func TestEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
@@ -72,7 +80,7 @@ func TestEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	if raceEnabled {
 		flood = 64 << 20
 	}
-	refused := closedPort(t)
+	refused := testparts.FreePort(t)
 	faults := []fault{
 		{name: "refused", outcome: core.Unreachable, reason: []string{"refused"}, entry: func(h core.Host) string {
 			return fmt.Sprintf("  %s: {address: 127.0.0.1, port: %d}\n", h.Name, refused)

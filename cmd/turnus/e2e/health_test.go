@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -81,7 +80,8 @@ var metricsAddress = regexp.MustCompile(`metrics on (127\.0\.0\.1:\d+)`)
 // A worker says whether it takes work, and that it lives: with its queue away, back again, and while it drains.
 func TestWorkerSaysHowItIs(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 1}).traced().withRedis()
+	held := newGate()
+	l := newLab(t, fleet.Config{Hosts: 1, Handle: held.handle}).withRedis()
 	manager := l.supervisor()
 	w := l.worker("--metrics", "127.0.0.1:0")
 	url := "http://" + metricsAddress.FindStringSubmatch(w.err.String())[1]
@@ -112,13 +112,13 @@ func TestWorkerSaysHowItIs(t *testing.T) {
 	l.redis.signal(syscall.SIGCONT)
 	until(t, "the worker to have its queue again", ready(""))
 
-	file := l.dir + "/trace"
-	run := l.run(l.book("long", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 4000}}", file)))
-	until(t, "the job to run", func() bool { return len(executions(t, file)) == 1 })
+	run := l.run(l.book("long", "{uses: command, with: {run: held}}"))
+	until(t, "the job to run", func() bool { return held.begun.Load() == 1 })
 	w.signal(syscall.SIGTERM)
 	until(t, "the worker to drain", ready("draining"))
 	lives()
 	until(t, "signs of life while it drains", func() bool { return slices.Contains(manager.since("STOPPING=1"), "WATCHDOG=1") })
+	held.open()
 	w.wants(0)
 	run.wants(0)
 }

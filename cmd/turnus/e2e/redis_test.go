@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -34,14 +35,8 @@ type redisServer struct {
 func startRedis(t *testing.T, extra ...string) *redisServer {
 	t.Helper()
 	program := testparts.Need(t, "redis-server", "redis-server")
-	port, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	s := &redisServer{t: t, addr: port.Addr().String(), dir: dir}
-	_, number, _ := net.SplitHostPort(s.addr)
-	_ = port.Close()
+	dir, number := t.TempDir(), strconv.Itoa(testparts.FreePort(t))
+	s := &redisServer{t: t, addr: net.JoinHostPort("127.0.0.1", number), dir: dir}
 	s.guard = redistest.NewGuard(t, dir, certs.Everywhere())
 	s.args = append(append([]string{program, "--bind", "127.0.0.1"}, s.guard.Arguments(t, number)...), append([]string{
 		"--dir", dir, "--save", "", "--appendonly", "yes",

@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -16,7 +18,7 @@ import (
 func TestInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12})
-	run := l.run("-f", "4", l.book("interrupted", "{uses: command, with: {run: sleep 3}}"))
+	run := l.run("-f", "4", l.book("interrupted", "{uses: command, with: {run: sleep 10}}")) // a busy machine needs seconds to obey
 	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
 	run.signal(syscall.SIGINT)
 	run.wants(3)
@@ -110,11 +112,27 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 func TestInterruptReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	var e ends
-	l := newLab(t, fleet.Config{Hosts: 12, Handle: e.handle}).withRedis()
+	held := newGate()
+	l := newLab(t, fleet.Config{Hosts: 12, Handle: func(ctx context.Context, c fleet.Command) (int, bool) {
+		if code, ok := held.handle(ctx, c); ok {
+			return code, true
+		}
+		return e.handle(ctx, c)
+	}}).withRedis()
 	l.worker("-f", "4")
-	once := l.run("-o", "json", l.book("once", "{uses: command, with: {run: sleep 2}}"))
-	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
+	once := l.run("-o", "json", l.book("once", "{uses: command, with: {run: held}}"))
+	until(t, "4 jobs on hosts", func() bool { return held.begun.Load() == 4 })
 	once.signal(syscall.SIGINT)
+	q := l.redis.queue()
+	until(t, "the queue to hold the run", func() bool {
+		runs, err := q.Runs(context.Background())
+		if err != nil || len(runs) != 1 {
+			return false
+		}
+		s, err := q.Status(context.Background(), runs[0])
+		return err == nil && s.Phase == queue.Paused
+	})
+	held.open()
 	once.wants(3)
 	if r := once.report(); r.Outcomes[core.Changed] != 4 || r.Outcomes[core.Cancelled] != 8 {
 		t.Errorf("after one signal: %v, expected 4 changed, 8 cancelled", r.Outcomes)

@@ -95,7 +95,7 @@ func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	t.Parallel()
 	const hosts = 200
 	dir := t.TempDir()
-	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 60}}", dir))
+	u := newUpSite(t, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 250}}", dir)) // 6 s of work: the stop is to come within it
 	p, c := u.up()
 	run := submitted(t, c)
 	until(t, "the first jobs", func() bool { return len(executions(t, dir+"/trace")) > 20 })
@@ -122,7 +122,7 @@ func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 	t.Parallel()
 	const hosts = 40
 	dir := t.TempDir()
-	u := newUpSite(t, hosts, fmt.Sprintf("{name: one, uses: lab.hold, with: {file: %s/one, ms: 200}}\n  - {name: two, uses: lab.hold, with: {file: %s/two, ms: 200}}", dir, dir))
+	u := newUpSite(t, hosts, fmt.Sprintf("{name: one, uses: lab.hold, with: {file: %s/one, ms: 600}}\n  - {name: two, uses: lab.hold, with: {file: %s/two, ms: 600}}", dir, dir)) // 6 s of work, as above
 	p, c := u.up()
 	run := submitted(t, c)
 	until(t, "jobs between their steps", func() bool { return len(executions(t, dir+"/one")) > 10 })
@@ -147,7 +147,7 @@ func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 func TestUpKilledInTheMiddleHoldsWhatMustNotBeRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	u := newUpSite(t, 40, fmt.Sprintf("{uses: lab.hold, with: {file: %s/trace, ms: 200}}", dir))
+	u := newUpSite(t, 40, fmt.Sprintf("{uses: lab.hold, with: {file: %s/trace, ms: 20000}}", dir)) // none ends before the kill
 	p, c := u.up()
 	run := submitted(t, c)
 	until(t, "the first jobs", func() bool { return len(executions(t, dir+"/trace")) > 4 })

@@ -360,7 +360,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// freePort asks the kernel for a port. Somebody else may take it before the server does; then Start fails and says so.
+// freePort is a port of 127.0.0.1 that is the test's own.
 func freePort(tb testing.TB) string {
 	tb.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testparts.FreePort(tb)))
