@@ -70,11 +70,11 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	health := patience
+	health := patience / 2 // so that it is the device that is named where one does not come back
 	if behaviour == bootlab.Sick {
 		health = 8 * time.Second // it is waited for to its end, and the old slot must be healthy within it on a loaded machine
 	}
-	p.file("firmware-pair.yaml", strings.Replace(string(example), "reboot_timeout: 8m", fmt.Sprintf("reboot_timeout: %v\n      health_timeout: %v", patience, health), 1))
+	p.file("firmware-pair.yaml", strings.Replace(string(example), "reboot_timeout: 8m", fmt.Sprintf("reboot_timeout: %v\n      health_timeout: %v", patience/2, health), 1))
 	sum := sha256.Sum256(content)
 	vars, err := json.Marshal(map[string]string{
 		"image": "fw.raucb", "sha256": hex.EncodeToString(sum[:]), "version": version, "compatible": bootlab.Compatible, "health": "/run/slot/health",

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a condition may take on a loaded machine. It is never waited for in vain.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // process is a turnus process.
 type process struct {
