@@ -1,7 +1,7 @@
 # The first process of a boot of a bootlab device: DIR SLOT BOOT_ID. It is the init of its pid namespace: when it ends, everything does.
 dir=$1 slot=$2 id=$3
 [ $$ -eq 1 ] || { echo "bootlab: init is not process 1" >&2; exit 99; }
-trap 'exit 129' HUP # as reboot(2) ends it
+trap 'exit 129' USR1 # as reboot(2) ends it; HUP would do, but is ignored below nohup
 stay() { while :; do sleep 1000 & wait $!; done; }
 mount -t tmpfs none /run && mkdir -p /run/dbus /run/sshd /run/slot &&
   printf '%s\n' "$id" >/run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id &&
