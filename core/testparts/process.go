@@ -112,25 +112,39 @@ func FreePortOf(tb testing.TB, ip string) int {
 // hold keeps a port on which nobody listens from other tests until this one ends: as a name that one process at a time may have.
 func hold(tb testing.TB, ip string, port int) error {
 	tb.Helper()
-	var name net.Listener
-	var err error
-	if runtime.GOOS == "linux" { // elsewhere such a name is a file
-		if name, err = net.Listen("unix", portName(port)); err != nil { //nolint:noctx // returns at once
-			return err
-		}
+	release, err := claim("port-" + strconv.Itoa(port))
+	if err != nil {
+		return err
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))) //nolint:noctx // returns at once
 	if err == nil {
 		err = l.Close()
 	}
-	switch {
-	case name == nil:
-	case err != nil:
-		_ = name.Close()
-	default:
-		tb.Cleanup(func() { _ = name.Close() })
+	if err != nil {
+		release()
+		return err
+	}
+	tb.Cleanup(release)
+	return nil
+}
+
+// Claim makes a name the test's own until it ends, among all tests that run on this machine. An error says that another has it.
+func Claim(tb testing.TB, name string) error {
+	tb.Helper()
+	release, err := claim(name)
+	if err == nil {
+		tb.Cleanup(release)
 	}
 	return err
 }
 
-func portName(port int) string { return "@turnus-test-port-" + strconv.Itoa(port) }
+func claim(name string) (release func(), err error) {
+	if runtime.GOOS != "linux" { // such a name would be a file
+		return func() {}, nil
+	}
+	l, err := net.Listen("unix", "@turnus-test-"+name) //nolint:noctx // returns at once
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = l.Close() }, nil
+}

@@ -37,7 +37,7 @@ func New(tb testing.TB) *Host {
 	tb.Helper()
 	ip := testparts.Need(tb, "ip", "iproute2")
 	n := made.Add(1)
-	block := (uint32(os.Getpid())*61 + n) & 0xffff // of 4 addresses in 100.64.0.0/10, which nobody routes
+	block := blockOf(tb, n)
 	at := func(i uint32) string {
 		a := uint32(100<<24|96<<16) + block*4 + i
 		return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}).String()
@@ -59,6 +59,19 @@ func New(tb testing.TB) *Host {
 		}
 	}
 	return h
+}
+
+// blockOf is a block of 4 addresses in 100.64.0.0/10, which nobody routes, that no test of another process has.
+func blockOf(tb testing.TB, n uint32) uint32 {
+	tb.Helper()
+	for try := range uint32(100) {
+		block := (uint32(os.Getpid())*61 + n + try*4099) & 0xffff
+		if testparts.Claim(tb, fmt.Sprintf("netlab-%d", block)) == nil {
+			return block
+		}
+	}
+	tb.Fatal("no free addresses in 100 tries")
+	return 0
 }
 
 func run(program string, args ...string) error {
