@@ -254,7 +254,7 @@ func labByHand(t *testing.T) {
 		t.Errorf("parked for %s", j.outcome.Reason)
 	}
 	j.until(overdue)
-	fresh := d.Keys("ksk")[0]
+	fresh := d.Successor(old)
 	if right := d.DS(fresh); !strings.Contains(j.outcome.Reason, right) || !strings.Contains(j.outcome.Reason, "K3 submit") {
 		t.Errorf("stalls for %s; expected the DS %s", j.outcome.Reason, right)
 	}
@@ -364,7 +364,7 @@ func labComesBack(t *testing.T) {
 	old := d.KSK()
 	j := d.job("spoilt", d.with("ksk", sdk.With{"safety_factor": 2})) // so the waits are long enough to interfere
 	d.until(j, "the withdrawn DS", func() bool { return !slices.Contains(d.Delegation(), old) })
-	fresh := d.Keys("ksk")[0]
+	fresh := d.Successor(old)
 	d.Update("update delete cust.lab. DS "+d.DS(fresh), "update add cust.lab. 3 IN DS "+fresh+" 13 2 "+strings.Repeat("AB", 32))
 	if j.until(nil); !j.outcome.RolledBack || !slices.Contains(d.Delegation(), old) || d.Made("ksk") != 2 {
 		t.Errorf("DS %v; %+v; parked for\n%s", d.Delegation(), j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
@@ -385,7 +385,7 @@ func labBlindBelief(t *testing.T) {
 	old := d.KSK()
 	probes := d.Probe()
 	d.Tell("-rollover", "-key", old)
-	fresh := d.Keys("ksk")[0]
+	fresh := d.Successor(old)
 	d.Tell("-checkds", "-key", old, "withdrawn")
 	d.Tell("-checkds", "-key", fresh, "published")
 	d.bogus(probes)
@@ -397,7 +397,7 @@ func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
 	d.Tell("-rollover", "-key", old)
-	fresh := d.Keys("ksk")[0]
+	fresh := d.Successor(old)
 	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
 	d.Tell("-checkds", "-key", fresh, "published")
 	if !dnslab.Until(t.Context(), func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {

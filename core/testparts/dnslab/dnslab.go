@@ -11,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -263,31 +265,62 @@ func (l *Lab) Update(lines ...string) {
 	l.must("nsupdate -k " + l.Path("registry.key") + " <<'END'\nserver " + Parent + "\nzone lab.\n" + strings.Join(lines, "\n") + "\nsend\nEND\n")
 }
 
+// states are the signer's records of its keys of a role, ksk or zsk, by tag. One that it is just writing is read again.
+func (l *Lab) states(role string) map[string]string {
+	l.tb.Helper()
+	files, err := filepath.Glob(l.Path("child") + "/*.state")
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		var text string
+		l.until(file+" to be whole", func() bool {
+			data, err := os.ReadFile(file)
+			text = string(data)
+			return errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(text, "\n") && strings.Contains(text, "\nGoalState: ")
+		})
+		if m := tagOfFile.FindStringSubmatch(file); m != nil && strings.Contains(text, "\n"+strings.ToUpper(role)+": yes\n") {
+			all[strings.TrimLeft(m[1], "0")] = text
+		}
+	}
+	return all
+}
+
 // Keys are the tags of the signer's KSKs or ZSKs that are not on their way out, by role ksk or zsk.
 func (l *Lab) Keys(role string) (tags []string) {
 	l.tb.Helper()
-	out := l.must("grep -lxF '" + strings.ToUpper(role) + ": yes' " + l.Path("child") + "/*.state | xargs grep -LxF 'GoalState: hidden' || true")
-	for _, m := range tagOfFile.FindAllStringSubmatch(out, -1) {
-		tags = append(tags, strings.TrimLeft(m[1], "0"))
+	for tag, state := range l.states(role) {
+		if !strings.Contains(state, "\nGoalState: hidden\n") {
+			tags = append(tags, tag)
+		}
 	}
+	slices.Sort(tags)
 	return tags
 }
 
 // Made is how many keys of a role the signer has ever made.
 func (l *Lab) Made(role string) int {
 	l.tb.Helper()
-	return strings.Count(l.must("grep -lxF '"+strings.ToUpper(role)+": yes' "+l.Path("child")+"/*.state"), "\n")
+	return len(l.states(role))
 }
 
-var tagOfFile = regexp.MustCompile(`\+(\d{5})\.state`)
+var tagOfFile = regexp.MustCompile(`\+(\d{5})\.state$`)
 
 // KSK is the tag of the one active KSK.
 func (l *Lab) KSK() string {
 	l.tb.Helper()
-	tags := l.Keys("ksk")
-	if len(tags) != 1 {
-		l.tb.Fatalf("active KSKs: %v", tags)
-	}
+	return l.Successor("")
+}
+
+// Successor waits for the one active KSK that is not old: the signer answers a command to roll before it has done so.
+func (l *Lab) Successor(old string) string {
+	l.tb.Helper()
+	var tags []string
+	l.until("one active KSK that is not "+old, func() bool {
+		tags = l.Keys("ksk")
+		return len(tags) == 1 && tags[0] != old
+	})
 	return tags[0]
 }
 
