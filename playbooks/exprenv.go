@@ -27,6 +27,10 @@ const (
 	maxTime  = 5 * time.Second
 )
 
+// TargetsTime bounds how long targets: take for all hosts that are asked at once: an expression may loop, and whoever reads a commit or
+// launches a run must come to the end of it.
+const TargetsTime = 2 * time.Minute
+
 var (
 	errTooLong  = fmt.Errorf("the expression loops more than %d times", maxRound)
 	errTooSlow  = fmt.Errorf("the expression loops for more than %v", maxTime)

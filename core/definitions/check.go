@@ -17,12 +17,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// maxAsked bounds how often targets: are evaluated: hosts times playbooks. selectTime bounds how long that takes: an expression may
-// loop, and whoever reads a commit must come to its end.
-const (
-	maxAsked   = 5_000_000
-	selectTime = 2 * time.Minute
-)
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks. How long that takes has a bound as well.
+const maxAsked = 5_000_000
 
 // maxNamed is how many hosts a message names.
 const maxNamed = 8

@@ -70,7 +70,7 @@ type Schedule struct {
 type Options struct {
 	Playbooks playbooks.Options // what is known of job types; no Types: uses: and with: are not checked
 	Revision  Revision          // to be said by the set
-	within    time.Duration     // selectTime when zero; less in tests
+	within    time.Duration     // playbooks.TargetsTime when zero; less in tests
 }
 
 // Load reads a folder. Either the set is valid, or the error is playbooks.Diagnostics with
@@ -120,7 +120,7 @@ func loadTree(ctx context.Context, t tree, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{ctx: ctx, t: t, entries: entries, set: &Set{Revision: o.Revision}, within: cmp.Or(o.within, selectTime)}
+	l := &loader{ctx: ctx, t: t, entries: entries, set: &Set{Revision: o.Revision}, within: cmp.Or(o.within, playbooks.TargetsTime)}
 	if err := l.load(o); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need   func(playbook, step, uses string) (time.Duration, bool)
-	within time.Duration // that targets: take for all hosts; selectTime when zero, less in tests
+	within time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
 	// Board is the name under which workers find the windows; gate.BoardName of the run by default.
 	Board string
@@ -121,16 +121,13 @@ func NewRunID(now time.Time) string {
 	return now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// selectTime bounds how long targets: take for all hosts: with the vars of who launches, one host may take seconds, and a server has more to do.
-const selectTime = 2 * time.Minute
-
 // selectHosts evaluates targets: for every host. A playbook without it takes all.
 func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Host, error) {
 	var selected []core.Host
 	seen := make(map[string]bool, len(hosts))
 	vars := mergedVars(p, o)
 	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
-	within := cmp.Or(o.within, selectTime)
+	within := cmp.Or(o.within, playbooks.TargetsTime) // with the vars of who launches, one host may take seconds
 	until := time.Now().Add(within)
 	for i, h := range hosts {
 		if !p.Targets.Absent() {

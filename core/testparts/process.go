@@ -1,12 +1,8 @@
 package testparts
 
 import (
-	"math/rand/v2"
-	"net"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -86,65 +82,4 @@ func (p *Process) Stop() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	})
-}
-
-// FreePort is one of 127.0.0.1, see FreePortOf.
-func FreePort(tb testing.TB) int {
-	tb.Helper()
-	return FreePortOf(tb, "127.0.0.1")
-}
-
-// FreePortOf is a port of an address of this machine that is the test's own until it ends: its server may start on it, stop, and start again.
-// It lies below those that kernels give to whoever asks for any, and who asks here gets no port of another test that runs.
-func FreePortOf(tb testing.TB, ip string) int {
-	tb.Helper()
-	var err error
-	for range 100 {
-		port := 10_000 + rand.IntN(22_000) //nolint:gosec // no secret
-		if err = hold(tb, ip, port); err == nil {
-			return port
-		}
-	}
-	tb.Fatalf("no free port of %s in 100 tries: %v", ip, err)
-	return 0
-}
-
-// hold keeps a port on which nobody listens from other tests until this one ends: as a name that one process at a time may have.
-func hold(tb testing.TB, ip string, port int) error {
-	tb.Helper()
-	release, err := claim("port-" + strconv.Itoa(port))
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))) //nolint:noctx // returns at once
-	if err == nil {
-		err = l.Close()
-	}
-	if err != nil {
-		release()
-		return err
-	}
-	tb.Cleanup(release)
-	return nil
-}
-
-// Claim makes a name the test's own until it ends, among all tests that run on this machine. An error says that another has it.
-func Claim(tb testing.TB, name string) error {
-	tb.Helper()
-	release, err := claim(name)
-	if err == nil {
-		tb.Cleanup(release)
-	}
-	return err
-}
-
-func claim(name string) (release func(), err error) {
-	if runtime.GOOS != "linux" { // such a name would be a file
-		return func() {}, nil
-	}
-	l, err := net.Listen("unix", "@turnus-test-"+name) //nolint:noctx // returns at once
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = l.Close() }, nil
 }

@@ -193,9 +193,16 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 	}
 }
 
-// endedBySignal tells a program that ended by a signal, or as a shell says that what it waited for did: of one that came to this process
-// too, the end may be seen first.
+// endedBySignal tells a program that ended by a signal which asks it to, or as a shell says that what it waited for did: of one that came
+// to this process too, the end may be seen first. A crash is none.
 func endedBySignal(s *os.ProcessState) bool {
 	status, ok := s.Sys().(syscall.WaitStatus)
-	return ok && (status.Signaled() || status.ExitStatus() > 128)
+	if !ok {
+		return false
+	}
+	by := syscall.Signal(status.ExitStatus() - 128)
+	if status.Signaled() {
+		by = status.Signal()
+	}
+	return by == syscall.SIGINT || by == syscall.SIGTERM || by == syscall.SIGHUP
 }

@@ -9,6 +9,7 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -37,7 +38,7 @@ func New(tb testing.TB) *Host {
 	tb.Helper()
 	ip := testparts.Need(tb, "ip", "iproute2")
 	n := made.Add(1)
-	block := blockOf(tb, n)
+	block := blockOf(tb)
 	at := func(i uint32) string {
 		a := uint32(100<<24|96<<16) + block*4 + i
 		return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}).String()
@@ -61,12 +62,12 @@ func New(tb testing.TB) *Host {
 	return h
 }
 
-// blockOf is a block of 4 addresses in 100.64.0.0/10, which nobody routes, that no test of another process has.
-func blockOf(tb testing.TB, n uint32) uint32 {
+// blockOf is a block of 4 addresses in 100.64.0.0/10, which nobody routes, that no other test has.
+func blockOf(tb testing.TB) uint32 {
 	tb.Helper()
-	for try := range uint32(100) {
-		block := (uint32(os.Getpid())*61 + n + try*4099) & 0xffff
-		if testparts.Claim(tb, fmt.Sprintf("netlab-%d", block)) == nil {
+	for range 100 {
+		block := rand.Uint32N(1 << 16) //nolint:gosec // no secret
+		if testparts.Reserve(tb, fmt.Sprintf("netlab-%d", block)) == nil {
 			return block
 		}
 	}
