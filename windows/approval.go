@@ -17,6 +17,7 @@ import (
 func (s *Set) Hash() string {
 	bare := *s
 	bare.Approval, bare.Carry = nil, nil
+	bare.FourEyes = false // it changes no time
 	bare.Allow = make([]Rule, len(s.Allow))
 	for i, r := range s.Allow {
 		r.Approval = nil
@@ -183,6 +184,10 @@ func (c *compiler) countFrom(a *Approval, s *Set, zone *time.Location) time.Time
 func (ok consent) split(out []piece, p piece) []piece {
 	if ok.why != "" || ok.open <= p.open && p.close <= ok.close {
 		p.why = ok.why
+		return append(out, p)
+	}
+	if ok.empty() { // revoked before it began: the two sides of its span would overlap
+		p.why = ok.after
 		return append(out, p)
 	}
 	add := func(s span, why, note string) {

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -192,6 +193,14 @@ func (d *decoder) names(n *yaml.Node, what string) []string {
 		}
 	}
 	return out
+}
+
+// trueOrFalse reads a truth value as YAML 1.2 has it.
+func trueOrFalse(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, errors.New("expected true or false")
+	}
+	return text == "true", nil
 }
 
 func choice[T ~string](options ...T) func(string) (T, error) {

@@ -248,7 +248,7 @@ func (ok consent) whyNot(s span) string {
 	switch {
 	case ok.why != "":
 		return ok.why
-	case s.open < ok.open:
+	case s.open < ok.open && !ok.empty():
 		return ok.before
 	}
 	return ok.after

@@ -78,6 +78,29 @@ func TestApprovalsThatStandApart(t *testing.T) {
 	}
 }
 
+// An approval that was revoked before its range began approves nothing, and leaves what it does not approve in one piece. Two
+// overlapping pieces an approval were 2^n pieces of n, and ended every server that worked out the set.
+func TestFaultS5ApprovalsRevokedBeforeTheyBegin(t *testing.T) {
+	t.Parallel()
+	const ahead = 12
+	words := strings.Repeat("set: s, by: ann, at: 2026-05-01T00:00, from: 2026-05-03T01:00\n", ahead)
+	d, err := given(t, proposed, words+"set: s, by: bob, at: 2026-05-02T00:00, state: revoked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "05-02 22:00+00 to 05-03 05:00+00; unapproved: bob revoked it 2026-05-02 00:00"
+	if got := occurrences(t, d, "s", "2026-05-02", "2026-05-04"); got != want {
+		t.Errorf("%d occurrences: %.200s\nexpected\n%s", strings.Count(got, "\n")+1, got, want)
+	}
+	// Control: without the revocation the same words approve their range.
+	if d, err = given(t, proposed, strings.TrimSuffix(words, "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := occurrences(t, d, "s", "2026-05-02", "2026-05-04"); !strings.Contains(got, "05-03 01:00+00 to 05-03 05:00+00; clipped to its approval") {
+		t.Error(got)
+	}
+}
+
 // What is written as a file reads as the same words; what is no longer there is left out.
 func TestGivenDocument(t *testing.T) {
 	t.Parallel()
@@ -186,6 +209,27 @@ func TestStandings(t *testing.T) {
 		}
 	}
 	if _, err := load(t, "window_sets: {}").Standings("s", at); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// four_eyes changes no time: it voids no approval.
+func TestFaultS13FourEyesVoidsNoApproval(t *testing.T) {
+	t.Parallel()
+	hash := func(more string) string {
+		d, err := given(t, "overrun: finish"+more, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Sets["s"].FourEyes != (more == "\n    four_eyes: true") {
+			t.Errorf("%q: four_eyes is %v", more, d.Sets["s"].FourEyes)
+		}
+		return d.HashOf(d.Sets["s"])
+	}
+	if plain := hash(""); hash("\n    four_eyes: true") != plain || hash("\n    four_eyes: false") != plain {
+		t.Error("four_eyes changes the hash that approvals are bound to")
+	}
+	if _, err := given(t, "four_eyes: sometimes", ""); err == nil || !strings.Contains(err.Error(), "expected true or false") {
 		t.Error(err)
 	}
 }

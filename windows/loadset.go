@@ -55,6 +55,7 @@ func (d *decoder) set(name string, k, v *yaml.Node) *Set {
 		"overrun":    func(n *yaml.Node) { with(d, n, "overrun", choice(Finish, StopAtCheckpoint), &s.Overrun) },
 		"approval":   func(n *yaml.Node) { s.Approval = d.approval(n, s) },
 		"carry_over": func(n *yaml.Node) { s.Carry = d.carry(n, s) },
+		"four_eyes":  func(n *yaml.Node) { with(d, n, "four_eyes", trueOrFalse, &s.FourEyes) },
 	}, "timezone")
 	return s
 }

@@ -33,6 +33,7 @@ type Set struct {
 	Overrun  Overrun        // "": the wider scope's, else finish
 	Approval *Approval      // of all allows without one of their own; nil: none is needed
 	Carry    *CarryOver
+	FourEyes bool `json:",omitempty"` // a run that waits for the set waits for another person's approval first
 }
 
 // Inherit says what a set's allows do with those of the wider scope. Denies and requires

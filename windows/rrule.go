@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/teambition/rrule-go"
-
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -21,7 +19,17 @@ type recurrence struct {
 
 // dayRule is a parsed RRULE. It gives days; the time of day is the rule's own.
 type dayRule struct {
-	opt      rrule.ROption
+	freq      frequency
+	interval  int
+	count     int // 0: no limit
+	weekStart time.Weekday
+	months    []int
+	monthDays []int
+	yearDays  []int
+	weeks     []int
+	positions []int // BYSETPOS
+	weekdays  []nthWeekday
+
 	until    time.Time // zero: none
 	untilDay bool      // until is a date: a start on that day is still in
 	untilUTC bool      // until is an instant, else wall time
@@ -32,13 +40,30 @@ const (
 	maxRRule    = 512 // bytes
 	maxInterval = 1000
 	maxCount    = 100_000
-	maxSetPos   = 16 // the library goes through all days for each
+	maxSetPos   = 16
 )
 
-// parseRRule reads an RFC 5545 RRULE. Parts that this model gives another place are refused,
-// and so are all that make the library loop.
+// frequency is the length of the periods in which a rule repeats.
+type frequency int
+
+const (
+	daily frequency = iota
+	weekly
+	monthly
+	yearly
+)
+
+// nthWeekday is one entry of BYDAY. n counts within the month or the year, from its end if
+// negative; 0 is every such weekday.
+type nthWeekday struct {
+	day time.Weekday
+	n   int
+}
+
+// parseRRule reads an RFC 5545 RRULE. It refuses parts that this model gives another place,
+// and rules that calendar programs read differently.
 func parseRRule(text string) (*dayRule, error) {
-	r := &dayRule{opt: rrule.ROption{Interval: 1}}
+	r := &dayRule{interval: 1, weekStart: time.Monday}
 	if len(text) > maxRRule {
 		return nil, fmt.Errorf("longer than %d characters", maxRRule)
 	}
@@ -65,28 +90,27 @@ func parseRRule(text string) (*dayRule, error) {
 func (r *dayRule) part(key, value string) (err error) {
 	switch key {
 	case "FREQ":
-		freqs := map[string]rrule.Frequency{"DAILY": rrule.DAILY, "WEEKLY": rrule.WEEKLY, "MONTHLY": rrule.MONTHLY, "YEARLY": rrule.YEARLY}
-		freq, ok := freqs[value]
-		if !ok {
+		freq := slices.Index([]string{"DAILY", "WEEKLY", "MONTHLY", "YEARLY"}, value)
+		if freq < 0 {
 			return fmt.Errorf("%s is not supported: expected DAILY, WEEKLY, MONTHLY or YEARLY", quote(value))
 		}
-		r.opt.Freq = freq
+		r.freq = frequency(freq)
 	case "INTERVAL":
-		r.opt.Interval, err = number(value, 1, maxInterval)
+		r.interval, err = number(value, 1, maxInterval)
 	case "COUNT":
-		r.opt.Count, err = number(value, 1, maxCount)
+		r.count, err = number(value, 1, maxCount)
 	case "UNTIL":
 		return r.parseUntil(value)
 	case "BYMONTH":
-		r.opt.Bymonth, err = numbers(value, 12, false)
+		r.months, err = numbers(value, 12, false)
 	case "BYMONTHDAY":
-		r.opt.Bymonthday, err = numbers(value, 31, true)
+		r.monthDays, err = numbers(value, 31, true)
 	case "BYYEARDAY":
-		r.opt.Byyearday, err = numbers(value, 366, true)
+		r.yearDays, err = numbers(value, 366, true)
 	case "BYWEEKNO":
-		r.opt.Byweekno, err = numbers(value, 53, true)
+		r.weeks, err = numbers(value, 53, true)
 	case "BYSETPOS":
-		r.opt.Bysetpos, err = numbers(value, 366, true)
+		r.positions, err = numbers(value, 366, true)
 	case "BYDAY":
 		return r.parseDays(value)
 	case "WKST":
@@ -94,7 +118,7 @@ func (r *dayRule) part(key, value string) (err error) {
 		if !ok {
 			return fmt.Errorf("%s is no weekday: expected MO, TU, WE, TH, FR, SA or SU", quote(value))
 		}
-		r.opt.Wkst = day
+		r.weekStart = day
 	case "BYHOUR", "BYMINUTE", "BYSECOND":
 		return errors.New("the time of day is not a part of the rule; write from: and to: beside it")
 	case "DTSTART", "TZID":
@@ -112,8 +136,10 @@ func hinted(hint string) string {
 	return "; " + hint
 }
 
-func weekdays() map[string]rrule.Weekday {
-	return map[string]rrule.Weekday{"MO": rrule.MO, "TU": rrule.TU, "WE": rrule.WE, "TH": rrule.TH, "FR": rrule.FR, "SA": rrule.SA, "SU": rrule.SU}
+func weekdays() map[string]time.Weekday {
+	return map[string]time.Weekday{
+		"MO": time.Monday, "TU": time.Tuesday, "WE": time.Wednesday, "TH": time.Thursday, "FR": time.Friday, "SA": time.Saturday, "SU": time.Sunday,
+	}
 }
 
 func (r *dayRule) parseDays(value string) error {
@@ -122,14 +148,14 @@ func (r *dayRule) parseDays(value string) error {
 		if !ok {
 			return fmt.Errorf("%s: expected weekdays such as SA or 2TU", quote(item))
 		}
+		n := 0
 		if nth := item[:len(item)-2]; nth != "" {
-			n, err := number(strings.TrimPrefix(nth, "+"), -53, 53)
-			if err != nil || n == 0 {
+			var err error
+			if n, err = number(strings.TrimPrefix(nth, "+"), -53, 53); err != nil || n == 0 {
 				return fmt.Errorf("%s: expected weekdays such as SA, 2TU or -1FR", quote(item))
 			}
-			day = day.Nth(n)
 		}
-		r.opt.Byweekday = append(r.opt.Byweekday, day)
+		r.weekdays = append(r.weekdays, nthWeekday{day, n})
 	}
 	return nil
 }
@@ -177,108 +203,42 @@ func numbers(text string, most int, negative bool) ([]int, error) {
 	return out, nil
 }
 
-// check refuses what RFC 5545 forbids, where libraries give something silently.
+// check refuses what RFC 5545 forbids, and what calendar programs read differently: nobody can
+// tell which of the readings was meant.
 func (r *dayRule) check(seen map[string]bool) error {
-	o := &r.opt
-	nth := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() != 0 })
+	nth := slices.ContainsFunc(r.weekdays, func(d nthWeekday) bool { return d.n != 0 })
 	switch {
 	case seen["COUNT"] && seen["UNTIL"]:
 		return errors.New("COUNT and UNTIL exclude each other")
-	case nth && o.Freq != rrule.MONTHLY && o.Freq != rrule.YEARLY:
+	case nth && r.freq != monthly && r.freq != yearly:
 		return errors.New("BYDAY: a position such as 2TU needs FREQ=MONTHLY or YEARLY")
-	case nth && len(o.Byweekno) > 0:
+	case nth && len(r.weeks) > 0:
 		return errors.New("BYDAY: a position such as 2TU and BYWEEKNO exclude each other")
-	case len(o.Byweekno) > 0 && o.Freq != rrule.YEARLY:
+	case len(r.weeks) > 0 && r.freq != yearly:
 		return errors.New("BYWEEKNO needs FREQ=YEARLY")
-	case len(o.Byyearday) > 0 && o.Freq != rrule.YEARLY:
+	case len(r.weeks) > 0 && len(r.weekdays) == 0:
+		return errors.New("BYWEEKNO without BYDAY is one day of the week to some programs and all seven to others; add BYDAY")
+	case len(r.weeks) > 0 && (r.interval > 1 || len(r.positions) > 0):
+		return errors.New("BYWEEKNO with INTERVAL or BYSETPOS: programs differ about the year that a week over New Year belongs to")
+	case len(r.yearDays) > 0 && r.freq != yearly:
 		return errors.New("BYYEARDAY needs FREQ=YEARLY")
-	case len(o.Bymonthday) > 0 && o.Freq == rrule.WEEKLY:
+	case len(r.monthDays) > 0 && r.freq == weekly:
 		return errors.New("BYMONTHDAY cannot stand with FREQ=WEEKLY")
-	case len(o.Bysetpos) > maxSetPos:
+	case len(r.monthDays) > 0 && r.freq == yearly && len(r.months) == 0:
+		return errors.New("BYMONTHDAY with FREQ=YEARLY is every month to some programs and one month to others; add BYMONTH, or write FREQ=MONTHLY")
+	case len(r.positions) > maxSetPos:
 		return fmt.Errorf("BYSETPOS: at most %d positions", maxSetPos)
-	case len(o.Bysetpos) > 0 && len(o.Byweekday)+len(o.Bymonthday)+len(o.Byyearday)+len(o.Byweekno)+len(o.Bymonth) == 0:
+	case len(r.positions) > 0 && !r.namesDays() && len(r.months) == 0:
 		return errors.New("BYSETPOS chooses among the days of another BY part; there is none")
 	}
-	days := len(o.Byweekday) + len(o.Bymonthday) + len(o.Byyearday) + len(o.Byweekno)
-	r.anchored = o.Interval > 1 || o.Count > 0 || days == 0 && o.Freq != rrule.DAILY || len(o.Byweekno) > 0 && len(o.Byweekday) == 0
+	r.anchored = r.interval > 1 || r.count > 0 || !r.namesDays() && r.freq != daily
 	return nil
 }
 
-// days gives the rule's days within [lo, hi], all floating midnights, for a rule that begins
-// at anchor. It stops after most days.
-func (r *dayRule) days(anchor, lo, hi time.Time, most int) []time.Time {
-	opt := r.opt
-	r.implied(&opt, anchor)
-	start := anchor
-	if opt.Count == 0 {
-		start = fastForward(opt, anchor, lo)
-	}
-	// The library looks for a match up to the year 9999. The calendar repeats every 400 years
-	// to the weekday, so the search is done as late as the horizon allows: a rule that never
-	// matches costs milliseconds.
-	shift := max(0, (9999-hi.Year()-1)/400*400)
-	opt.Dtstart = start.AddDate(shift, 0, 0)
-	rule, err := rrule.NewRRule(opt)
-	if err != nil {
-		return nil // parseRRule has checked the bounds
-	}
-	var out []time.Time
-	for next := rule.Iterator(); len(out) < most; {
-		day, ok := next()
-		if day = day.AddDate(-shift, 0, 0); !ok || day.After(hi) {
-			break
-		}
-		if !day.Before(lo) && !day.Before(anchor) {
-			out = append(out, day)
-		}
-	}
-	return out
-}
-
-// implied writes out what the rule takes from the day it begins, before that day is moved.
-func (r *dayRule) implied(opt *rrule.ROption, anchor time.Time) {
-	weekday := []rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}[anchor.Weekday()]
-	if len(opt.Byweekno) > 0 && len(opt.Byweekday) == 0 && len(opt.Bymonthday)+len(opt.Byyearday) == 0 {
-		opt.Byweekday = []rrule.Weekday{weekday}
-	}
-	if len(opt.Byweekday)+len(opt.Bymonthday)+len(opt.Byyearday)+len(opt.Byweekno) > 0 {
-		return
-	}
-	switch opt.Freq {
-	case rrule.WEEKLY:
-		opt.Byweekday = []rrule.Weekday{weekday}
-	case rrule.YEARLY:
-		if len(opt.Bymonth) == 0 {
-			opt.Bymonth = []int{int(anchor.Month())}
-		}
-		opt.Bymonthday = []int{anchor.Day()}
-	case rrule.MONTHLY:
-		opt.Bymonthday = []int{anchor.Day()}
-	}
-}
-
-// fastForward moves the start of a rule without COUNT by whole intervals to shortly before lo.
-func fastForward(opt rrule.ROption, anchor, lo time.Time) time.Time {
-	days := int(lo.Sub(anchor).Hours()) / 24
-	if days <= 0 {
-		return anchor
-	}
-	step := func(elapsed, interval int) int { return max(0, elapsed/interval-1) * interval }
-	switch opt.Freq {
-	case rrule.DAILY:
-		return anchor.AddDate(0, 0, step(days, opt.Interval))
-	case rrule.WEEKLY:
-		return anchor.AddDate(0, 0, step(days, 7*opt.Interval))
-	case rrule.MONTHLY:
-		if n := step((lo.Year()-anchor.Year())*12+int(lo.Month()-anchor.Month()), opt.Interval); n > 0 {
-			return time.Date(anchor.Year(), anchor.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC)
-		}
-	case rrule.YEARLY:
-		if n := step(lo.Year()-anchor.Year(), opt.Interval); n > 0 {
-			return time.Date(anchor.Year()+n, 1, 1, 0, 0, 0, 0, time.UTC)
-		}
-	}
-	return anchor
+// namesDays reports whether a part of the rule says which days of a period are meant. If none
+// does, the day on which the rule begins says it.
+func (r *dayRule) namesDays() bool {
+	return len(r.weekdays)+len(r.monthDays)+len(r.yearDays)+len(r.weeks) > 0
 }
 
 // past reports whether a start lies behind UNTIL.

@@ -67,7 +67,7 @@ func TestParseRRuleNamesThePart(t *testing.T) {
 	for rule, want := range map[string]string{
 		"":                                  "expected KEY=VALUE",
 		"BYDAY=SA":                          "FREQ is missing",
-		"FREQ=HOURLY;INTERVAL=2;BYHOUR=1":   `FREQ: "HOURLY" is not supported`, // hangs the library
+		"FREQ=HOURLY;INTERVAL=2;BYHOUR=1":   `FREQ: "HOURLY" is not supported`,
 		"FREQ=DAILY;BYHOUR=22":              "write from: and to:",
 		"FREQ=DAILY;BYMINUTE=0":             "write from: and to:",
 		"FREQ=DAILY;BYSECOND=0":             "write from: and to:",
@@ -123,7 +123,7 @@ func TestFastForwardChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := rapid.SampledFrom([]string{
 			"FREQ=DAILY;INTERVAL=%d", "FREQ=WEEKLY;INTERVAL=%d", "FREQ=WEEKLY;INTERVAL=%d;BYDAY=TU,SU;WKST=SU", "FREQ=MONTHLY;INTERVAL=%d",
-			"FREQ=MONTHLY;INTERVAL=%d;BYDAY=-1FR", "FREQ=YEARLY;INTERVAL=%d", "FREQ=YEARLY;INTERVAL=%d;BYMONTH=2", "FREQ=YEARLY;INTERVAL=%d;BYWEEKNO=1,53",
+			"FREQ=MONTHLY;INTERVAL=%d;BYDAY=-1FR", "FREQ=YEARLY;INTERVAL=%d", "FREQ=YEARLY;INTERVAL=%d;BYMONTH=2", "FREQ=YEARLY;INTERVAL=%d;BYYEARDAY=1,-1",
 			"FREQ=MONTHLY;INTERVAL=%d;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "FREQ=YEARLY;INTERVAL=%d;BYDAY=1SU",
 		}).Draw(t, "rule")
 		rule = fmt.Sprintf(rule, rapid.IntRange(1, 7).Draw(t, "interval"))
