@@ -23,9 +23,14 @@ type decoder struct {
 	exprs   int  // expressions compiled
 	full    bool // a bound was passed: nothing more is read
 	schemas map[string]*typeSchema
+	read    map[string]bool // vars that are declared or read
 	vars    map[string]any
 	steps   []knownStep    // those before the step that is being read
 	later   map[string]int // names of all steps that are written out, with their lines
+	flushed *yaml.Node     // the first flush; nil without one
+	flushAt int            // steps before it
+	handler int            // number of the handler that is being read, from 1; 0 is a step
+	notices []notice       // what notify: names, to be checked once the handlers are read
 	key     string         // that is being read, for messages
 }
 
@@ -307,6 +312,7 @@ func (d *decoder) plain(n *yaml.Node, depth int) any {
 		d.report(d.src.inside(target, len([]rune(target.Value[:at])), 3), problem{
 			message: "an expression cannot stand in vars", expected: "a plain value", hint: "use ${{ }} where the var is read, in with:"})
 	}
+	d.refuseJinja(target)
 	return d.value(target)
 }
 

@@ -68,10 +68,10 @@ func (d Diagnostics) sorted() Diagnostics {
 	return d
 }
 
-// Diagnose is a problem with a step that shows only when the playbook is launched.
-func (p *Playbook) Diagnose(step int, message, expected, hint string) Diagnostic {
+// Diagnose is a problem with one of Calls that shows only when the playbook is launched.
+func (p *Playbook) Diagnose(call int, message, expected, hint string) Diagnostic {
 	src := newSource(p.File, string(p.Source))
-	return src.diagnose(src.wholeLine(p.Steps[step].Line), problem{message, expected, hint})
+	return src.diagnose(src.wholeLine(p.Calls()[call].Line), problem{message, expected, hint})
 }
 
 // problem is a diagnostic before it has a place.

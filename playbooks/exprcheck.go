@@ -18,8 +18,9 @@ import (
 type shape struct {
 	label  string // how messages call it: "host", "the outputs of step \"x\""
 	fields map[string]*shape
-	closed bool           // other fields do not exist
-	later  map[string]int // fields that exist further down in the file: their lines
+	closed bool            // other fields do not exist
+	later  map[string]int  // fields that exist further down in the file: their lines
+	read   map[string]bool // fields that expressions read; nil: not noted
 }
 
 func (s *shape) names() []string { return sortedKeys(s.fields) }
@@ -279,6 +280,9 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		}
 	case "vars":
 		r.vars = true
+		if vars := k.root.fields["vars"]; vars != nil && vars.read != nil {
+			vars.read[k.bases[n]] = true
+		}
 	case "steps":
 		r.steps = true
 	case "run":

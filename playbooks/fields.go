@@ -34,7 +34,7 @@ func playbookFields() []field[Playbook] {
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Targets = d.targets(n) }},
 		{key: "window", doc: "Window set for the disruptive steps: service (the host's own), none, or a name.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Window = d.nameOf(n) }},
-		{key: "pool", doc: "Pool of workers; the host's own when not given.", form: nameForm(),
+		{key: "pool", doc: "Pool of workers for hosts that name none.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Pool = d.nameOf(n) }},
 		{key: "tenant", doc: "Tenant that owns the runs.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Tenant = d.nameOf(n) }},
@@ -44,14 +44,20 @@ func playbookFields() []field[Playbook] {
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Priority = d.intOf(n, -maxPriority, maxPriority) }},
 		{key: "criticality", doc: "Which runs a service brings back first after its queue was lost; 0 when not given.", form: intForm(0, maxCriticality),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Criticality = d.intOf(n, 0, maxCriticality) }},
+		{key: "four_eyes", doc: "Each run waits until another person than its launcher approves it.", form: boolForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.FourEyes = d.boolOf(n) }},
 		{key: "strategy", doc: "How carefully the hosts are gone through.", form: objectForm(strategyFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) {
 				readFields(d, n, "strategy", strategyFields(), strategyWords(), &p.Strategy)
 			}},
 		{key: "steps", doc: "What is done on each host, in order.",
-			form:     form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps), Items: &jsonschema.Schema{Ref: "#/$defs/step"}}},
+			form: form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps),
+				Items: &jsonschema.Schema{If: &jsonschema.Schema{Required: []string{"flush"}}, Then: objectSchema(flushFields()), Else: &jsonschema.Schema{Ref: "#/$defs/step"}}}},
 			required: true,
 			read:     func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
+		{key: "handlers", doc: "Calls that run once after the steps that notify them, where one of those changed the host.",
+			form: form{"a list of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxHandlers), Items: &jsonschema.Schema{Ref: "#/$defs/handler"}}},
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Handlers = d.readHandlers(n) }},
 		{key: "schedule", doc: "When the playbook launches by itself.", form: objectForm(scheduleFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
 		{key: "notify", doc: "Who is told of the playbook's runs by a service.", form: notifyForm(),
@@ -77,6 +83,10 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "pause_between", doc: "After each wave: approve (an operator says go) or a duration.",
 			form: form{wantPause, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{enumForm("approve").schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PauseBetween = d.pauseOf(n) }},
+		{key: "on_failed_wave", doc: "After a wave of which no host succeeded: stop the run, or continue with the next wave; stop when not given.", form: enumForm(rollout.StopRun, rollout.ContinueRun),
+			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) {
+				s.OnFailedWave = d.enumOf(n, rollout.StopRun, rollout.ContinueRun)
+			}},
 		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows are, too.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.WaitForWindows = d.boolOf(n) }},
 	}
@@ -139,7 +149,7 @@ func stepWords() map[string]string {
 		"ignore_errors": `it is called "continue_on_failure"`, "continue_on_error": `it is called "continue_on_failure"`,
 		"retries": `write retry: {attempts: …}`, "delay": `write retry: {interval: …}`, "args": `params stand under "with"`,
 		"params": `params stand under "with"`, "id": `it is called "name"`, "vars": `vars belong to the playbook`,
-		"module": `it is called "uses"`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
+		"module": `it is called "uses"`, "listen": `steps name handlers in "notify"`, "meta": `pending handlers run at {flush: handlers}`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/spell"
 )
 
 // Load reads files and folders (their *.yaml and *.yml, recursively), all of
@@ -64,13 +67,33 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 	if bad != nil {
 		return nil, Diagnostics{*bad}
 	}
-	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars)}
+	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{}}
 	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
+	d.checkHandlers(root, p)
 	if len(d.diags) > 0 {
 		return nil, d.diags
 	}
+	p.known = d.read
 	return p, nil
+}
+
+// CheckVars refuses vars that the playbook neither declares in vars: nor reads by name in an
+// expression. Errors are core.ErrInvalid.
+func (p *Playbook) CheckVars(vars map[string]any) error {
+	for _, name := range sortedKeys(vars) {
+		if !p.known[name] {
+			return fmt.Errorf("playbook %s has no var %s%s; declare it in vars: to give it at a launch: %w", p.Name, quote(name), nearVar(name, p.known), core.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func nearVar(name string, known map[string]bool) string {
+	if hint := spell.DidYouMean(name, sortedKeys(known)); hint != "" {
+		return ", " + hint
+	}
+	return ""
 }
 
 // readVars reads vars and lays those of -e over them.
@@ -84,6 +107,7 @@ func (d *decoder) readVars(n *yaml.Node, p *Playbook) {
 		return
 	}
 	for k, v := range given {
+		d.read[k] = true
 		if _, over := p.Vars[k]; !over {
 			p.Vars[k] = v
 		}

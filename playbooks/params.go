@@ -107,6 +107,7 @@ func (d *decoder) template(n *yaml.Node, what string, s scope, depth int) *value
 			v.items, v.dynamic = append(v.items, iv), v.dynamic || iv.dynamic
 		}
 	default:
+		d.refuseJinja(target)
 		if target.ShortTag() != "!!str" || !strings.Contains(target.Value, "${{") {
 			v.literal = d.value(target)
 			return v

@@ -8,6 +8,7 @@ package playbooks
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -25,6 +26,7 @@ const (
 	MaxProblems   = 50      // reported per file
 	MaxExpression = 8 << 10 // bytes of one expression
 	MaxSteps      = 1000
+	MaxHandlers   = 100
 )
 
 // Type is what validation needs to know of a job type.
@@ -61,14 +63,34 @@ type Playbook struct {
 	Window      string // "" means not given
 	Pool        string
 	Tenant      string
-	Weight      int // 1 to 1000; 0 means not given
-	Priority    int // -10 to 10
-	Criticality int // 0 to 1000: the highest come back first after a queue was lost
+	Weight      int  // 1 to 1000; 0 means not given
+	Priority    int  // -10 to 10
+	Criticality int  // 0 to 1000: the highest come back first after a queue was lost
+	FourEyes    bool // a run starts when another person has approved it
 	Strategy    rollout.Strategy
 	Vars        map[string]any // with Options.Vars over them; JSON values only
 	Schedule    *Schedule      // nil: launched by hand only
 	Notify      []policy.Route // who is told of its runs, besides what the definitions say
 	Steps       []Step
+	Handlers    []Step // that steps notify, in the order in which they run
+
+	known map[string]bool // vars that it declares or reads
+}
+
+// Calls returns the steps and after them the handlers. Where calls have an index, it is the one in this list.
+func (p *Playbook) Calls() []Step {
+	return slices.Concat(p.Steps, p.Handlers)
+}
+
+// Notifiable returns the names of the handlers that a step notifies, in their order.
+func (p *Playbook) Notifiable() []string {
+	var names []string
+	for _, h := range p.Handlers {
+		if slices.ContainsFunc(p.Calls(), func(s Step) bool { return slices.Contains(s.Notify, h.Name) }) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // Schedule is when a playbook launches by itself.
@@ -90,14 +112,33 @@ type Step struct {
 	Foreach       Expr          // zero: once
 	Window        string        // "none" lets it run outside the window
 	Needs         time.Duration // time that must fit, rollback included
+	Disruptive    *bool         // whether the host may be out of service meanwhile; nil: not given, see Disrupts
 	Timeout       time.Duration // of one attempt
 	Retry         Retry
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
 	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed
+	Notify        []string          // names of handlers that must run after the step has changed its host
+	Flush         bool              // pending handlers run before the step
+	OnFailure     bool              // of a handler: it runs although a step failed
 	Line          int               // where the step stands in its file, from 1
 }
+
+// Disrupts reports whether the step may take its host out of service. The step's own word counts,
+// else a step with a window of its own does, else its job type says it.
+func (s Step) Disrupts(jobType func(uses string) bool) bool {
+	switch {
+	case s.Disruptive != nil:
+		return *s.Disruptive
+	case s.Window != "" && s.Window != NoWindow:
+		return true
+	}
+	return jobType(s.Uses)
+}
+
+// NoWindow is the window of a step that may run at any time.
+const NoWindow = "none"
 
 // What after: of a step says.
 const (

@@ -38,15 +38,7 @@ func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 // checkRecurrence rejects a schedule that would come again while the last run may still retry. at names the
 // night of a clock change if only there it comes again so soon.
 func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration, at string) {
-	var sum time.Duration
-	var worst *Step
-	for i := range p.Steps {
-		w := p.Steps[i].Retry.Worst(p.Steps[i].Retry.Attempts - 1)
-		sum += min(w, 1<<62-sum)
-		if w > 0 && (worst == nil || w > worst.Retry.Worst(worst.Retry.Attempts-1)) {
-			worst = &p.Steps[i]
-		}
-	}
+	sum, worst := p.worstRetries()
 	if sum <= gap {
 		return
 	}
@@ -55,6 +47,25 @@ func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration, 
 		expected: "a recurrence that is not shorter than the worst case of all retries",
 		hint: fmt.Sprintf("launch less often, or retry less: step %q alone may wait %s (line %d)", worst.Name,
 			short(worst.Retry.Worst(worst.Retry.Attempts-1)), worst.Line)})
+}
+
+// WorstRetries returns how long the retries of all steps may take.
+func (p *Playbook) WorstRetries() time.Duration {
+	sum, _ := p.worstRetries()
+	return sum
+}
+
+// worstRetries also returns the step whose retries take longest, nil if none is tried again.
+func (p *Playbook) worstRetries() (sum time.Duration, worst *Step) {
+	calls := p.Calls()
+	for i := range calls {
+		w := calls[i].Retry.Worst(calls[i].Retry.Attempts - 1)
+		sum += min(w, 1<<62-sum)
+		if w > 0 && (worst == nil || w > worst.Retry.Worst(worst.Retry.Attempts-1)) {
+			worst = &calls[i]
+		}
+	}
+	return sum, worst
 }
 
 // child is the value of a key, or the mapping itself.

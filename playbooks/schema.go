@@ -17,7 +17,8 @@ func Schema(types []Type) ([]byte, error) {
 	root.PatternProperties = map[string]*jsonschema.Schema{"^x-": {Description: "A place for anchors; not read."}}
 	root.Title = "Turnus playbook"
 	step := objectSchema(stepFields())
-	root.Defs = map[string]*jsonschema.Schema{"step": step}
+	handler := objectSchema(handlerFields())
+	root.Defs = map[string]*jsonschema.Schema{"step": step, "handler": handler}
 
 	types = slices.Clone(types)
 	slices.SortFunc(types, func(a, b Type) int { return strings.Compare(a.Name, b.Name) })
@@ -26,8 +27,10 @@ func Schema(types []Type) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("job type %q: %w", t.Name, err)
 		}
-		uses := step.Properties["uses"]
-		uses.Enum = append(uses.Enum, t.Name)
+		for _, call := range []*jsonschema.Schema{step, handler} {
+			uses := call.Properties["uses"]
+			uses.Enum = append(uses.Enum, t.Name)
+		}
 		if typ.params == nil {
 			continue
 		}
@@ -45,10 +48,12 @@ func Schema(types []Type) ([]byte, error) {
 			then.Required = []string{"with"}
 		}
 		var name any = t.Name
-		step.AllOf = append(step.AllOf, &jsonschema.Schema{
-			If:   &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"uses": {Const: &name}}, Required: []string{"uses"}},
-			Then: then,
-		})
+		for _, call := range []*jsonschema.Schema{step, handler} {
+			call.AllOf = append(call.AllOf, &jsonschema.Schema{
+				If:   &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"uses": {Const: &name}}, Required: []string{"uses"}},
+				Then: then,
+			})
+		}
 	}
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {

@@ -266,7 +266,7 @@ func (p Params) CheckSecrets(params json.RawMessage) error {
 // Secrets are the names of all secrets that the steps list, sorted.
 func (p *Playbook) Secrets() []string {
 	names := map[string]bool{}
-	for _, s := range p.Steps {
+	for _, s := range p.Calls() {
 		for _, name := range s.Secrets {
 			names[name] = true
 		}
@@ -277,7 +277,7 @@ func (p *Playbook) Secrets() []string {
 // MissingSecret is what is wrong with a step that lists a secret which nobody has; known are those that there are.
 func (p *Playbook) MissingSecret(name string, known []string) error {
 	src := newSource(p.File, string(p.Source))
-	for _, s := range p.Steps {
+	for _, s := range p.Calls() {
 		for _, listed := range s.Secrets {
 			if listed == name {
 				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),

@@ -58,6 +58,8 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Window = d.nameOf(n) }},
 		{key: "needs", doc: "Time that must be left in the window, rollback included.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Needs = d.durationOf(n) }},
+		{key: "disruptive", doc: "Whether the host may be out of service meanwhile: never two hosts of an HA group at once, and under the playbook's window it waits. When not given, true for a step with a window of its own, else what the job type says.",
+			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Disruptive = new(d.boolOf(n)) }},
 		{key: "timeout", doc: "Longest that one attempt may take.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},
 		{key: "retry", doc: "What to do when the step fails.", form: objectForm(retryFields()),
@@ -66,6 +68,8 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Tags = d.tagsOf(n) }},
 		{key: "secrets", doc: "Secrets that the step may have: a list, or a mapping of the names that the job type knows to names of secrets. command and script have them as environment variables.",
 			form: secretsForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Secrets = d.secretsOf(n) }},
+		{key: "notify", doc: "Handlers that must run once after the step has changed its host.", form: form{"a list of names of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), Items: textForm("a name").schema}},
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Notify = d.notifies(n) }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.IgnoreFailure = d.boolOf(n) }},
 	}
@@ -83,11 +87,22 @@ func (d *decoder) readSteps(n *yaml.Node) []Step {
 	taken := d.givenNames(items)
 	d.later = maps.Clone(taken)
 	out := make([]Step, 0, len(items))
-	for i, item := range items {
+	flush := false
+	for _, item := range items {
 		if d.full {
 			break
 		}
-		out = append(out, d.readStep(item, i, taken))
+		if d.child(item, "flush") != item {
+			d.readFlush(item)
+			flush = true
+			continue
+		}
+		s := d.readStep(item, len(out), taken)
+		s.Flush, flush = flush, false
+		out = append(out, s)
+	}
+	if len(out) == 0 && len(items) > 0 && !d.full {
+		d.reportNode(n, problem{message: "there are no steps", expected: "a step beside flush"})
 	}
 	return out
 }
@@ -116,7 +131,17 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	if s.After != "" && index == 0 {
 		d.reportNode(d.child(n, "after"), problem{message: "the first step begins after nothing", expected: "after on a later step: it holds every host until all have done the steps before it"})
 	}
-	typ, known := d.typeOf(&s)
+	outputs := d.compileCall(&s)
+	if s.each != nil { // each item has the job type's outputs; the step has the items
+		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
+	}
+	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputs})
+	return s.Step
+}
+
+// compileCall compiles what a step or a handler gives its job type, and returns the shape of the outputs.
+func (d *decoder) compileCall(s *draft) *shape {
+	typ, known := d.typeOf(s)
 	scope := d.stepScope(s.each != nil)
 	what := fmt.Sprintf("of step %q", s.Name)
 	if s.each != nil {
@@ -125,13 +150,8 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	if s.when != nil {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
 	}
-	s.With = d.readWith(&s, scope.withSecrets(s.Name, s.Secrets), typ)
-	outputs := outputShape(s.Name, typ, known)
-	if s.each != nil { // each item has the job type's outputs; the step has the items
-		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
-	}
-	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputs})
-	return s.Step
+	s.With = d.readWith(s, scope.withSecrets(s.Name, s.Secrets), typ)
+	return outputShape(s.Name, typ, known)
 }
 
 // stepLabel names a step in messages before it was read.
@@ -294,4 +314,8 @@ func (d *decoder) stepScope(foreach bool) scope {
 	return s
 }
 
-func (d *decoder) varsShape() *shape { return closedShape("vars", sortedKeys(d.vars)...) }
+func (d *decoder) varsShape() *shape {
+	s := closedShape("vars", sortedKeys(d.vars)...)
+	s.read = d.read
+	return s
+}
