@@ -7,7 +7,9 @@
 //
 // # Rules that every implementation keeps
 //
-//  1. Time is the queue's own clock, held monotone; a caller's clock never decides.
+//  1. Time is the queue's own; a caller's clock never decides. A segment's Due is a time of day, and follows the queue's clock
+//     whichever way that leaps. A delay goes on through a leap: none takes longer for it. A session's life is counted in what
+//     passes between calls: a leap takes at most a sixth of it, and no silence that is everybody's ends one.
 //  2. Submit is idempotent by run id, and O(segments + settled) in work and memory for a
 //     bulk run: no per-job state before a job is leased, blocked, or cancelled singly.
 //  3. A lease is fenced by a token that only grows. An ack with another token, or
@@ -27,11 +29,12 @@
 //  7. Budget: when an applied ack brings the number of outcomes that
 //     core.Outcome.SpendsBudget to StopAfter, or of unreachable to
 //     StopUnreachable, or when any job ends as lost, the run is stopped in the
-//     same atomic step, before anything is leased in it.
-//  8. Stop and cancel end every job of the run that is not leased as cancelled, in
+//     same atomic step, before anything is leased in it. Adjust.Stop stops a run too.
+//  8. Stop and cancel end every job of the run that is not leased as cancelled (as lost, where its last
+//     lease crashed and no Save, Retry or Suspend came since: nobody knows what the host saw), in
 //     work bounded per call. Cancel also lists the leased ones to their workers
 //     (TurnResult.Stop, BeatResult.Stop); stop lets those finish. A Retry ack in a
-//     stopped or cancelled run ends the job with Ack.Outcome; a Suspend or Return ends it as cancelled.
+//     stopped or cancelled run ends the job with Ack.Outcome; a Suspend or Return ends it so.
 //  9. Order: the next job comes from the ready tenant with the lowest Rank, then
 //     that tenant's ready flow with the lowest Rank, then its lowest index that is
 //     ready (retries, resumed and unblocked jobs before fresh ones). See Rank.

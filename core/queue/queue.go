@@ -60,7 +60,7 @@ type Control interface {
 	Submit(ctx context.Context, r Run) (created bool, err error)
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run, reason string) error
-	// Adjust pauses, resumes, reweights, or releases a wave.
+	// Adjust pauses, resumes, reweights, stops, or releases a wave.
 	Adjust(ctx context.Context, run string, a Adjust) error
 	// Redrive gives dead jobs a new life: all of the run when indexes is empty.
 	// A redriven job's new outcome supersedes its old one. It returns how many.
@@ -179,13 +179,15 @@ type Record struct {
 	Reason  string // of outcomes that the queue itself decided
 	Attempt int
 	Detail  []byte
+	State   []byte // of outcomes that the queue itself decided: the job's last, as a lease would have it
 }
 
 // Adjust changes a run. Nil fields stay as they are.
 type Adjust struct {
 	Paused *bool
 	Weight *int
-	Limit  *int // only grows; 0 means all
+	Limit  *int   // only grows; 0 means all
+	Stop   string // why the run is stopped, as a spent budget stops it; "" is not
 }
 
 // Stats is the state of the whole queue.
@@ -207,9 +209,16 @@ type Stats struct {
 type Explanation struct {
 	Job    core.JobID `json:"job"`
 	State  core.State `json:"state"`
-	Reason string     `json:"reason"` // a sentence: "waits for host fw-1, held by RUN/3"
+	Reason string     `json:"reason"` // a sentence that names no other run: "waits for host fw-1, held by another job"
 	Until  time.Time  `json:"until,omitzero"`
+	Holder string     `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
 }
+
+// What Reason says of a blocked job's Holder: it has the lock, or gets it next.
+const (
+	HeldBy  = ", held by another job"
+	KeptFor = ", kept for another job"
+)
 
 // Finding is one broken invariant.
 type Finding struct {

@@ -94,7 +94,7 @@ type Phase string
 const (
 	Active    Phase = "active"
 	Paused    Phase = "paused"    // by an operator; Adjust resumes it
-	Stopped   Phase = "stopped"   // its budget is spent, or a job was lost
+	Stopped   Phase = "stopped"   // its budget is spent, a job was lost, or Adjust.Stop
 	Cancelled Phase = "cancelled" // by an operator
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )

@@ -86,6 +86,10 @@ func (q *Queue) Adjust(ctx context.Context, id string, a queue.Adjust) error {
 		r.limit = max(r.limit, min(limit, len(r.submitted.Targets)))
 		r.late = r.releasedOf(r.later.items)
 	}
+	if a.Stop != "" {
+		q.stop(r, queue.Stopped, a.Stop)
+		q.finishSweep(r)
+	}
 	q.sync(r)
 	q.arm()
 	return nil
@@ -160,7 +164,7 @@ func (q *Queue) Dismiss(ctx context.Context, id, event, reason string) (int, err
 	return q.eachAwaiting(ctx, "dismiss", id, event, func(j *job) {
 		r := j.r
 		q.unpark(j)
-		q.finish(j, core.EvCancel, core.Cancelled, reason, nil)
+		q.finish(j, core.EvCancel, core.Cancelled, reason, j.data)
 		q.settle(r)
 	})
 }

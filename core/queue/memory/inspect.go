@@ -122,7 +122,12 @@ func (q *Queue) records(id string, from, limit int) ([]queue.Record, <-chan stru
 	for i, p := range packed {
 		list[i] = queue.Record{
 			Index: int(p.index), Count: int(p.count), Outcome: outcomeOrder[p.outcome],
-			Reason: p.reason, Attempt: int(p.attempt), Detail: p.detail,
+			Reason: p.reason, Attempt: int(p.attempt),
+		}
+		if p.reason == "" {
+			list[i].Detail = p.detail
+		} else {
+			list[i].State = p.detail
 		}
 	}
 	return list, nil, nil
@@ -253,7 +258,7 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	ex := queue.Explanation{Job: id}
 	if j := r.jobs[id.Index]; j != nil {
 		ex.State = j.state
-		ex.Reason, ex.Until = q.explainJob(j, now)
+		ex.Reason, ex.Until, ex.Holder = q.explainJob(j, now)
 		return ex, nil
 	}
 	if sp, later, ok := r.spanOf(id.Index); ok {
@@ -287,27 +292,27 @@ func (r *run) spanOf(index int) (sp span, later, ok bool) {
 	return span{}, false, false
 }
 
-func (q *Queue) explainJob(j *job, now time.Time) (string, time.Time) {
+func (q *Queue) explainJob(j *job, now time.Time) (reason string, until time.Time, holder string) {
 	switch j.state {
 	case core.Leased:
-		return "leased by " + j.session.node + " since " + now.Sub(j.leasedAt).Round(time.Second).String(), j.session.until
+		return "leased by " + j.session.node + " since " + now.Sub(j.leasedAt).Round(time.Second).String(), j.session.until, ""
 	case core.Blocked:
-		reason := "waits for " + j.on.kind + " " + j.on.name
+		reason = "waits for " + j.on.kind + " " + j.on.name
 		if len(j.on.held) > 0 {
-			reason += ", held by " + j.on.held[0].id().String()
+			reason, holder = reason+queue.HeldBy, j.on.held[0].id().String()
 		} else if len(j.on.offered) > 0 {
-			reason += ", kept for " + j.on.offered[0].id().String()
+			reason, holder = reason+queue.KeptFor, j.on.offered[0].id().String()
 		}
-		return reason, time.Time{}
+		return reason, time.Time{}, holder
 	case core.Retrying:
-		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due
+		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due, ""
 	case core.Suspended:
 		if j.place >= 0 {
-			return queue.WhySuspended(j.event), j.due
+			return queue.WhySuspended(j.event), j.due, ""
 		}
-		return queue.WhySuspended(j.event), time.Time{}
+		return queue.WhySuspended(j.event), time.Time{}, ""
 	}
-	return j.r.explainReady(j.index), time.Time{}
+	return j.r.explainReady(j.index), time.Time{}, ""
 }
 
 // explainReady says why a due job is not leased yet.

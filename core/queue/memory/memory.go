@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,16 +115,28 @@ func (q *Queue) Shutdown() {
 	}
 }
 
-// now is the queue's clock: it never goes back.
+// now is the queue's clock: it never goes back. Its monotonic reading is what leases and delays go by, its wall clock what is due
+// at a time of day goes by. Where the two have parted, the places of timed runs are worked out again.
 func (q *Queue) now() time.Time {
 	read := q.opt.Now
 	if read == nil {
 		read = time.Now
 	}
 	if t := read(); t.After(q.last) {
+		leap := t.Round(0).Sub(q.last.Round(0)) - t.Sub(q.last)
 		q.last = t
+		if leap.Abs() > time.Millisecond {
+			q.replace()
+		}
 	}
 	return q.last
+}
+
+// replace works out when each timed run next has something due, which is kept by the monotonic clock.
+func (q *Queue) replace() {
+	for _, r := range slices.Clone(q.timed.items) {
+		q.retime(r)
+	}
 }
 
 func (q *Queue) next() uint64 {

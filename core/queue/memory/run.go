@@ -94,6 +94,7 @@ type job struct {
 
 	attempts int // made
 	crashes  int
+	unheard  string // the node that crashed with it, where nobody said since what the host saw
 	data     []byte // of the last Suspend or Retry
 	due      time.Time
 	event    string
@@ -116,7 +117,7 @@ type record struct {
 	index, count, attempt int32
 	outcome               uint8
 	reason                string
-	detail                []byte
+	detail                []byte // of a record with a reason, the job's state
 }
 
 func newRun(spec queue.Run, t *tenant, seq uint64) *run {
@@ -282,8 +283,8 @@ func (t *tenant) rerank() int64 {
 // retime puts the run where it belongs among those with something timed.
 func (q *Queue) retime(r *run) {
 	var due time.Time
-	if r.later.len() > 0 {
-		due = r.later.top().due
+	if r.later.len() > 0 { // a time of day
+		due = q.last.Add(r.later.top().due.Sub(q.last.Round(0)))
 	}
 	if r.timers.len() > 0 && (due.IsZero() || r.timers.top().due.Before(due)) {
 		due = r.timers.top().due

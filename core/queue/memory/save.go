@@ -31,7 +31,7 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 		return fmt.Errorf("save the state of %s: it is no longer leased to session %q: %w", s.Job, s.Session, core.ErrConflict)
 	}
 	if s.Seq > j.saved {
-		j.data, j.saved = slices.Clone(s.State), s.Seq
+		j.data, j.saved, j.unheard = slices.Clone(s.State), s.Seq, ""
 	}
 	return nil
 }

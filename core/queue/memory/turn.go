@@ -155,17 +155,17 @@ func (q *Queue) ack(s *session, a *queue.Ack, now time.Time) bool {
 			q.finish(j, core.EvFinish, a.Outcome, "", a.Detail)
 			break
 		}
-		j.data = a.State
+		j.data, j.unheard = a.State, ""
 		q.put(j, core.EvRetry, a.After, now)
 	case queue.AckReturn:
 		if r.over() {
-			q.finish(j, core.EvCancel, core.Cancelled, r.reason, nil)
+			q.abandon(j)
 			break
 		}
 		q.put(j, core.EvReturn, a.After, now)
 	case queue.AckSuspend:
 		if r.over() {
-			q.finish(j, core.EvCancel, core.Cancelled, r.reason, nil)
+			q.finish(j, core.EvCancel, core.Cancelled, r.reason, a.State)
 			break
 		}
 		q.suspend(j, a, now)
@@ -200,7 +200,7 @@ func (q *Queue) park(j *job, after time.Duration, now time.Time) {
 
 func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 	q.move(j, core.EvSuspend)
-	j.data = a.State
+	j.data, j.unheard = a.State, ""
 	if a.KeepLocks {
 		j.keeps = true
 	} else {
@@ -239,22 +239,23 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	spec := &r.submitted
 	switch {
 	case spec.OnLost == queue.LostHold:
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw", nil)
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw", j.data)
 	case r.over():
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason, nil)
+		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason, j.data)
 	case j.crashes >= spec.MaxCrashes:
 		if r.dead == nil {
 			r.dead = map[int]struct{}{}
 		}
 		r.dead[j.index] = struct{}{}
-		q.finish(j, core.EvBury, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), nil)
+		q.finish(j, core.EvBury, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), j.data)
 	default:
+		j.unheard = node
 		q.put(j, core.EvRetry, spec.Backoff.Delay(j.crashes-1, random()), now)
 	}
 	q.settle(r)
 }
 
-// finish records the outcome of a job and spends the budget.
+// finish records the outcome of a job and spends the budget. detail is its state where there is a reason.
 func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, detail []byte) {
 	r := j.r
 	id := j.id()
@@ -401,7 +402,17 @@ func (q *Queue) end(j *job) {
 	case core.Retrying, core.Suspended:
 		q.unpark(j)
 	}
-	q.finish(j, core.EvCancel, core.Cancelled, j.r.reason, nil)
+	q.abandon(j)
+}
+
+// abandon ends a job of a run that is over: as cancelled, or as lost where its last lease crashed and nobody said since
+// what the host saw.
+func (q *Queue) abandon(j *job) {
+	if j.unheard != "" {
+		q.finish(j, core.EvCancel, core.Lost, "worker "+j.unheard+" was silent past its lease while it held the job, and the run was over: "+j.r.reason, j.data)
+		return
+	}
+	q.finish(j, core.EvCancel, core.Cancelled, j.r.reason, j.data)
 }
 
 func (q *Queue) checkComplete(r *run) {

@@ -65,8 +65,8 @@ func explainTexts(f *fixture) {
 			f.Errorf("Explain(%v) says %q, expected it to contain %q", ex.Job, ex.Reason, want.text)
 		}
 	}
-	if ex := f.explain("a", 4); !strings.Contains(ex.Reason, "holder/0") {
-		f.Errorf("Explain says %q, expected who holds the host", ex.Reason)
+	if ex := f.explain("a", 4); ex.Holder != "holder/0" || strings.Contains(ex.Reason, "holder") {
+		f.Errorf("Explain says %+v, expected who holds the host, apart from the reason", ex)
 	}
 	for _, timed := range []int{1, 3, 5, 12} {
 		if f.explain("a", timed).Until.IsZero() {

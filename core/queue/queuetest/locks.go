@@ -57,8 +57,8 @@ func haLock(f *fixture) {
 	f.none(s, "its peer is worked on")
 	ex := f.explain("b", 0)
 	eq(f, "state", ex.State, core.Blocked)
-	if !strings.Contains(ex.Reason, "pair") || !strings.Contains(ex.Reason, "a/0") {
-		f.Errorf("Explain says %q, expected the HA group and its holder", ex.Reason)
+	if !strings.Contains(ex.Reason, "pair") || ex.Holder != "a/0" || strings.Contains(ex.Reason, "a/0") {
+		f.Errorf("Explain says %+v, expected the HA group, and its holder apart", ex)
 	}
 	f.submit(pair("c", false, "h3"))
 	eq(f, "a run that disrupts nothing", f.one(s).Job.Run, "c")

@@ -13,6 +13,8 @@ var saveTests = []test{
 	{name: "SaveIsOfTheLease", run: saveLease},
 	{name: "SaveIsReplacedByAcks", run: saveAcks},
 	{name: "SaveIsDroppedAtTheEnd", run: saveEnd},
+	{name: "SaveIsInTheRecordOfACancelledJob", run: saveCancelled},
+	{name: "SaveIsInTheRecordOfALostJob", ttl: shortTTL, run: saveLost},
 	{name: "SaveRefuses", run: saveRefuses},
 	{name: "SaveIsAllowedInARunThatIsOver", run: saveOver},
 	{name: "TrapLateSaveDoesNotUndoALaterOne", run: saveLate},
@@ -64,6 +66,56 @@ func saveLease(f *fixture) {
 	f.must(f.q.Close(f.ctx, s))
 	s = f.open("n")
 	eq(f, "state after Close", string(f.one(s).State), "two")
+}
+
+// states are the last states in the records of a run, by index; a worker's own record has none.
+func (f *fixture) states(run string) map[int]string {
+	f.Helper()
+	records, _, err := f.q.Records(f.ctx, run, "", 100, 0)
+	f.must(err)
+	out := map[int]string{}
+	for _, r := range records {
+		out[r.Index] = string(r.State)
+		if len(r.State) > 0 && (len(r.Detail) > 0 || r.Reason == "" || r.Count != 1) {
+			f.Errorf("record %+v: a state stands in records of one job that the queue ended", r)
+		}
+	}
+	return out
+}
+
+func saveCancelled(f *fixture) {
+	f.submit(run("a", 6))
+	s := f.open("n")
+	l := f.leaseN(s, 5)
+	f.save(s, l[0], 1, "saved")
+	f.save(s, l[1], 1, "saved")
+	f.save(s, l[3], 1, "saved")
+	suspend := func(l queue.Lease, state string) queue.Ack {
+		return queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, Event: "e", State: []byte(state)}
+	}
+	f.ack(s, suspend(l[0], "suspended"))
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
+	f.ack(s, suspend(l[1], "too late"))
+	f.ack(s, done(l[2], core.Changed))
+	f.ack(s, giveBack(l[3]))
+	f.ack(s, giveBack(l[4]))
+	f.completes(s, "a")
+	for index, want := range map[int]string{0: "suspended", 1: "too late", 2: "", 3: "saved", 4: "", 5: ""} {
+		eq(f, "state in the record", f.states("a")[index], want)
+	}
+}
+
+func saveLost(f *fixture) {
+	r := run("a", 2)
+	r.OnLost = queue.LostHold
+	f.submit(r)
+	s := f.open("n")
+	l := f.leaseN(s, 2)
+	f.save(s, l[0], 1, "saved")
+	s = f.expire(s)
+	f.completes(s, "a")
+	eq(f, "state in the record", f.states("a")[0], "saved")
+	eq(f, "state of one that saved none", f.states("a")[1], "")
 }
 
 func saveAcks(f *fixture) {

@@ -294,11 +294,16 @@ func (m *machine) cancel(t *rapid.T) {
 func (m *machine) adjust(t *rapid.T) {
 	r := m.pick(t)
 	var a queue.Adjust
-	switch rapid.IntRange(0, 2).Draw(t, "what") {
+	switch rapid.IntRange(0, 3).Draw(t, "what") {
 	case 0:
 		a.Paused = new(rapid.Bool().Draw(t, "paused"))
 	case 1:
 		a.Weight = new(queue.MaxWeight / rapid.IntRange(1, 2).Draw(t, "part"))
+	case 2:
+		if rapid.IntRange(0, 2).Draw(t, "stop") > 0 {
+			t.Skip("not this time")
+		}
+		a.Stop = "because"
 	default:
 		a.Limit = new(rapid.IntRange(0, len(r.Targets)).Draw(t, "limit"))
 	}

@@ -20,6 +20,7 @@ var sessionTests = []test{
 	{name: "ReapedHoldIsLost", ttl: shortTTL, run: reapHold},
 	{name: "ReapedTooOftenIsDead", ttl: shortTTL, run: reapDead},
 	{name: "ReapedInCancelledRunIsLost", ttl: shortTTL, run: reapCancelled},
+	{name: "FaultR5ReapedIsNotCancelledWithItsRun", ttl: shortTTL, run: reapThenStopped},
 	{name: "ReapedFreesLocks", ttl: shortTTL, run: reapLocks},
 	{name: "TurnAndBeatKeepAlive", ttl: shortTTL, run: keepAlive},
 	{name: "WaitIsWokenByRecovery", ttl: shortTTL, run: waitRecovery},
@@ -248,6 +249,40 @@ func reapCancelled(f *fixture) {
 	if _, err := f.q.Redrive(f.ctx, "a"); !errors.Is(err, core.ErrConflict) {
 		f.Errorf("Redrive of a cancelled run: error %v, expected core.ErrConflict", err)
 	}
+}
+
+// A job whose worker died waits for its next attempt, or was given back unstarted, when its run ends: its steps may all have
+// ended well. Only of one that a worker spoke of since is it known that it was cut short.
+func reapThenStopped(f *fixture) {
+	r := run("a", 4)
+	f.submit(r)
+	s := f.open("victim")
+	f.leaseN(s, 3)
+	s = f.expire(s)
+	back := f.leaseN(s, 3)
+	for i, l := range back {
+		switch l.Job.Index {
+		case 0:
+			f.ack(s, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckReturn, After: time.Hour})
+		case 1:
+			f.ack(s, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, After: time.Hour})
+		case 2: // it is given back when the run is over
+			defer func() {
+				f.ack(s, giveBack(back[i]))
+				got := f.outcomes()
+				eq(f, "waits after a crash", got[0], core.Lost)
+				eq(f, "spoken of since", got[1], core.Cancelled)
+				eq(f, "given back after a crash", got[2], core.Lost)
+				eq(f, "never begun", got[3], core.Cancelled)
+				for _, rec := range f.records("a") {
+					if rec.Outcome == core.Lost && rec.Reason != "worker victim was silent past its lease while it held the job, and the run was over: enough" {
+						f.Errorf("job %d is lost because %q", rec.Index, rec.Reason)
+					}
+				}
+			}()
+		}
+	}
+	f.must(f.q.Cancel(f.ctx, "a", "enough"))
 }
 
 func reapLocks(f *fixture) {

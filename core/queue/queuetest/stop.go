@@ -16,6 +16,7 @@ var stopTests = []test{
 	{name: "GoodOutcomesSpendNoBudget", run: budgetGood},
 	{name: "LostStopsTheRun", run: lostStops},
 	{name: "StoppedRunEndsEverything", run: stoppedEnds},
+	{name: "AdjustStops", run: adjustStops},
 	{name: "CancelEndsEverything", run: cancelEnds},
 	{name: "CancelListsStop", run: cancelStop},
 	{name: "CancelTwiceAndAfterTheEnd", run: cancelTwice},
@@ -174,6 +175,26 @@ func stoppedEnds(f *fixture) {
 	eq(f, "phase", st.Phase, queue.Stopped)
 	f.endedEverywhere(core.Failed)
 	f.none(s, "the run was stopped")
+}
+
+func adjustStops(f *fixture) {
+	s := f.open("n")
+	leased := f.everywhere(s)
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "nobody succeeded"}))
+	f.none(s, "the run was stopped")
+	st := f.status("a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	eq(f, "reason", st.Reason, "nobody succeeded")
+	eq(f, "in flight", st.InFlight, 1)
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "another reason"}))
+	f.ack(s, done(leased, core.Changed))
+	st = f.completes(s, "a")
+	eq(f, "phase", st.Phase, queue.Stopped)
+	eq(f, "reason", st.Reason, "nobody succeeded")
+	f.endedEverywhere(core.Changed)
+	f.must(f.q.Cancel(f.ctx, "a", "too late"))
+	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "too late"}))
+	eq(f, "phase", f.status("a").Phase, queue.Stopped)
 }
 
 func cancelEnds(f *fixture) {

@@ -14,18 +14,23 @@ func (q *Queue) Cancel(ctx context.Context, run, reason string) error {
 	if reason == "" {
 		reason = "cancelled by an operator"
 	}
+	if err := q.end(ctx, run, reason, ""); err != nil {
+		return fmt.Errorf("cancel run %q: %w", run, err)
+	}
+	return nil
+}
+
+// end cancels a run, or stops it.
+func (q *Queue) end(ctx context.Context, run, reason, stop string) error {
 	for {
-		left, err := q.number(ctx, q.scripts.cancel, run, reason)
-		if err != nil {
-			return fmt.Errorf("cancel run %q: %w", run, err)
-		}
-		if left == 0 {
-			return nil
+		left, err := q.number(ctx, q.scripts.cancel, run, reason, stop)
+		if err != nil || left == 0 {
+			return err
 		}
 	}
 }
 
-// Adjust pauses, resumes, reweights, or releases a wave.
+// Adjust pauses, resumes, reweights, stops, or releases a wave.
 func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
 	if err := a.Validate(); err != nil {
 		return fmt.Errorf("adjust run %q: %w", run, err)
@@ -46,10 +51,17 @@ func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
 			return fmt.Errorf("adjust run %q: %w", run, err)
 		}
 		if answer != 2 {
-			return nil
+			break
 		}
 		paused, weight = "", "" // only a part of the wave is released so far
 	}
+	if a.Stop == "" {
+		return nil
+	}
+	if err := q.end(ctx, run, a.Stop, "1"); err != nil {
+		return fmt.Errorf("stop run %q: %w", run, err)
+	}
+	return nil
 }
 
 // Wake ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and

@@ -134,7 +134,9 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		ex.Reason, err = q.explainEnd(ctx, job)
 		return ex, err
 	}
-	ex.Reason = explain(ex, a, b, c)
+	if ex.Reason = explain(ex, a, b, c); ex.State == core.Blocked {
+		ex.Holder = b
+	}
 	return ex, nil
 }
 
@@ -148,9 +150,9 @@ func explain(ex queue.Explanation, a, b, c string) string {
 		reason := "waits for " + lockKind(a) + " " + a[1:]
 		switch {
 		case b != "" && c == "1":
-			reason += ", kept for " + b
+			reason += queue.KeptFor
 		case b != "":
-			reason += ", held by " + b
+			reason += queue.HeldBy
 		}
 		return reason
 	case core.Retrying:

@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/core/redisacl"
 )
+
+// leaseSteps is into how many steps a session's life is cut. Of two calls of the queue as much time is counted as one step at
+// most: so a leap of the clock takes no more of a lease than a step, which is less than what workers stop before its end.
+const leaseSteps = 6
 
 // Shard is the only shard of a pool today. It is in the key names, so that a
 // later version can split a pool without renaming anything.
@@ -19,7 +24,7 @@ type key struct{ lua, name string }
 // fixedKeys are the keys that a pool has once. They are KEYS[1], KEYS[2] … of every script.
 func fixedKeys() []key {
 	return []key{
-		{"kMeta", "meta"},           // hash: clock, counters that only grow, V of the tenants, timekeeper
+		{"kMeta", "meta"},           // hash: times, counters that only grow, V of the tenants, timekeeper
 		{"kIDs", "ids"},             // hash: run id -> number
 		{"kTenants", "tenants"},     // hash: tenant -> number
 		{"kReady", "ready"},         // zset: tenants with a ready run, by rank
@@ -54,7 +59,7 @@ func suffixes() []key {
 		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt
 		{"xSuspended", ":s"}, // run, zset: suspended indexes by time, +inf: event only
 		{"xEvents", ":e"},    // run, lexical zset: event, index
-		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event, keeps locks, token and number of the last save
+		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event, keeps locks, token and number of the last save (0 and the node after a crash)
 		{"xLeases", ":l"},    // session, hash: RUN/INDEX -> lease
 		{"xBlocked", ":b"},   // run, hash: index -> its member in wait
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
@@ -79,9 +84,10 @@ func runSuffixes() []string {
 	return out
 }
 
-// header is the Lua text that names the keys.
-func header() string {
+// header is the Lua text that names the keys, and how lease time is counted: a session lives for ttl of it.
+func header(ttl time.Duration) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "local LEASE = { ttl = %d, step = %d }\n", ttl.Microseconds(), max(ttl/leaseSteps, time.Microsecond).Microseconds())
 	n := 0
 	for _, k := range append(fixedKeys(), prefixes()...) {
 		n++

@@ -58,7 +58,7 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	if opt.Keep <= 0 {
 		opt.Keep = 24 * time.Hour
 	}
-	s, err := loadScripts()
+	s, err := loadScripts(opt.SessionTTL)
 	if err != nil {
 		return nil, err
 	}

@@ -132,8 +132,12 @@ func unpackLog(m goredis.XMessage) ([]queue.Record, error) {
 		if code > 0 {
 			rec.Outcome = outcomes[code-1]
 		}
-		if detail > 0 {
-			rec.Detail = b[17+reason : 17+reason+detail : 17+reason+detail]
+		switch rest := b[17+reason : 17+reason+detail : 17+reason+detail]; {
+		case detail == 0:
+		case reason > 0:
+			rec.State = rest
+		default:
+			rec.Detail = rest
 		}
 		list = append(list, rec)
 		b = b[17+reason+detail:]

@@ -111,7 +111,7 @@ func TestOneMarker(t *testing.T) {
 	}
 }
 
-// TestTrapClockSkew // db-scheduler#433: only Redis' clock is read, and it never runs back.
+// TestTrapClockSkew // db-scheduler#433: only Redis' clock is read. Where that was ahead, as before a failover, nothing stands still.
 func TestTrapClockSkew(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -119,12 +119,11 @@ func TestTrapClockSkew(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	q := newQueue(t, server.User(t), redis.Options{SessionTTL: time.Hour})
 	s := mustOpen(t, q)
-	ahead := time.Now().Add(10 * time.Minute) // the server's clock was ahead before a failover
-	if err := c.HSet(t.Context(), "{/0}:meta", "clock", ahead.UnixMicro()).Err(); err != nil {
+	if err := c.HSet(t.Context(), "{/0}:meta", "clock", time.Now().Add(10*time.Minute).UnixMicro()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	res, err := q.Turn(t.Context(), queue.Turn{Session: s})
-	if err != nil || res.Now.Before(ahead.Truncate(time.Microsecond)) {
-		t.Fatalf("the clock says %v (%v), it was at %v before", res.Now, err, ahead)
+	if now := time.Now(); err != nil || res.Now.After(now) || now.Sub(res.Now) > 5*time.Minute {
+		t.Fatalf("the clock says %v (%v), it is %v", res.Now, err, now)
 	}
 }

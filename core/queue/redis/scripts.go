@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/core/redisconn"
 )
@@ -20,8 +21,8 @@ type scripts struct {
 	turn, accept, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
 }
 
-func loadScripts() (*scripts, error) {
-	head := header()
+func loadScripts(ttl time.Duration) (*scripts, error) {
+	head := header(ttl)
 	parts := map[string]string{}
 	for _, lib := range []string{"base", "locks", "jobs", "forget"} {
 		b, err := luaFiles.ReadFile("lua/" + lib + ".lua")

@@ -139,7 +139,7 @@ func adoptPages(b bench) {
 		if len(got) != len(want) {
 			b.Errorf("%d leases adopted, expected %d", len(got), len(want))
 		}
-	})
+	}, b.key("kMeta")) // it writes the times
 	b.expire(s)
 	b.returns(b.q.scripts.adopt, "[GONE]", s, "0")
 }
@@ -211,7 +211,7 @@ func explainReads(b bench) {
 			{"r", 2, core.Leased, "leased by node since 0s"},
 			{"r", 4, core.Pending, "waits for its turn: its run has 2 jobs in flight, its tenant 2"},
 			{"r", 5, core.Pending, "is not released: the wave ends before job 5"},
-			{"same", 0, core.Blocked, "waits for host r-2, held by r/2"},
+			{"same", 0, core.Blocked, "waits for host r-2, held by another job"},
 		} {
 			ex, err := b.q.Explain(b.Context(), core.JobID{Run: tc.run, Index: tc.index})
 			if err != nil || ex.State != tc.state || ex.Reason != tc.says {

@@ -215,6 +215,9 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, most int, wait 
 			r.Reason = "what the worker recorded of it cannot be taken: " + err.Error()
 		}
 		r.Detail = plain
+		if r.State, err = q.open(r.State, place(stateOf, job)); errors.Is(err, keyring.ErrNoKey) {
+			return nil, cursor, fmt.Errorf("state of job %s: %w", job, err)
+		}
 	}
 	return list, next, nil
 }

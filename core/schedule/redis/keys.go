@@ -20,7 +20,7 @@ const pageSize = 64
 // page's number follows.
 func keys() []struct{ lua, name string } {
 	return []struct{ lua, name string }{
-		{"kClock", "clock"}, // hash: t the clock µs, v the last version, n the last page
+		{"kClock", "clock"}, // hash: v the last version, n the last page
 		{"kIndex", "index"}, // lexical zset: first key of a page \0 its number
 		{"kHeads", "heads"}, // zset: page -> its earliest due time, ms
 		{"kWake", "wake"},   // stream: one entry each time the earliest due time becomes earlier; the last is kept

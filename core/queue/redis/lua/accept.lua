@@ -26,13 +26,17 @@ tno = tonumber(tno)
 call('HSET', pTenant .. tno, 'w', ARGV[5])
 call('SADD', pTenant .. tno .. xRuns, no)
 
-local weight, prio, total, limit, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
-  chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, lost = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
-call('HSET', k, 'd', digest, 'at', now, 'r', '', 'l', late,
-  'c', pack(id, tno, prio, total, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
-    bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
-  'o', pack(o1, o2, o3, o4, o5, o6, o7, o8),
-  's', pack(paused == 1 and PAUSED or ACTIVE, false, limit, 0, 0, -1, 0, weight, false, false, 0, now, 0, 0))
+local total, limit, settledjobs, lost
+do -- a script has 200 local variables at most
+  local weight, prio, all, most, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
+    chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, first = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
+  call('HSET', k, 'd', digest, 'at', wall, 'r', '', 'l', late,
+    'c', pack(id, tno, prio, all, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
+      bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
+    'o', pack(o1, o2, o3, o4, o5, o6, o7, o8),
+    's', pack(paused == 1 and PAUSED or ACTIVE, false, most, 0, 0, -1, 0, weight, false, false, 0, age, 0, 0))
+  total, limit, settledjobs, lost = all, most, o1 + o2 + o3 + o4 + o5 + o6 + o7 + o8, first
+end
 call('HSET', kIDs, id, no)
 
 local p = 7
@@ -63,7 +67,7 @@ while ARGV[p] do
   local idx = next()
   call('HSET', k .. xData, idx, next())
 end
-if o1 + o2 + o3 + o4 + o5 + o6 + o7 + o8 > 0 then
+if settledjobs > 0 then
   f.odirty = true -- all of it may be settled
   if lost < 4294967295 then budget(f, LOST, lost) end
   budget(f, FAILED, 0)

@@ -1,9 +1,9 @@
--- adopt.lua: a page of what a session holds. Changes nothing.
+-- adopt.lua: a page of what a session holds. Writes the times.
 -- Needs: base, locks, jobs. ARGV: session, cursor. Returns: {next cursor, flat (id, index, host, token, attempt, data, state, …)}; {'GONE'}.
 -- Bounds: about 128 leases a page.
 local sid = ARGV[1]
-local deadline = call('ZSCORE', kSessions, sid)
-if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
+if not alive(sid) then return { 'GONE' } end
+tick()
 local page = call('HSCAN', pSession .. sid .. xLeases, ARGV[2], 'COUNT', 128)
 local out = {}
 for i = 1, #page[2], 2 do

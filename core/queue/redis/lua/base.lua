@@ -1,7 +1,7 @@
 -- base.lua: loading and writing back, shared by every script (prepended by scripts.go).
 -- Needs: the locals for key names that keys.go generates. KEYS are the pool's fixed keys and
 -- prefixes with the same hash tag; keys of runs, tenants, sessions and documents are prefix .. number, id or escaped name.
--- Does: reads the clock once and holds it monotone; caches runs and tenants in tables; flush()
+-- Does: reads the clock once, as three times (see DESIGN.md, Time); caches runs and tenants in tables; flush()
 -- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
 
 local call = redis.call
@@ -17,14 +17,29 @@ local SHARED = 16 -- flag of a packed target, see pack.go
 local RUNS = 1e14 -- more than there are run and tenant numbers
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
-local meta = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks')
-local now
+-- wall: what Redis' clock says, for what is due at a time of day. now: never goes back; it is wall until that goes back, and ahead of
+-- it by as much from then on; for what is due after a time. age: counts what passed between calls, for sessions.
+local wall, now, ahead, age
+local seq, bseq, vt, tkat, tks
 do
-  local t = call('TIME')
-  now = max(t[1] * 1000000 + t[2], tonumber(meta[1] or 0))
+  local meta, t = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks', 'ahead', 'age'), call('TIME')
+  seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
+  tkat, tks = tonumber(meta[5] or 0), meta[6]
+  wall = t[1] * 1000000 + t[2]
+  local d = wall - tonumber(meta[1] or wall)
+  ahead = tonumber(meta[7] or 0) + max(-d, 0)
+  now = wall + ahead
+  age = tonumber(meta[8] or now)
+  -- A leap must not end sessions: a call counts at most LEASE.step, and nothing where nobody called for as long as a
+  -- session lives, which a node that lives never lets happen.
+  if d > 0 and d <= LEASE.ttl then age = age + min(d, LEASE.step) end
 end
-local seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
-local tkat, tks = tonumber(meta[5] or 0), meta[6]
+-- tick writes the times, with other fields of meta.
+local function tick(...) call('HSET', kMeta, 'clock', wall, 'ahead', ahead, 'age', age, ...) end
+local function alive(sid)
+  local z = call('ZSCORE', kSessions, sid)
+  return z and tonumber(z) > age
+end
 local waiters = call('ZCARD', kWait) -- jobs parked on locks, in the whole pool
 
 local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leases, locks of this script
@@ -116,7 +131,7 @@ local function touch(f)
   local t = f.t
   if ready then
     if f.born then f.tag = max(f.tag, t.v) else f.tag = t.v - f.prio * 1000000 end -- queue.HeadStart, in µs
-    f.born, f.readyat = true, now
+    f.born, f.readyat = true, age
     t.nready = t.nready + 1
     if t.nready == 1 then t.tag = max(t.tag, vt) end
     if phaseLease then onready(f) end
@@ -237,7 +252,7 @@ local function defer(f, n)
   if n ~= 0 then call('HINCRBY', f.k, 'l', n) end
 end
 
-local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save
+local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save; or 0 and the node that crashed with it
   local v = call('HGET', f.k .. xJobs, idx)
   if v then return unpk(v) end
   return 0, 0, '', '', false
@@ -297,6 +312,7 @@ local function duehead(f)
     local v = call('ZRANGE', f.k .. x, 0, 0, 'WITHSCORES')
     if v[1] and v[2] ~= 'inf' then
       local d = tonumber(v[2])
+      if x == xSegments then d = d + ahead end -- a time of day
       if not at or d < at then at = d end
     end
   end
@@ -403,6 +419,6 @@ local function flush(...)
     end
   end
   flushlocks()
-  call('HSET', kMeta, 'clock', now, 'seq', seq, 'bseq', bseq, 'vt', vt, ...)
+  tick('seq', seq, 'bseq', bseq, 'vt', vt, ...)
   marker()
 end

@@ -2,8 +2,7 @@
 -- Needs: base, locks, jobs. Does: gives back at most 128 leases as by Return, then removes the session.
 -- ARGV: session. Returns: {leases that are left}; {'GONE'}.
 local sid = ARGV[1]
-local deadline = call('ZSCORE', kSessions, sid)
-if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
+if not alive(sid) then return { 'GONE' } end
 for _, l in ipairs((held(sid, 128))) do ack(l.f, l.idx, l, RETURN, 0, 0, false, '', '', '') end
 activate(64)
 flush()

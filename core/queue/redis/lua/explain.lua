@@ -10,7 +10,7 @@ if idx < 0 or idx >= f.total then return { 'RANGE', f.total } end
 
 for _, sid in ipairs(call('ZRANGE', kSessions, 0, -1)) do
   local l = leaseof(call('HGET', pSession .. sid .. xLeases, f.pre .. idx))
-  if l then return { 'leased', call('HGET', kNodes, sid) or '?', now - l.since, 0, tonumber(call('ZSCORE', kSessions, sid)) } end
+  if l then return { 'leased', call('HGET', kNodes, sid) or '?', age - l.since, 0, wall - age + tonumber(call('ZSCORE', kSessions, sid)) } end
 end
 local v = call('HGET', f.k .. xBlocked, idx)
 if v then
@@ -32,10 +32,10 @@ if v then
   return { 'blocked', kind .. name, by, kept, -1 }
 end
 local at = call('ZSCORE', f.k .. xWaiting, idx)
-if at then return { 'retrying', (jobstate(f, idx)), 0, 0, tonumber(at) } end
+if at then return { 'retrying', (jobstate(f, idx)), 0, 0, at - ahead } end
 at = call('ZSCORE', f.k .. xSuspended, idx)
 if at then
-  return { 'suspended', select(4, jobstate(f, idx)), 0, 0, at == 'inf' and -1 or tonumber(at) }
+  return { 'suspended', select(4, jobstate(f, idx)), 0, 0, at == 'inf' and -1 or at - ahead }
 end
 
 local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)

@@ -23,7 +23,7 @@ local function unlease(f, l)
   local t, del = f.t, l.s.del
   f.inf, t.inf = f.inf - 1, t.inf - 1
   del[#del + 1] = l.key
-  local d = now - l.since
+  local d = age - l.since
   if d > 0 then
     f.served = f.served + d
     f.tag = f.tag + d / f.weight
@@ -32,7 +32,14 @@ local function unlease(f, l)
   f.dirty = true
 end
 
--- finish records the outcome of a job that is leased no more.
+-- stateof is the last state of a leased job.
+local function stateof(f, idx, l)
+  if not l.hasj then return '' end
+  local _, _, state = jobstate(f, idx)
+  return state
+end
+
+-- finish records the outcome of a job that is leased no more. With a reason, detail is the job's state.
 local function finish(f, idx, l, oc, reason, detail)
   record(f, idx, 1, oc, l.attempt, reason, detail)
   if l.hasj then append(f, 'jdel', idx) end
@@ -50,13 +57,23 @@ local function setjob(f, idx, ...)
   call('HSET', f.k .. xJobs, idx, pack(...))
 end
 
+-- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said since what the host saw. Else nil.
+local function unheard(f, idx)
+  local token, node = select(6, jobstate(f, idx))
+  if token ~= 0 then return nil end
+  return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f)
+end
+
 local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
   unlease(f, l)
   local n = l.attempt - 1
   if kind ~= DONE and f.phase >= STOPPED then
     if kind == RETRY then return finish(f, idx, l, oc, '', detail) end
     l.attempt = n
-    return finish(f, idx, l, CANCEL, reasonof(f), '')
+    local why = kind == RETURN and l.hasj and unheard(f, idx)
+    local last = kind == SUSPEND and state or stateof(f, idx, l)
+    if why then return finish(f, idx, l, LOST, why, last) end
+    return finish(f, idx, l, CANCEL, reasonof(f), last)
   end
   if kind == DONE then return finish(f, idx, l, oc, '', detail) end
   if not keep then release(f, idx, l.host, l.ha, l.group, l.key, l.lock) end
@@ -79,20 +96,20 @@ local function crash(f, idx, l, node)
   unlease(f, l)
   local crashes = l.crashes + 1
   if f.hold then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw', '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw', stateof(f, idx, l))
   end
   if f.phase >= STOPPED then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), '')
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
     call('HSET', f.k .. xDead, idx, 1)
-    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, '')
+    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, stateof(f, idx, l))
   end
   local d = f.bint * 2 ^ min(l.crashes, 16)
   if f.bmax > 0 then d = min(d, f.bmax) end
   d = floor(d + d * f.bjit * ((l.token * 7919) % 1000) / 1000)
   local _, _, state = jobstate(f, idx)
-  setjob(f, idx, l.attempt, crashes, state, '', false)
+  setjob(f, idx, l.attempt, crashes, state, '', false, 0, node)
   if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
   release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
   touch(f)
@@ -122,7 +139,7 @@ end
 -- reap recovers at most n jobs of expired sessions; returns how many sessions were given up.
 local function reap(n)
   local gone = 0
-  for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', now, 'LIMIT', 0, 8)) do
+  for _, sid in ipairs(call('ZRANGEBYSCORE', kSessions, '-inf', age, 'LIMIT', 0, 8)) do
     if n <= 0 then break end
     local node = call('HGET', kNodes, sid) or '?'
     local list, all = held(sid, n)
@@ -141,7 +158,7 @@ end
 -- ripen moves at most n due entries of a run to its ready work; returns how many.
 local function ripen(f, n)
   local had = n
-  local due, late = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', now, 'LIMIT', 0, n), 0
+  local due, late = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', wall, 'LIMIT', 0, n), 0
   for _, m in ipairs(due) do
     local a, b = range(m)
     call('ZREM', f.k .. xSegments, m)
@@ -191,9 +208,10 @@ local function activate(n)
 end
 
 local function cancelsingle(f, idx, reason)
-  local made, _, _, event, keep = jobstate(f, idx)
+  local made, _, state, event, keep = jobstate(f, idx)
   if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
-  record(f, idx, 1, CANCEL, made, reason or reasonof(f), '')
+  local why = unheard(f, idx)
+  record(f, idx, 1, why and LOST or CANCEL, made, why or reason or reasonof(f), state)
   append(f, 'jdel', idx)
   local m = call('HGET', f.k .. xHeirs, idx)
   if m then

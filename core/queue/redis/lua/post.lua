@@ -9,5 +9,5 @@ call('PEXPIRE', k, ARGV[3])
 local old = call('ZRANGEBYSCORE', kBoard, '-inf', now, 'LIMIT', 0, 8)
 if #old > 0 then call('ZREM', kBoard, unpack(old)) end
 call('ZADD', kBoard, now + 1000 * ARGV[3], ARGV[4])
-call('HSET', kMeta, 'clock', now, 'post', version)
+tick('post', version)
 return version

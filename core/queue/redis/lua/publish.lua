@@ -15,5 +15,5 @@ for i = 4, #ARGV do
 end
 call('XTRIM', k, 'MAXLEN', '~', ARGV[2])
 call('PEXPIRE', k, ARGV[3])
-call('HSET', kMeta, 'clock', now)
+tick()
 return n

@@ -2,8 +2,7 @@
 -- Needs: base, locks, jobs. Does: writes the job's state and, at the first, notes in the lease that there is one.
 -- ARGV: session, run id, index, token, number, state. Returns: {1}; {0} where the lease is not this one; {'GONE'}.
 local sid, idx, number = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
-local deadline = call('ZSCORE', kSessions, sid)
-if not deadline or tonumber(deadline) <= now then return { 'GONE' } end
+if not alive(sid) then return { 'GONE' } end
 local no = call('HGET', kIDs, ARGV[2])
 local f = no and run(tonumber(no))
 local k = pSession .. sid .. xLeases
@@ -15,5 +14,5 @@ if l.hasj then
 end
 setjob(f, idx, l.attempt - 1, l.crashes, ARGV[6], '', false, l.token, number)
 if not l.hasj then call('HSET', k, f.pre .. idx, pack(l.token, l.since, l.host, l.attempt, l.crashes, true, l.ha, l.group)) end
-call('HSET', kMeta, 'clock', now)
+tick()
 return { 1 }

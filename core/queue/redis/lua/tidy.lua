@@ -214,22 +214,24 @@ for idx, where in pairs(at) do
 end
 
 -- Segments that are not due: the count of their released targets, and their list by index, which a run needs that is not all released.
-local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
-local lists = f.phase < STOPPED and f.limit < f.total
-local listed = f.phase >= STOPPED or call('ZCARD', k .. xByIndex) == (lists and #segments or 0)
-for _, m in ipairs(segments) do
-  late = late + released(f, range(m))
-  if lists then listed = listed and call('ZSCORE', k .. xByIndex, m) end
-end
-local counted = tonumber(call('HGET', k, 'l') or 0)
-if counted ~= late then
-  found('run ' .. f.id .. ' counted ' .. counted .. ' jobs of segments that are not due, it has ' .. late, function() call('HSET', k, 'l', late) end)
-end
-if not listed then
-  found('the segments of run ' .. f.id .. ' were not listed by index', function()
-    call('UNLINK', k .. xByIndex)
-    for _, m in ipairs(lists and segments or {}) do call('ZADD', k .. xByIndex, (range(m)), m) end
-  end)
+do -- a script has 200 local variables at most
+  local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
+  local lists = f.phase < STOPPED and f.limit < f.total
+  local listed = f.phase >= STOPPED or call('ZCARD', k .. xByIndex) == (lists and #segments or 0)
+  for _, m in ipairs(segments) do
+    late = late + released(f, range(m))
+    if lists then listed = listed and call('ZSCORE', k .. xByIndex, m) end
+  end
+  local counted = tonumber(call('HGET', k, 'l') or 0)
+  if counted ~= late then
+    found('run ' .. f.id .. ' counted ' .. counted .. ' jobs of segments that are not due, it has ' .. late, function() call('HSET', k, 'l', late) end)
+  end
+  if not listed then
+    found('the segments of run ' .. f.id .. ' were not listed by index', function()
+      call('UNLINK', k .. xByIndex)
+      for _, m in ipairs(lists and segments or {}) do call('ZADD', k .. xByIndex, (range(m)), m) end
+    end)
+  end
 end
 
 -- Places that follow from the record.
@@ -255,10 +257,13 @@ end
 local head
 for _, set in ipairs({ xSegments, xWaiting, xSuspended }) do
   local v = call('ZRANGE', k .. set, 0, 0, 'WITHSCORES')[2]
-  if v and v ~= 'inf' and (not head or tonumber(v) < head) then head = tonumber(v) end
+  if v and v ~= 'inf' then
+    local at = tonumber(v) + (set == xSegments and ahead or 0)
+    head = min(head or at, at)
+  end
 end
 local due = call('ZSCORE', kDue, f.no)
-if head and f.phase < STOPPED and (not due or (tonumber(due) ~= head and tonumber(due) > now)) or (not head and due) then
+if head and f.phase < STOPPED and (not due or (tonumber(due) > head and tonumber(due) > now)) or (not head and due) then
   found('run ' .. f.id .. ' stood in the wrong place among the due', function() f.duedirty = true end)
 end
 if not f.complete and ended(f) then

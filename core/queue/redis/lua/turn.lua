@@ -6,17 +6,16 @@
 -- KEYS: all fixed keys (keys.go).
 -- ARGV: session, want, session TTL µs, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
 --   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
--- Returns: 'GONE', or msgpack: now, next due or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
+-- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
 --   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …).
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local deadline = call('ZSCORE', kSessions, sid)
-if not deadline or tonumber(deadline) <= now then return 'GONE' end
-call('ZADD', kSessions, now + ttl, sid)
+if not alive(sid) then return 'GONE' end
+call('ZADD', kSessions, age + ttl, sid)
 
 local reaped = 0
-if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= now then reaped = reap(32) end
+if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= age then reaped = reap(32) end
 
 local mine = session(sid)
 
@@ -266,9 +265,9 @@ local function lease(f, x)
   local z = #add
   add[z + 1] = key
   if n == 0 and crashes == 0 and not hasj and ha == '' and group == '' then
-    add[z + 2] = pack(seq, now, host)
+    add[z + 2] = pack(seq, age, host)
   else
-    add[z + 2] = pack(seq, now, host, n + 1, crashes, hasj, ha, group)
+    add[z + 2] = pack(seq, age, host, n + 1, crashes, hasj, ha, group)
   end
   vt, t.v = t.tag, f.tag
   local ref = idof[f.no]
@@ -350,4 +349,4 @@ if call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 then more = true e
 local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
 if due >= 0 and due <= now then more = true end
-return pack(now, due, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid))
+return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid))

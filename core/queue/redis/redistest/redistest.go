@@ -34,6 +34,7 @@ type Server struct {
 	Socket bool
 	Dir    string
 	Guard  *Guard
+	env    []string
 	cmd    *exec.Cmd
 	exited chan struct{}
 	out    *bytes.Buffer
@@ -88,7 +89,7 @@ func (s *Server) launch(tb testing.TB, args []string) {
 	tb.Helper()
 	s.cmd = exec.Command(testparts.Need(tb, "redis-server", "redis-server"), args...) //nolint:noctx,gosec // ended by Kill; the test's own program
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	s.cmd.SysProcAttr = attributes()
+	s.cmd.SysProcAttr, s.cmd.Env = attributes(), append(os.Environ(), s.env...)
 	if err := s.cmd.Start(); err != nil {
 		tb.Fatalf("start redis-server: %v", err)
 	}

@@ -1,21 +1,21 @@
 -- base.lua: the clock, versions and pages, shared by every script (prepended by scripts.go).
 -- Needs: the locals for key names that keys.go generates. KEYS are the fixed keys and two
 -- prefixes with the same hash tag; a page's keys are prefix .. number.
--- Does: reads the clock once and holds it monotone. Changes nothing by itself. Bounds: no loops but over one key's bytes.
+-- Does: reads the clock once; what is due is due at a time of day, so it follows that also when it is set back. Changes nothing by itself. Bounds: no loops but over one key's bytes.
 
 local call = redis.call
 local byte, sub, max, ceil, floor = string.byte, string.sub, math.max, math.ceil, math.floor
 local HEAD = 7 -- bytes of the version that starts a record
 local NEVER = 8796093022208 -- the due time, in ms, of what is never due; it times PAGE is a whole number to a double
 
-local stored = call('HMGET', kClock, 't', 'v', 'n')
+local stored = call('HMGET', kClock, 'v', 'n')
 local now -- µs
 do
   local t = call('TIME')
-  now = max(t[1] * 1000000 + t[2], tonumber(stored[1] or 0))
+  now = t[1] * 1000000 + t[2]
 end
 -- The last version: at least the clock, so that a store that was emptied or restored gives none again.
-local version = max(tonumber(stored[2] or 0), now)
+local version = max(tonumber(stored[1] or 0), now)
 
 local function versionof(value) return (struct.unpack('>I7', value)) end
 local function record(data)

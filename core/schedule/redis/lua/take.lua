@@ -58,6 +58,6 @@ for _, p in ipairs(pages) do
 end
 for i, g in ipairs(got) do out[3 * i + 1], out[3 * i + 2], out[3 * i + 3] = g.key, g.version, g.data end
 if #nheads > 0 then call('ZADD', kHeads, unpack(nheads)) end
-call('HSET', kClock, 't', now, 'v', version)
+call('HSET', kClock, 'v', version)
 if rest < INF then out[2] = rest end
 return out

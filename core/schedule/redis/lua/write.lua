@@ -6,7 +6,7 @@
 -- Bounds: a page has at most PAGE records, and an insert splits at most one.
 -- Returns: {now µs, then of each change its new version, or 0 where it was refused}.
 local INF = math.huge
-local last = tonumber(stored[3] or 0)
+local last = tonumber(stored[2] or 0)
 local function earliest() return tonumber(call('ZRANGE', kHeads, 0, 0, 'WITHSCORES')[2] or INF) end
 local old = earliest()
 local touched, order = {}, {} -- number -> member of the index
@@ -127,5 +127,5 @@ for _, no in ipairs(order) do
 end
 local new = earliest()
 if new < old then call('XADD', kWake, 'MAXLEN', 1, '*', 'd', new) end
-call('HSET', kClock, 't', now, 'v', version, 'n', last)
+call('HSET', kClock, 'v', version, 'n', last)
 return out
