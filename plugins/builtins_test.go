@@ -97,7 +97,7 @@ func supervised(t *testing.T, key string, more ...func(*host.Config)) *host.Supe
 // supervise starts a real supervisor with the built-ins, over real SSH with the key; the function stops it.
 func supervise(key string, more ...func(*host.Config)) (*host.Supervisor, func() error, error) {
 	pool, err := transport.New(transport.Config{
-		Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{key}, ConnectTimeout: time.Minute,
+		KnownHosts: []string{"/dev/null"}, Credential: transport.Always(&transport.Credential{Keys: transport.NewKeys(nil), Identities: []string{key}}), ConnectTimeout: time.Minute,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -34,8 +34,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a command.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
 	ExitCode int    `json:"exit_code" jsonschema:"of the command"`
 }
 
@@ -65,7 +65,8 @@ stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`e
 
 A command is not repeated after its worker died, for nobody knows how far it came. A command that must not
 happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all
-attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each.
+attempts of the step on this host, ` + "`TURNUS_FENCE`" + ` grows with each lease. It falls when
+the queue loses its memory: when Redis lost data or started empty, and when turnus up was restarted.
 
 Each secret that the step lists is an environment variable of the command. It comes to the host by way of the command's standard
 input, so no list of processes shows it; do not put it into arguments of other programs yourself.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/plugins/config"
-	"github.com/turnus/turnus/plugins/plugintest"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,14 +15,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // maxResumes bounds how often a job that suspends itself is gone on with.
@@ -63,6 +65,9 @@ type record struct {
 	secrets bool     // it resolved one
 	shown   []string // where a secret was seen
 	private []string // where the process's own environment was seen
+	mixed   []string // where another host was seen
+	died    string   // how the process ended under it, by itself
+	flooded bool     // it said more than it may
 }
 
 func (r *record) name() string {
@@ -98,6 +103,23 @@ func (r *record) end() string {
 		return "changed"
 	}
 	return "unchanged"
+}
+
+// why is the reason of an outcome that is not a good one.
+func (r *record) why() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return r.out.Reason
+}
+
+// good reports whether the example did what it shows.
+func (r *record) good() bool {
+	switch r.end() {
+	case "changed", "unchanged", "skipped", "suspended":
+		return true
+	}
+	return false
 }
 
 func (r *record) settled() bool {
@@ -160,6 +182,13 @@ func (s *suite) follow(ctx context.Context, p *process, w *world, c call) *recor
 
 func (s *suite) remember(r *record) {
 	s.calls = append(s.calls, r)
+	if r.died != "" {
+		s.blame("alive", "%s: %s", r.name(), r.died)
+	}
+	if r.flooded {
+		s.blame("flood", "%s: over %d MiB of logs and events in one call", r.name(), maxSaid>>20)
+	}
+	s.seen.mixed = append(s.seen.mixed, r.mixed...)
 	for _, o := range r.ops {
 		if s.shows(o.text) != "" {
 			r.shown = append(r.shown, "a command line or its environment, which everybody on the host can read ("+r.name()+")")
@@ -167,6 +196,17 @@ func (s *suite) remember(r *record) {
 	}
 	s.seen.leaks = append(s.seen.leaks, r.shown...)
 	s.seen.private = append(s.seen.private, r.private...)
+}
+
+// blame notes what a call did, whatever its case looked for. The first of each case stands.
+func (s *suite) blame(id, format string, args ...any) {
+	s.seen.blames++
+	if s.seen.blamed == nil {
+		s.seen.blamed = map[string]string{}
+	}
+	if s.seen.blamed[id] == "" {
+		s.seen.blamed[id] = fmt.Sprintf(format, args...)
+	}
 }
 
 // running is a call that is under way.
@@ -179,6 +219,7 @@ type running struct {
 // once makes one call, into r.
 func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *record) {
 	run := s.begin(ctx, p, w, c, r)
+	defer func() { r.died = p.diedUnder(r.err) }()
 	limit := c.limit
 	if limit == 0 {
 		limit = s.cfg.Patience
@@ -240,23 +281,40 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 	go func() {
 		defer close(run.done)
 		defer cut()
-		r.out, r.err = s.receive(stream, p, req, r)
+		p.calls.Add(1)
+		r.out, r.err = s.receive(stream, p, w, req, r)
 		r.code = status.Code(r.err)
 		end()
 		mu.Lock()
 		defer mu.Unlock()
 		s.gather(p, r, p.log.of(req.GetLease()), len(r.saves)-saves)
+		for _, o := range r.ops {
+			s.sawOther(w, r, o.what+o.text, "a call of a host service")
+		}
 	}()
 	return run
 }
 
-// secretsOf are those that the call's step lists, and the lab's. All have one value.
+// secretsOf are those that the call's step lists, and the lab's. A host has one value for all of them.
 func (s *suite) secretsOf(c call) map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range append(slices.Clone(c.secrets), s.cfg.Lab.Secrets...) {
-		out[name] = []byte(s.secret)
+		out[name] = []byte(s.secretAt(c.host))
 	}
 	return out
+}
+
+// secretAt is the value of every secret of a host.
+func (s *suite) secretAt(host int) string { return fmt.Sprintf("%s-h%03d", s.secret, host) }
+
+// sawOther notes that a text of a call names another host of the world, or holds another's secret.
+func (s *suite) sawOther(w *world, r *record, text, where string) {
+	for i, h := range w.hosts {
+		if i != r.call.host && (strings.Contains(text, h.Name) || strings.Contains(text, s.secretAt(i))) {
+			r.mixed = append(r.mixed, fmt.Sprintf("%s of %s, on %s, shows something of %s", where, r.name(), w.hosts[r.call.host].Name, h.Name))
+			return
+		}
+	}
 }
 
 // gather completes a record when its call is over: what it did, what its checkpoints from the first on are named, and
@@ -284,14 +342,19 @@ func (s *suite) gather(p *process, r *record, ops []op, first int) {
 }
 
 // receive reads events to the end.
-func (s *suite) receive(ctx context.Context, p *process, req *wire.RunRequest, r *record) (host.Outcome, error) {
+func (s *suite) receive(ctx context.Context, p *process, w *world, req *wire.RunRequest, r *record) (host.Outcome, error) {
 	stream, err := p.rpc.Run(ctx, req)
 	if err != nil {
 		return host.Outcome{}, err
 	}
 	var out *host.Outcome
+	said := 0
 	for {
 		event, err := stream.Recv()
+		if said += proto.Size(event); said > maxSaid {
+			r.flooded = true
+			return host.Outcome{}, fmt.Errorf("over %d MiB of events in one call", maxSaid>>20)
+		}
 		switch {
 		case errors.Is(err, io.EOF) && out == nil:
 			return host.Outcome{}, errors.New("the call ended without an outcome")
@@ -306,21 +369,28 @@ func (s *suite) receive(ctx context.Context, p *process, req *wire.RunRequest, r
 		case out != nil:
 			return host.Outcome{}, fmt.Errorf("an event came after the outcome: %.80s", prototext.Format(event))
 		}
-		if own := p.private(prototext.Format(event)); own != "" {
+		text := prototext.Format(event)
+		s.sawOther(w, r, text, "an event or outcome")
+		if own := p.private(text); own != "" {
 			r.private = append(r.private, fmt.Sprintf("an event or outcome of %s holds %s", r.name(), own))
 		}
-		if form := s.shows(prototext.Format(event)); form != "" {
+		if form := s.shows(text); form != "" {
 			r.shown = append(r.shown, fmt.Sprintf("an event or outcome%s (%s)", form, r.name()))
 		}
 		if d := event.GetDiagnostic(); d != nil {
 			r.wrong = append(r.wrong, d)
 		}
-		if w := event.GetOutcome(); w != nil {
-			got, err := host.ReadOutcome(w)
+		if end := event.GetOutcome(); end != nil {
+			if raw := end.GetDone().GetOutputs(); !utf8.Valid(raw) {
+				return host.Outcome{}, fmt.Errorf("the outputs are not UTF-8: %q", raw[:min(len(raw), 80)])
+			}
+			got, err := host.ReadOutcome(end)
 			if err != nil {
 				return host.Outcome{}, err
 			}
-			if outputs, err := json.Marshal(got.Outputs); err == nil && s.shows(string(outputs)) != "" {
+			outputs, err := json.Marshal(got.Outputs)
+			s.sawOther(w, r, string(outputs), "the outputs")
+			if err == nil && s.shows(string(outputs)) != "" {
 				r.shown = append(r.shown, "the outputs ("+r.name()+")")
 			}
 			out = &got
@@ -341,6 +411,14 @@ func (s *suite) shows(text string) string {
 		}
 	}
 	return ""
+}
+
+// diedUnder says how the process ended under a call that failed with err; "" when it lives, or the suite ended it.
+func (p *process) diedUnder(err error) string {
+	if status.Code(err) != codes.Unavailable || p.ended.Load() || !within(p.exited, pipeLimit) || p.ended.Load() {
+		return ""
+	}
+	return fmt.Sprintf("the process ended under the call, the %d. that it was asked for: %s%s", p.calls.Load(), p.how, p.words())
 }
 
 func (p *process) drain(ctx context.Context) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // mostKills bounds at how many checkpoints of one example the process is killed.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/plugins/host"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // harness is the verdict when the suite itself is at fault.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,44 +63,28 @@ func TestAWellMadePluginPasses(t *testing.T) {
 // Each fault is caught by its own case, which names it.
 func TestEachFaultIsCaughtAndNamed(t *testing.T) {
 	t.Parallel()
-	for _, f := range []struct{ kind, at, names string }{
-		{"noise-before", "stdout-before", "loading, please wait"},
-		{"never-starts", "handshake", "no licence"},
-		{"no-cookie", "handshake", "TURNUS_PLUGIN"},
-		{"bad-manifest", "manifest", `on_lost "shrug"`},
-		{"changing-manifest", "manifest", "two calls of Describe differ"},
-		{"bad-example", "examples", `"Old" of lab.phases`},
-		{"takes-anything", "params", "accepts an unknown parameter"},
-		{"no-pointer", "params", `points to ""`},
-		{"dies-of-unknown-type", "unknown-type", "does not survive"},
-		{"two-outcomes", "outcome", "a second outcome"},
-		{"check-changes", "check-mode", `tries "exec touch /tmp/x"`},
-		{"ignores-deadline", "deadline", "after its deadline"},
-		{"ignores-cancel", "cancel", "after CANCEL the call has not ended"},
-		{"no-outcome", "cancel", "without an outcome"},
-		{"ignores-drain", "drain", "a new call is taken"},
-		{"mixes", "concurrent", "alone it makes"},
-		{"dies-of-drop", "host-drop", "so did the process"},
-		{"starts-over", "kill-resume", `repeats "exec touch /tmp/phase-0"`},
-		{"forgets", "kill-resume", `"phase-0" and resumed, it ends as failed`},
-		{"takes-newer-state", "migrate", "newer than its own 1"},
-		{"hoards", "large-file", "MiB of memory"},
-		{"secret-in-log", "secrets", "an event or outcome"},
-		{"secret-in-command", "secrets", "a command line"},
-		{"prints-environment", "environment", "TURNUS_HOST_SOCKET"},
-		{"no-lease", "lease", "without a lease"},
-		{"long-line", "stdout-after", "over 64 KiB"},
-		{"prints", "stdout-after", `"hello"`},
-		{"bad-log", "stderr-logs", "@message is {"},
-		{"ignores-term", "stop", "had to be killed"},
-		{"grandchild", "descendants", "outlives the plugin and holds"},
-	} {
+	caught(t, faults)
+}
+
+// Promises that only the host's files, a second run, a second host or many calls show.
+func TestFaultP2EffectsAreCompared(t *testing.T) {
+	t.Parallel()
+	caught(t, faultsOfEffect)
+}
+
+type faulty struct{ kind, at, names string }
+
+func caught(t *testing.T, list []faulty) {
+	t.Helper()
+	for _, f := range list {
 		t.Run(f.kind, func(t *testing.T) {
 			t.Parallel()
 			only := []string{f.at}
 			switch f.at {
-			case "secrets", "environment", "lease", "stdout-after", "descendants":
+			case "secrets", "environment", "lease", "stdout-after", "descendants", "flood":
 				only = append(only, "outcome") // what is looked at must have happened
+			case "alive":
+				only = append(only, "outcome", "concurrent")
 			}
 			report := try(t, f.kind, Lab{}, only...)
 			for _, r := range report.Results {
@@ -112,6 +97,86 @@ func TestEachFaultIsCaughtAndNamed(t *testing.T) {
 			}
 			t.Errorf("no result of %s: %+v", f.at, report.Results)
 		})
+	}
+}
+
+// faults are the specimens, the case that must catch each, and what that must name.
+var faults = []faulty{
+	{"noise-before", "stdout-before", "loading, please wait"},
+	{"never-starts", "handshake", "no licence"},
+	{"no-cookie", "handshake", "TURNUS_PLUGIN"},
+	{"bad-manifest", "manifest", `on_lost "shrug"`},
+	{"changing-manifest", "manifest", "two calls of Describe differ"},
+	{"bad-example", "examples", `"Old" of lab.phases`},
+	{"takes-anything", "params", "accepts an unknown parameter"},
+	{"no-pointer", "params", `points to ""`},
+	{"dies-of-unknown-type", "unknown-type", "does not survive"},
+	{"two-outcomes", "outcome", "a second outcome"},
+	{"check-changes", "check-mode", `tries "exec touch /tmp/x"`},
+	{"ignores-deadline", "deadline", "after its deadline"},
+	{"ignores-cancel", "cancel", "after CANCEL the call has not ended"},
+	{"no-outcome", "cancel", "without an outcome"},
+	{"ignores-drain", "drain", "a new call is taken"},
+	{"mixes", "concurrent", "alone it makes"},
+	{"dies-of-drop", "host-drop", "so did the process"},
+	{"starts-over", "kill-resume", `repeats "exec touch /tmp/phase-0"`},
+	{"forgets", "kill-resume", `"phase-0" and resumed, it ends as failed`},
+	{"takes-newer-state", "migrate", "newer than its own 1"},
+	{"hoards", "large-file", "MiB of memory"},
+	{"secret-in-log", "secrets", "an event or outcome"},
+	{"secret-in-command", "secrets", "a command line"},
+	{"prints-environment", "environment", "TURNUS_HOST_SOCKET"},
+	{"no-lease", "lease", "without a lease"},
+	{"long-line", "stdout-after", "over 64 KiB"},
+	{"prints", "stdout-after", `"hello"`},
+	{"bad-log", "stderr-logs", "@message is {"},
+	{"ignores-term", "stop", "had to be killed"},
+	{"grandchild", "descendants", "outlives the plugin and holds"},
+	{"never-succeeds", "outcome", "no example succeeds: lab.echo \"Hello\": failed (no licence for this host)"},
+	{"hangs", "outcome", "neither at its deadline"},
+	{"bad-utf8", "outcome", "not UTF-8"},
+	{"floods", "flood", "16 MiB of logs and events in one call"},
+	{"floods-stderr", "flood", "MiB to stderr"},
+	{"dies-second", "alive", "exit status 2; its last words: index out of range"},
+	{"dies-one-host", "alive", "nil pointer"},
+}
+
+var faultsOfEffect = []faulty{
+	{"check-lies", "check-mode", "in check mode changes /tmp/x"},
+	{"lies-unchanged", "unchanged", "ends as unchanged, and has changed /tmp/phase-0"},
+	{"not-idempotent", "idempotent", "changes /tmp/log once more"},
+	{"open-schema", "schema", "the params of lab.copy allow keys"},
+	{"leaks-outputs", "isolation", "shows something of "},
+	{"eats-memory", "memory", "MiB of memory that the process keeps"},
+}
+
+// A death or a flood is named by its own case alone, whichever case met it first.
+func TestFaultP3OneFaultIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	for kind, at := range map[string]string{"dies-second": "alive", "dies-one-host": "alive", "floods": "flood"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var failed []string
+			for _, r := range try(t, kind, Lab{}).Results {
+				if r.Status == Failed {
+					failed = append(failed, r.Case)
+				}
+			}
+			if !slices.Equal(failed, []string{at}) {
+				t.Errorf("cases %q fail, expected %q alone", failed, at)
+			}
+		})
+	}
+}
+
+// The report shows how each example ended, and a plugin whose examples all fail does not pass.
+func TestFaultP1ExamplesThatFailAreNotGreen(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{"none": "unchanged", "never-succeeds": "failed"} {
+		report := try(t, kind, Lab{}, "outcome")
+		if (report.Failed() > 0) != (kind != "none") || len(report.Examples) != 4 || report.Examples[0].Outcome != want || report.Examples[0].Title != "Hello" {
+			t.Errorf("%s: %+v", kind, report)
+		}
 	}
 }
 

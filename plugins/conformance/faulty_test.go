@@ -26,21 +26,23 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // specimen is a plugin made by hand, without the sdk: well-made, but for the one fault that its name says.
 type specimen struct {
-	wire.UnimplementedPluginServer
+	wiregrpc.UnimplementedPluginServer
 	fault string
-	hosts wire.HostsClient
-	job   wire.JobClient
+	hosts wiregrpc.HostsClient
+	job   wiregrpc.JobClient
 
 	draining atomic.Bool
 	calls    atomic.Int64
 	mu       sync.Mutex
 	running  map[string]context.CancelFunc
-	last     string // what the fault "mixes" keeps of a job outside of it
+	last     string // what the faults "mixes" and "leaks-outputs" keep of a job outside of it
+	eaten    [][]byte
 }
 
 func specimenMain(kind string) {
@@ -65,7 +67,7 @@ func specimenMain(kind string) {
 	if err != nil {
 		panic(err)
 	}
-	s.hosts, s.job = wire.NewHostsClient(conn), wire.NewJobClient(conn)
+	s.hosts, s.job = wiregrpc.NewHostsClient(conn), wiregrpc.NewJobClient(conn)
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		Plugins:         goplugin.PluginSet{wire.ServiceName: &served{specimen: s}},
@@ -80,7 +82,7 @@ type served struct {
 }
 
 func (p *served) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	wire.RegisterPluginServer(s, p.specimen)
+	wiregrpc.RegisterPluginServer(s, p.specimen)
 	return nil
 }
 
@@ -97,6 +99,10 @@ func (s *specimen) Describe(context.Context, *wire.DescribeRequest) (*wire.Manif
 		t := &wire.JobType{Name: name, Summary: "For tests", ParamsSchema: []byte(specimenSchema), Check: name == "lab.echo", OnLost: "hold"}
 		if name == "lab.phases" {
 			t.StateVersion = 1
+		}
+		t.Idempotent = name == "lab.copy"
+		if s.fault == "open-schema" && name == "lab.copy" {
+			t.ParamsSchema = []byte(strings.Replace(specimenSchema, `,"additionalProperties":false`, "", 1))
 		}
 		t.Examples = []*wire.Example{{Title: "Hello", Params: example, Secrets: []string{"password"}}}
 		m.Types = append(m.Types, t)
@@ -173,7 +179,7 @@ func failed(reason string, effects wire.Failed_Effects) *wire.Outcome {
 	return &wire.Outcome{Outcome: &wire.Outcome_Failed{Failed: &wire.Failed{Reason: reason, Effects: effects}}}
 }
 
-func (s *specimen) Run(req *wire.RunRequest, stream wire.Plugin_RunServer) error {
+func (s *specimen) Run(req *wire.RunRequest, stream wiregrpc.Plugin_RunServer) error {
 	if !slices.Contains([]string{"lab.echo", "lab.phases", "lab.copy", "lab.secret"}, req.GetType()) {
 		if s.fault == "dies-of-unknown-type" {
 			panic("no such type")
@@ -215,14 +221,25 @@ func (s *specimen) Run(req *wire.RunRequest, stream wire.Plugin_RunServer) error
 	return end(outcome)
 }
 
-func (s *specimen) work(ctx context.Context, req *wire.RunRequest, stream wire.Plugin_RunServer) *wire.Outcome {
+func (s *specimen) work(ctx context.Context, req *wire.RunRequest, stream wiregrpc.Plugin_RunServer) *wire.Outcome {
 	s.misbehave(ctx, req, stream)
 	var err error
+	if s.fault == "never-succeeds" {
+		return failed("no licence for this host", wire.Failed_NONE)
+	}
+	shell := func(line string, readOnly bool) {
+		if err == nil {
+			_, err = s.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: line, ReadOnly: readOnly}})
+		}
+	}
 	switch req.GetType() {
 	case "lab.echo":
 		_, err = s.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "uptime", ReadOnly: true}})
-		if s.fault == "check-changes" && err == nil {
-			_, err = s.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "touch /tmp/x"}})
+		switch s.fault {
+		case "check-changes":
+			shell("touch /tmp/x", false)
+		case "check-lies":
+			shell("touch /tmp/x", true)
 		}
 		if s.fault == "listens" && err == nil {
 			var l net.Listener
@@ -234,6 +251,9 @@ func (s *specimen) work(ctx context.Context, req *wire.RunRequest, stream wire.P
 		err = s.phases(ctx, req)
 	case "lab.copy":
 		err = s.copyFile(ctx)
+		if s.fault == "not-idempotent" {
+			shell("echo again >>/tmp/log", false)
+		}
 	case "lab.secret":
 		err = s.useSecret(ctx, stream)
 	}
@@ -253,11 +273,21 @@ func (s *specimen) work(ctx context.Context, req *wire.RunRequest, stream wire.P
 		o.GetFailed().Unreachable = status.Code(err) == codes.Unavailable
 		return o
 	}
-	return done(req.GetType() == "lab.phases")
+	out := done(req.GetType() == "lab.phases" && s.fault != "lies-unchanged" || s.fault == "not-idempotent")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.fault {
+	case "leaks-outputs":
+		out.GetDone().Outputs = []byte(fmt.Sprintf(`{"before": %q}`, s.last))
+		s.last = req.GetHost()
+	case "bad-utf8":
+		out.GetDone().Outputs = []byte("{\"name\": \"\xff\xfe\"}")
+	}
+	return out
 }
 
 // misbehave is the faults that are not in what a job does with its host.
-func (s *specimen) misbehave(ctx context.Context, req *wire.RunRequest, stream wire.Plugin_RunServer) {
+func (s *specimen) misbehave(ctx context.Context, req *wire.RunRequest, stream wiregrpc.Plugin_RunServer) {
 	log := func(text string) {
 		_ = stream.Send(&wire.RunEvent{Event: &wire.RunEvent_Log{Log: &wire.Log{Message: text}}})
 	}
@@ -272,6 +302,36 @@ func (s *specimen) misbehave(ctx context.Context, req *wire.RunRequest, stream w
 		cmd.Stderr = os.NewFile(uintptr(fd), "stderr")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		_ = cmd.Start()
+	case "dies-second":
+		if s.calls.Add(1) == 2 {
+			_, _ = syscall.Write(2, []byte("index out of range\n"))
+			os.Exit(2)
+		}
+	case "dies-one-host":
+		if strings.Contains(req.GetHost(), "0021") {
+			_, _ = syscall.Write(2, []byte("nil pointer\n"))
+			os.Exit(2)
+		}
+	case "floods":
+		for range 64 << 10 {
+			if stream.Send(&wire.RunEvent{Event: &wire.RunEvent_Log{Log: &wire.Log{Message: strings.Repeat("spam ", 200)}}}) != nil {
+				return
+			}
+		}
+	case "floods-stderr":
+		for range 4 << 10 {
+			_, _ = syscall.Write(2, append(bytes.Repeat([]byte("spam "), 2000), '\n'))
+		}
+	case "eats-memory":
+		meal := make([]byte, 2<<20)
+		for i := range meal {
+			meal[i] = 1
+		}
+		s.mu.Lock()
+		s.eaten = append(s.eaten, meal)
+		s.mu.Unlock()
+	case "hangs":
+		select {}
 	case "no-outcome":
 		if req.GetType() == "lab.echo" {
 			s.fault = "no-outcome-on-cancel"
@@ -280,7 +340,7 @@ func (s *specimen) misbehave(ctx context.Context, req *wire.RunRequest, stream w
 		log(strings.Join(os.Environ(), " "))
 	case "dials":
 		_, _ = new(net.Dialer).DialContext(ctx, "tcp", "192.0.2.1:80")
-	case "ignores-cancel", "ignores-deadline", "hangs":
+	case "ignores-cancel", "ignores-deadline":
 		return
 	case "mixes":
 		s.mu.Lock()
@@ -342,7 +402,7 @@ func (s *specimen) copyFile(ctx context.Context) error {
 	return nil
 }
 
-func (s *specimen) useSecret(ctx context.Context, stream wire.Plugin_RunServer) error {
+func (s *specimen) useSecret(ctx context.Context, stream wiregrpc.Plugin_RunServer) error {
 	secret, err := s.job.Secret(ctx, &wire.SecretRequest{Name: "password"})
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // apart gives the process an empty network of its own.
@@ -63,9 +63,14 @@ func counter(table, name string) (n int) {
 const canMeasure = true
 
 // peak is the most memory, in bytes, that the process held.
-func peak(pid int) int64 {
+func peak(pid int) int64 { return memoryOf(pid, "VmHWM:") }
+
+// resident is the memory, in bytes, that the process holds.
+func resident(pid int) int64 { return memoryOf(pid, "VmRSS:") }
+
+func memoryOf(pid int, field string) int64 {
 	raw, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	_, rest, _ := strings.Cut(string(raw), "VmHWM:")
+	_, rest, _ := strings.Cut(string(raw), field)
 	words := strings.Fields(rest)
 	if len(words) == 0 {
 		return 0

@@ -18,6 +18,8 @@ func attempts(int) (int, error) {
 
 func peak(int) int64 { return 0 }
 
+func resident(int) int64 { return 0 }
+
 func descendants(string) []string { return nil }
 
 func endDescendants(string) {}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,7 +23,8 @@ import (
 
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 const (
@@ -46,12 +48,14 @@ type process struct {
 	server   *grpc.Server
 	served   chan struct{}
 	conn     *grpc.ClientConn
-	rpc      wire.PluginClient
+	rpc      wiregrpc.PluginClient
 
 	line   chan string   // the handshake line
 	exited chan struct{} // closed when reaped
 	piped  chan struct{} // closed when nobody holds stdout and stderr any more
 	how    string        // "exit status 1"; read after exited
+	ended  atomic.Bool   // the suite has sent it a signal that may end it
+	calls  atomic.Int64  // that it was asked for
 }
 
 // launching says how to start.
@@ -234,7 +238,7 @@ func (p *process) shake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.rpc = wire.NewPluginClient(p.conn)
+	p.rpc = wiregrpc.NewPluginClient(p.conn)
 	if err := p.healthy(ctx); err != nil {
 		return fmt.Errorf("the health service does not say that %q serves: %w%s", healthName, err, p.words())
 	}
@@ -260,6 +264,9 @@ func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.exited:
 	default:
+		if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
+			p.ended.Store(true)
+		}
 		_ = syscall.Kill(-p.pid, sig)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Config says what is tested, and how patiently.
@@ -51,11 +51,20 @@ type Result struct {
 	Hint   string        `json:"hint,omitempty"` // what to do about the fault
 }
 
+// Example is how an example of the manifest or of the lab ended when nothing interfered.
+type Example struct {
+	Type    string `json:"type"`
+	Title   string `json:"title"`
+	Outcome string `json:"outcome"` // a word, such as "changed"; "no outcome"
+	Reason  string `json:"reason,omitempty"`
+}
+
 // Report is what the suite found.
 type Report struct {
-	Plugin  string   `json:"plugin"`
-	Version string   `json:"version"`
-	Results []Result `json:"results"`
+	Plugin   string    `json:"plugin"`
+	Version  string    `json:"version"`
+	Results  []Result  `json:"results"`
+	Examples []Example `json:"examples,omitempty"` // when a case needed them
 }
 
 // Failed counts the cases that failed.
@@ -110,43 +119,54 @@ type watched struct {
 	leaks                         []string // of secrets
 	private                       []string // of the process's environment
 	stray                         []op
+	blamed                        map[string]string // by case: what any call did that is that case's to name; the first
+	blames                        int               // how often any call did
+	mixed                         []string          // what a call of one host showed of another
 }
 
 // scene is one case.
 type scene struct {
 	id, title string
 	run       func(*suite, context.Context) verdict
+	deaths    bool // it names the end of the process itself
 }
 
 // scenes are all cases, in order. The first two are the ground of the others; those of what was seen come last.
 func scenes() []scene {
 	return []scene{
-		{"handshake", "the program starts as a plugin, and only as one", (*suite).handshake},
-		{"manifest", "the manifest is sound, and always the same", (*suite).manifestIsSound},
-		{"examples", "every example is valid", (*suite).examplesAreValid},
-		{"params", "wrong params are refused, with a pointer to the place", (*suite).wrongParams},
-		{"unknown-type", "an unknown job type is an error, not the end", (*suite).unknownType},
-		{"outcome", "each call ends with exactly one outcome, as its last event", (*suite).oneOutcome},
-		{"check-mode", "check mode changes nothing", (*suite).checkMode},
-		{"deadline", "a call ends at its deadline", (*suite).deadline},
-		{"cancel", "a cancelled call ends within its grace", (*suite).cancel},
-		{"drain", "DRAIN lets calls end and takes no new one", (*suite).drain},
-		{"concurrent", "many jobs at once do not mix", (*suite).concurrent},
-		{"host-drop", "a host that goes away in the midst is told as such", (*suite).hostDrop},
-		{"kill-resume", "killed at each checkpoint, it goes on to the same end", (*suite).killResume},
-		{"migrate", "old states are understood, newer ones refused", (*suite).migrate},
-		{"large-file", "a large file takes bounded memory", (*suite).largeFile},
-		{"freeze", "a process that was stopped for a while goes on", (*suite).freeze},
-		{"network", "the process itself opens no network connection", (*suite).network},
-		{"sandbox", "in a worker's sandbox the examples end alike", (*suite).confined},
-		{"secrets", "a secret shows nowhere", (*suite).secrets},
-		{"environment", "what the worker gave the process goes nowhere", (*suite).environment},
-		{"lease", "host services are called with the job's lease", (*suite).leases},
-		{"stdout-before", "nothing is printed before the handshake", (*suite).noiseBefore},
-		{"stdout-after", "nothing is printed to the real stdout afterwards", (*suite).noiseAfter},
-		{"stderr-logs", "JSON on stderr is that of log records", (*suite).badLogs},
-		{"stop", "the process ends when it is told to", (*suite).stops},
-		{"descendants", "no process outlives the plugin", (*suite).descendants},
+		{"handshake", "the program starts as a plugin, and only as one", (*suite).handshake, false},
+		{"manifest", "the manifest is sound, and always the same", (*suite).manifestIsSound, false},
+		{"examples", "every example is valid", (*suite).examplesAreValid, false},
+		{"params", "wrong params are refused, with a pointer to the place", (*suite).wrongParams, false},
+		{"unknown-type", "an unknown job type is an error, not the end", (*suite).unknownType, true},
+		{"outcome", "each call ends with exactly one outcome, as its last event", (*suite).oneOutcome, false},
+		{"check-mode", "check mode changes nothing", (*suite).checkMode, false},
+		{"deadline", "a call ends at its deadline", (*suite).deadline, false},
+		{"cancel", "a cancelled call ends within its grace", (*suite).cancel, false},
+		{"drain", "DRAIN lets calls end and takes no new one", (*suite).drain, false},
+		{"schema", "the schemas of the params are closed", (*suite).schemasAreClosed, false},
+		{"idempotent", "an idempotent example changes nothing when it runs again", (*suite).idempotent, false},
+		{"unchanged", "what ends as unchanged has changed nothing", (*suite).unchanged, false},
+		{"concurrent", "many jobs at once do not mix", (*suite).concurrent, false},
+		{"host-drop", "a host that goes away in the midst is told as such", (*suite).hostDrop, true},
+		{"kill-resume", "killed at each checkpoint, it goes on to the same end", (*suite).killResume, false},
+		{"migrate", "old states are understood, newer ones refused", (*suite).migrate, false},
+		{"isolation", "a job shows nothing of another job's host", (*suite).isolation, false},
+		{"memory", "memory does not grow from call to call", (*suite).memory, false},
+		{"large-file", "a large file takes bounded memory", (*suite).largeFile, false},
+		{"freeze", "a process that was stopped for a while goes on", (*suite).freeze, false},
+		{"network", "the process itself opens no network connection", (*suite).network, false},
+		{"sandbox", "in a worker's sandbox the examples end alike", (*suite).confined, false},
+		{"secrets", "a secret shows nowhere", (*suite).secrets, false},
+		{"environment", "what the worker gave the process goes nowhere", (*suite).environment, false},
+		{"lease", "host services are called with the job's lease", (*suite).leases, false},
+		{"stdout-before", "nothing is printed before the handshake", (*suite).noiseBefore, false},
+		{"stdout-after", "nothing is printed to the real stdout afterwards", (*suite).noiseAfter, false},
+		{"stderr-logs", "JSON on stderr is that of log records", (*suite).badLogs, false},
+		{"alive", "no call ends the process", (*suite).alive, false},
+		{"flood", "a call says a bounded amount", (*suite).flood, false},
+		{"stop", "the process ends when it is told to", (*suite).stops, false},
+		{"descendants", "no process outlives the plugin", (*suite).descendants, false},
 	}
 }
 
@@ -195,12 +215,19 @@ func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 	list := scenes()
 	for i, sc := range list {
 		ground := sc.id == "handshake" || sc.id == "manifest"
-		wanted := len(s.cfg.Only) == 0 || slices.Contains(s.cfg.Only, sc.id)
+		wanted := len(s.cfg.Only) == 0 || slices.Contains(s.cfg.Only, sc.id) || s.seen.blamed[sc.id] != ""
 		if !ground && !wanted {
 			continue
 		}
-		started := time.Now()
+		started, blames := time.Now(), s.seen.blames
 		v := sc.run(s, ctx)
+		switch {
+		case v.status != Failed || s.seen.blames == blames || s.seen.blamed[sc.id] != "":
+		case sc.deaths:
+			delete(s.seen.blamed, "alive")
+		default:
+			v = notApplicable("what failed it is another case's to name: %s", strings.Join(sortedKeys(s.seen.blamed), ", "))
+		}
 		if ctx.Err() != nil {
 			return report, ctx.Err()
 		}
@@ -220,6 +247,9 @@ func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 			}
 		}
 		break
+	}
+	for _, b := range s.base {
+		report.Examples = append(report.Examples, Example{Type: b.typ.Name, Title: b.example.Title, Outcome: b.record.end(), Reason: b.record.why()})
 	}
 	return report, nil
 }
@@ -271,6 +301,9 @@ func (s *suite) look(p *process, e ending) {
 	w.held = w.held || e.held
 	w.left = append(w.left, e.left...)
 	w.stray = append(w.stray, p.log.stray()...)
+	if n := p.stderr.size(); n > maxSaid {
+		s.blame("flood", "a process wrote %d MiB to stderr", n>>20)
+	}
 	for _, stream := range []*tape{&p.before, &p.after, &p.stderr} {
 		text := string(stream.bytes())
 		if form := s.shows(text); form != "" {

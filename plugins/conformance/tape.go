@@ -18,12 +18,14 @@ type tape struct {
 	kept    []byte
 	line    int // bytes of the line under way
 	longest int
+	said    int
 }
 
 // Write never fails.
 func (t *tape) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.said += len(p)
 	for rest := p; len(rest) > 0; {
 		line, after, found := bytes.Cut(rest, []byte{'\n'})
 		t.line += len(line)
@@ -41,6 +43,13 @@ func (t *tape) bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return bytes.Clone(t.kept)
+}
+
+// size is how many bytes were said, kept or not.
+func (t *tape) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.said
 }
 
 // first is the first line, cut for people.

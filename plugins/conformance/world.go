@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -44,7 +46,7 @@ func newWorld(ctx context.Context, lab *Lab, n int) (*world, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulated hosts: %w", err)
 	}
-	pool, err := transport.New(transport.Config{Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{f.IdentityFile()}})
+	pool, err := transport.New(transport.Config{KnownHosts: []string{"/dev/null"}, Credential: transport.Always(&transport.Credential{Keys: transport.NewKeys(nil), Identities: []string{f.IdentityFile()}})})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("simulated hosts: %w", err), f.Close())
 	}
@@ -59,6 +61,24 @@ func newWorld(ctx context.Context, lab *Lab, n int) (*world, error) {
 		}
 	}
 	return w, nil
+}
+
+// tree is what the first host holds, beyond what every host does.
+func (w *world) tree() (map[string]string, error) { return w.fleet.Tree(w.hosts[0].Name) }
+
+// differs returns the first path in which two trees differ; "" for none.
+func differs(a, b map[string]string) string {
+	for _, path := range slices.Sorted(maps.Keys(a)) {
+		if b[path] != a[path] {
+			return path
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(b)) {
+		if _, ok := a[path]; !ok {
+			return path
+		}
+	}
+	return ""
 }
 
 func (w *world) close() {
@@ -229,6 +249,9 @@ func (w *world) Dial(ctx context.Context, h core.Host, address string) (net.Conn
 	}
 	return w.pool.Dial(ctx, h, address)
 }
+
+// Ready implements host.Reach.
+func (w *world) Ready(ctx context.Context, h core.Host) error { return w.pool.Ready(ctx, h) }
 
 // Probe implements host.Reach.
 func (w *world) Probe(ctx context.Context, h core.Host) error {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // folder is a plugin with one script, whose text is given.

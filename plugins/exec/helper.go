@@ -64,7 +64,7 @@ func Helper(args []string, in io.Reader, out, errs io.Writer) int {
 	h.flags.SetOutput(io.Discard)
 	h.flags.StringVar(&h.owner, "owner", "", "")
 	h.flags.StringVar(&h.backup, "backup", "", "")
-	h.flags.StringVar(&h.mode, "mode", "0644", "")
+	h.flags.StringVar(&h.mode, "mode", "0", "")
 	h.flags.BoolVar(&h.readOnly, "read-only", false, "")
 	h.flags.BoolVar(&h.stdin, "stdin", false, "")
 	h.flags.DurationVar(&h.timeout, "timeout", 0, "")

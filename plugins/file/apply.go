@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"fmt"
+	pathpkg "path"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -49,17 +50,11 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 	if r.Check {
 		return nil
 	}
-	file := sdk.PutFile{Path: p.Path, Mode: after.mode & 0o777, Owner: inherited(p, now), Backup: p.Backup}
+	file := sdk.PutFile{Path: p.Path, Mode: after.mode, Owner: inherited(p, now), Backup: p.Backup}
 	if now.kind != "file" {
 		file.Backup = ""
 	}
-	if err := put(ctx, r.Host(), file, w); err != nil {
-		return err
-	}
-	if after.mode&0o7000 != 0 { // transfers carry permission bits only
-		return change(ctx, r, fmt.Sprintf("chmod %04o %s", after.mode, sdk.Quote(p.Path)))
-	}
-	return nil
+	return put(ctx, r.Host(), file, w)
 }
 
 // fileMode is the mode of a file that was not there: with a secret in it, it is for its owner only.
@@ -113,18 +108,18 @@ func planned(p Params, now entry, fresh uint32) entry {
 // attributes sets mode and owner where they differ.
 func attributes(ctx context.Context, r *runOf, now entry) error {
 	p := r.Params
-	var commands []string
-	if !now.owned(p.Owner) { // before the mode: a change of owner may clear setuid
-		commands = append(commands, "chown "+sdk.Quote(p.Owner)+" "+sdk.Quote(p.Path))
+	owner, mode := "", ""
+	if !now.owned(p.Owner) {
+		owner = p.Owner
 	}
-	if mode, ok := p.mode(); ok && (mode != now.mode || len(commands) > 0) {
-		commands = append(commands, fmt.Sprintf("chmod %04o %s", mode, sdk.Quote(p.Path)))
+	if bits, ok := p.mode(); ok && (bits != now.mode || owner != "") { // a change of owner may clear setuid
+		mode = fmt.Sprintf("%04o", bits)
 	}
-	if len(commands) == 0 {
+	if owner == "" && mode == "" {
 		return nil
 	}
 	r.ShowDiff(p.Path+" (attributes)", []byte(now.attributes()), []byte(planned(p, now, now.mode).attributes()))
-	return change(ctx, r, strings.Join(commands, " && "))
+	return change(ctx, r, scripted(attributesScript, "p", p.Path, "k", now.kind, "o", owner, "m", mode))
 }
 
 // change runs a command that changes the host; in check mode it only says that there is one.
@@ -154,12 +149,7 @@ func directory(ctx context.Context, r *runOf, now entry) error {
 	}
 	after := planned(p, now, newDirMode)
 	r.ShowDiff(p.Path, nil, []byte("directory\n"+after.attributes()))
-	path := sdk.Quote(p.Path)
-	line := "mkdir -p " + path
-	if p.Owner != "" {
-		line += " && chown " + sdk.Quote(p.Owner) + " " + path
-	}
-	return change(ctx, r, fmt.Sprintf("%s && chmod %04o %s", line, after.mode, path))
+	return change(ctx, r, scripted(directoryScript, "p", p.Path, "o", p.Owner, "m", fmt.Sprintf("%04o", after.mode)))
 }
 
 func link(ctx context.Context, r *runOf, now entry) error {
@@ -177,11 +167,7 @@ func link(ctx context.Context, r *runOf, now entry) error {
 		before = "link to " + now.target + "\n"
 	}
 	r.ShowDiff(p.Path, []byte(before), []byte("link to "+p.Target+"\n"))
-	line := "ln -sfn -- " + sdk.Quote(p.Target) + " " + sdk.Quote(p.Path)
-	if p.Owner != "" {
-		line += " && chown -h " + sdk.Quote(p.Owner) + " " + sdk.Quote(p.Path)
-	}
-	return change(ctx, r, line)
+	return change(ctx, r, scripted(linkScript, "p", p.Path, "l", p.Target, "o", p.Owner))
 }
 
 func absent(ctx context.Context, r *runOf, now entry) error {
@@ -199,7 +185,7 @@ func absent(ctx context.Context, r *runOf, now entry) error {
 	}
 	r.ShowDiff(p.Path, []byte(now.kind+"\n"), nil)
 	if p.Backup != "" && now.kind == "file" {
-		line = "mv -f " + path + " " + sdk.Quote(p.Path+p.Backup)
+		line = scripted(keepScript, "p", p.Path, "b", pathpkg.Base(p.Path)+p.Backup)
 		r.Output("backup", p.Path+p.Backup)
 	}
 	return change(ctx, r, line)

@@ -107,6 +107,8 @@ Makes a path of the host what it should be, and leaves it alone when it is: cont
 
 A file is written beside its path, verified by its hash on the host and renamed, so nobody sees half of it and a link at
 the path is replaced, not followed. ` + "`backup`" + ` keeps the old file. What is not given stays: mode, owner and group are taken over from the old file.
+The folder may belong to another user: links and files which that user puts in the place of others there are not followed. Folders above it are
+trusted, so do not give a user's link as part of a path.
 
 ` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `; a name that is missing is an error. Its functions: default, join, lower, upper,
 trim, and quote for a word of a shell. ` + "`content`" + ` may hold expressions of the playbook.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/turnus/turnus/plugins/plugintest"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // timer finds the host's timer while a push is under way.

@@ -19,8 +19,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/plugins/firewall"
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // armedFor is the confirm_timeout of pushes that end by it: a busy machine needs seconds to get from the arming to the change.

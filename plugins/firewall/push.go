@@ -183,8 +183,8 @@ func (p *push) ask(ctx context.Context, c sdk.Command) (sdk.Answer, error) {
 }
 
 func clip(text string) string {
-	if len(text) > 800 {
-		text = text[:800] + "…"
+	if short := sdk.OutputText(text, 800); len(short) < len(text) {
+		text = short + "…"
 	}
 	return strings.ReplaceAll(text, "\n", " ")
 }

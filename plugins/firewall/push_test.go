@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/firewall"
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // A file that is moved into a folder counts as written, and nothing loads it.

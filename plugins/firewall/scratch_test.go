@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // without makes commands of the host fail, as on one that lacks them.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // table is a ruleset of the chain input with a policy.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/plugins/firmware"
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -246,13 +246,31 @@ func (c *child) Wait(context.Context) error {
 	return nil
 }
 
-// PluginToHost implements runner.Runner: a plugin listens in its own folder, or not at all.
+// PluginToHost implements runner.Runner: a plugin listens in its own folder, or not at all. The folder is the
+// plugin's: what stands there by the socket's name may be a link to somebody else's socket, and be exchanged at any
+// time. The socket is opened once, without following links, and the worker connects to that.
 func (c *child) PluginToHost(network, addr string) (string, string, error) {
 	rel, err := filepath.Rel(c.dir, addr)
 	if network != "unix" || err != nil || !filepath.IsLocal(rel) {
 		return "", "", fmt.Errorf("plugin listens on %s %s; expected a Unix socket in the folder of PLUGIN_UNIX_SOCKET_DIR", network, addr)
 	}
-	return network, addr, nil
+	socket, path, err := openSocket(c.dir, rel)
+	if err != nil {
+		return "", "", fmt.Errorf("plugin listens on %s: %w; expected a Unix socket, not a link to one", addr, err)
+	}
+	c.wg.Go(func() { // for as long as go-plugin may connect
+		<-c.exited
+		_ = socket.Close()
+	})
+	return network, path, nil
+}
+
+// isSocket takes the answer of a Stat.
+func isSocket(info os.FileInfo, err error) error {
+	if err == nil && info.Mode()&os.ModeSocket == 0 {
+		err = errors.New("it is no socket")
+	}
+	return err
 }
 
 // HostToPlugin implements runner.Runner.

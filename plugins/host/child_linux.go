@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,6 +23,25 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 // could write on the operator's terminal through /dev/tty, and join the process group of another plugin.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// openSocket opens a socket below dir by its name, following no link, and returns a path that leads to the same socket
+// whatever happens in dir, while the file is open.
+func openSocket(dir, rel string) (*os.File, string, error) {
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = unix.Close(at) }()
+	fd, err := unix.Openat2(at, rel, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return nil, "", err
+	}
+	f := os.NewFile(uintptr(fd), rel)
+	if err := isSocket(f.Stat()); err != nil {
+		return nil, "", errors.Join(err, f.Close())
+	}
+	return f, fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
 // noCore forbids core dumps, which would hold what the plugin held. A limit of 1 byte also keeps the kernel from handing one

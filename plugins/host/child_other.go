@@ -3,8 +3,10 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 )
 
@@ -21,6 +23,19 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 // isolate gives the process its own session. There is no parent-death signal: a
 // plugin ends when its connection to the worker breaks.
 func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// openSocket looks at a socket below dir by its name. Without /proc it is connected to by its name, so the plugin could still
+// exchange it for a link in between.
+func openSocket(dir, rel string) (*os.File, string, error) {
+	at, err := os.Open(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := isSocket(os.Lstat(filepath.Join(dir, rel))); err != nil {
+		return nil, "", errors.Join(err, at.Close())
+	}
+	return at, filepath.Join(dir, rel), nil
+}
 
 // noCore does nothing: limits of another process cannot be set.
 func noCore(int) {}

@@ -11,12 +11,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 )
 
 // prepare checks the start of a command.
-func (l *lease) prepare(start *wire.ExecStart) (core.Host, error) {
+func (l *lease) prepare(ctx context.Context, start *wire.ExecStart) (core.Host, error) {
 	if start == nil {
 		return core.Host{}, errNoStart
 	}
@@ -37,7 +36,7 @@ func (l *lease) prepare(start *wire.ExecStart) (core.Host, error) {
 		return h, invalid("command is empty")
 	}
 	if !start.GetReadOnly() {
-		return h, l.change("a command that is not marked read-only")
+		return h, l.change(ctx, "a command that is not marked read-only")
 	}
 	return h, nil
 }
@@ -53,7 +52,7 @@ func wireExit(e transport.Exit) *wire.Exit {
 	return &wire.Exit{Code: int32(e.Code), Signal: e.Signal}
 }
 
-// Command implements wire.HostsServer.
+// Command implements wiregrpc.HostsServer.
 func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire.CommandResponse, error) {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -61,7 +60,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	}
 	defer leave()
 	start := req.GetStart()
-	h, err := l.prepare(start)
+	h, err := l.prepare(ctx, start)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +79,15 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	if in := req.GetStdin(); len(in) > 0 {
 		stdin = bytes.NewReader(in)
 	}
+	if err := l.last(ctx, h); err != nil {
+		return nil, err
+	}
 	exit, err := s.reach.Run(ctx, h, transport.Exec{
-		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(),
+		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Fence: l.fence(),
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
-		return nil, fault(h.Name, "exec", err)
+		return nil, fault(h.Name, "exec", l.heed(err))
 	}
 	return &wire.CommandResponse{
 		Exit: wireExit(exit), Stdout: stdout.kept, Stderr: stderr.kept,
@@ -107,7 +109,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Exec implements wire.HostsServer. Output and input are never buffered beyond a
+// Exec implements wiregrpc.HostsServer. Output and input are never buffered beyond a
 // chunk: a slow reader at either end slows the other.
 func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.ExecResponse]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
@@ -116,7 +118,7 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 			return err
 		}
 		start := first.GetStart()
-		h, err := l.prepare(start)
+		h, err := l.prepare(ctx, start)
 		if err != nil {
 			return err
 		}
@@ -144,13 +146,16 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 				return m.GetStdin(), nil
 			}}
 		}
+		if err := l.last(ctx, h); err != nil {
+			return err
+		}
 		exit, err := s.reach.Run(ctx, h, transport.Exec{
-			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Stdin: stdin,
+			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Fence: l.fence(), Stdin: stdin,
 			Stdout: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stdout: b} }),
 			Stderr: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stderr: b} }),
 		})
 		if err != nil {
-			return fault(h.Name, "exec", err)
+			return fault(h.Name, "exec", l.heed(err))
 		}
 		return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: wireExit(exit)}})
 	})
@@ -196,7 +201,7 @@ func (r *recvReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Probe implements wire.HostsServer.
+// Probe implements wiregrpc.HostsServer.
 func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.ProbeResponse, error) {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -209,6 +214,9 @@ func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.Pro
 	}
 	ctx, cancel := limit(ctx, req.GetTimeoutMs())
 	defer cancel()
+	if err := l.last(ctx, h); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
 	if err := s.reach.Probe(ctx, h); err != nil {
 		return nil, fault(h.Name, "probe", err)
@@ -216,7 +224,7 @@ func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.Pro
 	return &wire.ProbeResponse{TookMs: time.Since(begin).Milliseconds()}, nil
 }
 
-// Dial implements wire.HostsServer.
+// Dial implements wiregrpc.HostsServer.
 func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.DialMessage]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
@@ -231,7 +239,10 @@ func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.D
 		if err != nil {
 			return err
 		}
-		if err := l.change("a connection to " + start.GetAddress()); err != nil {
+		if err := l.change(ctx, "a connection to "+start.GetAddress()); err != nil {
+			return err
+		}
+		if err := l.last(ctx, h); err != nil {
 			return err
 		}
 		conn, err := s.reach.Dial(ctx, h, start.GetAddress())
@@ -244,7 +255,7 @@ func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.D
 		}
 		defer func() { _ = conn.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-		if err := stream.SendHeader(metadata.MD{}); err != nil {
+		if err := stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: start}}); err != nil {
 			return err
 		}
 		return relay(stream, conn)

@@ -12,7 +12,7 @@ import (
 // TestExternalPlugin is what somebody else does: a module of their own, the sdk, a plugin folder.
 func TestExternalPlugin(t *testing.T) {
 	golang := testparts.Need(t, "go", "golang")
-	repo, err := filepath.Abs("../..")
+	sdk, err := filepath.Abs("../sdk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,10 +21,10 @@ func TestExternalPlugin(t *testing.T) {
 
 go 1.26.0
 
-require github.com/turnus/turnus v0.0.0
+require github.com/turnus/turnus/plugins/sdk v0.0.0
 
-replace github.com/turnus/turnus => `+repo+"\n", 0o644)
-	sums, err := os.ReadFile(filepath.Join(repo, "go.sum"))
+replace github.com/turnus/turnus/plugins/sdk => `+sdk+"\n", 0o644)
+	sums, err := os.ReadFile(filepath.Join(sdk, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // maxSaved bounds a file that SaveFile writes.
 const maxSaved = 4 << 30
 
-// Put implements wire.HostsServer.
+// Put implements wiregrpc.HostsServer.
 func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
@@ -41,7 +41,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 		if err != nil {
 			return err
 		}
-		if err := l.change("writing " + start.GetPath()); err != nil {
+		if err := l.change(ctx, "writing "+start.GetPath()); err != nil {
 			return err
 		}
 		if !path.IsAbs(start.GetPath()) {
@@ -49,7 +49,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 		}
 		put := transport.Put{
 			Path: start.GetPath(), Mode: start.GetMode(), Owner: start.GetOwner(),
-			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(),
+			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(), Fence: l.fence(),
 		}
 		var data io.Reader = &recvReader{next: func() ([]byte, error) {
 			m, err := stream.Recv()
@@ -63,15 +63,18 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 			defer func() { _ = f.Close() }()
 			data, put.Size = f, info.Size()
 		}
+		if err := l.last(ctx, h); err != nil {
+			return err
+		}
 		w, err := s.reach.Put(ctx, h, put, pace(ctx, data, newLimiter(start.GetRate())))
 		if err != nil {
-			return fault(h.Name, "put", err)
+			return fault(h.Name, "put", l.heed(err))
 		}
 		return stream.SendAndClose(&wire.PutResponse{Size: w.Size, Sha256: w.SHA256})
 	})
 }
 
-// Get implements wire.HostsServer. The first info message of a host's file has
+// Get implements wiregrpc.HostsServer. The first info message of a host's file has
 // size -1, for its size is known when it has been read; the last one is complete.
 func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[wire.GetResponse]) error {
 	data := chunkWriter(func(b []byte) error {
@@ -92,6 +95,9 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 		}
 		if !path.IsAbs(req.GetPath()) {
 			return invalid("path %q is not absolute", req.GetPath())
+		}
+		if err := l.last(ctx, h); err != nil {
+			return err
 		}
 		if err := info(transport.FileInfo{Size: -1}); err != nil {
 			return err
@@ -171,7 +177,7 @@ func (l *lease) sendArtifact(req *wire.GetRequest, info func(transport.FileInfo)
 	return info(about)
 }
 
-// SaveFile implements wire.JobServer: FETCH/HOST/NAME, complete or not at all.
+// SaveFile implements wiregrpc.JobServer: FETCH/HOST/NAME, complete or not at all.
 func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		first, err := stream.Recv()
@@ -190,7 +196,7 @@ func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileReque
 		case !filepath.IsLocal(host) || host == "." || strings.ContainsAny(host, `/\`):
 			return invalid("host name %q cannot name a folder", host)
 		}
-		if err := l.change("saving " + name); err != nil {
+		if err := l.change(ctx, "saving "+name); err != nil {
 			return err
 		}
 		in := &recvReader{next: func() ([]byte, error) {

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +32,65 @@ type folder struct {
 	mu   sync.Mutex
 	path string
 	lock *os.File
+
+	copying sync.Mutex
+	copies  map[string]string // of plugins' folders, by their hash; guarded by copying
+}
+
+// copyOf returns the copy of a plugin's folder, which nobody but this user reads and nobody writes. It is made once and
+// lasts as long as the folder. The plugin's own folder must have the hash that was loaded, each time.
+func (f *folder) copyOf(p *Plugin) (string, error) {
+	root, err := f.open()
+	if err != nil {
+		return "", err
+	}
+	f.copying.Lock()
+	defer f.copying.Unlock()
+	if dir, ok := f.copies[p.Tree]; ok {
+		got, err := Tree(p.Dir)
+		if err == nil {
+			err = p.sameTree(got)
+		}
+		return dir, err
+	}
+	dir, err := os.MkdirTemp(root, "plugin-") // 0700
+	if err != nil {
+		return "", fmt.Errorf("copy of plugin %s: %w", p.Name, err)
+	}
+	got, err := hashTree(p.Dir, dir)
+	if err == nil {
+		err = p.sameTree(got)
+	}
+	if err == nil {
+		err = chmodFolders(dir, 0o555)
+	}
+	if err != nil {
+		return "", errors.Join(err, removeAll(dir))
+	}
+	if f.copies == nil {
+		f.copies = map[string]string{}
+	}
+	f.copies[p.Tree] = dir
+	return dir, nil
+}
+
+// chmodFolders sets the mode of a folder and those in it.
+func chmodFolders(dir string, mode fs.FileMode) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, mode) //nolint:gosec // the folder is ours alone: nobody can exchange a part of its path
+		}
+		return err
+	})
+}
+
+// removeAll removes a folder, and those in it that nobody may write, too.
+func removeAll(path string) error {
+	if err := os.RemoveAll(path); err == nil {
+		return nil
+	}
+	_ = chmodFolders(path, 0o700)
+	return os.RemoveAll(path)
 }
 
 // open returns the folder's path.
@@ -67,11 +128,14 @@ func (f *folder) remove() error {
 	if f.path == "" {
 		return nil
 	}
-	err := os.RemoveAll(f.path)
+	err := removeAll(f.path)
 	if f.lock != nil {
 		_ = f.lock.Close()
 	}
 	f.path, f.lock = "", nil
+	f.copying.Lock()
+	f.copies = nil
+	f.copying.Unlock()
 	if err != nil {
 		return fmt.Errorf("folder for sockets: %w", err)
 	}
@@ -121,7 +185,7 @@ func sweep(parent string) {
 		}
 		path := filepath.Join(parent, e.Name())
 		if lock, err := lockFolder(path); err == nil {
-			_ = os.RemoveAll(path)
+			_ = removeAll(path)
 			_ = lock.Close()
 		}
 	}

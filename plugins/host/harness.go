@@ -6,7 +6,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Reach is how host services get to hosts; *transport.Pool is one, the simulated hosts of the
@@ -24,8 +25,8 @@ func NewServices(r Reach, log *slog.Logger) *Services {
 
 // Register adds them to a gRPC server.
 func (s *Services) Register(to grpc.ServiceRegistrar) {
-	wire.RegisterHostsServer(to, s.s)
-	wire.RegisterJobServer(to, s.s)
+	wiregrpc.RegisterHostsServer(to, s.s)
+	wiregrpc.RegisterJobServer(to, s.s)
 }
 
 // Grant makes a lease for a call, and the request that carries it; the deadline is that of ctx. end

@@ -100,13 +100,21 @@ type Call struct {
 	Diff    bool
 	Key     string // idempotency key, stable over attempts
 	Fence   uint64
+	Queue   string // whose leases Fence counts; "": hosts compare no fences
 	Files   string // folder that artifacts are read from; "" refuses
 	Fetch   string // folder that SaveFile writes under; "" refuses
 
+	// Live says why the call may not begin, or begin another thing: its job may be another worker's by now. It is asked in
+	// the last instant before the call and before each host service, and does not block. Nil always allows it.
+	Live func() error
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
-	// MayBegin says, when a process stands ready, why the call may not begin after all: it may have waited
-	// long for one. The outcome is then Held, with the call's State. "" is that it may. Nil always allows it.
+	// BeforeChange is called before each call of a host service that could change the host; an error refuses that
+	// call. Nil allows all.
+	BeforeChange func(ctx context.Context) error
+	// MayBegin says, when a process stands ready, and again when the host is connected for the first thing that is asked of it,
+	// why the call may not begin after all: both may take long. The outcome is then Held, with the call's State.
+	// "" is that it may. Nil always allows it.
 	MayBegin func(ctx context.Context) string
 	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never asks for it.
 	Stop func(ctx context.Context) string

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// Checkpoint implements wire.JobServer: it returns once the state is durable.
+// Checkpoint implements wiregrpc.JobServer: it returns once the state is durable.
 func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) (*wire.CheckpointResponse, error) {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -29,6 +29,7 @@ func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) 
 	if err := l.call.Checkpoint(ctx, *state); err != nil {
 		return nil, fault(l.call.Host.Name, "checkpoint", err)
 	}
+	l.checkpointed(*state)
 	resp := &wire.CheckpointResponse{}
 	if l.call.Stop != nil && !req.GetGoOn() {
 		resp.Stop = l.call.Stop(ctx)
@@ -36,7 +37,7 @@ func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) 
 	return resp, nil
 }
 
-// MayStart implements wire.JobServer.
+// MayStart implements wiregrpc.JobServer.
 func (s *services) MayStart(ctx context.Context, req *wire.MayStartRequest) (*wire.MayStartResponse, error) {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -46,10 +47,14 @@ func (s *services) MayStart(ctx context.Context, req *wire.MayStartRequest) (*wi
 	if l.call.MayStart == nil || l.call.Check {
 		return &wire.MayStartResponse{}, nil
 	}
-	return &wire.MayStartResponse{Wait: l.call.MayStart(ctx, millis(req.GetNeedMs()))}, nil
+	wait := l.call.MayStart(ctx, millis(req.GetNeedMs()))
+	if err := l.call.live(); err != nil { // the answer took its time
+		return nil, errOver(err)
+	}
+	return &wire.MayStartResponse{Wait: wait}, nil
 }
 
-// Secret implements wire.JobServer. The value is never logged.
+// Secret implements wiregrpc.JobServer. The value is never logged.
 func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.SecretResponse, error) {
 	l, _, leave, err := s.enter(ctx)
 	if err != nil {

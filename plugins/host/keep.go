@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Bounds of one Keep.
@@ -28,7 +28,7 @@ type KeptFile struct {
 
 var errNoVersions = status.Error(codes.PermissionDenied, "this worker keeps no versions of configurations\nhint: --config-dir FOLDER")
 
-// Kept implements wire.JobServer.
+// Kept implements wiregrpc.JobServer.
 func (s *services) Kept(req *wire.KeptRequest, stream grpc.ServerStreamingServer[wire.KeptResponse]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		if l.call.Kept == nil {
@@ -51,13 +51,13 @@ func (s *services) Kept(req *wire.KeptRequest, stream grpc.ServerStreamingServer
 	})
 }
 
-// Keep implements wire.JobServer: what the job's own host has, and no other's.
+// Keep implements wiregrpc.JobServer: what the job's own host has, and no other's.
 func (s *services) Keep(stream grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]) error {
 	return s.stream(stream.Context(), func(ctx context.Context, l *lease) error {
 		if l.call.Keep == nil {
 			return errNoVersions
 		}
-		if err := l.change("keeping a configuration"); err != nil {
+		if err := l.change(ctx, "keeping a configuration"); err != nil {
 			return err
 		}
 		files, err := receiveKept(stream.Recv)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,16 +23,17 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // The lab is a plugin that misbehaves on request. The test binary runs itself as it:
 // "BINARY lab MODE", on the bare wire, so that it can do what the sdk would never do.
 
 type lab struct {
-	wire.UnimplementedPluginServer
-	hosts wire.HostsClient
-	job   wire.JobClient
+	wiregrpc.UnimplementedPluginServer
+	hosts wiregrpc.HostsClient
+	job   wiregrpc.JobClient
 
 	mu      sync.Mutex
 	cancels map[string]context.CancelFunc
@@ -50,6 +52,14 @@ type labParams struct {
 }
 
 func labMain(mode string) {
+	if target, ok := strings.CutPrefix(mode, "planted:"); ok {
+		link := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s")
+		if err := os.Symlink(target, link); err != nil {
+			panic(err)
+		}
+		fmt.Println("1|1|unix|" + link + "|grpc")
+		<-time.After(time.Minute)
+	}
 	switch mode {
 	case "early":
 		fmt.Println("hello from main")
@@ -79,7 +89,7 @@ func labMain(mode string) {
 	if err != nil {
 		panic(err)
 	}
-	l.hosts, l.job = wire.NewHostsClient(conn), wire.NewJobClient(conn)
+	l.hosts, l.job = wiregrpc.NewHostsClient(conn), wiregrpc.NewJobClient(conn)
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: {wire.ServiceName: labPlugin{lab: l}}},
@@ -95,7 +105,7 @@ type labPlugin struct {
 }
 
 func (p labPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	wire.RegisterPluginServer(s, p.lab)
+	wiregrpc.RegisterPluginServer(s, p.lab)
 	return nil
 }
 
@@ -122,8 +132,28 @@ func labManifest() Manifest {
 func labTypes() []string {
 	return []string{
 		"lab.echo", "lab.cmd", "lab.op", "lab.flood", "lab.wait", "lab.hang", "lab.exit", "lab.panic", "lab.none", "lab.two", "lab.error",
-		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack", "lab.say",
+		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack", "lab.say", "lab.poison",
 	}
+}
+
+func (l *lab) Validate(_ context.Context, r *wire.ValidateRequest) (*wire.ValidateResponse, error) {
+	var p labParams
+	if err := json.Unmarshal(r.GetParams(), &p); err != nil {
+		return nil, err
+	}
+	switch p.Op {
+	case "bad":
+		return &wire.ValidateResponse{Diagnostics: []*wire.Diagnostic{
+			{Pointer: "/op", Summary: "bad op", Detail: "take another"}, {Summary: "old", Severity: wire.Diagnostic_WARNING},
+		}}, nil
+	case "hang":
+		select {}
+	case "exit":
+		os.Exit(3)
+	case "error":
+		return nil, status.Error(codes.Internal, "no rules today")
+	}
+	return &wire.ValidateResponse{}, nil
 }
 
 func (l *lab) Signal(_ context.Context, r *wire.SignalRequest) (*wire.SignalResponse, error) {
@@ -191,6 +221,26 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 			return done(map[string]any{"code": status.Code(err).String(), "message": status.Convert(err).Message()}), nil
 		}
 		return done(map[string]any{"code": "OK", "stdout": string(resp.GetStdout()), "pid": os.Getpid()}), nil
+	case "poison": // changes its host before or after it looks at it, and ends all on the host that Text names
+		change := func() error {
+			_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "change"}})
+			return err
+		}
+		if p.Op == "first" {
+			if err := change(); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "look", ReadOnly: true}}); err != nil {
+			return nil, err
+		}
+		if r.GetHost() == p.Text {
+			os.Exit(3)
+		}
+		if p.Op == "first" {
+			return done(nil), nil
+		}
+		return done(nil), change()
 	case "op":
 		text, err := l.op(ctx, p)
 		out := map[string]any{"code": status.Code(err).String(), "message": status.Convert(err).Message(), "text": text}
@@ -391,6 +441,9 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		_ = s.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: &wire.DialStart{Host: p.Host, Address: "127.0.0.1:9"}}})
 		_ = s.Send(&wire.DialMessage{Message: &wire.DialMessage_Data{Data: []byte(p.Text)}})
 		m, err := s.Recv()
+		if err == nil && m.GetStart() != nil { // the connection stands
+			m, err = s.Recv()
+		}
 		return string(m.GetData()), err
 	case "probe":
 		_, err := l.hosts.Probe(ctx, &wire.ProbeRequest{Host: p.Host})

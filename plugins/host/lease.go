@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // lease is one call's right to use the host services, on its job's host only, and it dies
@@ -25,9 +28,15 @@ type lease struct {
 	cut   context.CancelFunc
 	owner *services
 
+	first sync.Mutex // held while the call's first operation waits to begin
+	begun bool       // it did
+	held  string     // why it may not
+
 	mu    sync.Mutex
 	ended bool
+	stale bool          // a host saw a newer lease of the queue
 	ops   int           // operations that run
+	try   try           // what was asked for so far
 	off   chan struct{} // closed: ended, and none runs
 }
 
@@ -67,6 +76,23 @@ func (l *lease) end(grace time.Duration) {
 	}
 }
 
+// checkpointed notes a durable state. What runs beside the checkpoint may not be in it.
+func (l *lease) checkpointed(s State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.try.saved = &s
+	if l.ops == 1 {
+		l.try.unsaved = false
+	}
+}
+
+// tried is what the call has asked for.
+func (l *lease) tried() try {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.try
+}
+
 // leave is the end of one operation.
 func (l *lease) leave() {
 	l.mu.Lock()
@@ -90,6 +116,9 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 	if l == nil {
 		return nil, nil, nil, errNoLease
 	}
+	if err := l.call.live(); err != nil {
+		return nil, nil, nil, errOver(err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -109,6 +138,60 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 
 var errNoLease = status.Error(codes.PermissionDenied, "no such lease: host services work while their job runs, with its lease in the metadata "+wire.LeaseKey)
 
+func (c *Call) live() error {
+	if c.Live == nil {
+		return nil
+	}
+	return c.Live()
+}
+
+func errOver(why error) error {
+	return status.Errorf(codes.PermissionDenied, "the lease of this job is over: %s", why)
+}
+
+// last is the last question before host h is reached: a stream's first message may have come late, and what the call was
+// allowed to begin may have had to wait for the connection.
+func (l *lease) last(ctx context.Context, h core.Host) error {
+	if err := l.begin(ctx, h); err != nil {
+		return err
+	}
+	if err := l.call.live(); err != nil {
+		return errOver(err)
+	}
+	return nil
+}
+
+// begin lets the first operation wait for the connection, and then asks whether the call may begin. What it
+// refuses once it refuses for good.
+func (l *lease) begin(ctx context.Context, h core.Host) error {
+	if l.call.MayBegin == nil {
+		return nil
+	}
+	l.first.Lock()
+	defer l.first.Unlock()
+	if !l.begun && l.held == "" {
+		if err := l.owner.reach.Ready(ctx, h); err != nil {
+			return fault(h.Name, "connect", err)
+		}
+		l.held = l.call.MayBegin(ctx)
+		l.begun = l.held == ""
+	}
+	if l.held != "" {
+		return status.Error(codes.FailedPrecondition, "the step may not begin now: "+l.held)
+	}
+	return nil
+}
+
+// refused is the outcome of a call that begin let do nothing, or out: a job type that hides the refusal has done nothing either.
+func (l *lease) refused(out Outcome) Outcome {
+	l.first.Lock()
+	defer l.first.Unlock()
+	if l.held == "" || out.Cancelled || out.Suspended {
+		return out
+	}
+	return unready(l.call, l.held)
+}
+
 // host is the job's own host, by its name or by none. A lease is good for no other.
 func (l *lease) host(name string) (core.Host, error) {
 	if name == "" || name == l.call.Host.Name {
@@ -117,9 +200,41 @@ func (l *lease) host(name string) (core.Host, error) {
 	return core.Host{}, status.Errorf(codes.PermissionDenied, "host %q is not that of the lease of job %s, which is %q", name, l.call.Job, l.call.Host.Name)
 }
 
-// change is an error in check mode.
-func (l *lease) change(what string) error {
+func (l *lease) fence() transport.Fence {
+	return transport.Fence{Queue: l.call.Queue, Count: l.call.Fence}
+}
+
+// heed notes that a host refused the call's fence: whatever the plugin makes of it, the job is not this worker's.
+func (l *lease) heed(err error) error {
+	if errors.Is(err, transport.ErrStaleFence) {
+		l.mu.Lock()
+		l.stale = true
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// lost is an error when a host refused the call's fence.
+func (l *lease) lost() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.stale {
+		return nil
+	}
+	return fmt.Errorf("%w: host %s: %w", core.ErrSessionGone, l.call.Host.Name, transport.ErrStaleFence)
+}
+
+// change stands before whatever could change the host: an error in check mode, else what the call's BeforeChange says.
+func (l *lease) change(ctx context.Context, what string) error {
 	if !l.call.Check {
+		if l.call.BeforeChange != nil {
+			if err := l.call.BeforeChange(ctx); err != nil {
+				return fault(l.call.Host.Name, "before "+what, err)
+			}
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.try.touched, l.try.unsaved = true, true
 		return nil
 	}
 	return status.Errorf(codes.FailedPrecondition, "check mode: %s is refused, because it could change the host; mark what only reads as read-only", what)

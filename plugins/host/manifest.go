@@ -10,7 +10,7 @@ import (
 	"regexp"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 const (

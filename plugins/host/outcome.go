@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // outcomeFromWire maps an outcome; an error means that the plugin broke the protocol.

@@ -43,6 +43,8 @@ type fleet struct {
 	put  func(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error)
 	get  func(ctx context.Context, h core.Host, path string, w io.Writer) (transport.FileInfo, error)
 	dial func(ctx context.Context, h core.Host, address string) (net.Conn, error)
+
+	ready func()
 }
 
 func (f *fleet) Run(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error) {
@@ -84,6 +86,13 @@ func (f *fleet) Dial(ctx context.Context, h core.Host, address string) (net.Conn
 }
 
 func (f *fleet) Probe(context.Context, core.Host) error { return nil }
+
+func (f *fleet) Ready(context.Context, core.Host) error {
+	if f.ready != nil {
+		f.ready()
+	}
+	return nil
+}
 
 // logs is a log that tests can read.
 type logs struct {

@@ -27,9 +27,13 @@ type pool struct {
 	giveUp   context.CancelFunc // of the start under way
 	waiting  []*waiter          // first come, first served
 	restart  restart
-	starts   int         // processes that were started
-	deaths   int         // that died, or did not start
-	again    *time.Timer // the start that waits for the backoff
+	starts   int                  // processes that were started
+	deaths   int                  // that died, or did not start
+	again    *time.Timer          // the start that waits for the backoff
+	last     string               // how a process died, or did not start, the last time
+	healthy  bool                 // a call ended well since the last death
+	suspects map[deadly]bool      // were in a process that died under several calls: each runs alone until it is known whose fault it was
+	poison   map[deadly]time.Time // a process died of it alone, then; it runs alone
 	stopped  bool
 	hurry    chan struct{} // closed: stop without waiting for calls
 	wg       sync.WaitGroup
@@ -44,18 +48,20 @@ type timing struct {
 
 // waiter is a call in line; it gets a process or an error.
 type waiter struct {
+	alone   bool          // nobody else in the process
 	granted chan *process // one, with the slot taken; closed when err is set
 	err     error
 }
 
-// acquire takes a slot of a process. release gives it back.
-func (p *pool) acquire(ctx context.Context) (*process, error) {
+// acquire takes a slot of a process for a call. release gives it back.
+func (p *pool) acquire(ctx context.Context, c *Call) (*process, error) {
 	p.mu.Lock()
 	if p.stopped {
 		p.mu.Unlock()
 		return nil, p.stopping()
 	}
-	if got := p.roomLocked(); got != nil {
+	alone := p.aloneLocked(c)
+	if got := p.roomLocked(alone); got != nil {
 		p.mu.Unlock()
 		return got, nil
 	}
@@ -63,7 +69,7 @@ func (p *pool) acquire(ctx context.Context) (*process, error) {
 		p.mu.Unlock()
 		return nil, p.refused(d)
 	}
-	w := &waiter{granted: make(chan *process, 1)}
+	w := &waiter{granted: make(chan *process, 1), alone: alone}
 	p.waiting = append(p.waiting, w)
 	p.startLocked()
 	p.mu.Unlock()
@@ -80,9 +86,9 @@ func (p *pool) acquire(ctx context.Context) (*process, error) {
 }
 
 func (p *pool) refused(d time.Duration) error {
-	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is held back; it is tried again in %s (at %s). See the worker's log for why it died",
+	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is held back; it is tried again in %s (at %s). The last time: %s",
 		core.ErrUnavailable, p.plugin.Name, p.plugin.Version, breakerDeaths, breakerWindow,
-		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly))
+		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly), p.last)
 }
 
 // stats tells how the processes fare.
@@ -97,16 +103,17 @@ func (p *pool) stopping() error {
 	return fmt.Errorf("%w: plugin %s: the worker is stopping", core.ErrUnavailable, p.plugin.Name)
 }
 
-// roomLocked takes a slot of the first process that has one.
-func (p *pool) roomLocked() *process {
+// roomLocked takes a slot of the first process that has one, or a whole process.
+func (p *pool) roomLocked(alone bool) *process {
 	for _, q := range slices.Clone(p.live) {
 		if !q.retired && p.timing.now().Sub(q.born) > p.timing.maxAge {
 			p.retireLocked(q)
 		}
-		if q.retired || q.dead() || q.calls >= p.plugin.concurrency() {
+		if q.retired || q.dead() || q.alone || q.calls >= p.plugin.concurrency() || alone && q.calls > 0 {
 			continue
 		}
 		q.calls++
+		q.alone = alone
 		if q.idle != nil {
 			q.idle.Stop()
 			q.idle = nil
@@ -142,6 +149,7 @@ func (p *pool) release(q *process) {
 
 func (p *pool) releaseLocked(q *process) {
 	q.calls--
+	q.alone = false // who is alone is the last to leave
 	if q.retired && q.calls == 0 {
 		close(q.drained)
 	}
@@ -162,17 +170,19 @@ func (p *pool) reap(q *process) {
 	}
 }
 
-// serveLocked gives free slots to those in line.
+// serveLocked gives free slots to those in line. One who waits for a whole process does not hold up the others.
 func (p *pool) serveLocked() {
-	for len(p.waiting) > 0 {
-		q := p.roomLocked()
-		if q == nil {
-			p.startLocked()
-			return
+	left := p.waiting[:0]
+	for _, w := range p.waiting {
+		if q := p.roomLocked(w.alone); q != nil {
+			w.granted <- q
+		} else {
+			left = append(left, w)
 		}
-		p.waiting[0].granted <- q
-		p.waiting = p.waiting[1:]
 	}
+	clear(p.waiting[len(left):])
+	p.waiting = left
+	p.startLocked()
 }
 
 func (p *pool) failLocked(err error) {
@@ -194,7 +204,11 @@ func (p *pool) startLocked() {
 			usable++
 		}
 	}
-	if usable >= p.processes || len(p.live) >= 2*p.processes {
+	most := p.processes
+	if slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.alone }) {
+		most++ // the others may be busy for long
+	}
+	if usable >= most || len(p.live) >= 2*p.processes {
 		return // when one is gone, this is called again
 	}
 	if d, _ := p.restart.wait(p.timing.now()); d > 0 {
@@ -275,8 +289,8 @@ func (p *pool) started(q *process, err error) bool {
 		return false
 	}
 	p.log.Error("plugin did not start", "plugin", p.plugin.Name, "err", err)
-	p.deaths++
-	p.restart.died(p.timing.now())
+	p.healthy, p.last = false, err.Error() // whoever worked, this one does not start
+	p.diedLocked()
 	if !p.anyUsableLocked() {
 		p.failLocked(fmt.Errorf("%w: %w", core.ErrUnavailable, err))
 	}
@@ -287,8 +301,8 @@ func (p *pool) crashed(q *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log.Error("plugin process died", "plugin", p.plugin.Name, "pid", q.child.pid, "how", q.child.how, "calls", q.calls)
-	p.deaths++
-	p.restart.died(p.timing.now())
+	p.last = q.child.how
+	p.diedLocked()
 	p.retireLocked(q)
 }
 
@@ -348,6 +362,7 @@ func (p *pool) condemn(q *process, why string) {
 	}
 	p.log.Warn("plugin process is condemned", "plugin", p.plugin.Name, "pid", q.child.pid, "why", why)
 	q.why = why
+	q.crowded = q.crowded || q.calls > 1
 	close(q.condemned)
 	p.retireLocked(q)
 }

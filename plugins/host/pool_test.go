@@ -20,20 +20,23 @@ func TestCrashHitsItsOwnCallsOnly(t *testing.T) {
 			other := open(t, &fleet{})
 			other.must(t, call("echo", labParams{}))
 			var wg sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			p := b.pool()
-			for range 5 {
+			for range 2 {
 				wg.Go(func() {
-					out, err := b.Run(t.Context(), call("wait", labParams{}))
-					if !errors.Is(err, core.ErrPluginFailed) || out.Effects != EffectsUnknown {
+					out, err := b.Run(ctx, call("wait", labParams{})) // it is called again, and waits again
+					if err != nil || !out.Cancelled {
 						t.Errorf("call of the crashed process: %+v, %v", out, err)
 					}
 				})
 			}
-			until(t, "five calls run", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.live) == 1 && p.live[0].calls == 5 })
+			until(t, "two calls run", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.live) == 1 && p.live[0].calls == 2 })
 			_, err := b.Run(t.Context(), call(how, labParams{}))
 			if !errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "exit status") {
 				t.Errorf("%v, expected ErrPluginFailed and how it ended", err)
 			}
+			cancel()
 			wg.Wait()
 			other.must(t, call("echo", labParams{}))
 			b.must(t, call("echo", labParams{}))
@@ -52,11 +55,14 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 	p := b.pool()
 	until(t, "the third death is noticed", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.restart.deaths) == 3 })
 	out, err := b.Run(t.Context(), call("echo", labParams{}))
-	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "it is tried again in") {
+	if !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "it is tried again in") || !strings.Contains(err.Error(), "The last time: exit status 3") {
 		t.Errorf("%v, expected ErrUnavailable and when it is tried again", err)
 	}
 	if out.Effects != EffectsNone || !out.Retryable {
 		t.Errorf("%+v, expected retryable without effects", out)
+	}
+	if n := strings.Count(b.log.String(), "plugin is held back"); n != 1 {
+		t.Errorf("the log says %d times that it is held back, expected once", n)
 	}
 	if s := p.stats(); !s.HeldBack || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
 		t.Errorf("%+v, expected %d deaths and held back", s, breakerDeaths)

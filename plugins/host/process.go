@@ -24,7 +24,8 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/plugins/host/sandbox"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Flow control, both ways: what one slow reader can make the worker hold for it.
@@ -40,7 +41,7 @@ type process struct {
 	dir      string
 	child    *child
 	conn     *grpc.ClientConn
-	rpc      wire.PluginClient
+	rpc      wiregrpc.PluginClient
 	services *services
 	hidden   *redact.Set   // what its calls were given, and it must not print
 	stdio    chan struct{} // closed when the copy of go-plugin's stdio has ended
@@ -48,6 +49,8 @@ type process struct {
 
 	// Of the pool, under its mutex.
 	calls     int
+	alone     bool // the one call of it has it to itself
+	crowded   bool // it died, or was condemned, with several calls in it
 	retired   bool
 	unused    time.Time // since when calls is 0
 	idle      *time.Timer
@@ -68,7 +71,8 @@ type launch struct {
 
 // start starts a process and returns when it answers. An error leaves nothing behind.
 func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
-	if err := plugin.checkTree(); err != nil {
+	plugin, err := plugin.private(l.root)
+	if err != nil {
 		return nil, err
 	}
 	root, err := l.root.open()
@@ -213,7 +217,7 @@ func (p *process) dial(addr net.Addr) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	p.conn, p.rpc = conn, wire.NewPluginClient(conn)
+	p.conn, p.rpc = conn, wiregrpc.NewPluginClient(conn)
 	go func() {
 		defer close(p.stdio)
 		copyStdio(conn, p.child.stdout, p.child.stderr)

@@ -16,49 +16,36 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/tracing"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Run calls the job type and returns its one outcome. When ctx ends, the job is asked
 // to end, and after Grace its process is condemned; Run returns in any case within
 // 2·Grace. An outcome comes with every error, so that Effects is always told:
 //
+// A process that dies under several calls is nobody's fault until it is known whose: a call that can be
+// repeated, because its type is or because it has asked for nothing that may change its host since its
+// last checkpoint, is called again alone, and returns as if nothing had happened.
+//
 //   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed because
 //     the call did not end when it was asked to. Effects unknown.
 //   - core.ErrUnavailable: the call never began, for the plugin does not start, is held back
 //     after repeated deaths, or the supervisor stops. Effects none.
+//   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job is another worker's.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.
 func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	if err := s.check(&c); err != nil {
 		return unbegun(err), err
 	}
 	ctx, c.span = tracing.Start(ctx, tracing.Call, tracing.JobID.String(c.Job.String()), tracing.Host.String(c.Host.Name), tracing.JobType.String(c.Type))
-	out, err := s.run(ctx, &c)
+	out, err := s.attempts(ctx, s.owner[c.Type], &c)
 	tracing.End(c.span, err)
 	return out, err
 }
 
-func (s *Supervisor) run(ctx context.Context, c *Call) (Outcome, error) {
-	pool := s.owner[c.Type]
-	p, err := pool.acquire(ctx)
-	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
-		return ended(ctxErr, " before it began", EffectsNone), nil
-	}
-	if err != nil {
-		return unbegun(err), err
-	}
-	defer pool.release(p)
-	if err := pool.hide(p, c.Hidden); err != nil {
-		return unbegun(err), err
-	}
-	if c.MayBegin != nil {
-		if why := c.MayBegin(ctx); why != "" {
-			return Outcome{Suspended: true, Held: true, Reason: why, State: c.State, Effects: EffectsNone}, nil
-		}
-	}
-	lease := p.services.grant(c)
-	defer lease.end(s.timing.grace) // before the slot is given back
-	return pool.call(ctx, p, lease)
+// unready is the outcome of a call that may not begin now.
+func unready(c *Call, why string) Outcome {
+	return Outcome{Suspended: true, Held: true, Reason: why, State: c.State, Effects: EffectsNone}
 }
 
 func unbegun(err error) Outcome {
@@ -166,7 +153,7 @@ func (p *pool) broken(q *process, c *Call, err error) error {
 		if !q.dead() {
 			p.condemn(q, "its connection broke")
 		}
-		return died
+		return &deathError{died}
 	}
 	text := err.Error()
 	if s, ok := status.FromError(err); ok && !errors.Is(err, errProtocol) {

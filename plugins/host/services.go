@@ -19,7 +19,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // reach is what host services need of the transport; tests have their own.
@@ -29,12 +30,13 @@ type reach interface {
 	Get(ctx context.Context, h core.Host, path string, maxSize int64, w io.Writer) (transport.FileInfo, error)
 	Dial(ctx context.Context, h core.Host, address string) (net.Conn, error)
 	Probe(ctx context.Context, h core.Host) error
+	Ready(ctx context.Context, h core.Host) error
 }
 
 // services is the gRPC server that one plugin process calls back: Hosts and Job.
 type services struct {
-	wire.UnimplementedHostsServer
-	wire.UnimplementedJobServer
+	wiregrpc.UnimplementedHostsServer
+	wiregrpc.UnimplementedJobServer
 
 	reach  reach
 	log    *slog.Logger
@@ -60,8 +62,8 @@ func serveHosts(socket string, r reach, c *child, log *slog.Logger) (*services, 
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 	)
-	wire.RegisterHostsServer(s.server, s)
-	wire.RegisterJobServer(s.server, s)
+	wiregrpc.RegisterHostsServer(s.server, s)
+	wiregrpc.RegisterJobServer(s.server, s)
 	go func() {
 		defer close(s.served)
 		_ = s.server.Serve(&peerListener{UnixListener: listener, child: c, log: log})

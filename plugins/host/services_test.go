@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // op runs one host service call and returns status and text.
@@ -111,7 +112,7 @@ func TestDeadLeaseIsRefused(t *testing.T) {
 	}
 }
 
-func TestLeaseOfAnotherProcessIsRefused(t *testing.T) {
+func TestFaultS17ALeaseIsGoodWithinItsProcessOnly(t *testing.T) {
 	b, other := open(t, &fleet{}), open(t, &fleet{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -410,6 +411,41 @@ func TestCallThatMayNotBegin(t *testing.T) {
 	}
 }
 
+// A step was admitted, and then its host was long in coming: it is asked about again once the host is connected, before anything is
+// sent to it. Red with the question in last taken out.
+func TestFaultR7TheWindowIsAskedWhenTheHostIsReady(t *testing.T) {
+	for _, shut := range []bool{false, true} {
+		var did []string
+		b := open(t, &fleet{
+			ready: func() { did = append(did, "connected") },
+			run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
+				did = append(did, "ran")
+				return transport.Exit{}, nil
+			},
+		})
+		withParams := call("op", labParams{Op: "exec", Text: "in"})
+		c := withParams
+		c.State = &State{Version: 1, JSON: []byte("1")}
+		c.MayBegin = func(context.Context) string {
+			if did = append(did, "asked"); shut && len(did) > 1 {
+				return "a freeze has begun"
+			}
+			return ""
+		}
+		out, err := b.Run(t.Context(), c)
+		want := "asked connected asked ran"
+		if shut {
+			want = "asked connected asked"
+		}
+		if got := strings.Join(did, " "); err != nil || got != want {
+			t.Errorf("did %q, expected %q: %+v, %v", got, want, out, err)
+		}
+		if shut && (out.Failed || !out.Held || out.State != c.State || !strings.Contains(out.Reason, "freeze")) {
+			t.Errorf("expected to be held as the call was given: %+v", out)
+		}
+	}
+}
+
 func TestJobCallbacks(t *testing.T) {
 	b := open(t, &fleet{})
 	c := call("op", labParams{})
@@ -448,5 +484,41 @@ func TestJobCallbacks(t *testing.T) {
 	c.Checkpoint = func(context.Context, State) error { return fmt.Errorf("ledger: %w", core.ErrUnavailable) }
 	if code, _ := b.op(t, c, labParams{Op: "checkpoint", Text: `{}`}); code == "OK" {
 		t.Error("a checkpoint that is not durable was acknowledged")
+	}
+}
+
+// Red with the questions to Live in Supervisor.run, enter, host and MayStart taken out, each for its line.
+func TestFaultR1NothingBeginsOnALeaseThatIsOver(t *testing.T) {
+	var ran atomic.Int64
+	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {
+		ran.Add(1)
+		return transport.Exit{}, nil
+	}})
+	over := errors.New("the lease has run out")
+	refuse := func(after int64) func() error { // a lease that is over after so many questions
+		return func() error {
+			if after--; after < 0 {
+				return over
+			}
+			return nil
+		}
+	}
+	c := call("echo", labParams{})
+	c.Live = refuse(0)
+	if out, err := b.Run(t.Context(), c); err != nil || !out.Cancelled || out.Effects != EffectsNone {
+		t.Errorf("a call: %+v, %v", out, err)
+	}
+	for asked := range int64(2) { // as it enters, and right before the host
+		c.Live = refuse(1 + asked)
+		if code, text := b.op(t, c, labParams{Op: "exec", Text: "reboot"}); code != "PermissionDenied" || !strings.Contains(text, over.Error()) {
+			t.Errorf("a command: %s %s", code, text)
+		}
+	}
+	if n := ran.Load(); n != 0 {
+		t.Errorf("%d commands reached the host", n)
+	}
+	c.Live, c.MayStart = refuse(2), func(context.Context, time.Duration) string { return "" }
+	if code, text := b.op(t, c, labParams{Op: "may start", N: 1}); code != "PermissionDenied" {
+		t.Errorf("what cannot be undone: %s %s", code, text)
 	}
 }

@@ -29,7 +29,8 @@ type Supervisor struct {
 	plugins []Plugin
 	pools   map[string]*pool // by plugin name
 	types   map[string]Type
-	owner   map[string]*pool // by job type
+	outputs map[string]outputSchema // by job type
+	owner   map[string]*pool        // by job type
 	timing  timing
 	root    *folder
 }
@@ -50,7 +51,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 		log = slog.Default()
 	}
 	s := &Supervisor{
-		root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]Type{}, owner: map[string]*pool{},
+		root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]Type{}, outputs: map[string]outputSchema{}, owner: map[string]*pool{},
 		timing: timing{
 			look: 10 * time.Second, silence: 30 * time.Second,
 			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
@@ -87,6 +88,7 @@ func (s *Supervisor) load(cfg Config, l launch) error {
 		pl := &pool{
 			plugin: p, launch: l, log: l.log, timing: s.timing, restart: newRestart(),
 			processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
+			suspects: map[deadly]bool{}, poison: map[deadly]time.Time{},
 		}
 		s.pools[p.Name] = pl
 		for _, t := range p.Manifest.Types {
@@ -95,6 +97,9 @@ func (s *Supervisor) load(cfg Config, l launch) error {
 				continue
 			}
 			from[t.Name], s.types[t.Name], s.owner[t.Name] = p, t, pl
+			var err error
+			s.outputs[t.Name], err = outputsOf(t)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -214,3 +219,5 @@ func (n nowhere) Dial(_ context.Context, h core.Host, _ string) (net.Conn, error
 }
 
 func (n nowhere) Probe(_ context.Context, h core.Host) error { return n.err(h) }
+
+func (n nowhere) Ready(_ context.Context, h core.Host) error { return n.err(h) }

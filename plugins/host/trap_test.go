@@ -13,13 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host/sandbox"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // The traps of reference/plugins.md. Each test also shows that a bystander, another
@@ -439,5 +440,36 @@ func TestTrapPluginListensElsewhere(t *testing.T) {
 		if _, err := b.Run(t.Context(), call("echo", labParams{})); err == nil || !strings.Contains(err.Error(), "listens on") {
 			t.Errorf("%s: %v", m, err)
 		}
+	}
+}
+
+// A plugin that answers the handshake with a link to another socket of the worker's user has the worker talk to that, with
+// all that a call carries. Red with the address taken as it is: the victim is connected to.
+func TestFaultS14HandshakeSocketIsNoLink(t *testing.T) {
+	victim, err := net.Listen("unix", filepath.Join(t.TempDir(), "victim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var met atomic.Int64
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			c, err := victim.Accept()
+			if err != nil {
+				return
+			}
+			met.Add(1)
+			_ = c.Close()
+		}
+	}()
+	b := open(t, &fleet{}, mode("planted:"+victim.Addr().String()))
+	if _, err := b.Run(t.Context(), call("echo", labParams{})); err == nil || !strings.Contains(err.Error(), "not a link to one") {
+		t.Errorf("%v; expected the link to be refused", err)
+	}
+	_ = victim.Close()
+	<-served
+	if n := met.Load(); n > 0 {
+		t.Errorf("the worker connected to another's socket %d times", n)
 	}
 }

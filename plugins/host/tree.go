@@ -3,10 +3,13 @@ package host
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/core"
@@ -16,7 +19,11 @@ const maxTreeFiles = 50_000
 
 // Tree is the hash of all files of a plugin's folder, their names and whether they can be run: a hash of the
 // program alone would miss the modules of a script.
-func Tree(dir string) (string, error) {
+func Tree(dir string) (string, error) { return hashTree(dir, "") }
+
+// hashTree returns the hash of a folder's files. With a folder into, which is empty, it writes the bytes that it hashes
+// there, so that the copy has that hash whatever happens in dir meanwhile.
+func hashTree(dir, into string) (string, error) {
 	sum := sha256.New()
 	n := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -27,10 +34,20 @@ func Tree(dir string) (string, error) {
 			return fmt.Errorf("%w: more than %d files", core.ErrInvalid, maxTreeFiles)
 		}
 		rel, err := filepath.Rel(dir, path)
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
-		line, err := treeLine(path, rel, d)
+		to := ""
+		if into != "" {
+			to = filepath.Join(into, rel)
+		}
+		if d.IsDir() {
+			if into != "" && rel != "." {
+				err = os.Mkdir(to, 0o700)
+			}
+			return err
+		}
+		line, err := treeLine(path, rel, d, to)
 		if err == nil {
 			_, err = fmt.Fprintf(sum, "%q %s\n", filepath.ToSlash(rel), line) // WalkDir goes in lexical order
 		}
@@ -42,45 +59,83 @@ func Tree(dir string) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func treeLine(path, rel string, d fs.DirEntry) (string, error) {
+// treeLine describes what is at path, and copies it to the path to, if that is given.
+func treeLine(path, rel string, d fs.DirEntry, to string) (string, error) {
 	info, err := d.Info()
 	if err != nil {
 		return "", err
 	}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		to, err := os.Readlink(path)
-		if err == nil && (filepath.IsAbs(to) || !filepath.IsLocal(filepath.Join(filepath.Dir(rel), to))) {
-			err = fmt.Errorf("%w: %s leads out of the folder, to %s", core.ErrInvalid, path, to)
+		target, err := os.Readlink(path)
+		if err == nil && (filepath.IsAbs(target) || !filepath.IsLocal(filepath.Join(filepath.Dir(rel), target))) {
+			err = fmt.Errorf("%w: %s leads out of the folder, to %s", core.ErrInvalid, path, target)
 		}
-		return fmt.Sprintf("link %q", to), err
+		if err == nil && to != "" {
+			err = os.Symlink(target, to)
+		}
+		return fmt.Sprintf("link %q", target), err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%w: %s is neither file, folder nor link", core.ErrInvalid, path)
 	}
+	kind, mode := "file", fs.FileMode(0o444)
+	if info.Mode().Perm()&0o111 != 0 {
+		kind, mode = "program", 0o555
+	}
+	sum, err := sumAndCopy(path, to, mode)
+	return kind + " " + sum, err
+}
+
+// sumAndCopy hashes a file, and writes what it hashes to a new file to, if that is given.
+func sumAndCopy(path, to string, mode fs.FileMode) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	sum, err := sumFile(f)
-	kind := "file"
-	if info.Mode().Perm()&0o111 != 0 {
-		kind = "program"
+	h := sha256.New()
+	var w io.Writer = h
+	var out *os.File
+	if to != "" {
+		if out, err = os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err != nil {
+			return "", err
+		}
+		w = io.MultiWriter(h, out)
 	}
-	return kind + " " + sum, err
+	_, err = io.Copy(w, f)
+	if out != nil {
+		err = errors.Join(err, out.Chmod(mode), out.Close())
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// checkTree refuses a folder whose files are not those of want; "" is any.
-func (p *Plugin) checkTree() error {
-	if p.Tree == "" {
+// sameTree refuses a plugin whose files are not those that were loaded. got is their hash now.
+func (p *Plugin) sameTree(got string) error {
+	if got == p.Tree {
 		return nil
 	}
-	got, err := Tree(p.Dir)
-	if err == nil && got != p.Tree {
-		err = fmt.Errorf("%w: the files of %s changed since they were loaded: %s was, %s is; start the worker again if that is intended",
-			core.ErrInvalid, p.Dir, short(p.Tree), short(got))
+	return fmt.Errorf("%w: the files of %s changed since they were loaded: %s was, %s is; start the worker again if that is intended",
+		core.ErrInvalid, p.Dir, short(p.Tree), short(got))
+}
+
+// private returns the plugin as it is started: with a Tree, from a copy of its folder in root. Its files on disk must
+// still be those that were loaded; a file that is exchanged after that check is not run.
+func (p *Plugin) private(root *folder) (*Plugin, error) {
+	if p.Tree == "" {
+		return p, nil
 	}
-	return err
+	dir, err := root.copyOf(p)
+	if err != nil {
+		return nil, err
+	}
+	own := *p
+	own.Dir, own.Argv = dir, slices.Clone(p.Argv)
+	for i, arg := range own.Argv {
+		if rest, ok := strings.CutPrefix(arg, p.Dir); ok && (rest == "" || rest[0] == filepath.Separator) {
+			own.Argv[i] = dir + rest
+		}
+	}
+	return &own, nil
 }
 
 // short is a hash as people compare it.

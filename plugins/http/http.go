@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // Params is the with: of a request.
@@ -55,7 +57,7 @@ func (p *Params) Validate() error {
 // Outputs of a request.
 type Outputs struct {
 	Status    int    `json:"status" jsonschema:"status code of the answer"`
-	Body      string `json:"body" jsonschema:"the first 24 KiB"`
+	Body      string `json:"body" jsonschema:"the first 24 KiB, cut at white space"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"the body was longer"`
 	Millis    int64  `json:"millis" jsonschema:"until the answer was read"`
 }
@@ -69,9 +71,10 @@ const (
 
 type runOf = sdk.Run[Params, sdk.NoState]
 
-// Def is the job type.
-func Def() sdk.Def {
-	return sdk.Job("http", run,
+// Def is the job type. From the worker it reaches inner networks only where they are among reach.
+func Def(reach ...netip.Prefix) sdk.Def {
+	guard := &outward.Guard{Allow: reach, Refused: errInner}
+	return sdk.Job("http", func(ctx context.Context, r *runOf) error { return run(ctx, r, guard) },
 		sdk.Summary("Make an HTTP request and judge the answer"),
 		sdk.Description(description),
 		sdk.Idempotent(false),
@@ -89,12 +92,17 @@ Makes one request, without proxies, and fails unless the status is one of ` + "`
 playbook's ` + "`retry`" + `.
 
 From the host, connections go through its SSH connection, names are resolved there, and TLS is spoken by the worker. From the worker, the
-request leaves from the plugin's own process: a worker that runs its plugins without network refuses it, so prefer the host where both would do.
+request leaves from the plugin's own process. There it reaches no address of the worker's own network (loopback, private and link-local networks,
+those where a cloud hands out keys), by no name and no redirect, unless the operator opens one: ` + "`--plugin-allow http=10.1.2.0/24`" + ` of the worker.
 
 In check mode only GET and HEAD from the worker are made.
 `
 
-func run(ctx context.Context, r *runOf) error {
+// errInner does not say which address: it is a name of the worker's network, and the reader may be none of it.
+var errInner = errors.New("its address lies in the worker's own network, which playbooks may not reach from the worker\n" +
+	"hint: ask from the host (from: host), or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
+
+func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
 	p := r.Params
 	looksOnly := p.Method == http.MethodGet || p.Method == http.MethodHead
 	if r.Check && (!looksOnly || p.From == "host") {
@@ -106,7 +114,7 @@ func run(ctx context.Context, r *runOf) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
 	defer cancel()
-	client := newClient(r)
+	client := newClient(r, guard)
 	defer client.CloseIdleConnections()
 	req, err := request(ctx, p)
 	if err != nil {
@@ -149,9 +157,10 @@ func request(ctx context.Context, p Params) (*http.Request, error) {
 	return req, nil
 }
 
-func newClient(r *runOf) *http.Client {
+func newClient(r *runOf, guard *outward.Guard) *http.Client {
 	p := r.Params
 	transport := &http.Transport{
+		DialContext:            guard.Dialer().DialContext,
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
 		TLSClientConfig: &tls.Config{
@@ -183,6 +192,13 @@ func newClient(r *runOf) *http.Client {
 func failed(p Params, looksOnly bool, err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
+	}
+	if errors.Is(err, errInner) { // without the address that the dialer puts before it; a redirect may have led here
+		failure := sdk.Failf("%s %s from the worker: %w", p.Method, shown(p.URL), errInner)
+		if looksOnly || !p.Follow {
+			return failure.Effects(sdk.EffectsNone)
+		}
+		return failure
 	}
 	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err).Retryable()
 	if looksOnly {

@@ -4,16 +4,18 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	job "github.com/turnus/turnus/plugins/http"
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,7 @@ func handler() http.Handler {
 		_, _ = io.WriteString(w, r.Method+" "+r.Header.Get("X-Token")+" "+r.Host+" "+string(body))
 	})
 	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, strings.Repeat("x", 3<<20)) // the reader may hang up
+		_, _ = io.WriteString(w, strings.Repeat("x ", 3<<19)) // the reader may hang up
 	})
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/ok")
@@ -58,7 +60,7 @@ func TestRequest(t *testing.T) {
 		"another status":      {sdk.With{"url": "PLAIN/teapot?token=secret"}, "failed", "PLAIN/teapot: status 418, expected [200]", 418, ""},
 		"an expected one":     {sdk.With{"url": "PLAIN/teapot", "expect": []int{200, 418}}, "unchanged", "", 418, ""},
 		"all of a request":    {sdk.With{"url": "PLAIN/echo", "method": "POST", "body": "b", "headers": sdk.With{"X-Token": "t", "host": "h.example"}, "changed": true}, "changed", "", 200, "POST t h.example b"},
-		"large, in bounds":    {sdk.With{"url": "PLAIN/big", "body_match": "^x+$"}, "unchanged", "", 200, strings.Repeat("x", 24<<10)},
+		"large, in bounds":    {sdk.With{"url": "PLAIN/big", "body_match": "^[x ]+$"}, "unchanged", "", 200, strings.TrimSuffix(strings.Repeat("x ", 12<<10), " ")},
 		"a redirect":          {sdk.With{"url": "PLAIN/moved"}, "failed", "status 302", 302, ""},
 		"followed":            {sdk.With{"url": "PLAIN/moved", "follow": true}, "unchanged", "", 200, `{"state":"ok"}`},
 		"in circles":          {sdk.With{"url": "PLAIN/loop", "follow": true}, "failed", "more than 10 redirects", 0, ""},
@@ -82,7 +84,7 @@ func TestRequest(t *testing.T) {
 					}
 					with[k] = v
 				}
-				kit := plugintest.New(t, job.Def())
+				kit := plugintest.New(t, job.Def(netip.MustParsePrefix("127.0.0.0/8")))
 				kit.Host("r1").Local() // dials for real
 				got := kit.Run(with)
 				reason := strings.ReplaceAll(place.Replace(tc.reason), "from the worker", "from the "+from)
@@ -122,10 +124,53 @@ func TestCheckModeOnlyLooks(t *testing.T) {
 		"the host": {sdk.With{"url": server.URL, "from": "host"}, 0},
 	} {
 		asked = 0
-		kit := plugintest.New(t, job.Def())
+		kit := plugintest.New(t, job.Def(netip.MustParsePrefix("127.0.0.0/8")))
 		kit.Host("r1").Local()
 		if got := kit.Check(tc.with); got.Outcome != "unchanged" || asked != tc.asked {
 			t.Errorf("%s: got %s (%s), asked %d times, want %d", name, got.Outcome, got.Reason, asked, tc.asked)
 		}
+	}
+}
+
+// A playbook does not reach the worker's own network: by an address, an address in another form, a name or a redirect.
+// Each of the requests arrives where the operator opened the network, and from the host.
+func TestFaultS11WorkersNetworkIsKept(t *testing.T) {
+	asked := 0
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer inside.Close()
+	port := inside.URL[strings.LastIndex(inside.URL, ":"):]
+	opened := netip.MustParsePrefix("127.0.0.1/32")
+	front := httptest.NewUnstartedServer(http.RedirectHandler(inside.URL, http.StatusFound))
+	listener, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = front.Listener.Close()
+	front.Listener = listener
+	front.Start()
+	defer front.Close()
+	outer := netip.MustParsePrefix("127.0.0.2/32")
+	for name, url := range map[string]string{
+		"an address": inside.URL, "a name": "http://localhost" + port, "IPv4 in IPv6": "http://[::ffff:127.0.0.1]" + port,
+		"no address": "http://0.0.0.0" + port, "a redirect": front.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			try := func(from string, reach ...netip.Prefix) *plugintest.Result {
+				kit := plugintest.New(t, job.Def(reach...))
+				kit.Host("r1").Local()
+				asked = 0
+				return kit.Run(sdk.With{"url": url, "from": from, "follow": true})
+			}
+			if got := try("worker", outer); asked != 0 || got.Outcome != "failed" || !strings.Contains(got.Reason, "--plugin-allow http=") ||
+				strings.Contains(strings.ReplaceAll(got.Reason, url, ""), "127.0.0.1") {
+				t.Errorf("got %s (%s), asked %d times", got.Outcome, got.Reason, asked)
+			}
+			if got := try("worker", outer, opened, netip.MustParsePrefix("0.0.0.0/32")); asked != 1 {
+				t.Errorf("opened: got %s (%s), asked %d times", got.Outcome, got.Reason, asked)
+			}
+			if got := try("host"); asked != 1 {
+				t.Errorf("from the host: got %s (%s), asked %d times", got.Outcome, got.Reason, asked)
+			}
+		})
 	}
 }

@@ -22,6 +22,9 @@ import (
 //go:embed all:templates
 var templates embed.FS
 
+// SDKModule is the path of the Go module that a plugin in Go requires.
+const SDKModule = "github.com/turnus/turnus/plugins/sdk"
+
 // Languages are those in which a plugin can begin; exec is any other, by way of a script.
 func Languages() []string { return []string{"go", "python", "exec"} }
 
@@ -31,8 +34,8 @@ type Options struct {
 	Lang    string // one of Languages
 	Dir     string // where to; must be empty or missing
 	Module  string // of Go; example.org/NAME when empty
-	Require string // version of Turnus's module; "" when this is no release
-	Replace string // checkout to build against instead; "" for none
+	Require string // version of Turnus and of the SDK's module; "" when this is no release
+	SDK     string // folder of the SDK to build against instead; "" for none
 }
 
 var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
@@ -50,6 +53,9 @@ func New(o Options) ([]string, error) {
 	}
 	if entries, err := os.ReadDir(o.Dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("%w: %s is not empty: expected a new or an empty folder, as --dir names one", ErrOptions, o.Dir)
+	}
+	if o.Lang == "go" && o.Require == "" && o.SDK == "" {
+		return nil, fmt.Errorf("%w: this turnus is no release, so a plugin in Go needs a copy of the SDK\nhint: turnus plugins init %s --lang go --sdk FOLDER, a checkout of Turnus", ErrOptions, o.Name)
 	}
 	if o.Module == "" {
 		o.Module = "example.org/" + o.Name

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 func TestNew(t *testing.T) {
@@ -72,5 +72,36 @@ func TestPythonWithoutItsLibrariesSaysSo(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "install python3-grpcio") || strings.Contains(string(out), "Traceback") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What a Python plugin says of its end is cut between words: a worker takes a secret out by the whole of it.
+func TestFaultS6PythonDoesNotCutSecretsThrough(t *testing.T) {
+	python, dir := testparts.Need(t, "python3", "python3"), filepath.Join(t.TempDir(), "motd")
+	if _, err := New(Options{Name: "motd", Lang: "python", Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	const script = `import sys, types
+sys.path.insert(0, sys.argv[1])
+import turnus_plugin as p
+class PB:
+    class Failed:
+        Effects = types.SimpleNamespace(Value=lambda name: name)
+        def __init__(self, **given): self.reason = given["reason"]
+    class Outcome:
+        def __init__(self, failed): self.failed = failed
+plugin = types.SimpleNamespace(_worker=types.SimpleNamespace(pb=PB))
+run = types.SimpleNamespace(outputs={})
+for before in range(4070, 4110):
+    text = "a" * 40 + " " + "b" * (before - 42) + " tk_9fQz7Lm2XwB4r and more"
+    print(p.Plugin._failed(plugin, run, p.Failed(text)).failed.reason[-30:])
+`
+	out, err := exec.CommandContext(t.Context(), python, "-S", "-I", "-c", script, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	whole := strings.Count(string(out), "tk_9fQz7Lm2XwB4r")
+	if parts := strings.Count(string(out), "tk_"); whole == 0 || whole == 40 || parts != whole {
+		t.Errorf("%d secrets are whole, %d are there in part:\n%s", whole, parts-whole, out)
 	}
 }

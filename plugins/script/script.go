@@ -38,8 +38,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a script.
 type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, without newlines at the end"`
+	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
 	ExitCode int    `json:"exit_code" jsonschema:"of the script"`
 }
 

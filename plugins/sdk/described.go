@@ -12,7 +12,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // Raw is a run whose params and state are JSON: that of a job type that is described by data.
@@ -146,8 +147,8 @@ func Attach() (*Raw, error) {
 	s := &session{
 		req:    &wire.RunRequest{Lease: lease, Host: os.Getenv(helperHost)},
 		events: &events{send: func(*wire.RunEvent) error { return nil }},
-		worker: &workerConn{dial: dialWorker},
 	}
+	s.hosts, s.jobs = hostServices(wireconnect.NewClient(dialWorker))
 	s.done.outputs = map[string]json.RawMessage{}
 	return &Raw{Key: os.Getenv("TURNUS_IDEMPOTENCY_KEY"), s: s, stateVer: version}, nil
 }

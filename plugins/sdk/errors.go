@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Errors of host services. Each arrives wrapped in a [HostError].
@@ -47,35 +47,40 @@ func hostError(ctx context.Context, host, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	st := status.Convert(err)
-	if at, ok := ctx.Deadline(); ok && st.Code() == codes.DeadlineExceeded && time.Until(at) < clockSlack {
+	code := connect.CodeOf(err)
+	if at, ok := ctx.Deadline(); ok && code == connect.CodeDeadlineExceeded && time.Until(at) < clockSlack {
 		<-ctx.Done() // the worker's timer was the faster of two for the same deadline
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
-	e := &HostError{Host: host, Op: op, Err: err, text: st.Message()}
-	switch st.Code() {
-	case codes.Unavailable:
+	e := &HostError{Host: host, Op: op, Err: err, text: err.Error()}
+	status, isStatus := errors.AsType[*connect.Error](err)
+	if isStatus {
+		e.text = status.Message()
+	}
+	switch code {
+	case connect.CodeUnavailable:
 		e.Err = ErrUnreachable
-		for _, d := range st.Details() {
-			if fault, ok := d.(*wire.HostFault); ok {
+		for _, d := range status.Details() {
+			detail, _ := d.Value()
+			if fault, ok := detail.(*wire.HostFault); ok {
 				e.Host, e.Op, e.Before, e.Hint = fault.GetHost(), fault.GetOp(), fault.GetBefore(), fault.GetHint()
 			}
 		}
-	case codes.FailedPrecondition:
+	case connect.CodeFailedPrecondition:
 		e.Err, e.Before = ErrCheckMode, true
-	case codes.PermissionDenied, codes.Unauthenticated:
+	case connect.CodePermissionDenied, connect.CodeUnauthenticated:
 		e.Err, e.Before = ErrDenied, true
-	case codes.NotFound:
+	case connect.CodeNotFound:
 		e.Err = ErrNotFound
-	case codes.OutOfRange:
+	case connect.CodeOutOfRange:
 		e.Err = ErrTooLarge
-	case codes.DeadlineExceeded:
+	case connect.CodeDeadlineExceeded:
 		e.Err = ErrTimeout
-	case codes.Aborted:
+	case connect.CodeAborted:
 		e.Err = ErrRefused
-	case codes.Canceled:
+	case connect.CodeCanceled:
 		e.Err = context.Canceled
 	}
 	if e.text == "" {

@@ -8,9 +8,8 @@ import (
 	"maps"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Bounds of texts in events. What is longer is cut, and says so.
@@ -81,15 +80,26 @@ func (p printer) Write(b []byte) (int, error) {
 // clean makes s fit for the wire: protobuf refuses what is not UTF-8, and the
 // refusal would cost the outcome.
 func clean(s string, limit int) string {
-	if len(s) > limit {
-		cut := limit
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
+	if kept := wholeWords(s, limit); len(kept) < len(s) {
+		s = fmt.Sprintf("%s… (%d bytes more)", kept, len(s)-len(kept))
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
+
+// blank is what secrets, and what they are encoded to, seldom hold.
+const blank = " \t\r\n"
+
+// wholeWords is the beginning of a text that takes at most limit bytes, cut at white space: a worker
+// knows a secret by the whole of it, and would show a part.
+func wholeWords(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return text[:max(strings.LastIndexAny(text[:limit+1], blank), 0)]
+}
+
+// withoutLast is a text that ends where it was cut, without the word that may go on there.
+func withoutLast(text string) string { return text[:strings.LastIndexAny(text, blank)+1] }
 
 // logHandler sends records as events of the job: the standard error of a shared
 // process cannot be told apart by job.

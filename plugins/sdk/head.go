@@ -26,8 +26,15 @@ func (h *Head) Write(b []byte) (int, error) {
 	return h.end.Write(b)
 }
 
-// String is what was kept, as valid UTF-8.
-func (h *Head) String() string { return strings.ToValidUTF8(string(h.kept), "\uFFFD") }
+// String is what was kept, as valid UTF-8. Where something was dropped, it ends at white space: a
+// worker would show a part of a secret, for it knows only the whole.
+func (h *Head) String() string {
+	kept := string(h.kept)
+	if h.lost {
+		kept = withoutLast(kept)
+	}
+	return strings.ToValidUTF8(kept, "\uFFFD")
+}
 
 // Text is String without the newlines at its end, as $(…) has it.
 func (h *Head) Text() string { return strings.TrimRight(h.String(), "\r\n") }
@@ -42,7 +49,8 @@ func (h *Head) Bytes() []byte { return h.kept }
 func (h *Head) Truncated() bool { return h.lost }
 
 // OutputText is the beginning of text that takes at most limit bytes as JSON, as valid UTF-8:
-// quotes, newlines and control characters take two to six bytes there. A worker keeps 32 KiB of
+// quotes, newlines and control characters take two to six bytes there. It is cut at white space only:
+// a worker would show a part of a secret, for it knows only the whole. A worker keeps 32 KiB of
 // outputs of one step, as JSON; a step that gives more fails.
 func OutputText(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
@@ -57,7 +65,7 @@ func OutputText(text string, limit int) string {
 			size += utf8.RuneLen(r)
 		}
 		if size > limit {
-			return text[:i]
+			return wholeWords(text, i)
 		}
 	}
 	return text

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"connectrpc.com/connect"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Host is one managed machine, reached through the worker: keys, connections and
@@ -65,16 +67,13 @@ func (e *ExitError) Error() string {
 // Exec runs a command and streams its output. The error is nil whatever the exit
 // code is. It returns after the last byte was written and Stdin's pending Read is back.
 func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
-	hosts, err := h.s.hosts()
-	if err != nil {
-		return Exit{}, err
-	}
 	streamCtx, cancel := context.WithCancel(ctx) // errors are judged by ctx, which we do not cancel
-	defer cancel()
-	stream, err := hosts.Exec(h.s.withLease(streamCtx))
+	stream, err := h.s.hosts.Exec(h.s.withLease(streamCtx))
 	if err != nil {
+		cancel()
 		return Exit{}, h.failed(ctx, "exec", err)
 	}
+	defer release(cancel, stream.CloseResponse)
 	start := h.start(c)
 	start.Stdin = c.Stdin != nil
 	err = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: start}})
@@ -82,9 +81,9 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	if err == nil && c.Stdin != nil {
 		fed = feed(stream, c.Stdin)
 	} else if err == nil {
-		err = stream.CloseSend()
+		err = stream.CloseRequest()
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv below says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: Receive below says why
 		return Exit{}, h.failed(ctx, "exec", err)
 	}
 	exit, err := receiveOutput(stream, c)
@@ -111,11 +110,7 @@ func (h *Host) start(c Command) *wire.ExecStart {
 	}
 }
 
-type execStream interface {
-	Send(*wire.ExecRequest) error
-	Recv() (*wire.ExecResponse, error)
-	CloseSend() error
-}
+type execStream = *connect.BidiStreamForClientSimple[wire.ExecRequest, wire.ExecResponse]
 
 // feed pumps stdin; the channel gives the reader's error, once.
 func feed(stream execStream, stdin io.Reader) <-chan error {
@@ -128,7 +123,7 @@ func feed(stream execStream, stdin io.Reader) <-chan error {
 		})
 		if err == nil {
 			sendErr = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Eof{Eof: true}})
-			_ = stream.CloseSend() // where Send failed, Recv has the reason
+			_ = stream.CloseRequest() // where Send failed, Receive has the reason
 		}
 		if sendErr != nil {
 			err = nil
@@ -145,7 +140,7 @@ func (e *writeError) Error() string { return e.err.Error() }
 
 func receiveOutput(stream execStream, c Command) (Exit, error) {
 	for {
-		msg, err := stream.Recv()
+		msg, err := stream.Receive()
 		if errors.Is(err, io.EOF) {
 			return Exit{}, errors.New("the worker ended the stream without an exit status")
 		}
@@ -153,7 +148,7 @@ func receiveOutput(stream execStream, c Command) (Exit, error) {
 			return Exit{}, err
 		}
 		if exit := msg.GetExit(); exit != nil {
-			_, _ = stream.Recv() // the end of the stream; without it, it would be reset
+			_, _ = stream.Receive() // the end of the stream; without it, it would be reset
 			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal()}, nil
 		}
 		chunk := msg.GetOutput()
@@ -228,33 +223,30 @@ func (h *Host) Query(ctx context.Context, line string) *Result {
 // Short runs a command in one round trip; Stdin is read to its end first, Stdout and
 // Stderr of c are not used. For small input and output.
 func (h *Host) Short(ctx context.Context, c Command) *Result {
-	hosts, err := h.s.hosts()
-	if err != nil {
-		return &Result{err: err}
-	}
 	req := &wire.CommandRequest{Start: h.start(c)}
 	if c.Stdin != nil {
+		var err error
 		if req.Stdin, err = io.ReadAll(io.LimitReader(c.Stdin, wire.MaxMessage/2)); err != nil {
 			return &Result{err: fmt.Errorf("reading the input of the command: %w", err)}
 		}
 	}
-	resp, err := hosts.Command(h.s.withLease(ctx), req)
+	resp, err := h.s.hosts.Command(h.s.withLease(ctx), req)
 	if err = h.ended(ctx, "exec", c.ReadOnly, err); err != nil {
 		return &Result{err: err}
 	}
-	return &Result{
+	r := &Result{
 		Exit:   Exit{Code: int(resp.GetExit().GetCode()), Signal: resp.GetExit().GetSignal()},
 		Stdout: string(resp.GetStdout()), Stderr: string(resp.GetStderr()), Truncated: resp.GetTruncated(),
 	}
+	if r.Truncated { // it does not say which
+		r.Stdout, r.Stderr = withoutLast(r.Stdout), withoutLast(r.Stderr)
+	}
+	return r
 }
 
 // Probe proves that a fresh, authenticated connection works, past the pool.
 func (h *Host) Probe(ctx context.Context, timeout time.Duration) (time.Duration, error) {
-	hosts, err := h.s.hosts()
-	if err != nil {
-		return 0, err
-	}
-	resp, err := hosts.Probe(h.s.withLease(ctx), &wire.ProbeRequest{Host: h.Name, TimeoutMs: timeout.Milliseconds()})
+	resp, err := h.s.hosts.Probe(h.s.withLease(ctx), &wire.ProbeRequest{Host: h.Name, TimeoutMs: timeout.Milliseconds()})
 	if err != nil {
 		return 0, h.failed(ctx, "probe", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // KeptFile is one file of the host's configuration, as the worker keeps its versions.
@@ -26,42 +26,32 @@ type KeptVersion struct {
 // Kept is a file of the newest kept version of the host's configuration; found is false
 // when that has none. It is allowed in check mode.
 func (r *Run[P, S]) Kept(ctx context.Context, name string) (content []byte, found bool, err error) {
-	jobs, err := r.s.jobs()
+	streamCtx, cancel := context.WithCancel(ctx)
+	stream, err := r.s.jobs.Kept(r.s.withLease(streamCtx), &wire.KeptRequest{Name: name})
 	if err != nil {
-		return nil, false, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := jobs.Kept(r.s.withLease(ctx), &wire.KeptRequest{Name: name})
-	if err != nil {
+		cancel()
 		return nil, false, hostError(ctx, "", "read the kept version", err)
 	}
-	for {
-		msg, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return content, found, nil
-		}
-		if err != nil {
-			return nil, false, hostError(ctx, "", "read the kept version", err)
-		}
-		if info := msg.GetInfo(); info != nil {
+	defer release(cancel, stream.Close)
+	for stream.Receive() {
+		if info := stream.Msg().GetInfo(); info != nil {
 			found = info.GetFound()
 		}
-		content = append(content, msg.GetData()...)
+		content = append(content, stream.Msg().GetData()...)
 	}
+	if err := hostError(ctx, "", "read the kept version", stream.Err()); err != nil {
+		return nil, false, err
+	}
+	return content, found, nil
 }
 
 // Keep makes files a new version of the host's configuration at the worker, all or none.
 // Files that are not named stay as they are; what equals the kept version makes none. At
 // most 64 files, and 64 MiB in all. Check mode refuses it.
 func (r *Run[P, S]) Keep(ctx context.Context, files ...KeptFile) (KeptVersion, error) {
-	jobs, err := r.s.jobs()
-	if err != nil {
-		return KeptVersion{}, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := jobs.Keep(r.s.withLease(ctx))
+	stream, err := r.s.jobs.Keep(r.s.withLease(ctx))
 	if err != nil {
 		return KeptVersion{}, hostError(ctx, "", "keep the configuration", err)
 	}
@@ -70,10 +60,10 @@ func (r *Run[P, S]) Keep(ctx context.Context, files ...KeptFile) (KeptVersion, e
 			break
 		}
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndRecv says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive says why
 		return KeptVersion{}, fmt.Errorf("keep the configuration: %w", err)
 	}
-	resp, err := stream.CloseAndRecv()
+	resp, err := stream.CloseAndReceive()
 	if err != nil {
 		return KeptVersion{}, hostError(ctx, "", "keep the configuration", err)
 	}

@@ -21,6 +21,9 @@ func (l *LastLine) Write(b []byte) (int, error) {
 		if end >= 0 {
 			part = rest[:end]
 		}
+		if len(l.line) == 0 { // or lastLine would find room for all that is kept, and not cut it at white space
+			part = bytes.TrimLeft(part, blank)
+		}
 		l.line = append(l.line, part[:min(len(part), keptLine-len(l.line))]...)
 		if end < 0 {
 			return len(b), nil

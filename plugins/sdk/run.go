@@ -11,10 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Run is one call of a job type. Its methods are safe for concurrent use; its
@@ -29,7 +28,7 @@ type Run[P, S any] struct {
 	Check    bool      // change nothing, report what would change
 	Diff     bool      // ShowDiff is wanted
 	Key      string    // idempotency key, stable over the attempts of this step of this job
-	Fence    uint64    // grows with each lease of the job: a larger one is the later
+	Fence    uint64    // grows with each lease: a larger one is the later, unless the queue lost its memory in between
 	Deadline time.Time // zero: none; ctx carries it too
 	Labels   map[string]string
 	Secrets  []string // names that Secret takes: those of the step's secrets:, sorted
@@ -202,11 +201,7 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 	if err != nil {
 		return err
 	}
-	jobs, err := r.s.jobs()
-	if err != nil {
-		return err
-	}
-	resp, err := jobs.Checkpoint(r.s.withLease(ctx), &wire.CheckpointRequest{
+	resp, err := r.s.jobs.Checkpoint(r.s.withLease(ctx), &wire.CheckpointRequest{
 		Name: clean(name, maxTitle), State: &wire.State{Version: uint32(r.stateVer), Json: raw}, GoOn: goOn,
 	})
 	if err != nil {
@@ -225,12 +220,8 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 // that the function returns; save what is to be found again before. A rollback does not ask.
 // Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
-	jobs, err := r.s.jobs()
-	if err != nil {
-		return err
-	}
-	resp, err := jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
-	if status.Code(err) == codes.Unimplemented { // a worker from before windows gates nothing
+	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // a worker from before windows gates nothing
 		return nil
 	}
 	if err != nil {
@@ -248,11 +239,7 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 // has them. Others are refused. The worker takes the value out of all that this job reports, and refuses a State that
 // holds it. To hand it to a command of the host use [Command].Secrets, which needs no value here.
 func (r *Run[P, S]) Secret(ctx context.Context, name string) (string, error) {
-	jobs, err := r.s.jobs()
-	if err != nil {
-		return "", err
-	}
-	resp, err := jobs.Secret(r.s.withLease(ctx), &wire.SecretRequest{Name: name})
+	resp, err := r.s.jobs.Secret(r.s.withLease(ctx), &wire.SecretRequest{Name: name})
 	if err != nil {
 		return "", hostError(ctx, "", "secret "+name, err)
 	}
@@ -274,13 +261,9 @@ type SavedFile struct {
 
 // SaveFile streams data to the worker's fetch folder, under HOST/name; an older file is replaced.
 func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (SavedFile, error) {
-	jobs, err := r.s.jobs()
-	if err != nil {
-		return SavedFile{}, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := jobs.SaveFile(r.s.withLease(ctx))
+	stream, err := r.s.jobs.SaveFile(r.s.withLease(ctx))
 	if err != nil {
 		return SavedFile{}, hostError(ctx, "", "save file", err)
 	}
@@ -290,10 +273,10 @@ func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (
 			return stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Data{Data: b}})
 		})
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndRecv says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive says why
 		return SavedFile{}, fmt.Errorf("save file %s: %w", name, err)
 	}
-	resp, err := stream.CloseAndRecv()
+	resp, err := stream.CloseAndReceive()
 	if err != nil {
 		return SavedFile{}, hostError(ctx, "", "save file", err)
 	}

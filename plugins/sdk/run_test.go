@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/plugins/plugintest"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 type noParams struct{}

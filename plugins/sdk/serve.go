@@ -3,19 +3,20 @@ package sdk
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
-	"github.com/turnus/turnus/plugins/internal/wire"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/stats"
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // Serve makes the process a plugin of the job types; it is all that main does. It
@@ -36,50 +37,77 @@ func Serve(defs ...Def) {
 			"To write its manifest: %s manifest > manifest.json\n", Describe(defs...).Name, os.Args[0])
 		os.Exit(1)
 	}
-	handshakeStdout()
-	server := NewServer(dialWorker, defs...)
-	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: goplugin.HandshakeConfig{
-			ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
-		},
-		Plugins: goplugin.PluginSet{wire.ServiceName: &served{server: server}},
-		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts,
-				grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
-				grpc.StatsHandler(&orphanage{after: orphanGrace}))...)
-		},
-		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr, JSONFormat: true}),
-	})
+	if err := serve(NewServer(wireconnect.NewClient(dialWorker), defs...)); err != nil {
+		fmt.Fprintln(os.Stderr, "sdk: "+err.Error())
+		os.Exit(1)
+	}
 }
 
-// served is the server as go-plugin wants it.
-type served struct {
-	goplugin.NetRPCUnsupportedPlugin
-	server *Server
+// serve shakes hands with the worker, as go-plugin has it, and serves until the worker ends it.
+func serve(server *Server) error {
+	signal.Ignore(os.Interrupt) // the operator's Ctrl-C is the worker's
+	dir := os.Getenv(socketDirEnv)
+	if dir == "" {
+		return fmt.Errorf("no folder for the socket: the worker did not set %s", socketDirEnv)
+	}
+	socket := filepath.Join(dir, "p")
+	listener, err := net.Listen("unix", socket) //nolint:noctx // it is there at once or not at all
+	if err != nil {
+		return fmt.Errorf("listen for the worker: %w", err)
+	}
+	over := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.Handle(server.Handler())
+	mux.Handle(healthProcedure, health())
+	mux.Handle(shutdownProcedure, shutdown(sync.OnceFunc(func() { close(over) })))
+	orphans := &orphanage{after: orphanGrace}
+	web := wireconnect.NewServer(mux)
+	web.ConnState = orphans.state
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(listener) }()
+	if _, err := fmt.Fprintf(handshakeFile, "1|%d|unix|%s|grpc\n", wire.ProtocolVersion, socket); err != nil {
+		return fmt.Errorf("shake hands with the worker: %w", err)
+	}
+	select {
+	case <-over:
+		return nil
+	case err := <-served:
+		return fmt.Errorf("serve the worker: %w", err)
+	}
 }
 
-func (p *served) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	p.server.Register(s)
-	return nil
+// What go-plugin has of its own: the folder for the socket, and two procedures.
+const (
+	socketDirEnv      = "PLUGIN_UNIX_SOCKET_DIR"
+	healthProcedure   = "/grpc.health.v1.Health/Check"
+	shutdownProcedure = "/plugin.GRPCController/Shutdown"
+)
+
+// health answers that the process serves: field 1, status, is 1, SERVING. The messages of
+// these two procedures are read and written as messages without known fields, which keeps their
+// packages out.
+func health() http.Handler {
+	return connect.NewUnaryHandlerSimple(healthProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+		serving := &emptypb.Empty{}
+		serving.ProtoReflect().SetUnknown([]byte{0x08, 0x01})
+		return serving, nil
+	}, wireconnect.HandlerOptions())
 }
 
-func (p *served) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errors.New("the sdk is a plugin's end only")
+func shutdown(end func()) http.Handler {
+	return connect.NewUnaryHandlerSimple(shutdownProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+		end()
+		return &emptypb.Empty{}, nil
+	}, wireconnect.HandlerOptions())
 }
 
-func dialWorker() (grpc.ClientConnInterface, error) {
+func dialWorker(ctx context.Context) (net.Conn, error) {
 	path := os.Getenv(wire.HostSocketEnv)
 	if path == "" {
 		return nil, fmt.Errorf("no host services: the worker did not set %s", wire.HostSocketEnv)
 	}
-	// passthrough, since a path is no URL and may hold any character
-	return grpc.NewClient("passthrough:///worker",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", path)
-		}))
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", path)
 }
 
 // orphanGrace is how long a plugin outlives its worker's last connection.
@@ -96,16 +124,17 @@ type orphanage struct {
 	timer *time.Timer
 }
 
-func (o *orphanage) HandleConn(_ context.Context, s stats.ConnStats) {
+// state follows a connection to its end.
+func (o *orphanage) state(_ net.Conn, s http.ConnState) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch s.(type) {
-	case *stats.ConnBegin:
+	switch s {
+	case http.StateNew:
 		o.conns++
 		if o.timer != nil {
 			o.timer.Stop()
 		}
-	case *stats.ConnEnd:
+	case http.StateClosed:
 		o.conns--
 		if o.conns == 0 {
 			o.timer = time.AfterFunc(o.after, func() {
@@ -113,9 +142,6 @@ func (o *orphanage) HandleConn(_ context.Context, s stats.ConnStats) {
 				os.Exit(1)
 			})
 		}
+	case http.StateActive, http.StateIdle, http.StateHijacked:
 	}
 }
-
-func (o *orphanage) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (o *orphanage) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (o *orphanage) HandleRPC(context.Context, stats.RPCStats)                         {}

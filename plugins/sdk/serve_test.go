@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,14 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
+	"connectrpc.com/connect"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // asPlugin makes the test binary a plugin process; its value is what it prints, where.
@@ -64,25 +64,13 @@ func command(t *testing.T, mode string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-type clientSide struct {
-	goplugin.NetRPCUnsupportedPlugin
-}
-
-func (clientSide) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("client only")
-}
-
-func (clientSide) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return wire.NewPluginClient(conn), nil
-}
-
 // uptimeHost answers the one command of the noisy job over a real socket.
 type uptimeHost struct {
-	wire.UnimplementedHostsServer
+	wireconnect.UnimplementedHostsHandler
 }
 
-func (uptimeHost) Exec(stream wire.Hosts_ExecServer) error {
-	if _, err := stream.Recv(); err != nil {
+func (uptimeHost) Exec(_ context.Context, stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse]) error {
+	if _, err := stream.Receive(); err != nil {
 		return err
 	}
 	err := stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Output{Output: &wire.Chunk{Stdout: []byte("up 3 days")}}})
@@ -92,85 +80,43 @@ func (uptimeHost) Exec(stream wire.Hosts_ExecServer) error {
 	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: &wire.Exit{}}})
 }
 
-func hostSocket(t *testing.T) string {
+// folder is a new one whose path is short enough for sockets, as that of t.TempDir may not be.
+func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sdk") //nolint:usetesting // t.TempDir may be too long for a socket
+	dir, err := os.MkdirTemp("", "sdk") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "it's a socket")
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func hostSocket(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(folder(t), "it's a socket")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, served := grpc.NewServer(), make(chan struct{})
-	wire.RegisterHostsServer(server, uptimeHost{})
+	mux := http.NewServeMux()
+	mux.Handle(wireconnect.NewHostsHandler(uptimeHost{}, wireconnect.HandlerOptions()))
+	server, served := wireconnect.NewServer(mux), make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
 	t.Cleanup(func() {
-		server.Stop()
+		_ = server.Close()
 		<-served
-		_ = os.RemoveAll(dir)
 	})
 	return path
 }
 
-// What an author prints, before or after the handshake, must not break it.
-func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199; Nomad's serve.go
-	for _, mode := range []string{"quiet", "init", "main", "init and main"} {
-		t.Run(mode, func(t *testing.T) {
-			cmd := command(t, mode)
-			cmd.Env = append(cmd.Env, wire.HostSocketEnv+"="+hostSocket(t))
-			client := goplugin.NewClient(&goplugin.ClientConfig{
-				HandshakeConfig: goplugin.HandshakeConfig{
-					ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
-				},
-				Plugins:          goplugin.PluginSet{wire.ServiceName: clientSide{}},
-				Cmd:              cmd,
-				AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-				Logger:           hclog.NewNullLogger(),
-				StartTimeout:     30 * time.Second,
-			})
-			defer client.Kill()
-			protocol, err := client.Client()
-			if err != nil {
-				t.Fatalf("handshake: %v", err)
-			}
-			raw, err := protocol.Dispense(wire.ServiceName)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stream, err := raw.(wire.PluginClient).Run(t.Context(), &wire.RunRequest{Type: "noisy.job", Job: "r/0", Lease: "l", Host: "h"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var output string
-			var last *wire.RunEvent
-			for {
-				event, err := stream.Recv()
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				output += string(event.GetOutput().GetStdout())
-				last = event
-			}
-			if last.GetOutcome().GetDone() == nil || output != "up 3 days" {
-				t.Errorf("got %v, output %q", last, output)
-			}
-		})
-	}
-}
-
-// start runs the plugin by hand and returns the address of its handshake.
-func start(t *testing.T) (cmd *exec.Cmd, address string) {
+// start runs the plugin by hand, and returns a client of the address in its handshake, and the rest of its standard output.
+func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *http.Client, rest io.Reader) {
 	t.Helper()
-	cmd = command(t, "quiet")
-	cmd.Env = append(cmd.Env, wire.CookieKey+"="+wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=1")
+	cmd = command(t, mode)
+	cmd.Env = append(append(cmd.Env, wire.CookieKey+"="+wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR="+folder(t)), env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -178,28 +124,62 @@ func start(t *testing.T) (cmd *exec.Cmd, address string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	parts := strings.Split(line, "|")
-	if err != nil || len(parts) < 5 {
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
+	parts := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+	if err != nil || len(parts) != 5 || parts[0] != "1" || parts[1] != "1" || parts[2] != "unix" || parts[4] != "grpc" {
 		t.Fatalf("handshake %q: %v", line, err)
 	}
-	return cmd, parts[3]
+	return cmd, wireconnect.NewClient(func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", parts[3])
+	}), lines
+}
+
+// What an author prints, before or after the handshake, must not break it.
+func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199; Nomad's serve.go
+	for _, mode := range []string{"quiet", "init", "main", "init and main"} {
+		t.Run(mode, func(t *testing.T) {
+			cmd, client, rest := start(t, mode, wire.HostSocketEnv+"="+hostSocket(t))
+			defer client.CloseIdleConnections()
+			plugin := wireconnect.NewPluginClient(client, wireconnect.BaseURL, wireconnect.ClientOptions())
+			stream, err := plugin.Run(t.Context(), &wire.RunRequest{Type: "noisy.job", Job: "r/0", Lease: "l", Host: "h"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var output string
+			var last *wire.RunEvent
+			for stream.Receive() {
+				output += string(stream.Msg().GetOutput().GetStdout())
+				last = stream.Msg()
+			}
+			if err := errors.Join(stream.Err(), stream.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if last.GetOutcome().GetDone() == nil || output != "up 3 days" {
+				t.Errorf("got %v, output %q", last, output)
+			}
+			shutdown := connect.NewClient[emptypb.Empty, emptypb.Empty](client, wireconnect.BaseURL+"/plugin.GRPCController/Shutdown", wireconnect.ClientOptions())
+			_, _ = shutdown.CallUnary(t.Context(), connect.NewRequest(&emptypb.Empty{})) // its end may be faster than its answer
+			if printed, err := io.ReadAll(rest); err != nil || len(printed) > 0 {
+				t.Errorf("after the handshake its real standard output says %.60q, %v", printed, err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("after Shutdown: %v", err)
+			}
+		})
+	}
 }
 
 // A killed worker cannot stop its plugins; they notice.
 func TestTrapOrphanEndsItself(t *testing.T) { // dkron#1496, golang/go#27505
-	cmd, address := start(t)
-	conn, err := grpc.NewClient("unix:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := wire.NewPluginClient(conn).Describe(t.Context(), &wire.DescribeRequest{})
+	cmd, client, _ := start(t, "quiet")
+	plugin := wireconnect.NewPluginClient(client, wireconnect.BaseURL, wireconnect.ClientOptions())
+	m, err := plugin.Describe(t.Context(), &wire.DescribeRequest{})
 	if err != nil || m.GetName() != "noisy" {
 		t.Fatalf("describe: %v, %v", m, err)
 	}
-	if err := conn.Close(); err != nil { // all that the plugin sees of its worker's death
-		t.Fatal(err)
-	}
+	client.CloseIdleConnections() // all that the plugin sees of its worker's death
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {

@@ -5,37 +5,38 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"sync"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // Server is the plugin's end of the wire without a process: [Serve] puts it into
 // one, tests serve it in their own. Safe for concurrent use.
 type Server struct {
-	wire.UnimplementedPluginServer
 	manifest Manifest
 	types    map[string]*jobType
-	worker   *workerConn
+	hosts    wireconnect.HostsClient
+	jobs     wireconnect.JobClient
 
 	mu       sync.Mutex
 	running  map[string]context.CancelCauseFunc // by lease
 	draining bool
 }
 
-// NewServer makes a server of the job types; dial connects to the worker's host
-// services, once, when the first job needs them. It panics when two types have one name.
-func NewServer(dial func() (grpc.ClientConnInterface, error), defs ...Def) *Server {
+// NewServer makes a server of the job types, which reaches the worker's host services by
+// way of worker. It panics when two types have one name.
+func NewServer(worker *http.Client, defs ...Def) *Server {
 	s := &Server{
 		manifest: Describe(defs...),
 		types:    make(map[string]*jobType),
-		worker:   &workerConn{dial: dial},
 		running:  make(map[string]context.CancelCauseFunc),
 	}
+	s.hosts, s.jobs = hostServices(worker)
 	for _, d := range defs {
 		if d.job == nil {
 			continue
@@ -48,8 +49,10 @@ func NewServer(dial func() (grpc.ClientConnInterface, error), defs ...Def) *Serv
 	return s
 }
 
-// Register adds the server to a gRPC server.
-func (s *Server) Register(to grpc.ServiceRegistrar) { wire.RegisterPluginServer(to, s) }
+// Handler returns the path of the server's calls, and the handler of them.
+func (s *Server) Handler() (string, http.Handler) {
+	return wireconnect.NewPluginHandler(s, wireconnect.HandlerOptions())
+}
 
 // Describe answers the manifest.
 func (s *Server) Describe(context.Context, *wire.DescribeRequest) (*wire.Manifest, error) {
@@ -59,7 +62,7 @@ func (s *Server) Describe(context.Context, *wire.DescribeRequest) (*wire.Manifes
 func (s *Server) find(name string) (*jobType, error) {
 	t := s.types[name]
 	if t == nil {
-		return nil, status.Errorf(codes.NotFound, "plugin %s has no job type %q", s.manifest.Name, name)
+		return nil, refused(connect.CodeNotFound, "plugin %s has no job type %q", s.manifest.Name, name)
 	}
 	return t, nil
 }
@@ -83,7 +86,7 @@ func (s *Server) MigrateState(_ context.Context, req *wire.MigrateStateRequest) 
 	}
 	state, err := t.migrateState(int(req.GetState().GetVersion()), req.GetState().GetJson())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, clean(err.Error(), maxReason))
+		return nil, refused(connect.CodeInvalidArgument, "%s", clean(err.Error(), maxReason))
 	}
 	return &wire.MigrateStateResponse{State: &wire.State{Version: uint32(t.StateVersion), Json: state}}, nil
 }
@@ -109,14 +112,14 @@ func (s *Server) Signal(_ context.Context, req *wire.SignalRequest) (*wire.Signa
 }
 
 // Run calls the author's function and ends with its one outcome.
-func (s *Server) Run(req *wire.RunRequest, stream wire.Plugin_RunServer) error {
+func (s *Server) Run(ctx context.Context, req *wire.RunRequest, stream *connect.ServerStream[wire.RunEvent]) error {
 	t, err := s.find(req.GetType())
 	if err != nil {
 		return err
 	}
-	sess := &session{req: req, events: &events{send: stream.Send}, worker: s.worker}
+	sess := &session{req: req, events: &events{send: stream.Send}, hosts: s.hosts, jobs: s.jobs}
 	sess.done.outputs = make(map[string]json.RawMessage)
-	ctx, stop := sess.deadline(stream.Context())
+	ctx, stop := sess.deadline(ctx)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -137,14 +140,19 @@ func (s *Server) Run(req *wire.RunRequest, stream wire.Plugin_RunServer) error {
 	return sess.events.end(outcome)
 }
 
+// refused is the status of a call that is not carried out.
+func refused(code connect.Code, format string, args ...any) error {
+	return connect.NewError(code, fmt.Errorf(format, args...))
+}
+
 func (s *Server) enter(lease string, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return status.Error(codes.Unavailable, "the plugin is draining and takes no new job")
+		return refused(connect.CodeUnavailable, "the plugin is draining and takes no new job")
 	}
 	if s.running[lease] != nil {
-		return status.Error(codes.AlreadyExists, "a job with this lease is running")
+		return refused(connect.CodeAlreadyExists, "a job with this lease is running")
 	}
 	s.running[lease] = cancel
 	return nil
@@ -184,7 +192,7 @@ func call(ctx context.Context, t *jobType, s *session) error {
 // recovered turns a panic of the author's code into a status.
 func recovered(err *error) {
 	if cause := recover(); cause != nil {
-		*err = status.Errorf(codes.Internal, "the job type panicked: %s", clean(fmt.Sprint(cause), maxReason))
+		*err = refused(connect.CodeInternal, "the job type panicked: %s", clean(fmt.Sprint(cause), maxReason))
 	}
 }
 

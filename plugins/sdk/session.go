@@ -6,13 +6,15 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
+	"connectrpc.com/connect"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of them is less.
@@ -22,7 +24,8 @@ const maxOutputs = 1 << 20
 type session struct {
 	req    *wire.RunRequest
 	events *events
-	worker *workerConn
+	hosts  wireconnect.HostsClient
+	jobs   wireconnect.JobClient
 
 	touched atomic.Bool // a call that may change a host was sent
 
@@ -42,6 +45,11 @@ type done struct {
 	phase            phaseAt
 }
 
+func hostServices(worker *http.Client) (wireconnect.HostsClient, wireconnect.JobClient) {
+	return wireconnect.NewHostsClient(worker, wireconnect.BaseURL, wireconnect.ClientOptions()),
+		wireconnect.NewJobClient(worker, wireconnect.BaseURL, wireconnect.ClientOptions())
+}
+
 func (s *session) update(change func(*done)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,36 +57,15 @@ func (s *session) update(change func(*done)) {
 }
 
 func (s *session) withLease(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, wire.LeaseKey, s.req.GetLease())
+	ctx, call := connect.NewClientContext(ctx)
+	call.RequestHeader().Set(wire.LeaseKey, s.req.GetLease())
+	return ctx
 }
 
-func (s *session) hosts() (wire.HostsClient, error) {
-	conn, err := s.worker.get()
-	if err != nil {
-		return nil, err
-	}
-	return wire.NewHostsClient(conn), nil
-}
-
-func (s *session) jobs() (wire.JobClient, error) {
-	conn, err := s.worker.get()
-	if err != nil {
-		return nil, err
-	}
-	return wire.NewJobClient(conn), nil
-}
-
-// workerConn connects to the worker when the first job needs it.
-type workerConn struct {
-	dial func() (grpc.ClientConnInterface, error)
-	once sync.Once
-	conn grpc.ClientConnInterface
-	err  error
-}
-
-func (w *workerConn) get() (grpc.ClientConnInterface, error) {
-	w.once.Do(func() { w.conn, w.err = w.dial() })
-	return w.conn, w.err
+// release ends a stream whatever is left of it, so that the connection gets back what it holds for it.
+func release(cancel context.CancelFunc, end func() error) {
+	cancel() // else end waits for an answer
+	_ = end()
 }
 
 var errCancelled = errors.New("cancelled")

@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // handshakeFile is the standard output that the process was born with, set once
@@ -33,12 +33,4 @@ func claimStdout() *os.File {
 		return nil
 	}
 	return os.NewFile(uintptr(saved), "handshake")
-}
-
-// handshakeStdout makes os.Stdout the real one for go-plugin's handshake; go-plugin
-// then replaces it with a stream to the worker.
-func handshakeStdout() {
-	if handshakeFile != nil {
-		os.Stdout = handshakeFile
-	}
 }

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"connectrpc.com/connect"
+
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // PutFile says where and how to write a file. It is written beside Path, verified by
 // its hash on the host and renamed, so that nobody sees half of it.
 type PutFile struct {
 	Path   string // absolute
-	Mode   uint32 // permission bits; 0: 0644
+	Mode   uint32 // permission bits, setuid, setgid and sticky; 0 keeps those of the file there, and is 0644 for a new one
 	Owner  string // user[:group]; empty leaves it
 	SHA256 string // hex; empty: what was sent
 	Size   int64  // 0: unknown
@@ -43,13 +45,9 @@ func (h *Host) PutArtifact(ctx context.Context, f PutFile, artifact string) (Wri
 }
 
 func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Reader) (Written, error) {
-	hosts, err := h.s.hosts()
-	if err != nil {
-		return Written{}, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := hosts.Put(h.s.withLease(ctx))
+	stream, err := h.s.hosts.Put(h.s.withLease(ctx))
 	if err != nil {
 		return Written{}, h.ended(ctx, "put", false, err)
 	}
@@ -66,10 +64,10 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 			return stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Data{Data: b}})
 		})
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, CloseAndRecv says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, CloseAndReceive says why
 		return Written{}, fmt.Errorf("put %s: %w", f.Path, err) // ctx ends, so the worker gives the file up
 	}
-	resp, err := stream.CloseAndRecv()
+	resp, err := stream.CloseAndReceive()
 	if err = h.ended(ctx, "put", false, err); err != nil {
 		return Written{}, err
 	}
@@ -90,25 +88,16 @@ func (h *Host) Get(ctx context.Context, path string, maxSize int64, w io.Writer)
 }
 
 func (s *session) get(ctx context.Context, req *wire.GetRequest, w io.Writer) (FileInfo, error) {
-	hosts, err := s.hosts()
+	streamCtx, cancel := context.WithCancel(ctx)
+	stream, err := s.hosts.Get(s.withLease(streamCtx), req)
 	if err != nil {
-		return FileInfo{}, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := hosts.Get(s.withLease(ctx), req)
-	if err != nil {
+		cancel()
 		return FileInfo{}, hostError(ctx, req.GetHost(), "get", err)
 	}
+	defer release(cancel, stream.Close)
 	var info FileInfo
-	for {
-		msg, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return info, nil
-		}
-		if err != nil {
-			return info, hostError(ctx, req.GetHost(), "get", err)
-		}
+	for stream.Receive() {
+		msg := stream.Msg()
 		if i := msg.GetInfo(); i != nil {
 			info = merge(info, i)
 		}
@@ -116,6 +105,7 @@ func (s *session) get(ctx context.Context, req *wire.GetRequest, w io.Writer) (F
 			return info, fmt.Errorf("get %s: %w", req.GetPath(), err)
 		}
 	}
+	return info, hostError(ctx, req.GetHost(), "get", stream.Err())
 }
 
 // merge: the first info says what comes, the last its hash.
@@ -136,21 +126,13 @@ func merge(info FileInfo, i *wire.FileInfo) FileInfo {
 // it). It returns once the connection stands; ctx ends the whole connection, not the
 // dialling alone. What is sent over it may change anything, so check mode refuses it.
 func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
-	hosts, err := h.s.hosts()
-	if err != nil {
-		return nil, err
-	}
 	streamCtx, cancel := context.WithCancel(ctx)
-	stream, err := hosts.Dial(h.s.withLease(streamCtx))
+	stream, err := h.s.hosts.Dial(h.s.withLease(streamCtx))
 	if err == nil {
 		err = stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: &wire.DialStart{Host: h.Name, Address: address}}})
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		header, headerErr := stream.Header() // comes as soon as the connection stands
-		err = headerErr
-		if err == nil && header == nil {
-			_, err = stream.Recv()
-		}
+		_, err = stream.Receive() // its start, as soon as the connection stands
 	}
 	if err = h.ended(ctx, "dial "+address, false, err); err != nil {
 		cancel()
@@ -159,11 +141,7 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return &tunnel{ctx: streamCtx, cancel: cancel, stream: stream, host: h, address: address}, nil
 }
 
-type dialStream interface {
-	Send(*wire.DialMessage) error
-	Recv() (*wire.DialMessage, error)
-	CloseSend() error
-}
+type dialStream = *connect.BidiStreamForClientSimple[wire.DialMessage, wire.DialMessage]
 
 // tunnel is a net.Conn over a Dial stream. A deadline that passes ends the whole
 // connection: a stream cannot give up one read.
@@ -192,7 +170,7 @@ func (t *tunnel) Read(b []byte) (int, error) {
 		if t.eof {
 			return 0, io.EOF
 		}
-		msg, err := t.stream.Recv()
+		msg, err := t.stream.Receive()
 		switch {
 		case errors.Is(err, io.EOF):
 			t.eof = true
@@ -201,7 +179,7 @@ func (t *tunnel) Read(b []byte) (int, error) {
 		case msg.GetEof():
 			t.eof = true
 		default:
-			t.pending = msg.GetData() // empty for start
+			t.pending = msg.GetData()
 		}
 	}
 	n := copy(b, t.pending)
@@ -243,11 +221,11 @@ func (t *tunnel) CloseWrite() error {
 	if err := t.stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Eof{Eof: true}}); err != nil {
 		return t.failed(err)
 	}
-	return t.stream.CloseSend()
+	return t.stream.CloseRequest()
 }
 
 func (t *tunnel) Close() error {
-	t.cancel()
+	release(t.cancel, t.stream.CloseResponse)
 	return t.SetDeadline(time.Time{})
 }
 

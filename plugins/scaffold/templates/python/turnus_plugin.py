@@ -65,6 +65,13 @@ _KINDS = {
 }
 
 
+def _whole_words(text, limit):
+    """The beginning of a text, cut at white space: a worker knows a secret by the whole of it, and would show a part."""
+    if len(text) <= limit:
+        return text
+    return text[: max(0, *(text.rfind(blank, 0, limit + 1) for blank in " \t\r\n"))]
+
+
 def _check(schema, value, at, found):
     """Find what is wrong, as (JSON pointer, text), and fill defaults in."""
     kind = schema.get("type")
@@ -156,7 +163,7 @@ class Run(_Reports):
         pb = self._worker.pb
         lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), title, title)
         if self._request.diff:
-            self._emit(pb.RunEvent(diff=pb.Diff(title=title, text="".join(lines)[: 128 << 10])))
+            self._emit(pb.RunEvent(diff=pb.Diff(title=title, text=_whole_words("".join(lines), 128 << 10))))
 
     # what it does
 
@@ -167,8 +174,9 @@ class Run(_Reports):
         got = self._ask(self._worker.command, pb.CommandRequest(start=start, stdin=stdin))
         return got.exit.code, got.stdout.decode(errors="replace"), got.stderr.decode(errors="replace")
 
-    def put(self, path, content, mode=0o644, owner=""):
-        """Write a file of the host. content is bytes, or a file that is read in chunks."""
+    def put(self, path, content, mode=0, owner=""):
+        """Write a file of the host. content is bytes, or a file that is read in chunks. mode 0 keeps
+        that of the file there, and is 0644 for a new one."""
         pb = self._worker.pb
 
         def messages():
@@ -282,7 +290,7 @@ class FakeRun(_Reports):
         self.calls.append(line)
         return self.commands.get(line, (127, "", f"no answer for {line}"))
 
-    def put(self, path, content, mode=0o644, owner=""):
+    def put(self, path, content, mode=0, owner=""):
         if self.check:
             raise Failed("check mode: a file is written", effects="none")
         self.files[path] = content if isinstance(content, bytes) else content.read()
@@ -482,7 +490,7 @@ class Plugin:
         pb = self._worker.pb
         return pb.Outcome(
             failed=pb.Failed(
-                reason=str(err)[:4096], retryable=err.retryable, effects=pb.Failed.Effects.Value(err.effects.upper()), timed_out=timed_out,
+                reason=_whole_words(str(err), 4096), retryable=err.retryable, effects=pb.Failed.Effects.Value(err.effects.upper()), timed_out=timed_out,
                 unreachable=err.unreachable, rolled_back=err.rolled_back, lost=err.lost,
                 outputs=json.dumps(run.outputs).encode() if run.outputs else b"",
             )

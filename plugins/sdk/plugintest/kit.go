@@ -2,20 +2,21 @@ package plugintest
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"connectrpc.com/connect"
+
 	"github.com/turnus/turnus/plugins/sdk"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
+	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
 )
 
 // patience bounds a call whose test gives no deadline: a hung job type fails its
@@ -25,7 +26,7 @@ const patience = 60 * time.Second
 // Kit runs job types against scripted hosts. Safe for concurrent use.
 type Kit struct {
 	tb       testing.TB
-	client   wire.PluginClient
+	client   wireconnect.PluginClient
 	services *services
 	types    []string
 	death    *death
@@ -44,40 +45,66 @@ func New(tb testing.TB, defs ...sdk.Def) *Kit {
 	for _, t := range sdk.Describe(defs...).Types {
 		k.types = append(k.types, t.Name)
 	}
-	worker := serve(tb, func(s *grpc.Server) {
-		wire.RegisterHostsServer(s, k.services)
-		wire.RegisterJobServer(s, k.services)
-	}, grpc.UnaryInterceptor(k.death.unary), grpc.StreamInterceptor(k.death.stream))
-	server := sdk.NewServer(func() (grpc.ClientConnInterface, error) { return worker, nil }, defs...)
-	k.client = wire.NewPluginClient(serve(tb, func(s *grpc.Server) { server.Register(s) }, grpc.StreamInterceptor(k.work.stream)))
+	deadly := connect.WithHandlerOptions(wireconnect.HandlerOptions(), connect.WithInterceptors(k.death))
+	worker := http.NewServeMux()
+	worker.Handle(wireconnect.NewHostsHandler(k.services, deadly))
+	worker.Handle(wireconnect.NewJobHandler(k.services, deadly))
+	_, plugin := sdk.NewServer(serve(tb, worker), defs...).Handler()
+	k.client = wireconnect.NewPluginClient(serve(tb, k.work.counted(plugin)), wireconnect.BaseURL, wireconnect.ClientOptions())
 	return k
 }
 
-// serve starts a gRPC server in memory and returns a connection to it; both end with the test.
-func serve(tb testing.TB, register func(*grpc.Server), opts ...grpc.ServerOption) *grpc.ClientConn {
+// serve starts a gRPC server in memory and returns a client of it; both end with the test.
+func serve(tb testing.TB, handler http.Handler) *http.Client {
 	tb.Helper()
-	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))...)
-	register(server)
-	served := make(chan struct{})
+	listener := &memory{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server, served := wireconnect.NewServer(handler), make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	conn, err := grpc.NewClient("passthrough:///memory",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		tb.Fatalf("connecting in memory: %v", err)
-	}
+	client := wireconnect.NewClient(listener.dial)
 	tb.Cleanup(func() {
-		_ = conn.Close()
-		server.Stop()
+		client.CloseIdleConnections()
+		_ = server.Close()
 		<-served
 	})
-	return conn
+	return client
 }
+
+// memory is a listener without a socket.
+type memory struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (m *memory) dial(ctx context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case m.conns <- theirs:
+		return ours, nil
+	case <-m.closed:
+	case <-ctx.Done():
+	}
+	return nil, net.ErrClosed
+}
+
+// Accept implements [net.Listener].
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case conn := <-m.conns:
+		return conn, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (m *memory) Close() error { m.once.Do(func() { close(m.closed) }); return nil }
+
+// Addr implements [net.Listener].
+func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
 
 // Host returns the host of that name, made on first use.
 func (k *Kit) Host(name string) *Host { return k.services.host(name) }
@@ -197,7 +224,7 @@ func (k *Kit) Start(params any, opts ...Option) *Running {
 	k.calls++
 	n, patience := k.calls, k.patience
 	k.mu.Unlock()
-	lease := fmt.Sprintf("lease-%d", n)
+	lease := fmt.Sprintf("lease-%d-%s", n, rand.Text()) // scripts end all processes of a lease, also those of other tests
 	c := &call{ctx: context.Background(), req: &wire.RunRequest{
 		Job: "20260102-030405-test/0", Step: "step", Attempt: 1, Lease: lease, Type: k.types[0],
 		Params: k.encode(params), Host: k.services.first(), Diff: true, IdempotencyKey: "key-1", Fence: uint64(n),
@@ -260,26 +287,24 @@ func (r *Running) Try() (*Result, error) {
 	}
 }
 
-func collect(ctx context.Context, client wire.PluginClient, req *wire.RunRequest) (*Result, error) {
+func collect(ctx context.Context, client wireconnect.PluginClient, req *wire.RunRequest) (*Result, error) {
 	stream, err := client.Run(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = stream.Close() }()
 	result, outcome := &Result{}, (*wire.Outcome)(nil)
-	for {
-		event, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	for stream.Receive() {
+		event := stream.Msg()
 		if outcome != nil {
 			return nil, fmt.Errorf("an event after the outcome: %v", event)
 		}
 		if outcome = event.GetOutcome(); outcome == nil {
 			result.add(event)
 		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
 	}
 	if outcome == nil {
 		return nil, errors.New("the stream ended without an outcome")

@@ -9,10 +9,11 @@
 // - protoc             (unknown)
 // source: plugin.proto
 
-package wire
+package wiregrpc
 
 import (
 	context "context"
+	wire "github.com/turnus/turnus/plugins/sdk/wire"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -38,12 +39,12 @@ const (
 //
 // Plugin: worker to plugin.
 type PluginClient interface {
-	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Manifest, error)
-	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
-	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
-	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalResponse, error)
-	MigrateState(ctx context.Context, in *MigrateStateRequest, opts ...grpc.CallOption) (*MigrateStateResponse, error)
-	Cleanup(ctx context.Context, in *CleanupRequest, opts ...grpc.CallOption) (*CleanupResponse, error)
+	Describe(ctx context.Context, in *wire.DescribeRequest, opts ...grpc.CallOption) (*wire.Manifest, error)
+	Validate(ctx context.Context, in *wire.ValidateRequest, opts ...grpc.CallOption) (*wire.ValidateResponse, error)
+	Run(ctx context.Context, in *wire.RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.RunEvent], error)
+	Signal(ctx context.Context, in *wire.SignalRequest, opts ...grpc.CallOption) (*wire.SignalResponse, error)
+	MigrateState(ctx context.Context, in *wire.MigrateStateRequest, opts ...grpc.CallOption) (*wire.MigrateStateResponse, error)
+	Cleanup(ctx context.Context, in *wire.CleanupRequest, opts ...grpc.CallOption) (*wire.CleanupResponse, error)
 }
 
 type pluginClient struct {
@@ -54,9 +55,9 @@ func NewPluginClient(cc grpc.ClientConnInterface) PluginClient {
 	return &pluginClient{cc}
 }
 
-func (c *pluginClient) Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Manifest, error) {
+func (c *pluginClient) Describe(ctx context.Context, in *wire.DescribeRequest, opts ...grpc.CallOption) (*wire.Manifest, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Manifest)
+	out := new(wire.Manifest)
 	err := c.cc.Invoke(ctx, Plugin_Describe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -64,9 +65,9 @@ func (c *pluginClient) Describe(ctx context.Context, in *DescribeRequest, opts .
 	return out, nil
 }
 
-func (c *pluginClient) Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error) {
+func (c *pluginClient) Validate(ctx context.Context, in *wire.ValidateRequest, opts ...grpc.CallOption) (*wire.ValidateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ValidateResponse)
+	out := new(wire.ValidateResponse)
 	err := c.cc.Invoke(ctx, Plugin_Validate_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -74,13 +75,13 @@ func (c *pluginClient) Validate(ctx context.Context, in *ValidateRequest, opts .
 	return out, nil
 }
 
-func (c *pluginClient) Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error) {
+func (c *pluginClient) Run(ctx context.Context, in *wire.RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.RunEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[0], Plugin_Run_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[RunRequest, RunEvent]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.RunRequest, wire.RunEvent]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -91,11 +92,11 @@ func (c *pluginClient) Run(ctx context.Context, in *RunRequest, opts ...grpc.Cal
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Plugin_RunClient = grpc.ServerStreamingClient[RunEvent]
+type Plugin_RunClient = grpc.ServerStreamingClient[wire.RunEvent]
 
-func (c *pluginClient) Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalResponse, error) {
+func (c *pluginClient) Signal(ctx context.Context, in *wire.SignalRequest, opts ...grpc.CallOption) (*wire.SignalResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SignalResponse)
+	out := new(wire.SignalResponse)
 	err := c.cc.Invoke(ctx, Plugin_Signal_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -103,9 +104,9 @@ func (c *pluginClient) Signal(ctx context.Context, in *SignalRequest, opts ...gr
 	return out, nil
 }
 
-func (c *pluginClient) MigrateState(ctx context.Context, in *MigrateStateRequest, opts ...grpc.CallOption) (*MigrateStateResponse, error) {
+func (c *pluginClient) MigrateState(ctx context.Context, in *wire.MigrateStateRequest, opts ...grpc.CallOption) (*wire.MigrateStateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MigrateStateResponse)
+	out := new(wire.MigrateStateResponse)
 	err := c.cc.Invoke(ctx, Plugin_MigrateState_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -113,9 +114,9 @@ func (c *pluginClient) MigrateState(ctx context.Context, in *MigrateStateRequest
 	return out, nil
 }
 
-func (c *pluginClient) Cleanup(ctx context.Context, in *CleanupRequest, opts ...grpc.CallOption) (*CleanupResponse, error) {
+func (c *pluginClient) Cleanup(ctx context.Context, in *wire.CleanupRequest, opts ...grpc.CallOption) (*wire.CleanupResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CleanupResponse)
+	out := new(wire.CleanupResponse)
 	err := c.cc.Invoke(ctx, Plugin_Cleanup_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -129,12 +130,12 @@ func (c *pluginClient) Cleanup(ctx context.Context, in *CleanupRequest, opts ...
 //
 // Plugin: worker to plugin.
 type PluginServer interface {
-	Describe(context.Context, *DescribeRequest) (*Manifest, error)
-	Validate(context.Context, *ValidateRequest) (*ValidateResponse, error)
-	Run(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error
-	Signal(context.Context, *SignalRequest) (*SignalResponse, error)
-	MigrateState(context.Context, *MigrateStateRequest) (*MigrateStateResponse, error)
-	Cleanup(context.Context, *CleanupRequest) (*CleanupResponse, error)
+	Describe(context.Context, *wire.DescribeRequest) (*wire.Manifest, error)
+	Validate(context.Context, *wire.ValidateRequest) (*wire.ValidateResponse, error)
+	Run(*wire.RunRequest, grpc.ServerStreamingServer[wire.RunEvent]) error
+	Signal(context.Context, *wire.SignalRequest) (*wire.SignalResponse, error)
+	MigrateState(context.Context, *wire.MigrateStateRequest) (*wire.MigrateStateResponse, error)
+	Cleanup(context.Context, *wire.CleanupRequest) (*wire.CleanupResponse, error)
 	mustEmbedUnimplementedPluginServer()
 }
 
@@ -145,22 +146,22 @@ type PluginServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPluginServer struct{}
 
-func (UnimplementedPluginServer) Describe(context.Context, *DescribeRequest) (*Manifest, error) {
+func (UnimplementedPluginServer) Describe(context.Context, *wire.DescribeRequest) (*wire.Manifest, error) {
 	return nil, status.Error(codes.Unimplemented, "method Describe not implemented")
 }
-func (UnimplementedPluginServer) Validate(context.Context, *ValidateRequest) (*ValidateResponse, error) {
+func (UnimplementedPluginServer) Validate(context.Context, *wire.ValidateRequest) (*wire.ValidateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
 }
-func (UnimplementedPluginServer) Run(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error {
+func (UnimplementedPluginServer) Run(*wire.RunRequest, grpc.ServerStreamingServer[wire.RunEvent]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
 }
-func (UnimplementedPluginServer) Signal(context.Context, *SignalRequest) (*SignalResponse, error) {
+func (UnimplementedPluginServer) Signal(context.Context, *wire.SignalRequest) (*wire.SignalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Signal not implemented")
 }
-func (UnimplementedPluginServer) MigrateState(context.Context, *MigrateStateRequest) (*MigrateStateResponse, error) {
+func (UnimplementedPluginServer) MigrateState(context.Context, *wire.MigrateStateRequest) (*wire.MigrateStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateState not implemented")
 }
-func (UnimplementedPluginServer) Cleanup(context.Context, *CleanupRequest) (*CleanupResponse, error) {
+func (UnimplementedPluginServer) Cleanup(context.Context, *wire.CleanupRequest) (*wire.CleanupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cleanup not implemented")
 }
 func (UnimplementedPluginServer) mustEmbedUnimplementedPluginServer() {}
@@ -185,7 +186,7 @@ func RegisterPluginServer(s grpc.ServiceRegistrar, srv PluginServer) {
 }
 
 func _Plugin_Describe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DescribeRequest)
+	in := new(wire.DescribeRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -197,13 +198,13 @@ func _Plugin_Describe_Handler(srv interface{}, ctx context.Context, dec func(int
 		FullMethod: Plugin_Describe_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).Describe(ctx, req.(*DescribeRequest))
+		return srv.(PluginServer).Describe(ctx, req.(*wire.DescribeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Plugin_Validate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ValidateRequest)
+	in := new(wire.ValidateRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -215,24 +216,24 @@ func _Plugin_Validate_Handler(srv interface{}, ctx context.Context, dec func(int
 		FullMethod: Plugin_Validate_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).Validate(ctx, req.(*ValidateRequest))
+		return srv.(PluginServer).Validate(ctx, req.(*wire.ValidateRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Plugin_Run_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(RunRequest)
+	m := new(wire.RunRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(PluginServer).Run(m, &grpc.GenericServerStream[RunRequest, RunEvent]{ServerStream: stream})
+	return srv.(PluginServer).Run(m, &grpc.GenericServerStream[wire.RunRequest, wire.RunEvent]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Plugin_RunServer = grpc.ServerStreamingServer[RunEvent]
+type Plugin_RunServer = grpc.ServerStreamingServer[wire.RunEvent]
 
 func _Plugin_Signal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SignalRequest)
+	in := new(wire.SignalRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -244,13 +245,13 @@ func _Plugin_Signal_Handler(srv interface{}, ctx context.Context, dec func(inter
 		FullMethod: Plugin_Signal_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).Signal(ctx, req.(*SignalRequest))
+		return srv.(PluginServer).Signal(ctx, req.(*wire.SignalRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Plugin_MigrateState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MigrateStateRequest)
+	in := new(wire.MigrateStateRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -262,13 +263,13 @@ func _Plugin_MigrateState_Handler(srv interface{}, ctx context.Context, dec func
 		FullMethod: Plugin_MigrateState_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).MigrateState(ctx, req.(*MigrateStateRequest))
+		return srv.(PluginServer).MigrateState(ctx, req.(*wire.MigrateStateRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Plugin_Cleanup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CleanupRequest)
+	in := new(wire.CleanupRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -280,7 +281,7 @@ func _Plugin_Cleanup_Handler(srv interface{}, ctx context.Context, dec func(inte
 		FullMethod: Plugin_Cleanup_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PluginServer).Cleanup(ctx, req.(*CleanupRequest))
+		return srv.(PluginServer).Cleanup(ctx, req.(*wire.CleanupRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -345,19 +346,19 @@ const (
 type HostsClient interface {
 	// Exec runs a command line. The first message is start, later ones stdin; the
 	// answer streams output and ends with exit.
-	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecResponse], error)
+	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wire.ExecRequest, wire.ExecResponse], error)
 	// Command is Exec without streams, for small output: one round trip.
-	Command(ctx context.Context, in *CommandRequest, opts ...grpc.CallOption) (*CommandResponse, error)
+	Command(ctx context.Context, in *wire.CommandRequest, opts ...grpc.CallOption) (*wire.CommandResponse, error)
 	// Put writes a file atomically: first message start, then data.
-	Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutRequest, PutResponse], error)
-	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResponse], error)
+	Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.PutRequest, wire.PutResponse], error)
+	Get(ctx context.Context, in *wire.GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.GetResponse], error)
 	// Dial opens a TCP connection from the host (through its SSH connection). First
-	// message start, then data. The worker sends its header as soon as the connection
-	// stands (by SendHeader, or by answering start first). eof ends one direction. A
-	// refused connection is Aborted: the host was reached, the address was not.
-	Dial(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialMessage, DialMessage], error)
+	// message start, then data. The worker answers with a message start as soon as the
+	// connection stands. eof ends one direction. A refused connection is Aborted: the host
+	// was reached, the address was not.
+	Dial(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wire.DialMessage, wire.DialMessage], error)
 	// Probe proves that a fresh, authenticated connection works, past the pool.
-	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
+	Probe(ctx context.Context, in *wire.ProbeRequest, opts ...grpc.CallOption) (*wire.ProbeResponse, error)
 }
 
 type hostsClient struct {
@@ -368,22 +369,22 @@ func NewHostsClient(cc grpc.ClientConnInterface) HostsClient {
 	return &hostsClient{cc}
 }
 
-func (c *hostsClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecResponse], error) {
+func (c *hostsClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wire.ExecRequest, wire.ExecResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Hosts_ServiceDesc.Streams[0], Hosts_Exec_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[ExecRequest, ExecResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.ExecRequest, wire.ExecResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_ExecClient = grpc.BidiStreamingClient[ExecRequest, ExecResponse]
+type Hosts_ExecClient = grpc.BidiStreamingClient[wire.ExecRequest, wire.ExecResponse]
 
-func (c *hostsClient) Command(ctx context.Context, in *CommandRequest, opts ...grpc.CallOption) (*CommandResponse, error) {
+func (c *hostsClient) Command(ctx context.Context, in *wire.CommandRequest, opts ...grpc.CallOption) (*wire.CommandResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CommandResponse)
+	out := new(wire.CommandResponse)
 	err := c.cc.Invoke(ctx, Hosts_Command_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -391,26 +392,26 @@ func (c *hostsClient) Command(ctx context.Context, in *CommandRequest, opts ...g
 	return out, nil
 }
 
-func (c *hostsClient) Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutRequest, PutResponse], error) {
+func (c *hostsClient) Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.PutRequest, wire.PutResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Hosts_ServiceDesc.Streams[1], Hosts_Put_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[PutRequest, PutResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.PutRequest, wire.PutResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_PutClient = grpc.ClientStreamingClient[PutRequest, PutResponse]
+type Hosts_PutClient = grpc.ClientStreamingClient[wire.PutRequest, wire.PutResponse]
 
-func (c *hostsClient) Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResponse], error) {
+func (c *hostsClient) Get(ctx context.Context, in *wire.GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.GetResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Hosts_ServiceDesc.Streams[2], Hosts_Get_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[GetRequest, GetResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.GetRequest, wire.GetResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -421,24 +422,24 @@ func (c *hostsClient) Get(ctx context.Context, in *GetRequest, opts ...grpc.Call
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_GetClient = grpc.ServerStreamingClient[GetResponse]
+type Hosts_GetClient = grpc.ServerStreamingClient[wire.GetResponse]
 
-func (c *hostsClient) Dial(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialMessage, DialMessage], error) {
+func (c *hostsClient) Dial(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wire.DialMessage, wire.DialMessage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Hosts_ServiceDesc.Streams[3], Hosts_Dial_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[DialMessage, DialMessage]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.DialMessage, wire.DialMessage]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_DialClient = grpc.BidiStreamingClient[DialMessage, DialMessage]
+type Hosts_DialClient = grpc.BidiStreamingClient[wire.DialMessage, wire.DialMessage]
 
-func (c *hostsClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
+func (c *hostsClient) Probe(ctx context.Context, in *wire.ProbeRequest, opts ...grpc.CallOption) (*wire.ProbeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ProbeResponse)
+	out := new(wire.ProbeResponse)
 	err := c.cc.Invoke(ctx, Hosts_Probe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -459,19 +460,19 @@ func (c *hostsClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.
 type HostsServer interface {
 	// Exec runs a command line. The first message is start, later ones stdin; the
 	// answer streams output and ends with exit.
-	Exec(grpc.BidiStreamingServer[ExecRequest, ExecResponse]) error
+	Exec(grpc.BidiStreamingServer[wire.ExecRequest, wire.ExecResponse]) error
 	// Command is Exec without streams, for small output: one round trip.
-	Command(context.Context, *CommandRequest) (*CommandResponse, error)
+	Command(context.Context, *wire.CommandRequest) (*wire.CommandResponse, error)
 	// Put writes a file atomically: first message start, then data.
-	Put(grpc.ClientStreamingServer[PutRequest, PutResponse]) error
-	Get(*GetRequest, grpc.ServerStreamingServer[GetResponse]) error
+	Put(grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error
+	Get(*wire.GetRequest, grpc.ServerStreamingServer[wire.GetResponse]) error
 	// Dial opens a TCP connection from the host (through its SSH connection). First
-	// message start, then data. The worker sends its header as soon as the connection
-	// stands (by SendHeader, or by answering start first). eof ends one direction. A
-	// refused connection is Aborted: the host was reached, the address was not.
-	Dial(grpc.BidiStreamingServer[DialMessage, DialMessage]) error
+	// message start, then data. The worker answers with a message start as soon as the
+	// connection stands. eof ends one direction. A refused connection is Aborted: the host
+	// was reached, the address was not.
+	Dial(grpc.BidiStreamingServer[wire.DialMessage, wire.DialMessage]) error
 	// Probe proves that a fresh, authenticated connection works, past the pool.
-	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
+	Probe(context.Context, *wire.ProbeRequest) (*wire.ProbeResponse, error)
 	mustEmbedUnimplementedHostsServer()
 }
 
@@ -482,22 +483,22 @@ type HostsServer interface {
 // pointer dereference when methods are called.
 type UnimplementedHostsServer struct{}
 
-func (UnimplementedHostsServer) Exec(grpc.BidiStreamingServer[ExecRequest, ExecResponse]) error {
+func (UnimplementedHostsServer) Exec(grpc.BidiStreamingServer[wire.ExecRequest, wire.ExecResponse]) error {
 	return status.Error(codes.Unimplemented, "method Exec not implemented")
 }
-func (UnimplementedHostsServer) Command(context.Context, *CommandRequest) (*CommandResponse, error) {
+func (UnimplementedHostsServer) Command(context.Context, *wire.CommandRequest) (*wire.CommandResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Command not implemented")
 }
-func (UnimplementedHostsServer) Put(grpc.ClientStreamingServer[PutRequest, PutResponse]) error {
+func (UnimplementedHostsServer) Put(grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error {
 	return status.Error(codes.Unimplemented, "method Put not implemented")
 }
-func (UnimplementedHostsServer) Get(*GetRequest, grpc.ServerStreamingServer[GetResponse]) error {
+func (UnimplementedHostsServer) Get(*wire.GetRequest, grpc.ServerStreamingServer[wire.GetResponse]) error {
 	return status.Error(codes.Unimplemented, "method Get not implemented")
 }
-func (UnimplementedHostsServer) Dial(grpc.BidiStreamingServer[DialMessage, DialMessage]) error {
+func (UnimplementedHostsServer) Dial(grpc.BidiStreamingServer[wire.DialMessage, wire.DialMessage]) error {
 	return status.Error(codes.Unimplemented, "method Dial not implemented")
 }
-func (UnimplementedHostsServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
+func (UnimplementedHostsServer) Probe(context.Context, *wire.ProbeRequest) (*wire.ProbeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
 func (UnimplementedHostsServer) mustEmbedUnimplementedHostsServer() {}
@@ -522,14 +523,14 @@ func RegisterHostsServer(s grpc.ServiceRegistrar, srv HostsServer) {
 }
 
 func _Hosts_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(HostsServer).Exec(&grpc.GenericServerStream[ExecRequest, ExecResponse]{ServerStream: stream})
+	return srv.(HostsServer).Exec(&grpc.GenericServerStream[wire.ExecRequest, wire.ExecResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_ExecServer = grpc.BidiStreamingServer[ExecRequest, ExecResponse]
+type Hosts_ExecServer = grpc.BidiStreamingServer[wire.ExecRequest, wire.ExecResponse]
 
 func _Hosts_Command_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CommandRequest)
+	in := new(wire.CommandRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -541,38 +542,38 @@ func _Hosts_Command_Handler(srv interface{}, ctx context.Context, dec func(inter
 		FullMethod: Hosts_Command_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(HostsServer).Command(ctx, req.(*CommandRequest))
+		return srv.(HostsServer).Command(ctx, req.(*wire.CommandRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Hosts_Put_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(HostsServer).Put(&grpc.GenericServerStream[PutRequest, PutResponse]{ServerStream: stream})
+	return srv.(HostsServer).Put(&grpc.GenericServerStream[wire.PutRequest, wire.PutResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_PutServer = grpc.ClientStreamingServer[PutRequest, PutResponse]
+type Hosts_PutServer = grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]
 
 func _Hosts_Get_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(GetRequest)
+	m := new(wire.GetRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(HostsServer).Get(m, &grpc.GenericServerStream[GetRequest, GetResponse]{ServerStream: stream})
+	return srv.(HostsServer).Get(m, &grpc.GenericServerStream[wire.GetRequest, wire.GetResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_GetServer = grpc.ServerStreamingServer[GetResponse]
+type Hosts_GetServer = grpc.ServerStreamingServer[wire.GetResponse]
 
 func _Hosts_Dial_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(HostsServer).Dial(&grpc.GenericServerStream[DialMessage, DialMessage]{ServerStream: stream})
+	return srv.(HostsServer).Dial(&grpc.GenericServerStream[wire.DialMessage, wire.DialMessage]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Hosts_DialServer = grpc.BidiStreamingServer[DialMessage, DialMessage]
+type Hosts_DialServer = grpc.BidiStreamingServer[wire.DialMessage, wire.DialMessage]
 
 func _Hosts_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ProbeRequest)
+	in := new(wire.ProbeRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -584,7 +585,7 @@ func _Hosts_Probe_Handler(srv interface{}, ctx context.Context, dec func(interfa
 		FullMethod: Hosts_Probe_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(HostsServer).Probe(ctx, req.(*ProbeRequest))
+		return srv.(HostsServer).Probe(ctx, req.(*wire.ProbeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -647,19 +648,19 @@ const (
 //
 // Job: plugin to worker, about the job itself.
 type JobClient interface {
-	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointResponse, error)
+	Checkpoint(ctx context.Context, in *wire.CheckpointRequest, opts ...grpc.CallOption) (*wire.CheckpointResponse, error)
 	// MayStart asks, right before what cannot be undone, whether the host's service window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
-	MayStart(ctx context.Context, in *MayStartRequest, opts ...grpc.CallOption) (*MayStartResponse, error)
+	MayStart(ctx context.Context, in *wire.MayStartRequest, opts ...grpc.CallOption) (*wire.MayStartResponse, error)
 	// Secret gives the value of a secret that the step lists; others are PermissionDenied.
-	Secret(ctx context.Context, in *SecretRequest, opts ...grpc.CallOption) (*SecretResponse, error)
+	Secret(ctx context.Context, in *wire.SecretRequest, opts ...grpc.CallOption) (*wire.SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
-	SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse], error)
+	SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.SaveFileRequest, wire.SaveFileResponse], error)
 	// Kept reads a file of the newest kept version of the host's configuration: info first, then data.
-	Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeptResponse], error)
+	Kept(ctx context.Context, in *wire.KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.KeptResponse], error)
 	// Keep makes files a new version of the host's configuration, all or none; it returns once that is
 	// durable. Each file is a message file and then its data. Files that are not named stay as they are.
-	Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[KeepRequest, KeepResponse], error)
+	Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.KeepRequest, wire.KeepResponse], error)
 }
 
 type jobClient struct {
@@ -670,9 +671,9 @@ func NewJobClient(cc grpc.ClientConnInterface) JobClient {
 	return &jobClient{cc}
 }
 
-func (c *jobClient) Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointResponse, error) {
+func (c *jobClient) Checkpoint(ctx context.Context, in *wire.CheckpointRequest, opts ...grpc.CallOption) (*wire.CheckpointResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CheckpointResponse)
+	out := new(wire.CheckpointResponse)
 	err := c.cc.Invoke(ctx, Job_Checkpoint_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -680,9 +681,9 @@ func (c *jobClient) Checkpoint(ctx context.Context, in *CheckpointRequest, opts 
 	return out, nil
 }
 
-func (c *jobClient) MayStart(ctx context.Context, in *MayStartRequest, opts ...grpc.CallOption) (*MayStartResponse, error) {
+func (c *jobClient) MayStart(ctx context.Context, in *wire.MayStartRequest, opts ...grpc.CallOption) (*wire.MayStartResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MayStartResponse)
+	out := new(wire.MayStartResponse)
 	err := c.cc.Invoke(ctx, Job_MayStart_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -690,9 +691,9 @@ func (c *jobClient) MayStart(ctx context.Context, in *MayStartRequest, opts ...g
 	return out, nil
 }
 
-func (c *jobClient) Secret(ctx context.Context, in *SecretRequest, opts ...grpc.CallOption) (*SecretResponse, error) {
+func (c *jobClient) Secret(ctx context.Context, in *wire.SecretRequest, opts ...grpc.CallOption) (*wire.SecretResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SecretResponse)
+	out := new(wire.SecretResponse)
 	err := c.cc.Invoke(ctx, Job_Secret_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -700,26 +701,26 @@ func (c *jobClient) Secret(ctx context.Context, in *SecretRequest, opts ...grpc.
 	return out, nil
 }
 
-func (c *jobClient) SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse], error) {
+func (c *jobClient) SaveFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.SaveFileRequest, wire.SaveFileResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Job_ServiceDesc.Streams[0], Job_SaveFile_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[SaveFileRequest, SaveFileResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.SaveFileRequest, wire.SaveFileResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_SaveFileClient = grpc.ClientStreamingClient[SaveFileRequest, SaveFileResponse]
+type Job_SaveFileClient = grpc.ClientStreamingClient[wire.SaveFileRequest, wire.SaveFileResponse]
 
-func (c *jobClient) Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeptResponse], error) {
+func (c *jobClient) Kept(ctx context.Context, in *wire.KeptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[wire.KeptResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Job_ServiceDesc.Streams[1], Job_Kept_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[KeptRequest, KeptResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.KeptRequest, wire.KeptResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -730,20 +731,20 @@ func (c *jobClient) Kept(ctx context.Context, in *KeptRequest, opts ...grpc.Call
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_KeptClient = grpc.ServerStreamingClient[KeptResponse]
+type Job_KeptClient = grpc.ServerStreamingClient[wire.KeptResponse]
 
-func (c *jobClient) Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[KeepRequest, KeepResponse], error) {
+func (c *jobClient) Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[wire.KeepRequest, wire.KeepResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Job_ServiceDesc.Streams[2], Job_Keep_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[KeepRequest, KeepResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[wire.KeepRequest, wire.KeepResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_KeepClient = grpc.ClientStreamingClient[KeepRequest, KeepResponse]
+type Job_KeepClient = grpc.ClientStreamingClient[wire.KeepRequest, wire.KeepResponse]
 
 // JobServer is the server API for Job service.
 // All implementations must embed UnimplementedJobServer
@@ -751,19 +752,19 @@ type Job_KeepClient = grpc.ClientStreamingClient[KeepRequest, KeepResponse]
 //
 // Job: plugin to worker, about the job itself.
 type JobServer interface {
-	Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error)
+	Checkpoint(context.Context, *wire.CheckpointRequest) (*wire.CheckpointResponse, error)
 	// MayStart asks, right before what cannot be undone, whether the host's service window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
-	MayStart(context.Context, *MayStartRequest) (*MayStartResponse, error)
+	MayStart(context.Context, *wire.MayStartRequest) (*wire.MayStartResponse, error)
 	// Secret gives the value of a secret that the step lists; others are PermissionDenied.
-	Secret(context.Context, *SecretRequest) (*SecretResponse, error)
+	Secret(context.Context, *wire.SecretRequest) (*wire.SecretResponse, error)
 	// SaveFile streams a file to the worker's fetch folder of the run.
-	SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error
+	SaveFile(grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error
 	// Kept reads a file of the newest kept version of the host's configuration: info first, then data.
-	Kept(*KeptRequest, grpc.ServerStreamingServer[KeptResponse]) error
+	Kept(*wire.KeptRequest, grpc.ServerStreamingServer[wire.KeptResponse]) error
 	// Keep makes files a new version of the host's configuration, all or none; it returns once that is
 	// durable. Each file is a message file and then its data. Files that are not named stay as they are.
-	Keep(grpc.ClientStreamingServer[KeepRequest, KeepResponse]) error
+	Keep(grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]) error
 	mustEmbedUnimplementedJobServer()
 }
 
@@ -774,22 +775,22 @@ type JobServer interface {
 // pointer dereference when methods are called.
 type UnimplementedJobServer struct{}
 
-func (UnimplementedJobServer) Checkpoint(context.Context, *CheckpointRequest) (*CheckpointResponse, error) {
+func (UnimplementedJobServer) Checkpoint(context.Context, *wire.CheckpointRequest) (*wire.CheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoint not implemented")
 }
-func (UnimplementedJobServer) MayStart(context.Context, *MayStartRequest) (*MayStartResponse, error) {
+func (UnimplementedJobServer) MayStart(context.Context, *wire.MayStartRequest) (*wire.MayStartResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MayStart not implemented")
 }
-func (UnimplementedJobServer) Secret(context.Context, *SecretRequest) (*SecretResponse, error) {
+func (UnimplementedJobServer) Secret(context.Context, *wire.SecretRequest) (*wire.SecretResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Secret not implemented")
 }
-func (UnimplementedJobServer) SaveFile(grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]) error {
+func (UnimplementedJobServer) SaveFile(grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error {
 	return status.Error(codes.Unimplemented, "method SaveFile not implemented")
 }
-func (UnimplementedJobServer) Kept(*KeptRequest, grpc.ServerStreamingServer[KeptResponse]) error {
+func (UnimplementedJobServer) Kept(*wire.KeptRequest, grpc.ServerStreamingServer[wire.KeptResponse]) error {
 	return status.Error(codes.Unimplemented, "method Kept not implemented")
 }
-func (UnimplementedJobServer) Keep(grpc.ClientStreamingServer[KeepRequest, KeepResponse]) error {
+func (UnimplementedJobServer) Keep(grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]) error {
 	return status.Error(codes.Unimplemented, "method Keep not implemented")
 }
 func (UnimplementedJobServer) mustEmbedUnimplementedJobServer() {}
@@ -814,7 +815,7 @@ func RegisterJobServer(s grpc.ServiceRegistrar, srv JobServer) {
 }
 
 func _Job_Checkpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CheckpointRequest)
+	in := new(wire.CheckpointRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -826,13 +827,13 @@ func _Job_Checkpoint_Handler(srv interface{}, ctx context.Context, dec func(inte
 		FullMethod: Job_Checkpoint_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(JobServer).Checkpoint(ctx, req.(*CheckpointRequest))
+		return srv.(JobServer).Checkpoint(ctx, req.(*wire.CheckpointRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Job_MayStart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MayStartRequest)
+	in := new(wire.MayStartRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -844,13 +845,13 @@ func _Job_MayStart_Handler(srv interface{}, ctx context.Context, dec func(interf
 		FullMethod: Job_MayStart_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(JobServer).MayStart(ctx, req.(*MayStartRequest))
+		return srv.(JobServer).MayStart(ctx, req.(*wire.MayStartRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Job_Secret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SecretRequest)
+	in := new(wire.SecretRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -862,35 +863,35 @@ func _Job_Secret_Handler(srv interface{}, ctx context.Context, dec func(interfac
 		FullMethod: Job_Secret_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(JobServer).Secret(ctx, req.(*SecretRequest))
+		return srv.(JobServer).Secret(ctx, req.(*wire.SecretRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _Job_SaveFile_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(JobServer).SaveFile(&grpc.GenericServerStream[SaveFileRequest, SaveFileResponse]{ServerStream: stream})
+	return srv.(JobServer).SaveFile(&grpc.GenericServerStream[wire.SaveFileRequest, wire.SaveFileResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_SaveFileServer = grpc.ClientStreamingServer[SaveFileRequest, SaveFileResponse]
+type Job_SaveFileServer = grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]
 
 func _Job_Kept_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(KeptRequest)
+	m := new(wire.KeptRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(JobServer).Kept(m, &grpc.GenericServerStream[KeptRequest, KeptResponse]{ServerStream: stream})
+	return srv.(JobServer).Kept(m, &grpc.GenericServerStream[wire.KeptRequest, wire.KeptResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_KeptServer = grpc.ServerStreamingServer[KeptResponse]
+type Job_KeptServer = grpc.ServerStreamingServer[wire.KeptResponse]
 
 func _Job_Keep_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(JobServer).Keep(&grpc.GenericServerStream[KeepRequest, KeepResponse]{ServerStream: stream})
+	return srv.(JobServer).Keep(&grpc.GenericServerStream[wire.KeepRequest, wire.KeepResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Job_KeepServer = grpc.ClientStreamingServer[KeepRequest, KeepResponse]
+type Job_KeepServer = grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]
 
 // Job_ServiceDesc is the grpc.ServiceDesc for Job service.
 // It's only intended for direct use with grpc.RegisterService,

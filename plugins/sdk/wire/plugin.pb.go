@@ -2492,7 +2492,7 @@ type PutStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`        // permission bits; 0: 0644
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`        // permission bits; 0: those of the file there, 0644 for a new one
 	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`       // user[:group], empty: unchanged
 	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`        // -1: unknown
 	Sha256        string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`     // hex; verified on the host when given
@@ -4331,7 +4331,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06Secret\x12\x1f.turnus.plugin.v1.SecretRequest\x1a .turnus.plugin.v1.SecretResponse\x12S\n" +
 	"\bSaveFile\x12!.turnus.plugin.v1.SaveFileRequest\x1a\".turnus.plugin.v1.SaveFileResponse(\x01\x12G\n" +
 	"\x04Kept\x12\x1d.turnus.plugin.v1.KeptRequest\x1a\x1e.turnus.plugin.v1.KeptResponse0\x01\x12G\n" +
-	"\x04Keep\x12\x1d.turnus.plugin.v1.KeepRequest\x1a\x1e.turnus.plugin.v1.KeepResponse(\x01B0Z.github.com/turnus/turnus/plugins/internal/wireb\x06proto3"
+	"\x04Keep\x12\x1d.turnus.plugin.v1.KeepRequest\x1a\x1e.turnus.plugin.v1.KeepResponse(\x01B+Z)github.com/turnus/turnus/plugins/sdk/wireb\x06proto3"
 
 var (
 	file_plugin_proto_rawDescOnce sync.Once

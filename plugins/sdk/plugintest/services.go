@@ -13,19 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // services is the worker's end: what plugin.proto says of Hosts and Job, over scripted hosts.
 type services struct {
-	wire.UnimplementedHostsServer
-	wire.UnimplementedJobServer
-
 	mu        sync.Mutex
 	hosts     map[string]*Host
 	own       string // name of the job's host
@@ -35,6 +29,11 @@ type services struct {
 	saved     map[string]string
 	kept      map[string]string
 	versions  int
+}
+
+// fault is the status with which a call is refused.
+func fault(code connect.Code, format string, args ...any) error {
+	return connect.NewError(code, fmt.Errorf(format, args...))
 }
 
 type lease struct {
@@ -95,14 +94,16 @@ func (s *services) checkpoints(name string) []Checkpoint {
 }
 
 func (s *services) lease(ctx context.Context) (*lease, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	names := md.Get(wire.LeaseKey)
+	var names []string
+	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		names = call.RequestHeader().Values(wire.LeaseKey)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(names) == 1 && s.leases[names[0]] != nil && !s.leases[names[0]].closed {
 		return s.leases[names[0]], nil
 	}
-	return nil, status.Errorf(codes.PermissionDenied, "no running job has the lease %q", names)
+	return nil, fault(connect.CodePermissionDenied, "no running job has the lease %q", names)
 }
 
 // enter is the gate of every call to a host.
@@ -112,7 +113,7 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 		return nil, err
 	}
 	if l.check && !readOnly {
-		return nil, status.Errorf(codes.FailedPrecondition, "check mode: %s is not marked read-only", what)
+		return nil, fault(connect.CodeFailedPrecondition, "check mode: %s is not marked read-only", what)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +123,7 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 	if h := s.hosts[name]; h != nil {
 		return h, nil
 	}
-	return nil, status.Errorf(codes.PermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
+	return nil, fault(connect.CodePermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
 }
 
 func (s *services) secretNames() []string {
@@ -139,7 +140,7 @@ func (s *services) environment(start *wire.ExecStart) (map[string]string, error)
 	for variable, name := range start.GetSecrets() {
 		value, ok := s.secrets[name]
 		if !ok {
-			return nil, status.Errorf(codes.PermissionDenied, "secret %q is not for this step", name)
+			return nil, fault(connect.CodePermissionDenied, "secret %q is not for this step", name)
 		}
 		if out == nil {
 			out = map[string]string{}
@@ -162,7 +163,7 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 		return Reply{}, err
 	}
 	if strings.ContainsRune(start.GetCommand(), 0) {
-		return Reply{}, status.Error(codes.InvalidArgument, "the command holds a NUL byte")
+		return Reply{}, fault(connect.CodeInvalidArgument, "the command holds a NUL byte")
 	}
 	secrets, err := s.environment(start)
 	if err != nil {
@@ -177,13 +178,13 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 }
 
 // Exec answers a command with its output in chunks.
-func (s *services) Exec(stream wire.Hosts_ExecServer) error {
-	first, err := stream.Recv()
+func (s *services) Exec(ctx context.Context, stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse]) error {
+	first, err := stream.Receive()
 	if err != nil {
 		return err
 	}
 	start := first.GetStart()
-	h, err := s.enter(stream.Context(), start.GetHost(), "command "+start.GetCommand(), start.GetReadOnly())
+	h, err := s.enter(ctx, start.GetHost(), "command "+start.GetCommand(), start.GetReadOnly())
 	if err == nil {
 		err = h.reachable() // a host that is down takes no input
 	}
@@ -192,7 +193,7 @@ func (s *services) Exec(stream wire.Hosts_ExecServer) error {
 	}
 	var stdin strings.Builder
 	for start.GetStdin() {
-		msg, err := stream.Recv()
+		msg, err := stream.Receive()
 		if errors.Is(err, io.EOF) || msg.GetEof() {
 			break
 		}
@@ -201,7 +202,7 @@ func (s *services) Exec(stream wire.Hosts_ExecServer) error {
 		}
 		stdin.Write(msg.GetStdin())
 	}
-	reply, err := s.run(stream.Context(), start, stdin.String())
+	reply, err := s.run(ctx, start, stdin.String())
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (s *services) Exec(stream wire.Hosts_ExecServer) error {
 	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: exitOf(reply)}})
 }
 
-func sendOutput(stream wire.Hosts_ExecServer, c *wire.Chunk) error {
+func sendOutput(stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse], c *wire.Chunk) error {
 	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Output{Output: c}})
 }
 
@@ -242,53 +243,44 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 }
 
 // Put stores a file.
-func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.PutResponse]) error {
-	first, err := stream.Recv()
+func (s *services) Put(ctx context.Context, stream *connect.ClientStream[wire.PutRequest]) (*wire.PutResponse, error) {
+	stream.Receive() // what came is its first message; nothing is one without a start
+	start := stream.Msg().GetStart()
+	h, err := s.enter(ctx, start.GetHost(), "put "+start.GetPath(), false)
 	if err != nil {
-		return err
-	}
-	start := first.GetStart()
-	h, err := s.enter(stream.Context(), start.GetHost(), "put "+start.GetPath(), false)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	if !strings.HasPrefix(start.GetPath(), "/") {
-		return status.Errorf(codes.InvalidArgument, "path %q is not absolute", start.GetPath())
+		return nil, fault(connect.CodeInvalidArgument, "path %q is not absolute", start.GetPath())
 	}
-	content, err := receiveFile(func() ([]byte, error) {
-		msg, err := stream.Recv()
-		return msg.GetData(), err
-	})
+	content, err := received(stream)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if start.GetArtifact() != "" {
 		if content, err = s.artifact(start.GetArtifact()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 	if start.GetSha256() != "" && start.GetSha256() != sum {
-		return status.Errorf(codes.DataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
+		return nil, fault(connect.CodeDataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
 	}
 	if err := h.write(start, content); err != nil {
-		return err
+		return nil, err
 	}
-	return stream.SendAndClose(&wire.PutResponse{Size: int64(len(content)), Sha256: sum})
+	return &wire.PutResponse{Size: int64(len(content)), Sha256: sum}, nil
 }
 
-func receiveFile(next func() ([]byte, error)) ([]byte, error) {
-	var content []byte
-	for {
-		data, err := next()
-		if errors.Is(err, io.EOF) {
-			return content, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		content = append(content, data...)
+// received is the data of all messages that are left of a stream.
+func received[M any, P interface {
+	*M
+	GetData() []byte
+}](stream *connect.ClientStream[M]) (content []byte, err error) {
+	for stream.Receive() {
+		content = append(content, P(stream.Msg()).GetData()...)
 	}
+	return content, stream.Err()
 }
 
 func (s *services) artifact(name string) ([]byte, error) {
@@ -296,19 +288,19 @@ func (s *services) artifact(name string) ([]byte, error) {
 	defer s.mu.Unlock()
 	content, ok := s.artifacts[name]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "artifact %q: not found", name)
+		return nil, fault(connect.CodeNotFound, "artifact %q: not found", name)
 	}
 	return []byte(content), nil
 }
 
 // Get sends a file.
-func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[wire.GetResponse]) error {
-	content, mode, err := s.content(stream.Context(), req)
+func (s *services) Get(ctx context.Context, req *wire.GetRequest, stream *connect.ServerStream[wire.GetResponse]) error {
+	content, mode, err := s.content(ctx, req)
 	if err != nil {
 		return err
 	}
 	if req.GetMaxSize() > 0 && int64(len(content)) > req.GetMaxSize() {
-		return status.Errorf(codes.OutOfRange, "%s%s has %d bytes; at most %d are wanted", req.GetPath(), req.GetArtifact(), len(content), req.GetMaxSize())
+		return fault(connect.CodeOutOfRange, "%s%s has %d bytes; at most %d are wanted", req.GetPath(), req.GetArtifact(), len(content), req.GetMaxSize())
 	}
 	send := func(info *wire.FileInfo) error {
 		return stream.Send(&wire.GetResponse{Message: &wire.GetResponse_Info{Info: info}})
@@ -349,21 +341,21 @@ func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.Pro
 }
 
 // Dial relays to a scripted listener.
-func (s *services) Dial(stream wire.Hosts_DialServer) error {
-	first, err := stream.Recv()
+func (s *services) Dial(ctx context.Context, stream *connect.BidiStream[wire.DialMessage, wire.DialMessage]) error {
+	first, err := stream.Receive()
 	if err != nil {
 		return err
 	}
 	start := first.GetStart()
-	h, err := s.enter(stream.Context(), start.GetHost(), "a connection to "+start.GetAddress(), false)
+	h, err := s.enter(ctx, start.GetHost(), "a connection to "+start.GetAddress(), false)
 	if err != nil {
 		return err
 	}
-	conn, served, err := h.dial(stream.Context(), start.GetAddress())
+	conn, served, err := h.dial(ctx, start.GetAddress())
 	if err != nil {
 		return err
 	}
-	if err := stream.SendHeader(nil); err != nil {
+	if err := stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: start}}); err != nil {
 		_ = conn.Close()
 		return err
 	}
@@ -372,12 +364,12 @@ func (s *services) Dial(stream wire.Hosts_DialServer) error {
 	return nil
 }
 
-func relay(stream wire.Hosts_DialServer, conn io.ReadWriteCloser) {
+func relay(stream *connect.BidiStream[wire.DialMessage, wire.DialMessage], conn io.ReadWriteCloser) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
 		for {
-			msg, err := stream.Recv()
+			msg, err := stream.Receive()
 			if err != nil {
 				_ = conn.Close()
 				return
@@ -439,35 +431,29 @@ func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.S
 	defer s.mu.Unlock()
 	value, ok := s.secrets[req.GetName()]
 	if !ok {
-		return nil, status.Errorf(codes.PermissionDenied, "secret %q is not for this step", req.GetName())
+		return nil, fault(connect.CodePermissionDenied, "secret %q is not for this step", req.GetName())
 	}
 	return &wire.SecretResponse{Value: []byte(value)}, nil
 }
 
 // SaveFile keeps the file.
-func (s *services) SaveFile(stream grpc.ClientStreamingServer[wire.SaveFileRequest, wire.SaveFileResponse]) error {
-	first, err := stream.Recv()
-	if err != nil {
-		return err
+func (s *services) SaveFile(ctx context.Context, stream *connect.ClientStream[wire.SaveFileRequest]) (*wire.SaveFileResponse, error) {
+	if _, err := s.lease(ctx); err != nil {
+		return nil, err
 	}
-	if _, err := s.lease(stream.Context()); err != nil {
-		return err
-	}
-	name := first.GetStart().GetName()
+	stream.Receive() // what came is its first message; nothing is one without a start
+	name := stream.Msg().GetStart().GetName()
 	if name == "" || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") {
-		return status.Errorf(codes.InvalidArgument, "name %q: expected a relative path without ..", name)
+		return nil, fault(connect.CodeInvalidArgument, "name %q: expected a relative path without ..", name)
 	}
-	content, err := receiveFile(func() ([]byte, error) {
-		msg, err := stream.Recv()
-		return msg.GetData(), err
-	})
+	content, err := received(stream)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	s.saved[name] = string(content)
 	s.mu.Unlock()
-	return stream.SendAndClose(&wire.SaveFileResponse{
+	return &wire.SaveFileResponse{
 		Path: "/fetched/" + name, Size: int64(len(content)), Sha256: fmt.Sprintf("%x", sha256.Sum256(content)),
-	})
+	}, nil
 }

@@ -1,16 +1,13 @@
 package plugintest
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"slices"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Keep makes content the kept version of a file of the job's host.
@@ -30,8 +27,8 @@ func (k *Kit) Kept(name string) (string, bool) {
 }
 
 // Kept sends what was kept.
-func (s *services) Kept(req *wire.KeptRequest, stream grpc.ServerStreamingServer[wire.KeptResponse]) error {
-	if _, err := s.lease(stream.Context()); err != nil {
+func (s *services) Kept(ctx context.Context, req *wire.KeptRequest, stream *connect.ServerStream[wire.KeptResponse]) error {
+	if _, err := s.lease(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -50,32 +47,29 @@ func (s *services) Kept(req *wire.KeptRequest, stream grpc.ServerStreamingServer
 }
 
 // Keep keeps the files, all or none.
-func (s *services) Keep(stream grpc.ClientStreamingServer[wire.KeepRequest, wire.KeepResponse]) error {
-	l, err := s.lease(stream.Context())
+func (s *services) Keep(ctx context.Context, stream *connect.ClientStream[wire.KeepRequest]) (*wire.KeepResponse, error) {
+	l, err := s.lease(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if l.check {
-		return status.Error(codes.FailedPrecondition, "check mode: keeping a configuration is refused")
+		return nil, fault(connect.CodeFailedPrecondition, "check mode: keeping a configuration is refused")
 	}
 	type file struct {
 		name, content string
 		gone          bool
 	}
 	var files []file
-	for {
-		msg, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	for stream.Receive() {
+		msg := stream.Msg()
 		if f := msg.GetFile(); f != nil {
 			files = append(files, file{name: f.GetName(), gone: f.GetGone()})
 		} else if len(files) > 0 {
 			files[len(files)-1].content += string(msg.GetData())
 		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,5 +90,5 @@ func (s *services) Keep(stream grpc.ClientStreamingServer[wire.KeepRequest, wire
 		s.versions++
 		resp.Version = fmt.Sprintf("%040x", s.versions)
 	}
-	return stream.SendAndClose(resp)
+	return resp, nil
 }

@@ -15,10 +15,9 @@ import (
 	"sync"
 	"syscall"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Call is one command that reached a host.
@@ -45,12 +44,13 @@ type Handler func(ctx context.Context, c Call) Reply
 // Unreachable is the error of a host that cannot be reached; before tells that nothing
 // was sent to it.
 func Unreachable(host string, before bool) error {
-	st, err := status.New(codes.Unavailable, host+": dial: connection refused").WithDetails(
-		&wire.HostFault{Host: host, Op: "dial", Before: before})
+	detail, err := connect.NewErrorDetail(&wire.HostFault{Host: host, Op: "dial", Before: before})
 	if err != nil {
 		panic(err) // a message of the wire always encodes
 	}
-	return st.Err()
+	down := connect.NewError(connect.CodeUnavailable, errors.New(host+": dial: connection refused"))
+	down.AddDetail(detail)
+	return down
 }
 
 // File is a file of a scripted host.
@@ -230,7 +230,7 @@ func Shell(ctx context.Context, c Call) Reply {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		reply.Err = status.FromContextError(ctx.Err()).Err()
+		reply.Err = ctx.Err()
 	case errors.As(err, &exit):
 		reply.Code = exit.ExitCode()
 		if reply.Code < 0 {
@@ -249,12 +249,15 @@ func (h *Host) write(p *wire.PutStart, content []byte) error {
 	if h.down != nil {
 		return h.down
 	}
+	if h.local {
+		return writeLocally(p, content)
+	}
 	mode := p.GetMode()
 	if mode == 0 {
 		mode = 0o644
-	}
-	if h.local {
-		return writeLocally(p, content, mode)
+		if old := h.files[p.GetPath()].Mode; old != 0 {
+			mode = old
+		}
 	}
 	if old, ok := h.files[p.GetPath()]; ok && p.GetBackup() != "" {
 		h.files[p.GetPath()+p.GetBackup()] = old
@@ -267,8 +270,14 @@ func (h *Host) write(p *wire.PutStart, content []byte) error {
 	return nil
 }
 
-func writeLocally(p *wire.PutStart, content []byte, mode uint32) error {
-	path := p.GetPath()
+func writeLocally(p *wire.PutStart, content []byte) error {
+	path, mode := p.GetPath(), fileMode(p.GetMode())
+	if mode == 0 {
+		mode = 0o644
+		if old, err := os.Lstat(path); err == nil && old.Mode().IsRegular() {
+			mode = old.Mode().Perm()
+		}
+	}
 	if p.GetBackup() != "" {
 		old, err := os.ReadFile(path)
 		if err == nil {
@@ -284,7 +293,7 @@ func writeLocally(p *wire.PutStart, content []byte, mode uint32) error {
 	}
 	defer func() { _ = os.Remove(part.Name()) }()
 	if _, err = part.Write(content); err == nil {
-		err = part.Chmod(fs.FileMode(mode))
+		err = part.Chmod(mode)
 	}
 	if closeErr := part.Close(); err == nil {
 		err = closeErr
@@ -293,6 +302,17 @@ func writeLocally(p *wire.PutStart, content []byte, mode uint32) error {
 		return err
 	}
 	return os.Rename(part.Name(), path)
+}
+
+// fileMode has setuid, setgid and sticky where Go expects them.
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
 }
 
 func (h *Host) read(path string) ([]byte, uint32, error) {
@@ -311,14 +331,14 @@ func (h *Host) read(path string) ([]byte, uint32, error) {
 	}
 	f, ok := h.files[path]
 	if !ok {
-		return nil, 0, status.Errorf(codes.NotFound, "%s: no such file", path)
+		return nil, 0, fault(connect.CodeNotFound, "%s: no such file", path)
 	}
 	return []byte(f.Content), f.Mode, nil
 }
 
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return status.Error(codes.NotFound, err.Error())
+		return connect.NewError(connect.CodeNotFound, err)
 	}
 	return err
 }
@@ -355,9 +375,9 @@ func (h *Host) dial(ctx context.Context, address string) (io.ReadWriteCloser, <-
 		close(done)
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
-			return nil, nil, status.Errorf(codes.Aborted, "%s: %v", address, err)
+			return nil, nil, fault(connect.CodeAborted, "%s: %v", address, err)
 		}
 		return conn, done, nil
 	}
-	return nil, nil, status.Errorf(codes.Aborted, "%s: connection refused", address)
+	return nil, nil, fault(connect.CodeAborted, "%s: connection refused", address)
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"connectrpc.com/connect"
 )
 
 // Scene is a job type on the stage: a fresh kit with its hosts, what it is called with, and what must hold in the end.
@@ -96,7 +95,7 @@ type death struct {
 	cancel context.CancelFunc
 }
 
-var errDead = status.Error(codes.Canceled, "plugintest: the process was killed")
+func errDead() error { return fault(connect.CodeCanceled, "plugintest: the process was killed") }
 
 func (d *death) plan(kind string, at int, before bool) {
 	d.mu.Lock()
@@ -146,7 +145,7 @@ func (d *death) meet(method, name string) (now bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dead {
-		return false, errDead
+		return false, errDead()
 	}
 	if kind == "" || d.cancel == nil {
 		return false, nil
@@ -155,42 +154,53 @@ func (d *death) meet(method, name string) (now bool, err error) {
 	return kind == d.kind && len(d.seen[kind]) == d.at && !d.killed, nil
 }
 
-func (d *death) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	name := ""
-	if named, ok := req.(interface{ GetName() string }); ok {
-		name = named.GetName()
+// WrapUnary implements [connect.Interceptor].
+func (d *death) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		name := ""
+		if named, ok := req.Any().(interface{ GetName() string }); ok {
+			name = named.GetName()
+		}
+		now, err := d.meet(req.Spec().Procedure, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case !now:
+			return next(ctx, req)
+		case !d.before:
+			_, err = next(ctx, req)
+		}
+		d.strike()
+		return nil, errors.Join(errDead(), err)
 	}
-	now, err := d.meet(info.FullMethod, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !now:
-		return handler(ctx, req)
-	case !d.before:
-		_, err = handler(ctx, req)
-	}
-	d.strike()
-	return nil, errors.Join(errDead, err)
 }
 
-func (d *death) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	now, err := d.meet(info.FullMethod, "")
-	switch {
-	case err != nil:
-		return err
-	case !now:
-		return handler(srv, stream)
-	case !d.before:
-		_ = handler(srv, mute{stream})
+// WrapStreamingHandler implements [connect.Interceptor].
+func (d *death) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		now, err := d.meet(conn.Spec().Procedure, "")
+		switch {
+		case err != nil:
+			return err
+		case !now:
+			return next(ctx, conn)
+		case !d.before:
+			_ = next(ctx, mute{conn})
+		}
+		d.strike()
+		return errDead()
 	}
-	d.strike()
-	return errDead
+}
+
+// WrapStreamingClient implements [connect.Interceptor]; nobody dies as a client.
+func (d *death) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
 }
 
 // mute is a stream whose answers are lost.
-type mute struct{ grpc.ServerStream }
+type mute struct{ connect.StreamingHandlerConn }
 
-func (mute) SendMsg(any) error { return nil }
+func (mute) Send(any) error { return nil }
 
 // work counts the job type's calls that are under way in the plugin.
 type work struct {
@@ -205,10 +215,12 @@ func newWork() *work {
 	return w
 }
 
-func (w *work) stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	w.add(1)
-	defer w.add(-1)
-	return handler(srv, stream)
+func (w *work) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.add(1)
+		defer w.add(-1)
+		next.ServeHTTP(rw, r)
+	})
 }
 
 func (w *work) add(n int) {

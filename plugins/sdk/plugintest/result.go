@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/turnus/turnus/plugins/internal/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // Result is how a call ended, and what it reported on the way.
