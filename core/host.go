@@ -3,9 +3,9 @@ package core
 import "time"
 
 // Host is one managed machine as a run's snapshot holds it: everything a
-// worker needs to reach it and everything expressions may read. It carries no
-// secret: passwords and passphrases are named (SSH.PasswordEnv,
-// SSH.PasswordCommand), never held.
+// worker needs to reach it and everything expressions may read. It is data of others (a git tree, a
+// queue): it names no file, program or variable of the worker, and carries no secret. A login is the
+// name of a credential (SSH.Credential) that the worker's own settings define.
 type Host struct {
 	Name      string            `json:"name"`
 	Address   string            `json:"address,omitempty"` // DNS name or IP; Name when empty
@@ -22,16 +22,13 @@ type Host struct {
 
 // SSH is how to reach a host. A zero field means the default of the transport.
 type SSH struct {
-	User            string        `json:"user,omitempty"`
-	Port            int           `json:"port,omitempty"` // 22 when zero
-	IdentityFiles   []string      `json:"identity_files,omitempty"`
-	CertificateFile string        `json:"certificate_file,omitempty"`
-	ProxyJump       []string      `json:"proxy_jump,omitempty"` // host names or user@host:port, outermost first
-	HostKeys        []string      `json:"host_keys,omitempty"`  // pins, "ssh-ed25519 AAAA…"
-	HostKeyAlias    string        `json:"host_key_alias,omitempty"`
-	PasswordEnv     string        `json:"password_env,omitempty"`     // name of an environment variable of the worker
-	PasswordCommand []string      `json:"password_command,omitempty"` // argv, run on the worker
-	ConnectTimeout  time.Duration `json:"connect_timeout,omitempty"`
+	User           string        `json:"user,omitempty"`
+	Port           int           `json:"port,omitempty"`       // 22 when zero
+	Credential     string        `json:"credential,omitempty"` // name of one that the worker's own settings define
+	ProxyJump      []string      `json:"proxy_jump,omitempty"` // host names or user@host:port, outermost first
+	HostKeys       []string      `json:"host_keys,omitempty"`  // pins, "ssh-ed25519 AAAA…"
+	HostKeyAlias   string        `json:"host_key_alias,omitempty"`
+	ConnectTimeout time.Duration `json:"connect_timeout,omitempty"`
 
 	// Of certificates that a worker has signed for a login on this host, where it does.
 	Principals   []string `json:"certificate_principals,omitempty"`     // the user alone when empty

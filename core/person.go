@@ -5,14 +5,15 @@ import "strings"
 // SamePerson tells whether two names of who did something are one person's. A name that ends with an identity in brackets, as login makes
 // it and no token's name can, is compared by that: its label may have changed, and may be another's too. Others are compared whole.
 func SamePerson(a, b string) bool {
-	first, second := identityOf(a), identityOf(b)
+	first, second := Identity(a), Identity(b)
 	if first == "" && second == "" {
 		return a == b
 	}
 	return first == second
 }
 
-func identityOf(name string) string {
+// Identity is the identity in brackets that a name of a login ends with; "" for other names.
+func Identity(name string) string {
 	i := strings.LastIndexByte(name, '[')
 	if i < 0 || !strings.HasSuffix(name, "]") {
 		return ""

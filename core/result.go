@@ -2,6 +2,10 @@ package core
 
 import "time"
 
+// NeedsReapproval begins the reason of a host that missed its window: no window is
+// left, or its approval has ended.
+const NeedsReapproval = "needs_reapproval: "
+
 // Result is the record of one job: what its host saw, step by step. It rides
 // through the queue as opaque bytes; only workers write it, only reports and
 // the ledger read it.
@@ -16,7 +20,8 @@ type Result struct {
 	Worker   string        `json:"worker,omitempty"`
 	Started  time.Time     `json:"started,omitzero"`
 	Took     time.Duration `json:"took_ns"`
-	Steps    []StepResult  `json:"steps,omitempty"`
+	Steps    []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
+	Handlers *Handlers     `json:"handlers,omitempty"`
 }
 
 // StepResult is what one step did on one host. Text is cut to a bound by the
@@ -24,6 +29,7 @@ type Result struct {
 type StepResult struct {
 	Name      string         `json:"name"`
 	Uses      string         `json:"uses"`
+	Handler   bool           `json:"handler,omitempty"` // it is one of the playbook's handlers
 	Outcome   Outcome        `json:"outcome"`
 	Reason    string         `json:"reason,omitempty"`
 	Attempts  int            `json:"attempts,omitempty"`

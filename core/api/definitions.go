@@ -25,6 +25,7 @@ type Playbook struct {
 	Window      string    `json:"window,omitempty"`
 	Schedule    string    `json:"schedule,omitempty" doc:"its cron expression"`
 	Steps       []string  `json:"steps"`
+	Handlers    []string  `json:"handlers,omitempty" doc:"names"`
 	Source      string    `json:"source,omitempty" doc:"in the view of one playbook only"`
 	Changed     time.Time `json:"changed,omitzero"`
 }
@@ -68,7 +69,7 @@ type Apply struct {
 
 // Change is one thing in which definitions differ.
 type Change struct {
-	Kind        string    `json:"kind" doc:"playbook, schedule, window_set, freeze, holidays, secret, channel, routes or host"`
+	Kind        string    `json:"kind" doc:"playbook, schedule, window_set, freeze, holidays, secret, channel, routes, tenant or host"`
 	Name        string    `json:"name"`
 	Action      string    `json:"action" doc:"added, removed or changed"`
 	Details     []string  `json:"details"`

@@ -16,6 +16,10 @@ const (
 	WorkerKeep  = 10 * time.Second
 	OrderKeep   = 400 * 24 * time.Hour
 
+	// LeapDocument is Leap as JSON, posted by each worker that saw one, and kept for LeapKeep.
+	LeapDocument = "clock-leap"
+	LeapKeep     = 7 * 24 * time.Hour
+
 	MetricsEvery = 10 * time.Second
 	MetricsKeep  = 30 * time.Second
 )
@@ -28,6 +32,13 @@ func OrderDocument(name string) string { return OrderPrefix + name }
 
 // MetricsDocument is the board's name of a worker's metrics.
 func MetricsDocument(name string) string { return MetricsPrefix + name }
+
+// Leap is the last leap of the queue's clock.
+type Leap struct {
+	By     time.Duration `json:"by_ns"` // negative: back
+	Worker string        `json:"worker"`
+	At     time.Time     `json:"at"` // by the clock of the worker that saw it
+}
 
 // Order is what people want of a worker.
 type Order struct {

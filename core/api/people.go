@@ -54,7 +54,8 @@ type LoginInfo struct {
 	Scopes   []string `json:"scopes"`
 }
 
-// Login is an ID token of the provider, just made.
+// Login is an ID token of the provider, just made, and the salt of its nonce, which is for one server.
 type Login struct {
 	IDToken string `json:"id_token"`
+	Salt    string `json:"salt"`
 }

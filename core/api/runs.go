@@ -40,8 +40,19 @@ type Run struct {
 	Ended       time.Time            `json:"ended,omitzero"`
 	Total       int                  `json:"total" doc:"hosts"`
 	Outcomes    map[core.Outcome]int `json:"outcomes"`
-	Live        *Live                `json:"live,omitempty" doc:"of a run that is in the queue"`
-	Waits       *WaveWait            `json:"waits,omitempty" doc:"for an approval of a wave"`
+	// Handlers is not in lists.
+	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
+	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
+	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
+	Retried  *Retried  `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
+}
+
+// Retried is how a retry differs from the run that it was made of.
+type Retried struct {
+	Run             string   `json:"run" doc:"the run before"`
+	Revision        string   `json:"revision,omitempty" doc:"commit that the run before was launched from"`
+	PlaybookChanged bool     `json:"playbook_changed" doc:"the new run has the playbook as it is now, which is another than that of the run before"`
+	LeftOut         []string `json:"left_out,omitempty" doc:"hosts that the new run leaves out: no longer in the inventory, another tenant's by now, or not selected by targets"`
 }
 
 // Live is what the queue says of a run that is not over.
@@ -109,7 +120,7 @@ type Approve struct {
 	Reason  string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// Retry launches a run again on the hosts that it did not do well.
+// Retry launches the playbook of a run, as it is now, on the hosts of the run that did not succeed.
 type Retry struct {
 	Outcomes []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
 }

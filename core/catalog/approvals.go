@@ -21,18 +21,13 @@ const (
 	givenFile     = "approvals given at the server"
 )
 
-// Bounds of what is kept. The audit log has all that was ever said.
-const (
-	maxApprovals  = 2000
-	keepApprovals = 90 * 24 * time.Hour // of what no longer counts
-)
-
 // Approval is a word on a window set, or on one rule of it, that somebody said at a server.
 type Approval struct {
 	ID      string    `json:"id"`
 	Set     string    `json:"set"`
 	Rule    string    `json:"rule,omitempty"`
 	Revoked bool      `json:"revoked,omitempty"` // it takes back what was approved before, in the definitions too
+	Tenant  string    `json:"tenant,omitempty"`  // whose quota it counts for; "" is the provider
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
 	From    time.Time `json:"from,omitzero"`
@@ -43,6 +38,7 @@ type Approval struct {
 	Freezes []string  `json:"freezes,omitempty"`
 	Ticket  string    `json:"ticket,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
+	Asked   string    `json:"asked,omitempty"` // digest of the request: the same ID with another one is refused
 }
 
 func (a *Approval) word() windows.Given {
@@ -154,25 +150,30 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 // Say approves a window set, or a rule of it, or takes approvals back. It is in the ledger when it returns, with what was
 // before in the audit log under tenant; no step starts by what was taken back any more, unless the queue is away: then not after it
 // is back. By, Set and what is bounded are the caller's to set; At is set here, later than all that was said before. An approval
-// is bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the same word.
+// is bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the same word. A revocation
+// has no quota.
 //
 // Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing needs an approval or
-// the set was edited since, core.ErrInvalid, or core.ErrUnavailable.
+// the set was edited since, core.ErrQuota, core.ErrInvalid, or core.ErrUnavailable.
 func (c *Catalog) Say(ctx context.Context, tenant string, a Approval) (Approval, error) {
-	const tries = 10
-	for range tries {
-		said, err := c.sayOnce(ctx, tenant, a)
+	c.saying.Lock() // the callers of this server take turns, so that none of them is always too late
+	defer c.saying.Unlock()
+	a.Tenant = tenant
+	for {
+		said, err := c.sayOnce(ctx, a)
 		if !errors.Is(err, errMoved) {
 			return said, err
 		}
+		if ctx.Err() != nil {
+			return Approval{}, fmt.Errorf("window set %s: other servers take approvals at the same time, try again: %w", a.Set, core.ErrUnavailable)
+		}
 	}
-	return Approval{}, fmt.Errorf("window set %s: others approve at the same time: try again: %w", a.Set, core.ErrConflict)
 }
 
 // errMoved says that another word came between.
 var errMoved = errors.New("the approvals have moved on")
 
-func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Approval, error) {
+func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
 	now, err := c.refresh(ctx)
 	if err != nil {
 		return Approval{}, err
@@ -189,19 +190,24 @@ func (c *Catalog) sayOnce(ctx context.Context, tenant string, a Approval) (Appro
 	if err := a.check(defs); err != nil {
 		return Approval{}, err
 	}
-	next := givenState{list: append(prune(before.list, defs, a.At), a)}
-	if len(next.list) > maxApprovals {
-		return Approval{}, fmt.Errorf("%d approvals are kept, as many as may be: write lasting ones into the definitions: %w", maxApprovals, core.ErrConflict)
+	list, err := makeRoom(before.list, &a, defs)
+	if err != nil {
+		return Approval{}, err
 	}
+	next := givenState{list: append(list, a)}
 	then, err := compile(now.Set, next)
 	if err != nil {
 		return Approval{}, err
+	}
+	if !a.Revoked && len(then.posted) > maxPosted {
+		return Approval{}, fmt.Errorf("window set %s: all windows and approvals together have %d bytes, and workers take %d: remove window sets, or revoke approvals: %w",
+			a.Set, len(then.posted), maxPosted, core.ErrQuota)
 	}
 	data, err := json.Marshal(next.list)
 	if err != nil {
 		return Approval{}, fmt.Errorf("write approvals: %w", err)
 	}
-	note, err := a.entry(tenant, defs, then.book.Definitions())
+	note, err := a.entry(defs, then.book.Definitions())
 	if err != nil {
 		return Approval{}, err
 	}
@@ -226,8 +232,8 @@ func (g givenState) said(a *Approval) (_ Approval, said bool, _ error) {
 		if had.ID != a.ID {
 			continue
 		}
-		if had.Set != a.Set || had.Rule != a.Rule || had.Revoked != a.Revoked || had.By != a.By {
-			return Approval{}, false, fmt.Errorf("approval %s was given before, for something else: %w", a.ID, core.ErrConflict)
+		if had.Asked != a.Asked {
+			return Approval{}, false, fmt.Errorf("the Idempotency-Key was used for another request, of window set %s: send this one with another key: %w", had.Set, core.ErrConflict)
 		}
 		return had, true, nil
 	}
@@ -235,8 +241,8 @@ func (g givenState) said(a *Approval) (_ Approval, said bool, _ error) {
 }
 
 // entry is the audit log's: how its place stood without the word, and how it stands by it.
-func (a *Approval) entry(tenant string, before, after *windows.Definitions) (ledger.Entry, error) {
-	e := ledger.Entry{Who: a.By, Tenant: tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
+func (a *Approval) entry(before, after *windows.Definitions) (ledger.Entry, error) {
+	e := ledger.Entry{Who: a.By, Tenant: a.Tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
 	if a.Revoked {
 		e.Action = "window.revoke"
 	}
@@ -301,22 +307,4 @@ func ruleText(rule string) string {
 		return " as a whole"
 	}
 	return ", rule " + rule + ","
-}
-
-// prune leaves out what has not counted for keepApprovals.
-func prune(list []Approval, d *windows.Definitions, now time.Time) []Approval {
-	old := now.Add(-keepApprovals)
-	out := make([]Approval, 0, len(list)+1)
-	for i, a := range list {
-		overtaken := slices.ContainsFunc(list[i+1:], func(b Approval) bool {
-			return b.Revoked && b.Set == a.Set && b.Rule == a.Rule && b.At.Before(old)
-		})
-		over := !a.Until.IsZero() && a.Until.Before(old)
-		gone := d.Place(a.Set, a.Rule) != nil || !a.Revoked && a.Window != d.HashOf(d.Sets[a.Set])
-		if a.At.Before(old) && (overtaken || over || gone && !a.Revoked) {
-			continue
-		}
-		out = append(out, a)
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,7 +28,11 @@ type Config struct {
 	Board      queue.Board
 	Controller *controller.Controller
 	Schedules  schedule.Store
-	Playbooks  playbooks.Options // what is known of job types
+	// OwnSchedules says that Schedules lives in this process: it is empty at each start, which is not a loss.
+	OwnSchedules bool
+	Playbooks    playbooks.Options // what is known of job types
+	// Pool is the one whose workers take what schedules launch; "" takes hosts of every pool.
+	Pool string
 	// Follow, when set, makes this server follow a branch. Load and Apply are filled in. Any number of
 	// servers may follow the same one.
 	Follow *definitions.FollowOptions
@@ -106,6 +111,7 @@ const (
 // Catalog is one server's part. Its methods are safe for concurrent use.
 type Catalog struct {
 	cfg      Config
+	id       string                // of this process, random
 	follower *definitions.Follower // nil: no branch is followed
 	control  *schedule.Control
 	engine   *schedule.Engine
@@ -116,6 +122,7 @@ type Catalog struct {
 	boarding sync.Mutex // held while the board is looked at
 	board    boardState
 
+	saying sync.Mutex // held while a word on a window is taken
 	taking sync.Mutex // held while definitions or approvals are taken over
 
 	mu       sync.Mutex
@@ -139,7 +146,7 @@ func New(cfg Config) (*Catalog, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Catalog{
-		cfg: cfg, control: schedule.NewControl(cfg.Schedules), current: &Current{},
+		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Schedules), current: &Current{},
 		poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), ended: make(chan string, 1024),
 	}
 	c.engine = schedule.NewEngine(cfg.Schedules, &launcher{c}, schedule.Options{Events: c.fired})

@@ -180,6 +180,15 @@ func TestFolder(t *testing.T) {
 		if got := c.FilesDir("r1", c.FilesOf(c.Set(), c.Set().Playbooks[0])); got != filepath.Join(dir, "playbooks") {
 			t.Errorf("files of the playbook in %q", got)
 		}
+		// A job out of the queue may name any folder, and reaches those of the tree.
+		if err := os.Symlink(t.TempDir(), filepath.Join(dir, "playbooks", "out")); err != nil {
+			t.Fatal(err)
+		}
+		for _, forged := range []string{":playbooks/out", ":..", ":/etc", ":playbooks/none", "/etc"} {
+			if got := c.FilesDir("r1", forged); got != "" {
+				t.Errorf("%s leads to %q", forged, got)
+			}
+		}
 		write("playbooks/patch.yaml", "playbook: patch\n")
 		l.until("it is refused", func() bool { return c.Status().Folder != "" })
 		if c.Current().Version != 1 {
@@ -199,6 +208,31 @@ func TestFolder(t *testing.T) {
 }
 
 var patch = schedule.ID{Tenant: "acme", Name: "patch"}
+
+// A schedule that is set at a server passes the check of a playbook's own: it never comes again
+// while the last run may still retry.
+func TestFaultW10SetScheduleThatOverrunsRetries(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		d := docs("")
+		for i := range d {
+			if strings.Contains(string(d[i].Data), "uses: look") {
+				d[i].Data = []byte(strings.Replace(string(d[i].Data), "uses: look", "retry: {attempts: 4, interval: 10m}, uses: look", 1))
+			}
+		}
+		l.apply(c, d, 0)
+		mine := catalog.NewSchedule{Playbook: "patch", Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "0 * * * *"}}
+		_, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0)
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "1h10m0s") {
+			t.Errorf("every hour, with retries of 70 minutes: %v", err)
+		}
+		mine.Definition.Cron = "0 */2 * * *"
+		if _, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 func TestSchedulesFollowTheDefinitions(t *testing.T) {
 	fake(t, func(l *lab) {
@@ -407,6 +441,28 @@ func TestSkippedFires(t *testing.T) {
 		skipped := l.said(catalog.FireSkipped)
 		if len(skipped) < 2 || !strings.Contains(skipped[0].Reason, "selects none") || skipped[0].Schedule.Name != "none" {
 			t.Errorf("%+v", skipped)
+		}
+	})
+}
+
+func TestFaultW5AScheduleLaunchesOnHostsOfItsPoolOnly(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", func(c *catalog.Config) { c.Pool = "eu" })
+		defer stop()
+		l.apply(c, docs("cron: \"* * * * *\"", "playbooks/other.yaml",
+			"playbook: other\npool: us\ntargets: true\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
+		<-time.After(3 * time.Minute)
+		skipped := l.said(catalog.FireSkipped)
+		if len(skipped) == 0 || skipped[0].Schedule.Name != "other" || !strings.Contains(skipped[0].Reason, "--pool us") {
+			t.Errorf("%+v", skipped)
+		}
+		for _, id := range l.runs() {
+			if run, err := l.ledger.Run(l.Context(), ledger.AllTenants(), id); err != nil || run.Playbook == "other" {
+				t.Errorf("run %s of %s: %v", id, run.Playbook, err)
+			}
+		}
+		if len(l.runs()) == 0 {
+			t.Error("no run of hosts without a pool")
 		}
 	})
 }

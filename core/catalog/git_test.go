@@ -229,6 +229,38 @@ func TestGitBadCommit(t *testing.T) {
 	})
 }
 
+// The record has what servers reject, for doctor, also while no server runs, until it is corrected.
+func TestFaultW16ARejectedCommitIsOnRecord(t *testing.T) {
+	fake(t, func(l *lab) {
+		r := l.repo()
+		good := r.commit("")
+		dir := t.TempDir()
+		c, stop := l.server("s1", following(r, dir, time.Minute))
+		l.at(c, good)
+		record := func() *catalog.Rejection {
+			t.Helper()
+			got, err := catalog.RejectedProject(l.Context(), l.ledger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got := record(); got != nil {
+			t.Errorf("nothing is rejected: %+v", got)
+		}
+		bad := r.commit("cron: nonsense")
+		l.until("it is on record", func() bool { return record() != nil })
+		stop()
+		if got := record(); got == nil || got.Revision != bad || got.Since.IsZero() || !strings.Contains(got.Error, "playbooks/patch.yaml:") {
+			t.Errorf("%+v, expected commit %s with its error", got, bad)
+		}
+		r.commit("cron: 0 4 * * *")
+		_, stop = l.server("s2", following(r, dir, time.Minute))
+		defer stop()
+		l.until("the correction is on record", func() bool { return record() == nil })
+	})
+}
+
 // What is applied by hand holds until the branch moves, over restarts and on servers that come anew.
 func TestGitAndByHand(t *testing.T) {
 	fake(t, func(l *lab) {

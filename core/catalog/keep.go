@@ -34,6 +34,7 @@ type knownDoc map[string]time.Time // since when: made, changed or resumed
 // keptState is how keeping goes. It is under Catalog.mu.
 type keptState struct {
 	failed string
+	filled bool // the store had every schedule once
 }
 
 func keyOf(id schedule.ID) string { return id.Tenant + "/" + id.Name } // neither has a slash
@@ -48,7 +49,7 @@ func (c *Catalog) keepSchedules(ctx context.Context) {
 	var rest time.Duration
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := c.keep(ctx)
+		err := errors.Join(c.keep(ctx), c.keepRejection(ctx, time.Now().UTC()))
 		rest = max(keepEvery, 20*time.Since(began))
 		c.keepFailed(ctx, err)
 		timer := time.NewTimer(rest)
@@ -86,7 +87,7 @@ func (c *Catalog) keepFailed(ctx context.Context, err error) {
 // keep looks once. The order matters: the store first, then what is wanted. Whatever another server has
 // put into the store was wanted before it put it there, so that what is not wanted now may go.
 func (c *Catalog) keep(ctx context.Context) error {
-	before, version, err := readKept[markDoc](ctx, c, nameMark) // first: what a person changes meanwhile must not be overwritten
+	before, version, err := readKept[markDoc](ctx, c.cfg.Ledger, nameMark) // first: what a person changes meanwhile must not be overwritten
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (c *Catalog) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, knownVersion, err := readKept[knownDoc](ctx, c, nameKnown)
+	known, knownVersion, err := readKept[knownDoc](ctx, c.cfg.Ledger, nameKnown)
 	if err != nil {
 		return err
 	}
@@ -117,6 +118,9 @@ func (c *Catalog) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.kept.filled = true
+	c.mu.Unlock()
 	if !maps.EqualFunc(was, known, time.Time.Equal) {
 		if err := c.writeKept(ctx, nameKnown, known, knownVersion); err != nil {
 			return ignoreConflict(err) // another server writes the same, or the next look does
@@ -216,7 +220,7 @@ func (c *Catalog) align(ctx context.Context, have map[schedule.ID]schedule.Defin
 
 // restore brings back schedules that the store has forgotten.
 func (c *Catalog) restore(ctx context.Context, lost []schedule.Lost) error {
-	m, _, err := readKept[markDoc](ctx, c, nameMark)
+	m, _, err := readKept[markDoc](ctx, c.cfg.Ledger, nameMark)
 	if err != nil {
 		return err
 	}
@@ -236,7 +240,10 @@ func (c *Catalog) restore(ctx context.Context, lost []schedule.Lost) error {
 		lost[i].Mark, lost[i].Data, lost[i].Active = m.Mark, m.Open[keyOf(id)], active[launchedBy+id.String()]
 	}
 	n, err := c.control.Restore(ctx, lost...)
-	if n > 0 {
+	c.mu.Lock()
+	expected := c.cfg.OwnSchedules && !c.kept.filled
+	c.mu.Unlock()
+	if n > 0 && !expected {
 		c.say(Event{Kind: SchedulesLost, Count: n})
 	}
 	return err
@@ -275,11 +282,11 @@ func (c *Catalog) keepOne(ctx context.Context, id schedule.ID) error {
 }
 
 func (c *Catalog) keepOnce(ctx context.Context, id schedule.ID) error {
-	m, version, err := readKept[markDoc](ctx, c, nameMark)
+	m, version, err := readKept[markDoc](ctx, c.cfg.Ledger, nameMark)
 	if err != nil {
 		return err
 	}
-	known, knownVersion, err := readKept[knownDoc](ctx, c, nameKnown)
+	known, knownVersion, err := readKept[knownDoc](ctx, c.cfg.Ledger, nameKnown)
 	if err != nil {
 		return err
 	}
@@ -315,8 +322,8 @@ func (c *Catalog) keepOnce(ctx context.Context, id schedule.ID) error {
 }
 
 // readKept reads a document of the service; the zero value and version 0 where there is none.
-func readKept[T any](ctx context.Context, c *Catalog, name string) (value T, version int64, err error) {
-	doc, err := c.cfg.Ledger.Document(ctx, ledger.AllTenants(), kindKept, "", name)
+func readKept[T any](ctx context.Context, l *ledger.Ledger, name string) (value T, version int64, err error) {
+	doc, err := l.Document(ctx, ledger.AllTenants(), kindKept, "", name)
 	if errors.Is(err, core.ErrNotFound) {
 		return value, 0, nil
 	}

@@ -64,3 +64,30 @@ func (l *lab) unmark() {
 		l.Fatal(err)
 	}
 }
+
+// A restart of turnus up empties its own store: that is no loss, and the next fire comes in
+// time. Red before OwnSchedules; the control is a store of its own, as Redis is.
+func TestFaultW15PlannedRestartLosesNoSchedules(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		fake(t, func(l *lab) {
+			kind := func(cfg *catalog.Config) { cfg.OwnSchedules = own }
+			c, stop := l.server("s1", kind)
+			defer l.node()()
+			l.apply(c, docs("cron: \"* * * * *\""), 0)
+			<-time.After(90 * time.Second)
+			stop()
+			l.store.lose()
+			_, stop = l.server("s2", kind)
+			defer stop()
+			<-time.After(time.Minute)
+			if got, want := l.runs(), 2; len(got) != want {
+				t.Errorf("runs %v, expected %d", got, want)
+			}
+			if lost := l.said(catalog.SchedulesLost); own == (len(lost) > 0) {
+				t.Errorf("own store: %t; reported as lost: %v", own, lost)
+			}
+			l.store.lose() // while the service runs: always a loss
+			l.until("the loss is reported", func() bool { return len(l.said(catalog.SchedulesLost)) > 0 })
+		})
+	}
+}

@@ -221,6 +221,9 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
+	if err := d.CheckRecurrence(book.WorstRetries(), time.Now()); err != nil {
+		return Schedule{}, err
+	}
 	data, err := json.Marshal(stored)
 	if err != nil {
 		return Schedule{}, fmt.Errorf("write schedule %s: %w", d.ID, err)
@@ -228,6 +231,15 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	note := ledger.Entry{Who: who, Tenant: d.ID.Tenant, Action: "schedule.put", Kind: kindSchedule, Subject: d.ID.Name, After: data}
 	if note.Before, err = c.storedText(ctx, scope, d.ID); err != nil {
 		return Schedule{}, err
+	}
+	if note.Before == nil && d.ID.Tenant != "" {
+		_, more, err := c.cfg.Ledger.Documents(ctx, ledger.Tenants(d.ID.Tenant), kindSchedule, ledger.Page{Limit: core.QuotaSchedules.Max - 1})
+		if err != nil {
+			return Schedule{}, err
+		}
+		if more != "" {
+			return Schedule{}, core.QuotaSchedules.Over("tenant " + d.ID.Tenant)
+		}
 	}
 	doc, err := c.cfg.Ledger.PutDocumentNoted(ctx, scope, ledger.Document{Kind: kindSchedule, Tenant: d.ID.Tenant, Name: d.ID.Name, Data: data}, ifVersion, note)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -171,11 +172,25 @@ func (c *Catalog) FilesDir(_, files string) string {
 			return ""
 		}
 		defer checkout.Release() // it is kept for a day after the branch has moved on
-		return filepath.Join(checkout.Dir, filepath.FromSlash(dir))
+		return below(checkout.Dir, dir)
 	case c.cfg.Folder != "" && commit == "":
-		return filepath.Join(c.cfg.Folder, filepath.FromSlash(dir))
+		return below(c.cfg.Folder, dir)
 	}
 	return ""
+}
+
+// below is a folder of a tree; "" if a link on the way leads out of the tree. The name may come out of a
+// queue that others write to.
+func below(tree, dir string) string {
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = root.Close() }()
+	if info, err := root.Stat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
+		return ""
+	}
+	return filepath.Join(tree, filepath.FromSlash(dir))
 }
 
 // Status is how definitions and schedules are doing on this server.

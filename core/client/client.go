@@ -27,7 +27,7 @@ type Config struct {
 	// CAs are certificates, in PEM, that may sign the server's; the system's when empty.
 	CAs         []byte
 	Certificate *tls.Certificate // of this client, where the server asks for one
-	// Insecure lets a token go over http to another machine, where everybody on the way can read it.
+	// Insecure lets requests go over http to another machine, where everybody on the way can read tokens.
 	Insecure bool
 	Agent    string        // of the User-Agent header
 	Patience time.Duration // how long to go on asking a server that does not answer; 3 s when zero
@@ -55,8 +55,9 @@ func New(c Config) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w", c.Server, core.ErrInvalid)
 	}
-	if u.Scheme == "http" && c.Token != "" && !c.Insecure && !core.ThisMachine(u.Hostname()) {
-		return nil, fmt.Errorf("server %s: the token would go over the network in the clear: use https: %w", c.Server, core.ErrInvalid)
+	if u.Scheme == "http" && !c.Insecure && !core.ThisMachine(u.Hostname()) { // without a token, too: a login sends and gets one
+		return nil, fmt.Errorf("server %s: tokens and logins would go over the network in the clear: use https: %w\nhint: --server https://%s; or, on a network that is yours alone: turnus context set NAME --server %s --insecure-http",
+			c.Server, core.ErrInvalid, u.Host, c.Server)
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,

@@ -52,7 +52,7 @@ func TestServersThatAreRefused(t *testing.T) {
 		{"a query", Config{Server: "https://turnus.example.net/?x=1"}, false},
 		{"a token in the clear", Config{Server: "http://turnus.example.net", Token: "t"}, false},
 		{"a token in the clear, asked for", Config{Server: "http://turnus.example.net", Token: "t", Insecure: true}, true},
-		{"no token in the clear", Config{Server: "http://turnus.example.net"}, true},
+		{"a login in the clear", Config{Server: "http://turnus.example.net"}, false},
 		{"loopback", Config{Server: "http://127.0.0.1:8470", Token: "t"}, true},
 		{"loopback of IPv6", Config{Server: "http://[::1]:8470", Token: "t"}, true},
 		{"certificates that are none", Config{Server: "https://turnus.example.net", CAs: []byte("x")}, false},

@@ -38,6 +38,9 @@ func (a *Acceptance) record() (ledger.NewRun, error) {
 		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Key: a.Key, Request: a.Request,
 		Jobs: jobs, Snapshot: l.Run.Payload, Queue: encoded,
 	}
+	if l.FourEyes != "" {
+		n.Approvals = max(n.Approvals, 1)
+	}
 	if a.Criticality != nil {
 		n.Criticality = *a.Criticality
 	}
@@ -128,9 +131,9 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 	return run, err
 }
 
-// Decide takes a person's word on a run that waits for it, or on its next wave.
-func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d ledger.Decision) (ledger.Run, error) {
-	run, err := c.cfg.Ledger.Decide(ctx, s, id, d)
+// Decide takes a person's word on a run that waits for it, or on its next wave. It is also the run of those behind it.
+func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d ledger.Decision, behind ...string) (ledger.Run, error) {
+	run, err := c.cfg.Ledger.Decide(ctx, s, id, d, behind...)
 	if err != nil {
 		return ledger.Run{}, err
 	}

@@ -2,10 +2,8 @@ package controller_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,112 +95,6 @@ func (r *real) done(runs []string, hosts int) {
 	if found, err := c.Check(r.Context(), false); err != nil || len(found) > 0 {
 		r.Errorf("doctor: %+v, %v", found, err)
 	}
-}
-
-// Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job has one outcome.
-func TestKillsOverRedisAndPostgreSQL(t *testing.T) {
-	r := overReal(t, redistest.StartTLS(t))
-	c, stop1 := r.server("s1", r.open())
-	_, stop2 := r.server("s2", r.open())
-	defer func() { stop1(); stop2() }()
-	node1, node2 := r.node(r.open(), 8), r.node(r.open(), 8)
-	defer func() { node1(); node2() }()
-	const hosts = 20
-	runs := ids("r", 12)
-	for _, id := range runs {
-		r.accept(c, spec{id: id, hosts: hosts, more: "strategy: {waves: [2, 100%]}\n"})
-	}
-	total := len(runs) * hosts
-	reach := func(share int) {
-		r.until("a part is recorded", func() bool { return r.recorded(runs) >= total*share/100 })
-	}
-	reach(15)
-	r.flush()
-	reach(30)
-	stop2()
-	node2()
-	_, stop2 = r.server("s2", r.open())
-	reach(45)
-	r.flush()
-	node2 = r.node(r.open(), 8)
-	reach(60)
-	stop1()
-	_, stop1 = r.server("s3", r.open())
-	r.done(runs, hosts)
-	if len(r.said(controller.QueueLost)) == 0 {
-		t.Error("that the queue was lost was not said")
-	}
-}
-
-// Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and it is told. What must not be
-// repeated is held, and what is over by the record is not begun again.
-func TestRedisComesBackOlder(t *testing.T) {
-	first, second := redistest.StartTCP(t), redistest.StartTCP(t)
-	r := overReal(t, first)
-	replica := second.Client()
-	defer func() { _ = replica.Close() }()
-	host, port, err := net.SplitHostPort(first.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replica.ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	r.until("the copy keeps up", func() bool {
-		info, err := replica.Info(t.Context(), "replication").Result()
-		return err == nil && strings.Contains(info, "master_link_status:up")
-	})
-	c, stop := r.server("s1", r.open())
-	defer stop()
-	node := r.node(r.open(), 4)
-	defer func() { node() }()
-	runs := ids("r", 2)
-	for _, id := range runs {
-		r.accept(c, spec{id: id, hosts: 60})
-	}
-	r.accept(c, spec{id: "once", hosts: 60, uses: "flash"})
-	r.accept(c, spec{id: "over", hosts: 20})
-	r.until("a part is recorded", func() bool { return r.recorded(runs) >= 10 && r.run("once").Recorded >= 5 })
-	client := first.Client()
-	defer func() { _ = client.Close() }()
-	if n, err := client.Wait(t.Context(), 1, time.Minute).Result(); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
-	if err := replica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
-		t.Fatal(err)
-	}
-	at, once := r.recorded(runs), r.run("once").Recorded
-	r.until("more is recorded, which the copy has not", func() bool { return r.recorded(runs) >= at+10 && r.run("once").Recorded >= once+5 })
-	r.complete("over")
-	node()
-	_, ran := r.times("over")
-	r.redis.Store(second)
-	first.Kill()
-	r.until("the run that is over is held", func() bool {
-		s, err := r.queue().Status(t.Context(), "over")
-		return err == nil && s.Phase != queue.Active
-	})
-	r.until("the run that must not be repeated is held", func() bool {
-		return r.run("once").Phase == ledger.PhasePaused
-	})
-	node = r.node(r.open(), 4)
-	r.complete(runs...)
-	if len(r.said(controller.RunRepeated)) == 0 {
-		t.Error("that jobs ran twice was not said")
-	}
-	// Jobs that were running in the copy are lost, which may have stopped the run by now.
-	if _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "once", "looked"); err != nil && !errors.Is(err, core.ErrConflict) {
-		t.Fatal(err)
-	}
-	r.complete("once")
-	r.until("the run that is over has ended", func() bool {
-		s, err := r.queue().Status(t.Context(), "over")
-		return err == nil && s.Complete
-	})
-	if _, again := r.times("over"); again != ran {
-		t.Errorf("%d jobs of a run that is over ran again", again-ran)
-	}
-	r.done(runs, 60)
 }
 
 // Any number of servers find an emptied queue at once: each run is in it once.

@@ -19,6 +19,8 @@ const (
 	InLedger Part = "ledger"
 	InQueue  Part = "queue"
 	Between  Part = "between" // ledger and queue do not agree
+	// InProject is the project: a commit, folder or version that servers do not use.
+	InProject Part = "project"
 )
 
 // Finding is one broken promise.

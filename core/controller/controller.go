@@ -69,6 +69,7 @@ type Controller struct {
 	wakes       int    // how often windows have changed
 	incarnation string // of the queue, as last asked for; "" while it is away
 	away        error  // why it does not answer
+	outage      core.Outage
 	followers   map[string]*follower
 	recording   map[*follower]struct{} // those with outcomes that are not recorded
 	watched     map[string]*watched    // unfinished runs that are this server's
@@ -174,10 +175,13 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	c.incarnation, c.away = incarnation, err
 	c.mu.Unlock()
 	switch {
-	case err != nil && wasAway == nil && !errors.Is(err, context.Canceled):
-		c.say(Event{Kind: QueueAway, Err: err})
+	case err != nil && !errors.Is(err, context.Canceled):
+		if report, lasts := c.outage.Failed(); report && lasts == 0 {
+			c.say(Event{Kind: QueueAway, Err: err})
+		}
 	case err == nil && wasAway != nil:
-		c.say(Event{Kind: QueueBack})
+		lasted, failed := c.outage.Over()
+		c.say(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
 	case err == nil && was != "" && was != incarnation:
 		c.say(Event{Kind: QueueLost})
 	}
@@ -200,7 +204,7 @@ const (
 	// Count jobs are parked until people send the event Reason. It is told again while that lasts.
 	StepStalled EventKind = "step_stalled"
 	QueueAway   EventKind = "queue_away" // Err says why
-	QueueBack   EventKind = "queue_back"
+	QueueBack   EventKind = "queue_back" // after Lasted, in which Count looks at it failed
 	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
 )
 
@@ -211,6 +215,7 @@ type Event struct {
 	Launch *launch.Event // of RunEvent
 	Status *queue.Status // of RunEnded
 	Count  int
+	Lasted time.Duration // of QueueBack
 	Wave   int
 	Reason string
 	Err    error

@@ -419,33 +419,6 @@ func TestWakeWindows(t *testing.T) {
 	})
 }
 
-func TestRetry(t *testing.T) {
-	fake(t, func(l *lab) {
-		c, stop := l.server("s1", l.queue())
-		defer stop()
-		defer l.node(l.queue(), 10)()
-		l.accept(c, spec{id: "r1", hosts: 10, bad: 3, more: "tenant: acme\n"})
-		l.complete("r1")
-		again := controller.Again{Run: "r1", By: "bob", Key: "k"}
-		run, created, err := c.Retry(l.Context(), ledger.Tenants("acme"), again)
-		if err != nil || !created || run.Total != 3 || run.Tenant != "acme" {
-			t.Fatalf("%+v, %v", run, err)
-		}
-		if same, created, err := c.Retry(l.Context(), ledger.Tenants("acme"), again); err != nil || created || same.ID != run.ID {
-			t.Errorf("the same again: %+v, %v, %v", same, created, err)
-		}
-		l.complete(run.ID)
-		again.Outcomes, again.Key = []core.Outcome{core.Lost}, "k2"
-		if _, _, err := c.Retry(l.Context(), ledger.AllTenants(), again); !errors.Is(err, core.ErrNotFound) {
-			t.Errorf("no host has that outcome: %v", err)
-		}
-		if _, _, err := c.Retry(l.Context(), ledger.Tenants("other"), controller.Again{Run: "r1", By: "eve"}); !errors.Is(err, core.ErrNotFound) {
-			t.Errorf("another tenant's run: %v", err)
-		}
-		l.sound()
-	})
-}
-
 func TestAmend(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -66,10 +67,19 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
 		return err
 	}
+	if err := c.owe(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
+		return c.refuse(ctx, claim, err)
+	} else if err != nil {
+		return err
+	}
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
 	// somebody cancels between the two would start.
 	l.Run.Paused = true
-	if _, err := c.cfg.Queue.Submit(ctx, l.Run); err != nil {
+	_, err = c.cfg.Queue.Submit(ctx, l.Run)
+	if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
+		_, err = c.cfg.Queue.Status(ctx, l.Run.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("put it into the queue: %w", err)
 	}
 	run, err := c.cfg.Ledger.Enqueued(ctx, claim, incarnation)
@@ -88,6 +98,31 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	}
 	c.accepted.Store(true)
 	c.say(Event{Kind: RunEnqueued, Run: run.ID})
+	return nil
+}
+
+// owe gives a run what earlier runs of its playbook left pending on its hosts. If the queue that had the run was lost, its
+// steps count as changed on all hosts without an outcome, whatever becomes of their jobs.
+func (c *Controller) owe(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
+	names := l.Playbook.Notifiable()
+	if !l.Snapshot.Check && len(names) > 0 && run.Incarnation != "" && run.Incarnation != incarnation && !slices.Contains(c.cfg.Intact, run.ID) {
+		var hosts []string
+		l.Run.Unsettled(func(_ time.Time, from, to int) {
+			for _, h := range l.Hosts[from:to] {
+				hosts = append(hosts, h.Name)
+			}
+		})
+		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, hosts, names); err != nil {
+			return err
+		}
+	}
+	owed, err := c.cfg.Ledger.OwedHandlers(ctx, run.Tenant, run.Playbook)
+	if err != nil {
+		return err
+	}
+	if err := l.Owe(owed); err != nil {
+		return fmt.Errorf("run %s: %w", run.ID, err)
+	}
 	return nil
 }
 

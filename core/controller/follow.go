@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -266,7 +265,7 @@ func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue
 func (f *follower) missed(ctx context.Context, list []ledger.Outcome) error {
 	e := Event{Kind: WindowMissed, Run: f.id}
 	for i := range list {
-		if reason, ok := strings.CutPrefix(list[i].Reason, gate.NeedsReapproval); ok {
+		if reason, ok := strings.CutPrefix(list[i].Reason, core.NeedsReapproval); ok {
 			e.Count += max(list[i].Count, 1)
 			e.Reason = reason
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -128,7 +127,7 @@ func TestMissedWindowsAreTold(t *testing.T) {
 		for i, lease := range leases {
 			a := queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed}
 			if i < 2 {
-				detail, err := launch.EncodeResult(core.Result{Outcome: core.Cancelled, Reason: gate.NeedsReapproval + "the approval is over"})
+				detail, err := launch.EncodeResult(core.Result{Outcome: core.Cancelled, Reason: core.NeedsReapproval + "the approval is over"})
 				if err != nil {
 					t.Fatal(err)
 				}

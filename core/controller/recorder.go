@@ -94,7 +94,7 @@ func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded,
 func outcomes(l *launch.Launch, records []queue.Record) (list []ledger.Outcome, results []core.Result, err error) {
 	list = make([]ledger.Outcome, 0, len(records))
 	for _, rec := range records {
-		if rec.Count > 1 {
+		if rec.Count > 1 && (rec.Outcome != core.Lost || len(l.Playbook.Handlers) == 0) {
 			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.ThisLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
 			continue
 		}
@@ -107,8 +107,8 @@ func outcomes(l *launch.Launch, records []queue.Record) (list []ledger.Outcome, 
 			}
 			results = append(results, r)
 			list = append(list, ledger.Outcome{
-				Index: rec.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
-				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail,
+				Index: r.Job.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
+				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail, Handlers: r.Handlers,
 			})
 		})
 		if failed != nil {

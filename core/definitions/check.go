@@ -26,7 +26,9 @@ const maxNamed = 8
 // check looks at what the parts say of each other.
 func (l *loader) check() error {
 	l.checkHosts()
-	l.checkPasswords()
+	for _, check := range l.later {
+		check()
+	}
 	for _, p := range l.set.Playbooks {
 		l.checkWindows(p)
 		l.checkNotify(p)
@@ -95,19 +97,6 @@ func isPart(lay layout, part, p string) bool {
 	return slices.ContainsFunc(lay[part], func(root string) bool { return holds(part, root, p) })
 }
 
-// checkPasswords refuses what would put a secret into the ledger in the clear.
-func (l *loader) checkPasswords() {
-	for _, h := range l.set.Inventory.Hosts {
-		if l.set.Inventory.Password(h.Name) == "" {
-			continue
-		}
-		file, line, col, _ := l.set.Inventory.Place(h.Name)
-		// No snippet: the line may be the one with the password.
-		l.fail(playbooks.Diagnostic{File: path.Clean(file), Line: line, Col: col, Message: fmt.Sprintf("host %s has its password in the repository", h.Name),
-			Expected: "the name of a secret", Hint: "take ansible_password out, give password_env or password_command, and change the password: git keeps the old one"})
-	}
-}
-
 // checkWindows finds window sets that a playbook names and nobody defines.
 func (l *loader) checkWindows(p *playbooks.Playbook) {
 	look := func(name string, keys ...any) {
@@ -120,6 +109,9 @@ func (l *loader) checkWindows(p *playbooks.Playbook) {
 	look(p.Window, "window")
 	for i, s := range p.Steps {
 		look(s.Window, "steps", i, "window")
+	}
+	for i, h := range p.Handlers {
+		look(h.Window, "handlers", i, "window")
 	}
 }
 
@@ -200,7 +192,7 @@ func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {
 
 // usesService tells whether a step runs in the window of its host.
 func usesService(p *playbooks.Playbook) bool {
-	return slices.ContainsFunc(p.Steps, func(s playbooks.Step) bool {
+	return slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool {
 		return s.Window == gate.Service || s.Window == "" && p.Window == gate.Service
 	})
 }

@@ -28,9 +28,10 @@ const (
 	KindChannel   Kind = "channel"
 	KindRoutes    Kind = "routes"
 	KindHost      Kind = "host"
+	KindTenant    Kind = "tenant" // what turnus.yaml says of it
 )
 
-var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindHost}
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost}
 
 // Action is what became of a thing.
 type Action string
@@ -100,10 +101,23 @@ func Diff(before, after *Set, from time.Time) Changes {
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)
 	out.Changes = append(out.Changes, diffNotify(before.Notify, after.Notify)...)
+	out.Changes = append(out.Changes, diffFourEyes(before, after)...)
 	out.Changes = append(out.Changes, diffHosts(before, after)...)
 	slices.SortStableFunc(out.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
 	})
+	return out
+}
+
+// diffFourEyes lists the tenants that begin or cease to demand another person's approval.
+func diffFourEyes(before, after *Set) (out []Change) {
+	come, gone := comeAndGo(before.fourEyes, after.fourEyes)
+	for _, tenant := range come {
+		out = append(out, Change{Kind: KindTenant, Name: tenant, Action: Changed, Details: []string{"four_eyes: its runs need another person's approval"}})
+	}
+	for _, tenant := range gone {
+		out = append(out, Change{Kind: KindTenant, Name: tenant, Action: Changed, Details: []string{"four_eyes: its runs no longer need another person's approval"}})
+	}
 	return out
 }
 

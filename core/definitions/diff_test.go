@@ -123,3 +123,19 @@ func TestDiffJSONIsStable(t *testing.T) {
 		t.Errorf("from nothing: %+v", c)
 	}
 }
+
+// That a tenant's runs need another person's approval no longer is seen before it is merged.
+func TestFaultS13DiffSaysWhoDemandsFourEyes(t *testing.T) {
+	t.Parallel()
+	files := good()
+	files = edited(files, "inventory/hosts.yaml", "address: 10.0.0.3", "address: 10.0.0.3, customer: acme")
+	free, demanding := mustSet(t, files), mustSet(t, with(files, "turnus.yaml", "four_eyes: [acme]\n"))
+	for want, c := range map[string]Changes{
+		"four_eyes: its runs need another person's approval":           Diff(free, demanding, noon),
+		"four_eyes: its runs no longer need another person's approval": Diff(demanding, free, noon),
+	} {
+		if text := textOf(t, c); !strings.Contains(text, "~ tenant acme\n    "+want) {
+			t.Errorf("%s", text)
+		}
+	}
+}

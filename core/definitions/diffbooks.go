@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -58,7 +59,7 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 	was, is := plainYAML(p.Source), plainYAML(q.Source)
 	changedSteps(c, p, q, was, is)
 	scheduled := !reflect.DeepEqual(was["schedule"], is["schedule"]) // has a change of its own
-	for _, key := range []string{"steps", "schedule"} {
+	for _, key := range []string{"steps", "handlers", "schedule"} {
 		delete(was, key)
 		delete(is, key)
 	}
@@ -81,42 +82,59 @@ func plainYAML(source []byte) map[string]any {
 	return out
 }
 
-func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
-	type step struct {
-		index  int
-		fields map[string]any
+// plainCalls are the fields of steps or handlers by their names, and the names in order.
+func plainCalls(calls []playbooks.Step, plain any) (map[string]map[string]any, []string) {
+	list, _ := plain.([]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(item any) bool { // no step: it stands before one
+		fields, _ := item.(map[string]any)
+		return fields["flush"] != nil
+	})
+	out, names := map[string]map[string]any{}, []string{}
+	for i, s := range calls {
+		if i < len(list) {
+			out[s.Name], _ = list[i].(map[string]any)
+			names = append(names, s.Name)
+		}
 	}
-	steps := func(p *playbooks.Playbook, plain map[string]any) (map[string]step, []string) {
-		list, _ := plain["steps"].([]any)
-		out, names := map[string]step{}, []string{}
-		for i, s := range p.Steps {
-			if i < len(list) {
-				fields, _ := list[i].(map[string]any)
-				out[s.Name] = step{i, fields}
-				names = append(names, s.Name)
+	return out, names
+}
+
+func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
+	changedCalls(c, "step", p.Steps, q.Steps, was["steps"], is["steps"])
+	changedCalls(c, "handler", p.Handlers, q.Handlers, was["handlers"], is["handlers"])
+	flushes := func(p *playbooks.Playbook) (before []string) {
+		for _, s := range p.Steps {
+			if s.Flush {
+				before = append(before, s.Name)
 			}
 		}
-		return out, names
+		return before
 	}
-	old, before := steps(p, was)
-	now, after := steps(q, is)
+	if now := flushes(q); !slices.Equal(flushes(p), now) {
+		c.say("handlers are flushed before: %s", cmp.Or(some(now), "no step"))
+	}
+}
+
+func changedCalls(c *Change, what string, p, q []playbooks.Step, was, is any) {
+	old, before := plainCalls(p, was)
+	now, after := plainCalls(q, is)
 	come, gone := comeAndGo(before, after)
 	if len(come) > 0 {
-		c.say("adds step %s", some(come))
+		c.say("adds %s %s", what, some(come))
 	}
 	if len(gone) > 0 {
-		c.say("removes step %s", some(gone))
+		c.say("removes %s %s", what, some(gone))
 	}
 	kept := func(names, without []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(without, n) })
 	}
 	if order := kept(after, come); !slices.Equal(kept(before, gone), order) {
-		c.say("the order of its steps: %s", some(after))
+		c.say("the order of its %ss: %s", what, some(after))
 	}
 	for _, name := range after {
 		a, ok := old[name]
-		if b := now[name]; ok && !reflect.DeepEqual(a.fields, b.fields) {
-			sayFields(c, "step "+name+": ", a.fields, b.fields, []string{"with"})
+		if b := now[name]; ok && !reflect.DeepEqual(a, b) {
+			sayFields(c, what+" "+name+": ", a, b, []string{"with"})
 		}
 	}
 }

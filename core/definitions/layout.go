@@ -3,6 +3,7 @@ package definitions
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ const (
 )
 
 var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
+
+// keyFourEyes is the key of turnus.yaml that is no place: the tenants whose runs need another person's approval.
+const keyFourEyes = "four_eyes"
 
 // optional tells whether a tree may do without a part.
 func optional(part string) bool {
@@ -65,6 +69,7 @@ func (l *loader) convention(part string) {
 
 // readLayout reads turnus.yaml.
 func (l *loader) readLayout(data []byte) {
+	keys := append(slices.Clone(parts), keyFourEyes)
 	root, err := yamlnode.Root(data)
 	if err != nil {
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
@@ -74,23 +79,55 @@ func (l *loader) readLayout(data []byte) {
 		return
 	}
 	if root.Kind != yaml.MappingNode {
-		l.failAt(data, root, "expected a mapping with the keys "+strings.Join(parts, ", "), "")
+		l.failAt(data, root, "expected a mapping with the keys "+strings.Join(keys, ", "), "")
 		return
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
 		switch {
-		case !slices.Contains(parts, k.Value):
-			hint := "expected one of: " + strings.Join(parts, ", ")
-			if near := spell.DidYouMean(k.Value, parts); near != "" {
+		case k.Value == keyFourEyes && l.set.fourEyes == nil:
+			l.readFourEyes(data, v)
+		case !slices.Contains(keys, k.Value):
+			hint := "expected one of: " + strings.Join(keys, ", ")
+			if near := spell.DidYouMean(k.Value, keys); near != "" {
 				hint = near + " " + hint
 			}
 			l.failAt(data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
-		case l.set.layout[k.Value] != nil:
+		case k.Value == keyFourEyes || l.set.layout[k.Value] != nil:
 			l.failAt(data, k, fmt.Sprintf("the key %q is there twice", k.Value), "")
 		default:
 			l.set.layout[k.Value] = l.places(data, k.Value, v)
 		}
+	}
+}
+
+// readFourEyes reads the names of tenants. That they exist is checked when hosts and playbooks are known.
+func (l *loader) readFourEyes(data []byte, v *yaml.Node) {
+	if v.Kind != yaml.SequenceNode {
+		l.failAt(data, v, keyFourEyes+": expected a list of tenants, such as [acme]", "")
+		return
+	}
+	l.set.fourEyes = []string{}
+	for _, n := range v.Content {
+		tenant := n.Value
+		if n.Kind != yaml.ScalarNode || tenant == "" {
+			l.failAt(data, n, keyFourEyes+": expected the name of a tenant", "")
+			continue
+		}
+		l.set.fourEyes = append(l.set.fourEyes, tenant)
+		l.later = append(l.later, func() {
+			known := map[string]bool{}
+			for _, h := range l.set.Inventory.Hosts {
+				known[h.Customer] = true
+			}
+			for _, p := range l.set.Playbooks {
+				known[p.Tenant] = true
+			}
+			if !known[tenant] {
+				l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", keyFourEyes, cut(tenant)),
+					spell.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ type loader struct {
 	problems playbooks.Diagnostics
 	warnings playbooks.Diagnostics
 	within   time.Duration // for selectHosts
+	later    []func()      // checks for when hosts and playbooks are known
 }
 
 func (l *loader) fail(d playbooks.Diagnostic) { l.problems = append(l.problems, d) }
@@ -235,7 +236,11 @@ func (l *loader) loadInventory() error {
 		return l.ctx.Err()
 	case errors.As(err, &many):
 		for _, e := range many {
-			l.fail(at(e.File, l.data(e.File), e.Line, e.Col, e.Msg, e.Hint))
+			data := l.data(e.File)
+			if e.Secret {
+				data = nil
+			}
+			l.fail(at(e.File, data, e.Line, e.Col, e.Msg, e.Hint))
 		}
 		return nil
 	case errors.Is(err, core.ErrInvalid):

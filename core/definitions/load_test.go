@@ -61,6 +61,9 @@ func TestLoadTellsMistakes(t *testing.T) {
 		"no inventory":       {with(good(), hosts, ""), []string{"the tree has no inventory", "inventory, or inventory.yaml"}},
 		"both":               {with(good(), "inventory.yaml", "hosts: {}\n"), []string{"inventory and inventory.yaml are there both"}},
 		"layout key":         {with(good(), "turnus.yaml", "playbook: x\n"), []string{`turnus.yaml:1:1: unknown key "playbook"`, `did you mean "playbooks"?`, "1 | playbook: x"}},
+		"four eyes typo":     {with(good(), "turnus.yaml", "four_eyes: [nobody]\n"), []string{`turnus.yaml:1:13: four_eyes: no host and no playbook is of tenant "nobody"`}},
+		"four eyes no list":  {with(good(), "turnus.yaml", "four_eyes: acme\n"), []string{"turnus.yaml:1:12: four_eyes: expected a list of tenants"}},
+		"four eyes twice":    {with(good(), "turnus.yaml", "four_eyes: []\nfour_eyes: []\n"), []string{`"four_eyes" is there twice`}},
 		"layout place":       {with(good(), "turnus.yaml", "playbooks: playboks\n"), []string{`turnus.yaml:1:12: playbooks: there is no "playboks"`, `did you mean "playbooks"?`}},
 		"layout leaves":      {with(good(), "turnus.yaml", "inventory: [../etc]\n"), []string{`turnus.yaml:1:13: inventory: "../etc" does not lie in the tree`}},
 		"layout absolute":    {with(good(), "turnus.yaml", "windows: /etc\n"), []string{`"/etc" does not lie in the tree`}},
@@ -68,7 +71,7 @@ func TestLoadTellsMistakes(t *testing.T) {
 		"layout no mapping":  {with(good(), "turnus.yaml", "- a\n"), []string{"expected a mapping with the keys"}},
 		"layout not YAML":    {with(good(), "turnus.yaml", "a: [\n"), []string{"turnus.yaml: not YAML"}},
 		"program":            {with(good(), "inventory/dyn.py", "#!/usr/bin/python3\n"), []string{"a program is not run from a repository"}},
-		"password":           {with(good(), "inventory/more", "z ansible_password=hunter2\n"), []string{"inventory/more:1:1: host z has its password in the repository"}},
+		"password":           {with(good(), "inventory/more", "z ansible_password=hunter2\n"), []string{"inventory/more:1:1: ansible_password: an inventory that others write", "credential: NAME", "Change the password"}},
 		"targets cannot say": {edited(good(), book, `'"web" in host.groups'`, `int(host.name) > 3`), []string{"playbooks/patch.yaml:2:", "host a:"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ package definitions
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core/inventory"
@@ -43,11 +44,15 @@ type Set struct {
 	Notify    *policy.Policy         // who is told of what
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
+	fourEyes []string   // tenants whose runs need another person's approval
 	docs     []Document // by path
 	windows  []windows.Document
 	layout   layout
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
 }
+
+// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval.
+func (s *Set) FourEyes(tenant string) bool { return slices.Contains(s.fourEyes, tenant) }
 
 // Revision is the commit that a set comes from. The zero Revision is none: a plain folder.
 type Revision struct {

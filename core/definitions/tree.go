@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
@@ -161,11 +162,14 @@ func (f *folder) read(ctx context.Context, files []entry) ([][]byte, error) {
 }
 
 func (f *folder) readOne(e entry) ([]byte, error) {
-	file, err := f.root.Open(e.path)
+	file, err := f.root.OpenFile(e.path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not waiting for a pipe that took its place
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%w: no regular file", core.ErrInvalid))
+	}
 	data, err := io.ReadAll(io.LimitReader(file, MaxFileSize+1))
 	if err == nil && len(data) > MaxFileSize { // it grew since it was listed
 		err = fmt.Errorf("%w: larger than %d MiB", core.ErrInvalid, MaxFileSize>>20)

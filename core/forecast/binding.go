@@ -7,8 +7,8 @@ import (
 )
 
 // How the constraint that binds is found: every limit that held somebody up is lifted in
-// turn, the run is simulated again with the same durations, and the one whose lifting ends
-// the run the earliest binds. The alternative, following the chain of events that ended
+// turn, the run is simulated again with the same durations, and the one whose lifting lets the
+// most hosts finish that otherwise do not, or else ends the run the earliest, binds. The alternative, following the chain of events that ended
 // last, names the last cause even where another would have taken its place at once.
 const (
 	liftSamples     = 12 // of each limit that is lifted
@@ -30,15 +30,26 @@ func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constr
 	base := m.finish(limitsOf(in), samples)
 	var tried []Constraint
 	for _, c := range m.candidates(s) {
-		c.Gain = span(base - m.finish(m.lift(limitsOf(in), c), samples))
-		tried = append(tried, c)
+		tried = append(tried, c.without(base, m.finish(m.lift(limitsOf(in), c), samples)))
 	}
-	slices.SortStableFunc(tried, func(a, b Constraint) int { return cmp.Compare(b.Gain, a.Gain) })
+	slices.SortStableFunc(tried, func(a, b Constraint) int { return cmp.Or(cmp.Compare(b.Hosts, a.Hosts), cmp.Compare(b.Gain, a.Gain)) })
 	best := Constraint{Cause: ByWork}
-	if len(tried) > 0 && tried[0].Gain >= max(minGain, span(base-m.at)/minGainShare) {
+	if len(tried) > 0 && (tried[0].Hosts > 0 || tried[0].Gain >= max(minGain, span(base.at-m.at)/minGainShare)) {
 		best = preferNamed(tried)
 	}
 	return best, tried
+}
+
+// without is the constraint with what lifting it changes. An end at which more hosts are done, or fewer, is
+// neither earlier nor later: there the hosts count, and no time.
+func (c Constraint) without(base, lifted ending) Constraint {
+	switch {
+	case lifted.undone < base.undone:
+		c.Hosts = base.undone - lifted.undone
+	case lifted.undone == base.undone:
+		c.Gain = max(span(base.at-lifted.at), 0)
+	}
+	return c
 }
 
 // preferNamed takes the narrower limit that does nearly all that the widest does: the one set or
@@ -47,40 +58,36 @@ func preferNamed(tried []Constraint) Constraint {
 	best := tried[0]
 	for _, c := range tried[1:] {
 		narrower := c.Cause == best.Cause && best.Name == "" && c.Name != "" || c.Cause == ByPause && best.Cause == ByWaves
-		if narrower && c.Gain*10 >= best.Gain*nearlyAllTenths {
+		if narrower && c.Hosts*10 >= best.Hosts*nearlyAllTenths && c.Gain*10 >= best.Gain*nearlyAllTenths {
 			return c
 		}
 	}
 	return best
 }
 
-// finish is the P50 of the end under other limits.
-func (m *model) finish(l limits, samples int) int64 {
-	ends := make([]int64, 0, samples)
+// ending is how a run ends, in the median of its samples.
+type ending struct {
+	undone int   // hosts that find no window any more, or need a new approval
+	at     int64 // when the last of the others is done
+}
+
+// finish is the ending under other limits.
+func (m *model) finish(l limits, samples int) ending {
+	ends, undone := make([]int64, 0, samples), make([]int, 0, samples)
 	m.simulate(l, 0, samples, func(_ int, s *sim) {
-		end := m.at
+		end, gave := m.at, 0
 		for i, t := range s.end {
 			switch {
 			case s.gave[i]:
-				end = max(end, m.horizon(i)) // not done is no way to be done early
+				gave++
 			case t != never:
 				end = max(end, t)
 			}
 		}
-		ends = append(ends, end)
+		ends, undone = append(ends, end), append(undone, gave)
 	})
-	return quantile(ends, 0.5).UnixNano()
-}
-
-// horizon is the end of what is known of a host's windows.
-func (m *model) horizon(i int) int64 {
-	end := m.at
-	for _, f := range m.hosts[i].stages {
-		if f != nil {
-			end = max(end, f.set.Horizon.To.UnixNano())
-		}
-	}
-	return end
+	slices.Sort(undone)
+	return ending{undone: undone[rank(len(undone), 0.5)], at: quantile(ends, 0.5).UnixNano()}
 }
 
 // candidates are the limits that held up the last hosts of each wave, by their names too,

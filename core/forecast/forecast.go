@@ -71,7 +71,7 @@ type Step struct {
 type Result struct {
 	Hosts   []HostResult // as Input.Hosts
 	Samples int
-	// When the last host that can start is done; zero if none can.
+	// When the last host that finishes is done, without those of Unfinished; zero if none finishes.
 	FinishP50, FinishP90 time.Time
 	Binding              Constraint
 	Tried                []Constraint // every limit that was lifted, the one that gains most first
@@ -121,11 +121,12 @@ type Hold struct {
 	For   time.Duration
 }
 
-// Constraint is a limit, and how much earlier the run would be done without it.
+// Constraint is a limit, and what would be done, or how much earlier the run would be, without it.
 type Constraint struct {
 	Cause Cause
 	Name  string
-	Gain  time.Duration // of FinishP50, by simulating without it
+	Gain  time.Duration // of FinishP50, by simulating without it; 0 if more or fewer hosts finish then
+	Hosts int           // that finish without it, and otherwise do not, at P50
 }
 
 // Make forecasts the run. Errors wrap core.ErrInvalid.

@@ -214,6 +214,35 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 	}
 }
 
+// Hosts that never finish are no end in a year: what lifts a limit for them is told in hosts.
+func TestFaultW14HostsThatNeverFinishAreNoTime(t *testing.T) {
+	for _, c := range []struct {
+		why    string
+		slots  int
+		hosts  []string
+		undone float64
+		done   string // of those that finish
+		binds  Constraint
+	}{
+		{"the last one finishes without the windows, or with more slots", 1, []string{"twice", "twice", "twice", "twice", "twice"}, 1, "48:00", Constraint{Cause: ByWindows, Name: "twice", Hosts: 1}},
+		{"the same beside one that may work at any time", 1, []string{"-", "twice", "twice", "twice", "twice", "twice"}, 1, "48:00", Constraint{Cause: ByWindows, Name: "twice", Hosts: 1}},
+		{"control: all finish", 1, []string{"twice", "twice"}, 0, "24:00", Constraint{Cause: ByWindows, Name: "twice", Gain: 22 * time.Hour}},
+	} {
+		r, err := Make(Input{At: monday, Slots: c.slots, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, c.hosts...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done := clock(r.FinishP50.Sub(monday)); r.Unfinished != c.undone || done != c.done || r.Binding != c.binds {
+			t.Errorf("%s: %v undone, the others done at %s, %+v binds, expected %v, %s, %+v; tried %+v", c.why, r.Unfinished, done, r.Binding, c.undone, c.done, c.binds, r.Tried)
+		}
+		for _, tried := range r.Tried {
+			if tried.Gain < 0 || monday.Add(tried.Gain).After(r.FinishP50) {
+				t.Errorf("%s: the run ends at %s and would end %s earlier without %s", c.why, clock(r.FinishP50.Sub(monday)), tried.Gain, tried.Cause)
+			}
+		}
+	}
+}
+
 func TestRetriesTakeTime(t *testing.T) {
 	step := Step{Took: Fixed(time.Minute), Attempts: 3, Fails: 1, Backoff: core.Backoff{Interval: 10 * time.Second}}
 	r, err := Make(Input{At: monday, Samples: 1, Hosts: []Host{{Name: "a", Work: &Work{Stages: []Stage{{Steps: []Step{step}}}}}}})

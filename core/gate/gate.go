@@ -9,17 +9,15 @@ package gate
 import (
 	"time"
 
+	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
 
 // The words of a playbook's or a step's window: key that are no name of a window set.
 const (
-	Service = "service" // the host's own set, Host.WindowSet
-	None    = "none"    // at any time
+	Service = "service"          // the host's own set, Host.WindowSet
+	None    = playbooks.NoWindow // at any time
 )
-
-// NeedsReapproval begins the reason of a job that waited long enough, or whose approval is over.
-const NeedsReapproval = "needs_reapproval: "
 
 // Question asks about one host.
 type Question struct {
@@ -38,7 +36,7 @@ type Answer struct {
 	Next      time.Time       // when not open: the earliest start; zero if none is known
 	Reapprove bool            // the host has waited long enough, or its approval is over: somebody must decide
 	By        windows.Cause   // what decides
-	Reason    string          // a sentence that names it; with Reapprove it begins with NeedsReapproval
+	Reason    string          // a sentence that names it; with Reapprove it begins with core.NeedsReapproval
 	Zone      *time.Location  // of the set; UTC if that is not known
 }
 

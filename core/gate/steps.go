@@ -12,7 +12,7 @@ import (
 // Options say what of a playbook is gated.
 type Options struct {
 	Check bool // nothing is changed, so nothing is gated
-	// Disruptive tells whether a job type is; nil takes every type as disruptive.
+	// Disruptive tells whether a job type is.
 	Disruptive func(uses string) bool
 	// Selected tells whether a step with these tags runs; nil is all of them.
 	Selected func(tags []string) bool
@@ -33,13 +33,16 @@ type step struct {
 
 // NewSteps works out which steps of a playbook are gated: those that are selected and have a
 // window of their own, and the disruptive ones under the playbook's window. None gates nothing.
+//
+// They have the indexes of Playbook.Calls: handlers come last, and count as if all of them ran.
 func NewSteps(p *playbooks.Playbook, o Options) *Steps {
-	s := &Steps{list: make([]step, len(p.Steps))}
-	for i, from := range p.Steps {
+	calls := p.Calls()
+	s := &Steps{list: make([]step, len(calls))}
+	for i, from := range calls {
 		to := &s.list[i]
-		*to = step{name: from.Name, need: from.Needs, runs: o.Selected == nil || o.Selected(from.Tags)}
+		*to = step{name: from.Name, need: from.Needs, runs: i >= len(p.Steps) || o.Selected == nil || o.Selected(from.Tags)}
 		window := from.Window
-		if window == "" && (o.Disruptive == nil || o.Disruptive(from.Uses)) {
+		if window == "" && from.Disrupts(o.Disruptive) {
 			window = p.Window
 		}
 		if window != None && to.runs && !o.Check {

@@ -172,7 +172,7 @@ func (f *file) varsInto(r *reading, n *yaml.Node, into *settings, g *group) {
 }
 
 // ansibleVar files one var: what says how to reach a host goes to the settings,
-// secrets go to Inventory.Password or nowhere, all else is a var.
+// secrets go to Inventory.Login or nowhere, all else is a var.
 func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, col int) {
 	text := fmt.Sprint(val)
 	if val == nil {
@@ -217,10 +217,14 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 		into.ssh.User = text
 	case "ansible_ssh_private_key_file", "ansible_private_key_file":
 		if text != "" {
-			into.ssh.IdentityFiles = []string{text}
+			f.ownLogin(key, line, col, false)
+			into.login.IdentityFiles = []string{text}
 		}
 	case "ansible_password", "ansible_ssh_pass", "ansible_ssh_password":
-		into.password = text
+		if text != "" {
+			f.ownLogin(key, line, col, true)
+			into.login.Password = text
+		}
 	case "ansible_become_password", "ansible_become_pass", "ansible_sudo_pass":
 		f.warn(line, col, "%s is not used and not kept: Turnus does not type passwords for sudo", key)
 	case "ansible_ssh_common_args", "ansible_ssh_extra_args":
@@ -245,6 +249,8 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 		into.haGroup = text
 	case "turnus_window_set":
 		into.windowSet = text
+	case "turnus_credential":
+		into.ssh.Credential = text
 	default:
 		if !secretVar(key) {
 			return false

@@ -47,13 +47,13 @@ ansible_user=web
 ansible_python_interpreter=/usr/bin/python3
 `)
 	a := mustHost(t, inv, "a")
-	want := core.SSH{User: "root", Port: 2200, IdentityFiles: []string{"/k"}}
+	want := core.SSH{User: "root", Port: 2200}
 	if a.Address != "10.0.0.1" || !reflect.DeepEqual(a.SSH, want) || a.Customer != "acme" || a.Pool != "eu" ||
 		!reflect.DeepEqual(a.Vars, map[string]any{"ansible_python_interpreter": "/usr/bin/python3"}) {
 		t.Errorf("a: %+v", a)
 	}
-	if inv.Password("a") != "s3cret" || inv.Password("b") != "" {
-		t.Error("passwords are wrong")
+	if l := inv.Login("a"); l.Password != "s3cret" || !slices.Equal(l.IdentityFiles, []string{"/k"}) || !inv.Login("b").none() {
+		t.Error("logins are wrong")
 	}
 	if b := mustHost(t, inv, "b"); !slices.Equal(b.SSH.ProxyJump, []string{"j1", "u@j2:22"}) || b.SSH.User != "web" {
 		t.Errorf("b: %+v", b)

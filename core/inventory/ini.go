@@ -26,6 +26,7 @@ type iniReader struct {
 type pendingGroup struct {
 	name, section string
 	line          int
+	parent        *group // nil: only its vars were given
 }
 
 func (f *file) ini(data []byte) {
@@ -81,13 +82,18 @@ func (r *iniReader) section(name, kind string, line, col int) {
 		r.declared[name] = true
 	case "vars":
 		if !r.declared[name] && r.b.groups[name] == nil {
-			r.pending = append(r.pending, pendingGroup{name, name + ":vars", line})
+			r.pending = append(r.pending, pendingGroup{name, name + ":vars", line, nil})
 		}
 	default:
 		r.problem(line, col, "section [%s:%s] has the unknown kind %q", name, kind, kind).Hint = "known kinds: children, hosts, vars"
 		r.kind = "skip"
 	}
 	r.group = r.b.group(name, r.at(line, col))
+	for _, p := range r.pending { // as in Ansible, a group follows its siblings by where it is declared
+		if p.name == name && p.parent != nil && kind != "vars" {
+			p.parent.addChild(r.group)
+		}
+	}
 }
 
 // host reads "web[01:50]:2222 key=value …".
@@ -131,7 +137,8 @@ func (r *iniReader) child(text string, line, col int) {
 		return
 	}
 	if !r.declared[m[1]] && r.b.groups[m[1]] == nil {
-		r.pending = append(r.pending, pendingGroup{m[1], r.group.name + ":children", line})
+		r.pending = append(r.pending, pendingGroup{m[1], r.group.name + ":children", line, r.group})
+		return
 	}
 	r.group.addChild(r.b.group(m[1], r.at(line, col)))
 }

@@ -33,10 +33,12 @@ type Inventory struct {
 	Sources  []string
 	Warnings []string // things read but not used, each with its place
 
-	index     map[string]int   // host name to its place in Hosts
-	members   map[string][]int // group, customer or site to the places of its hosts
-	passwords map[string]string
-	places    []place // of hosts, as Hosts
+	index   map[string]int   // host name to its place in Hosts
+	members map[string][]int // group, customer or site to the places of its hosts, as GROUP[N] counts them
+	named   []string         // keys of members, groups first, in the order of the sources
+	logins  map[string]Login
+	foreign Errors  // places that say what to log in with
+	places  []place // of hosts, as Hosts
 }
 
 // Load reads each path: Turnus YAML, Ansible INI or YAML, an executable that prints
@@ -47,8 +49,8 @@ func Load(ctx context.Context, paths []string) (*Inventory, error) {
 	return loadFrom(ctx, disk{}, paths)
 }
 
-// LoadFS reads paths of a tree as Load does, in which no program is run and no
-// path is a list of names: a tree that others wrote gives data and nothing else.
+// LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of names,
+// and nothing says what to log in with: a tree that others wrote gives data and nothing else.
 func LoadFS(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
 	return loadFrom(ctx, tree, paths)
 }
@@ -78,6 +80,9 @@ func loadFrom(ctx context.Context, tree fs.FS, paths []string) (*Inventory, erro
 	if !b.full { // else there is too much to look through
 		inv = b.build()
 	}
+	if !b.local() {
+		b.errs = append(b.errs, b.logins...)
+	}
 	if len(b.errs) > 0 {
 		return nil, b.errs.sorted()
 	}
@@ -93,10 +98,6 @@ func (inv *Inventory) Host(name string) (core.Host, bool) {
 	}
 	return inv.Hosts[i], true
 }
-
-// Password returns a literal password that an Ansible inventory held (ansible_password),
-// which never enters a core.Host; "" when there is none.
-func (inv *Inventory) Password(host string) string { return inv.passwords[host] }
 
 // Place is where a host is first named: a file, and a line and column from 1; false
 // when there is no such host.

@@ -127,7 +127,7 @@ func TestTurnus(t *testing.T) {
 		Labels: map[string]string{"managed": "yes", "tier": "edge", "role": "firewall"},
 		Vars:   map[string]any{"from": "group", "who": "core-edge", "ntp": "10.0.0.1", "rack": 7, "list": []any{1, 2}},
 		SSH: core.SSH{
-			User: "edge", IdentityFiles: []string{"~/.ssh/id_ed25519"}, ProxyJump: []string{"bastion.fra.acme"}, ConnectTimeout: 5 * time.Second,
+			User: "edge", ProxyJump: []string{"bastion.fra.acme"}, ConnectTimeout: 5 * time.Second,
 		},
 	}
 	if got := mustHost(t, inv, "fw002.fra"); !reflect.DeepEqual(got, want) {
@@ -143,7 +143,7 @@ func TestTurnus(t *testing.T) {
 		t.Errorf("bastion: %+v", h.SSH)
 	}
 	lone := mustHost(t, inv, "lone")
-	if lone.Vars["from"] != "host" || lone.SSH.PasswordEnv != "LONE_PW" || lone.Site != "fra" || !slices.Equal(lone.Groups, []string{"extra"}) ||
+	if lone.Vars["from"] != "host" || inv.Login("lone").PasswordEnv != "LONE_PW" || lone.Site != "fra" || !slices.Equal(lone.Groups, []string{"extra"}) ||
 		!slices.Equal(lone.SSH.ProxyJump, []string{"bastion.fra.acme"}) {
 		t.Errorf("lone: %+v", lone)
 	}

@@ -196,8 +196,8 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	if hits, ok := inv.members[part]; ok {
 		return hits, nil
 	}
-	if part == "all" || part == "*" {
-		return inv.everything(), nil
+	if part == "*" {
+		return inv.members["all"], nil
 	}
 	if m := subscript.FindStringSubmatch(part); m != nil && subscripts {
 		hits, err := inv.match(m[1], false)
@@ -227,14 +227,6 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	return nil, inv.nothing(part)
 }
 
-func (inv *Inventory) everything() []int {
-	hits := make([]int, len(inv.Hosts))
-	for i := range hits {
-		hits[i] = i
-	}
-	return hits
-}
-
 func (inv *limiting) matchRegex(re string) ([]int, error) {
 	r, err := regexp.Compile("^(?:" + re + ")")
 	if err != nil {
@@ -250,22 +242,23 @@ func (inv *limiting) matchRegex(re string) ([]int, error) {
 	return hits, nil
 }
 
-// matchFunc collects hosts and members of groups whose names fit, in order.
+// matchFunc collects the members of groups whose names fit, then the hosts, in Ansible's order. A
+// host may come more than once: GROUP*[N] counts it each time, as Ansible does.
 func (inv *limiting) matchFunc(part string, fits func(string) bool) ([]int, error) {
 	if err := inv.spend(len(inv.Hosts)+len(inv.members), part); err != nil {
 		return nil, err
 	}
-	in := make([]bool, len(inv.Hosts))
-	for name, m := range inv.members {
-		if fits(name) {
-			for _, i := range m {
-				in[i] = true
+	var hits []int
+	for _, name := range inv.named {
+		if name != "all" && fits(name) {
+			if err := inv.spend(len(inv.members[name]), ""); err != nil {
+				return nil, err
 			}
+			hits = append(hits, inv.members[name]...)
 		}
 	}
-	var hits []int
 	for i := range inv.Hosts {
-		if in[i] || fits(inv.Hosts[i].Name) {
+		if fits(inv.Hosts[i].Name) {
 			hits = append(hits, i)
 		}
 	}

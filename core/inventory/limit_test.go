@@ -2,6 +2,8 @@ package inventory
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -79,8 +81,9 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// The table above is what Ansible selects.
-func TestLimitConformsToAnsible(t *testing.T) {
+// askAnsible lists the hosts that Ansible itself selects, for pairs of an inventory file and a pattern.
+func askAnsible(t *testing.T, pairs [][2]string) []string {
+	t.Helper()
 	ansible := testparts.Need(t, "ansible", "ansible-core")
 	python := testparts.Need(t, "python3", "python3")
 	if head, err := os.ReadFile(ansible); err == nil { // the interpreter that has Ansible's modules
@@ -88,18 +91,25 @@ func TestLimitConformsToAnsible(t *testing.T) {
 			python = strings.TrimSpace(line[2:])
 		}
 	}
-	args := []string{"-c", `
+	var in strings.Builder
+	for _, pair := range pairs {
+		in.WriteString(pair[0] + "\t" + pair[1] + "\n")
+	}
+	cmd := exec.Command(python, "-c", `
 import sys
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-inventory = InventoryManager(loader=DataLoader(), sources=[sys.argv[1]])
-for pattern in sys.argv[2:]:
-    print(" ".join(h.name for h in inventory.get_hosts(pattern)))
-`, write(t, "hosts", limitHosts, 0o644)}
-	for _, tc := range limits {
-		args = append(args, tc.pattern)
-	}
-	cmd := exec.Command(python, args...)
+known = {}
+for line in sys.stdin:
+    source, pattern = line.rstrip("\n").split("\t")
+    if source not in known:
+        known[source] = InventoryManager(loader=DataLoader(), sources=[source])
+    try:
+        print(" ".join(h.name for h in known[source].get_hosts(pattern)))
+    except Exception:
+        print("refused")
+`)
+	cmd.Stdin = strings.NewReader(in.String())
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "ANSIBLE_LOCAL_TEMP="+t.TempDir())
 	out, err := cmd.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -107,17 +117,110 @@ for pattern in sys.argv[2:]:
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != len(limits) {
-		t.Fatalf("%d answers for %d patterns", len(lines), len(limits))
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != len(pairs) {
+		t.Fatalf("%d answers for %d patterns", len(lines), len(pairs))
 	}
-	for i, tc := range limits {
-		got, want := strings.Fields(lines[i]), strings.Fields(tc.want)
+	return lines
+}
+
+// The table above is what Ansible selects.
+func TestLimitConformsToAnsible(t *testing.T) {
+	file := write(t, "hosts", limitHosts, 0o644)
+	var pairs [][2]string
+	for _, tc := range limits {
+		pairs = append(pairs, [2]string{file, tc.pattern})
+	}
+	for i, line := range askAnsible(t, pairs) {
+		got, want := strings.Fields(line), strings.Fields(limits[i].want)
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("%q: ansible selects %v, the table has %v", tc.pattern, got, want)
+			t.Errorf("%q: ansible selects %v, the table has %v", limits[i].pattern, got, want)
 		}
+	}
+}
+
+// GROUP[N] is the host that it is with Ansible, also where groups hold groups.
+func TestFaultW7SubscriptOfAParentGroup(t *testing.T) {
+	inv := loadText(t, "hosts", "[b]\nb1\nb2\n[a]\na1\n[p:children]\na\nb\n[c]\nb2\nb1\n")
+	for pattern, want := range map[string]string{"p[0]": "a1", "p[-1]": "b2", "p[1:2]": "b1 b2", "c[0]": "b2", "all[0]": "b2"} {
+		if got, err := inv.Limit(pattern); err != nil || names(got) != want {
+			t.Errorf("%q: got %q, %v; want %q", pattern, names(got), err, want)
+		}
+	}
+}
+
+// drawInventory writes an inventory at random. A group of groups of groups has one such child at
+// most: Ansible goes through several in an order of its own for each process.
+func drawInventory(r *rand.Rand) string {
+	var sections []string
+	section := func(name string, lines []string) {
+		sections = append(sections, "["+name+"]\n"+strings.Join(lines, "\n")+"\n")
+	}
+	var leaves, middles []string
+	for g := range 2 + r.IntN(4) {
+		name := fmt.Sprintf("g%d", g)
+		var hosts []string
+		for range 1 + r.IntN(4) {
+			hosts = append(hosts, fmt.Sprintf("h%d", r.IntN(9)))
+		}
+		leaves = append(leaves, name)
+		section(name, hosts)
+	}
+	some := func(from []string) []string {
+		r.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		return slices.Clone(from[:1+r.IntN(len(from))])
+	}
+	for m := range r.IntN(3) {
+		name := fmt.Sprintf("m%d", m)
+		middles = append(middles, name)
+		section(name+":children", some(leaves))
+	}
+	if len(middles) > 0 {
+		children := append(some(leaves), middles[r.IntN(len(middles))])
+		r.Shuffle(len(children), func(i, j int) { children[i], children[j] = children[j], children[i] })
+		section("top:children", children)
+	} else {
+		section("top:children", some(leaves))
+	}
+	r.Shuffle(len(sections), func(i, j int) { sections[i], sections[j] = sections[j], sections[i] })
+	return "lone\n" + strings.Join(sections, "")
+}
+
+func TestFaultW7SubscriptsConformToAnsible(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 2026))
+	var pairs [][2]string
+	var inventories []*Inventory
+	for n := range 120 {
+		text := drawInventory(r)
+		file := write(t, fmt.Sprintf("hosts-%d", n), text, 0o644)
+		inv := loadText(t, "hosts", text)
+		for _, group := range []string{"top", "m0", "m1", "g0", "g1", "g*", "m?", "ungrouped"} {
+			for _, at := range []string{"[0]", "[1]", "[-1]", "[1:2]", "[2:]"} {
+				pairs, inventories = append(pairs, [2]string{file, group + at}), append(inventories, inv)
+			}
+		}
+	}
+	compared := 0
+	for i, want := range askAnsible(t, pairs) {
+		hosts, err := inventories[i].Limit(pairs[i][1])
+		if err != nil {
+			if want != "" && want != "refused" {
+				t.Errorf("%s: %v; ansible selects %s", pairs[i][1], err, want)
+			}
+			continue
+		}
+		got, theirs := strings.Fields(names(hosts)), slices.Compact(slices.Sorted(slices.Values(strings.Fields(want))))
+		if slices.Sort(got); !slices.Equal(got, theirs) {
+			data, _ := os.ReadFile(pairs[i][0])
+			t.Errorf("%s: got %v, ansible selects %v, of\n%s", pairs[i][1], got, theirs, data)
+			break
+		}
+		compared++
+	}
+	if compared < 2000 {
+		t.Errorf("%d answers were compared", compared)
 	}
 }
 

@@ -19,7 +19,7 @@ type settings struct {
 	haGroup   string
 	customer  string
 	site      string
-	password  string
+	login     Login
 	labels    map[string]string
 	vars      map[string]any
 }
@@ -47,24 +47,37 @@ func (s *settings) over(top *settings) {
 	override(&s.haGroup, top.haGroup)
 	override(&s.customer, top.customer)
 	override(&s.site, top.site)
-	override(&s.password, top.password)
 	a, b := &s.ssh, &top.ssh
 	override(&a.User, b.User)
 	override(&a.Port, b.Port)
-	override(&a.CertificateFile, b.CertificateFile)
 	override(&a.HostKeyAlias, b.HostKeyAlias)
 	override(&a.ConnectTimeout, b.ConnectTimeout)
 	override(&a.ForceCommand, b.ForceCommand)
-	if b.PasswordEnv != "" || b.PasswordCommand != nil { // one way to a password replaces the other
-		a.PasswordEnv, a.PasswordCommand = b.PasswordEnv, b.PasswordCommand
-	}
-	overrideList(&a.IdentityFiles, b.IdentityFiles)
+	s.overLogin(top)
 	overrideList(&a.ProxyJump, b.ProxyJump)
 	overrideList(&a.HostKeys, b.HostKeys)
 	overrideList(&a.Principals, b.Principals)
 	overrideList(&a.SourceAddrs, b.SourceAddrs)
 	s.labels = merged(s.labels, top.labels)
 	s.vars = merged(s.vars, top.vars)
+}
+
+// overLogin lays how to log in over s. A layer that names a credential replaces what the layers below
+// it log in with, and the other way round.
+func (s *settings) overLogin(top *settings) {
+	a, b := &s.login, &top.login
+	if !b.none() {
+		s.ssh.Credential = ""
+	}
+	override(&a.Password, b.Password)
+	override(&a.CertificateFile, b.CertificateFile)
+	overrideList(&a.IdentityFiles, b.IdentityFiles)
+	if b.PasswordEnv != "" || b.PasswordCommand != nil { // one way to a password replaces the other
+		a.PasswordEnv, a.PasswordCommand = b.PasswordEnv, b.PasswordCommand
+	}
+	if top.ssh.Credential != "" {
+		s.ssh.Credential, s.login = top.ssh.Credential, Login{}
+	}
 }
 
 func override[T comparable](dst *T, v T) {
@@ -154,6 +167,7 @@ type builder struct {
 	varDirs   []string // folders beside which group_vars and host_vars may be
 	files     int
 	errs      Errors
+	logins    Errors // places that say what to log in with, which others must not
 	warnings  []string
 	warned    map[string]bool
 	full      bool // a bound was reached: no more is read
@@ -276,8 +290,8 @@ func (b *builder) build() *Inventory {
 		return nil
 	}
 	inv := &Inventory{
-		Hosts: make([]core.Host, 0, len(b.list)), Warnings: b.warnings,
-		index: make(map[string]int, len(b.list)), members: map[string][]int{}, passwords: map[string]string{},
+		Hosts: make([]core.Host, 0, len(b.list)), Warnings: b.warnings, foreign: b.logins,
+		index: make(map[string]int, len(b.list)), members: map[string][]int{}, logins: map[string]Login{},
 	}
 	bases := map[string]*base{}
 	var key []byte
@@ -298,6 +312,7 @@ func (b *builder) build() *Inventory {
 		s.customer, s.site = who, where
 		b.finish(inv, e, &s, under)
 	}
+	b.orderMembers(inv)
 	return inv
 }
 
@@ -405,8 +420,8 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 			inv.members[name] = append(m, i)
 		}
 	}
-	if s.password != "" {
-		inv.passwords[h.Name] = s.password
+	if !s.login.none() {
+		inv.logins[h.Name] = s.login
 	}
 }
 

@@ -15,6 +15,7 @@ type Error struct {
 	Line, Col int // from 1
 	Msg       string
 	Hint      string // what to do next; may be empty
+	Secret    bool   // the line may hold a password: do not show it
 }
 
 func (e *Error) Error() string {

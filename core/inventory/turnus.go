@@ -16,7 +16,7 @@ import (
 var (
 	topKeys      = []string{"defaults", "customers", "groups", "hosts", "pools"}
 	settingsKeys = []string{
-		"user", "port", "identity_file", "certificate_file", "jump", "password_env", "password_command", "connect_timeout",
+		"user", "port", "credential", "identity_file", "certificate_file", "jump", "password_env", "password_command", "connect_timeout",
 		"certificate_principals", "certificate_source_address", "certificate_force_command",
 		"window_set", "pool", "labels", "vars",
 	}
@@ -266,16 +266,13 @@ func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
 		s.ssh.User = t.text(v, what)
 	case "port":
 		s.ssh.Port = t.number(v, what, 1, 65535)
-	case "identity_file":
-		s.ssh.IdentityFiles = plain(t.texts(v, what))
-	case "certificate_file":
-		s.ssh.CertificateFile = t.text(v, what)
+	case "credential":
+		s.ssh.Credential = t.text(v, what)
+	case "identity_file", "certificate_file", "password_env", "password_command":
+		t.ownLogin(what, k.Line, k.Column, false)
+		t.login(&s.login, what, v)
 	case "jump":
 		s.ssh.ProxyJump = t.jump(v)
-	case "password_env":
-		s.ssh.PasswordEnv = t.text(v, what)
-	case "password_command":
-		s.ssh.PasswordCommand = t.command(v)
 	case "connect_timeout":
 		s.ssh.ConnectTimeout = t.duration(v, what)
 	case "certificate_principals":
@@ -303,6 +300,20 @@ func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
 		return false
 	}
 	return true
+}
+
+// login reads a key that says what to log in with.
+func (t *turnus) login(l *Login, key string, v *yaml.Node) {
+	switch key {
+	case "identity_file":
+		l.IdentityFiles = plain(t.texts(v, key))
+	case "certificate_file":
+		l.CertificateFile = t.text(v, key)
+	case "password_env":
+		l.PasswordEnv = t.text(v, key)
+	case "password_command":
+		l.PasswordCommand = t.command(v)
+	}
 }
 
 // jump reads hosts to go through, outermost first: a list, or text with commas.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), outcome: make([]core.Outcome, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), good: make([]int, len(l.Limits)), outcome: make([]core.Outcome, len(l.Hosts))}
 	if o.Resume != nil {
 		d.cursor = o.Resume.Cursor
 		d.settle(o.Resume.Settled)
@@ -157,6 +158,7 @@ type drive struct {
 	cursor   string
 	settled  int            // records seen
 	proven   []int          // hosts whose outcome proves something, by wave
+	good     []int          // hosts that succeeded, by wave
 	outcome  []core.Outcome // by index
 	gates    gates          // what waited at the last look
 	passAt   int            // pass of the last wave that was opened, see pass.go
@@ -379,8 +381,12 @@ func (d *drive) settle(known []queue.Settled) {
 		d.settled += s.Count
 		for i := s.Index; i < min(s.Index+s.Count, len(d.outcome)); i++ {
 			d.outcome[i] = s.Outcome
+			wave := rollout.Wave(d.l.Limits, i)
 			if s.Outcome.Proves() {
-				d.proven[rollout.Wave(d.l.Limits, i)]++
+				d.proven[wave]++
+			}
+			if s.Outcome.Good() {
+				d.good[wave]++
 			}
 		}
 	}
@@ -418,8 +424,9 @@ func (d *drive) advance(ctx context.Context) error {
 	default:
 	}
 	strategy := d.l.Playbook.Strategy
+	last := rollout.Wave(d.l.Limits, d.status.Limit-1)
 	p := rollout.Progress{
-		Released: d.status.Limit, Settled: d.status.Ended(), Deferred: d.status.Deferred, Proven: d.proven[rollout.Wave(d.l.Limits, d.status.Limit-1)], Complete: d.status.Complete,
+		Released: d.status.Limit, Settled: d.status.Ended(), Deferred: d.status.Deferred, Proven: d.proven[last], Succeeded: d.good[last], Complete: d.status.Complete,
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
 		Approved: d.approved, Now: time.Now(),
 	}
@@ -442,6 +449,8 @@ func (d *drive) advance(ctx context.Context) error {
 	switch next.Action {
 	case rollout.Release:
 		return d.release(ctx, next)
+	case rollout.Stop:
+		return d.stop(ctx, next.Wave)
 	case rollout.Ask:
 		d.ask(ctx, next.Wave)
 	case rollout.Delay:
@@ -467,6 +476,37 @@ func (d *drive) release(ctx context.Context, next rollout.Decision) error {
 	d.doneAt = time.Time{}
 	d.say(Event{Kind: EventReleased, Wave: next.Wave})
 	return nil
+}
+
+// stop stops the run behind a wave of which no host succeeded.
+func (d *drive) stop(ctx context.Context, wave int) error {
+	// The status may be newer than the records by which hosts count as succeeded.
+	if n, err := d.records(ctx, 0); err != nil || n > 0 {
+		return err
+	}
+	wave %= len(d.l.Limits)
+	from := 0
+	if wave > 0 {
+		from = d.l.Limits[wave-1]
+	}
+	return d.adjust(ctx, queue.Adjust{Stop: failedWave(wave, len(d.l.Limits), d.outcome[from:d.l.Limits[wave]])})
+}
+
+// failedWave says why a run stops behind a wave of which no host succeeded.
+func failedWave(wave, waves int, outcomes []core.Outcome) string {
+	var counts []string
+	for _, o := range core.Outcomes() {
+		n := 0
+		for _, one := range outcomes {
+			if one == o {
+				n++
+			}
+		}
+		if n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return fmt.Sprintf("no host of wave %d of %d succeeded (%s); strategy.on_failed_wave: continue goes on all the same", wave+1, waves, strings.Join(counts, ", "))
 }
 
 // ask asks once for each wave, beside the following of the run.

@@ -185,6 +185,52 @@ func TestDriveStopsWhenTheBudgetIsSpent(t *testing.T) {
 	})
 }
 
+// Behind a wave of which no host succeeded no other host is touched.
+func TestFaultW8FailedWaveStopsTheRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		body    string
+		outcome core.Outcome // of the first three hosts
+		touched int
+		reason  string
+	}{
+		"unreachable canary":     {"strategy: {waves: [1, 3]}\n", core.Unreachable, 1, "no host of wave 1 of 3 succeeded (1 unreachable)"},
+		"failed canary":          {"strategy: {waves: [1, 3]}\n", core.Failed, 1, "no host of wave 1 of 3 succeeded (1 failed)"},
+		"wave of three":          {"strategy: {waves: [3]}\n", core.Unreachable, 3, "no host of wave 1 of 2 succeeded (3 unreachable)"},
+		"one of four succeeded":  {"strategy: {waves: [4]}\n", core.Failed, 9, ""},
+		"skipped canary":         {"strategy: {waves: [1, 3]}\n", core.Skipped, 9, ""},
+		"unchanged canary":       {"strategy: {waves: [1, 3]}\n", core.Unchanged, 9, ""},
+		"the playbook continues": {"strategy: {waves: [1, 3], on_failed_wave: continue}\n", core.Unreachable, 9, ""},
+		"one wave":               {"", core.Unreachable, 9, ""},
+		"approvals between":      {"strategy: {waves: [1, 3], pause_between: approve}\n", core.Unreachable, 1, "no host of wave 1 of 3 succeeded (1 unreachable)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBed(t, func(b *bed) {
+				touched := 0
+				b.outcome = func(l queue.Lease) core.Outcome {
+					if touched++; l.Job.Index < 3 {
+						return c.outcome
+					}
+					return core.Changed
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				s, err := b.drive(ctx, b.q, b.prepare(9, c.body), b.options())
+				if err != nil || !s.Complete || touched != c.touched || len(b.results) != 9 {
+					t.Errorf("%d hosts were touched, expected %d; %d results; %+v, %v", touched, c.touched, len(b.results), s, err)
+				}
+				if stopped := s.Phase == queue.Stopped; stopped != (c.reason != "") || !strings.Contains(s.Reason, c.reason) {
+					t.Errorf("%s: %q, expected %q", s.Phase, s.Reason, c.reason)
+				}
+				for _, r := range b.results {
+					if r.Outcome == core.Cancelled && !strings.Contains(r.Reason, c.reason) {
+						t.Errorf("%s: %q", r.Host, r.Reason)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestDriveAsksForApproval(t *testing.T) {
 	body := "strategy: {waves: [1, 2, 3], pause_between: approve}\n"
 	t.Run("given", func(t *testing.T) {

@@ -40,6 +40,9 @@ type Options struct {
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
 
+	// Pool is the pool whose workers take the run. Hosts of another pool are refused, see CheckPool; "" refuses none.
+	Pool string
+
 	// Secrets are the references of the definitions, by name: those that the playbook's steps list go into the snapshot.
 	Secrets map[string]secrets.Ref
 	// NodeSecrets are the names of the secrets that the nodes have of their own, where the launcher knows them: then a name
@@ -53,8 +56,10 @@ type Options struct {
 	SkipUnfit bool
 	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
-	Need   func(playbook, step, uses string) (time.Duration, bool)
-	within time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
+	Need func(playbook, step, uses string) (time.Duration, bool)
+	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval; nil: none do.
+	FourEyes func(tenant string) bool
+	within   time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
 	// Board is the name under which workers find the windows; gate.BoardName of the run by default.
 	Board string
@@ -76,6 +81,8 @@ type Launch struct {
 	// Inert is set where the playbook asks for a window, and none of its steps, whatever its tags,
 	// is one that waits: as it stands, what its author asked for is never kept.
 	Inert bool
+	// FourEyes says why another person has to approve the run before it starts: "" where nothing demands it, or in check mode.
+	FourEyes string
 }
 
 // Prepare selects the playbook's hosts among hosts, orders them, cuts them into
@@ -88,8 +95,14 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if o.RunID == "" {
 		o.RunID = NewRunID(o.Now)
 	}
+	if err := p.CheckVars(o.Vars); err != nil {
+		return nil, err
+	}
 	selected, err := selectHosts(p, hosts, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := CheckPool(p, selected, o.Pool); err != nil {
 		return nil, err
 	}
 	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o)}
@@ -99,6 +112,7 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if err := l.place(selected, hosts, o); err != nil {
 		return nil, err
 	}
+	l.FourEyes = l.fourEyes(o)
 	l.Snapshot.Turns = l.newTurns(l.After)
 	payload, err := l.Snapshot.Encode()
 	if err != nil {
@@ -183,12 +197,12 @@ func newRun(p *playbooks.Playbook, o Options, limits []int) queue.Run {
 	return r
 }
 
-// setLocks takes what the job types of the steps say of losing a worker and of
+// setLocks takes what the steps and their job types say of losing a worker and of
 // disruption. In check mode nothing is changed, so everything may be repeated.
 func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 	r.OnLost, r.Disruptive = queue.LostRetry, disrupts(p, o)
 	if !o.Check {
-		for _, s := range p.Steps {
+		for _, s := range p.Calls() {
 			t, known := playbooks.Type{}, false
 			if o.Types != nil {
 				t, known = o.Types(s.Uses)
@@ -218,7 +232,7 @@ func disrupts(p *playbooks.Playbook, o Options) bool {
 	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
 		return true // the HA group's lock says the same, and frees per_group for the other key
 	}
-	return !o.Check && slices.ContainsFunc(p.Steps, func(s playbooks.Step) bool { return o.disruptive(s.Uses) })
+	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(o.disruptive) })
 }
 
 const haGroup = "ha_group"

@@ -99,6 +99,12 @@ func TestPrepareTakesLocksFromTheTypes(t *testing.T) {
 		{"[{uses: file, with: {path: /x}}, {uses: firmware.set, with: {x: 1}}]", false, true, queue.LostHold},
 		{"[{uses: firmware.set, with: {x: 1}}]", true, false, queue.LostRetry},
 		{"[{uses: nobody.knows, with: {x: 1}}]", false, true, queue.LostHold},
+		{"[{uses: command, window: service, needs: 1m, with: {run: x}}]", false, true, queue.LostHold},
+		{"[{uses: command, window: service, needs: 1m, with: {run: x}}]", true, false, queue.LostRetry},
+		{"[{uses: command, window: none, with: {run: x}}]", false, false, queue.LostHold},
+		{"[{uses: command, disruptive: true, with: {run: x}}]", false, true, queue.LostHold},
+		{"[{uses: command, window: service, disruptive: false, needs: 1m, with: {run: x}}]", false, false, queue.LostHold},
+		{"[{uses: firmware.set, disruptive: false, with: {x: 1}}]", false, false, queue.LostHold},
 	}
 	for _, c := range cases {
 		l, err := Prepare(parse(t, "targets: true\nsteps: "+c.steps), fleet(1), Options{Types: types, Check: c.check})
@@ -322,5 +328,15 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 	_, err := Prepare(p, fleet(3), Options{Types: types, within: time.Millisecond})
 	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "take longer than 1ms, evaluated for ") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestFaultW9UnknownVarIsNoLaunch(t *testing.T) {
+	p := parse(t, "targets: true\nvars: {image: a}\n"+command)
+	if _, err := Prepare(p, fleet(1), Options{Types: types, Vars: map[string]any{"imgae": "b"}}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "image"`) {
+		t.Error(err)
+	}
+	if _, err := Prepare(p, fleet(1), Options{Types: types, Vars: map[string]any{"image": "b"}}); err != nil {
+		t.Error(err)
 	}
 }

@@ -88,6 +88,7 @@ func (d *drive) takeTurns(ctx context.Context, p *rollout.Progress) (limits []in
 					p.Deferred += n // should only such be left beside hosts that wait for windows, it is these that they come after
 				case d.waveOf(class) == wave:
 					p.Proven += n
+					p.Succeeded += n
 					fallthrough
 				default:
 					p.Settled += n
@@ -131,11 +132,13 @@ func (d *drive) pass(ctx context.Context, pass int, g gates, p *rollout.Progress
 		return nil, true, nil // those that wait come after hosts that are under way
 	}
 	from := 0
-	if p.Proven = 0; wave > 0 {
-		from, p.Proven = d.l.Limits[wave-1], d.proven[wave-1]
+	p.Proven, p.Succeeded = 0, waiting // a barrier says by itself who may go on
+	if wave > 0 {
+		from, p.Proven, p.Succeeded = d.l.Limits[wave-1], d.proven[wave-1], d.good[wave-1]
 		for class := range t.Classes {
 			if d.waveOf(class) == wave-1 {
 				p.Proven += g.behind(pass, class)
+				p.Succeeded += g.behind(pass, class)
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type Plan struct {
 	Pause           string     `json:"pause_between,omitempty"` // "approve" or a duration
 	Check           bool       `json:"check,omitempty"`
 	Steps           []PlanStep `json:"steps"`
+	Handlers        []PlanStep `json:"handlers,omitempty"` // each runs on hosts where a step that notifies it changes something
 	Waves           []PlanWave `json:"waves"`
 	// Of a playbook whose steps wait for windows:
 	WaitForWindows bool         `json:"wait_for_windows,omitempty"`
@@ -49,7 +50,9 @@ type PlanStep struct {
 	Selected bool   `json:"selected"` // by --tags and --skip-tags
 	// Secrets are the names of those that it lists, sorted.
 	Secrets []string `json:"secrets,omitempty"`
-	After   string   `json:"after,omitempty"` // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
+	Notify  []string `json:"notify,omitempty"` // handlers
+	Flush   bool     `json:"flush,omitempty"`  // pending handlers run before it
+	After   string   `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
 }
 
 // PlanWave is one wave.
@@ -78,6 +81,11 @@ type PlanHost struct {
 	Waits      string    `json:"waits,omitempty"`       // why it does not start at once
 }
 
+// runs tells whether a call runs under the tags of the launch. Handlers have none.
+func (l *Launch) runs(call int) bool {
+	return call >= len(l.Playbook.Steps) || l.Snapshot.Selects(l.Playbook.Steps[call].Tags)
+}
+
 // Plan shows the launch.
 func (l *Launch) Plan() Plan {
 	p := Plan{
@@ -87,8 +95,13 @@ func (l *Launch) Plan() Plan {
 		Disruptive: l.Run.Disruptive, OnLost: string(l.Run.OnLost), Check: l.Snapshot.Check,
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween),
 	}
-	for _, s := range l.Playbook.Steps {
-		p.Steps = append(p.Steps, PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.Snapshot.Selects(s.Tags), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), After: s.After})
+	for i, s := range l.Playbook.Calls() {
+		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.runs(i), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}
+		if i < len(l.Playbook.Steps) {
+			p.Steps = append(p.Steps, one)
+		} else {
+			p.Handlers = append(p.Handlers, one)
+		}
 	}
 	from := 0
 	for k, limit := range l.Limits {

@@ -52,7 +52,7 @@ func Restore(snapshot, run []byte, types func(name string) (playbooks.Type, bool
 	}
 	l.Run.Payload = snapshot
 	for i, t := range e.Run.Targets {
-		if l.Hosts[i], err = DecodeHost(t.Data); err != nil {
+		if l.Hosts[i], err = decodeHost(t.Data); err != nil {
 			return nil, fmt.Errorf("run %s: job %d: %w", s.Run, i, err)
 		}
 	}

@@ -40,6 +40,7 @@ func (l *Launch) result(r queue.Record) core.Result {
 		h := l.Hosts[r.Index]
 		res.Host, res.Customer = h.Name, h.Customer
 	}
+	res.Handlers = l.handlers(res.Handlers, ok, r)
 	if res.Reason == "" && !res.Outcome.Good() {
 		res.Reason = "no reason was recorded"
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,8 +102,32 @@ func EncodeHost(h core.Host) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeHost reads what EncodeHost wrote.
+// DecodeHost reads what EncodeHost wrote. It refuses a host that says what to log in with: whoever may
+// write to the queue must not choose a program, variable or file of the worker. Errors wrap
+// core.ErrInvalid.
 func DecodeHost(data []byte) (core.Host, error) {
+	h, err := decodeHost(data)
+	if err != nil {
+		return core.Host{}, err
+	}
+	var said struct {
+		SSH map[string]any `json:"ssh"`
+	}
+	if err := unmarshal(data, &said); err != nil {
+		return core.Host{}, fmt.Errorf("read host: %w: %w", core.ErrInvalid, err)
+	}
+	for key := range said.SSH {
+		if slices.ContainsFunc(logins, func(login string) bool { return strings.EqualFold(login, key) }) {
+			return core.Host{}, fmt.Errorf("host %s: the job says %s, and no job may say what a worker logs in with: "+
+				"launch the run again, with hosts that name a credential of the workers: %w", h.Name, key, core.ErrInvalid)
+		}
+	}
+	return h, nil
+}
+
+// decodeHost reads a host of the ledger, which may be older than credentials: what it says to log in
+// with is dropped.
+func decodeHost(data []byte) (core.Host, error) {
 	var h core.Host
 	if err := unmarshal(data, &h); err != nil {
 		return core.Host{}, fmt.Errorf("read host: %w: %w", core.ErrInvalid, err)
@@ -110,6 +135,10 @@ func DecodeHost(data []byte) (core.Host, error) {
 	h.Vars = Exact(h.Vars)
 	return h, nil
 }
+
+// logins are the keys of a host's SSH settings that only a process's own settings may have. Versions
+// before credentials wrote them into jobs.
+var logins = []string{"identity_files", "certificate_file", "password_env", "password_command"}
 
 func unmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -100,7 +100,8 @@ func (l *Launch) WaveHosts(wave int) int {
 	return l.Limits[k] - l.Limits[k-1]
 }
 
-// Passes are the stretches of steps between the barriers, each as its first step and the one behind its last.
+// Passes are the stretches of Playbook.Calls between the barriers, each as its first call and the one behind its last.
+// Handlers are in the last one.
 func (l *Launch) Passes() [][2]int {
 	passes, from := [][2]int{}, 0
 	if t := l.Snapshot.Turns; t != nil {
@@ -108,7 +109,7 @@ func (l *Launch) Passes() [][2]int {
 			passes, from = append(passes, [2]int{from, b.Step}), b.Step
 		}
 	}
-	return append(passes, [2]int{from, len(l.Playbook.Steps)})
+	return append(passes, [2]int{from, len(l.Playbook.Calls())})
 }
 
 // NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited answered; ok is false where none does.

@@ -132,12 +132,12 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 	})
 }
 
-// A canary that was skipped, not reached, or ended for want of an approval shows nothing: while the
-// other one waits for its window, no wave follows.
-func TestOnlyAHostThatWasTriedProvesAWave(t *testing.T) {
+// A canary that was skipped shows nothing, and one that did not succeed nothing good: while the other
+// one waits for its window, no wave follows.
+func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 	for outcome, early := range map[core.Outcome]bool{
-		core.Changed: true, core.Unchanged: true, core.Failed: true, core.RolledBack: true,
-		core.Cancelled: false, core.Skipped: false, core.Unreachable: false,
+		core.Changed: true, core.Unchanged: true,
+		core.Failed: false, core.RolledBack: false, core.Cancelled: false, core.Skipped: false, core.Unreachable: false,
 	} {
 		inBed(t, func(b *bed) {
 			start := time.Now()

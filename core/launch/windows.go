@@ -122,8 +122,9 @@ func (e *UnfitError) Is(target error) bool { return target == core.ErrInvalid }
 // asks is a window that a selected step asks for, if there is one.
 func asks(p *playbooks.Playbook, o Options) string {
 	selects := Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
-	for _, s := range p.Steps {
-		if window := cmp.Or(s.Window, p.Window, gate.None); window != gate.None && selects.Selects(s.Tags) && !o.Check {
+	for i, s := range p.Calls() {
+		runs := i >= len(p.Steps) || selects.Selects(s.Tags)
+		if window := cmp.Or(s.Window, p.Window, gate.None); window != gate.None && runs && !o.Check {
 			return window
 		}
 	}
@@ -211,7 +212,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 	g := &Gating{Board: cmp.Or(o.Board, gate.BoardName(o.RunID)), Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
 	if o.Need != nil {
-		for _, s := range p.Steps {
+		for _, s := range p.Calls() {
 			if need, ok := o.Need(p.Name, s.Name, s.Uses); ok && s.Needs == 0 {
 				g.Needs[s.Name] = need
 			}

@@ -221,7 +221,8 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 
 // What plan prints is what an approval is bound to: it holds for this launch, and for no other.
 func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
-	open, err := gated(t, upgrade, inSets("now", "now"), Options{})
+	book := "vars: {x: a}\n" + upgrade
+	open, err := gated(t, book, inSets("now", "now"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
 	if len(plan.Windows) != 1 || plan.Windows[0].Hosts != 2 || plan.Windows[0].Set != "now" {
 		t.Fatalf("%+v", plan.Windows)
 	}
-	book := bookOf(t, fmt.Sprintf(`
+	approved := bookOf(t, fmt.Sprintf(`
 window_sets:
   now:
     timezone: UTC
@@ -242,13 +243,13 @@ window_sets:
 		vars      map[string]any
 		fits      bool
 	}{
-		{"what was approved", upgrade, []string{"now", "now"}, nil, true},
-		{"one host more", upgrade, []string{"now", "now", "now"}, nil, false},
-		{"one host less", upgrade, []string{"now"}, nil, false},
-		{"an edited playbook", upgrade + "# \n", []string{"now", "now"}, nil, false},
-		{"another var", upgrade, []string{"now", "now"}, map[string]any{"x": "y"}, false},
+		{"what was approved", book, []string{"now", "now"}, nil, true},
+		{"one host more", book, []string{"now", "now", "now"}, nil, false},
+		{"one host less", book, []string{"now"}, nil, false},
+		{"an edited playbook", book + "# \n", []string{"now", "now"}, nil, false},
+		{"another var", book, []string{"now", "now"}, map[string]any{"x": "y"}, false},
 	} {
-		_, err := gated(t, c.body, inSets(c.sets...), Options{Windows: book, Vars: c.vars})
+		_, err := gated(t, c.body, inSets(c.sets...), Options{Windows: approved, Vars: c.vars})
 		if (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "approval CHG1 was given for") {
 			t.Errorf("%s: %v", c.why, err)
 		}

@@ -89,6 +89,9 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		if _, err := t.exec(ctx, `INSERT INTO materials (run, snapshot, queue, hosts) VALUES ($1, $2, $3, $4)`, seq, snapshot, queue, hosts); err != nil {
 			return err
 		}
+		if err := within(ctx, t, core.QuotaRuns, n.Tenant, `SELECT 1 FROM runs WHERE tenant = $1 AND ended = 0`); err != nil {
+			return err
+		}
 		created = true
 		if run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq)); err != nil {
 			return err
@@ -104,6 +107,46 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 		return Run{}, false, err
 	}
 	return run, created, nil
+}
+
+// within refuses what a tenant has just added, as rows tell that a query finds, over its quota. The provider has none.
+func within(ctx context.Context, t *tx, q core.Quota, tenant, query string) error {
+	if tenant == "" {
+		return nil
+	}
+	var n int
+	if err := t.row(ctx, `SELECT count(*) FROM (`+query+` LIMIT $2) AS counted`, tenant, q.Max+1).Scan(&n); err != nil {
+		return err
+	}
+	if n > q.Max {
+		return q.Over("tenant " + tenant)
+	}
+	return nil
+}
+
+// Accepted finds the run in scope that was accepted with a key, as NewRun.Key. A run of another request is core.ErrConflict.
+func (l *Ledger) Accepted(ctx context.Context, s Scope, key string, request []byte) (Run, error) {
+	q := &query{d: l.db.dialect}
+	q.where("idempotency = ?", key)
+	s.filter(q, "tenant")
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "tenant", Page{Limit: 1}), q.args...)
+	runs, err := collect(rows, err, scanRun)
+	if err != nil {
+		return Run{}, translate("look for the key of a request", err)
+	}
+	if len(runs) == 0 {
+		return Run{}, fmt.Errorf("no run was accepted with the key: %w", core.ErrNotFound)
+	}
+	run := runs[0]
+	var had []byte
+	if err := l.db.row(ctx, `SELECT request FROM runs WHERE seq = $1`, run.seq).Scan(&had); err != nil {
+		return Run{}, translate("look for the key of a request", err)
+	}
+	n := NewRun{Tenant: run.Tenant, Playbook: run.Playbook, Request: request}
+	if !bytes.Equal(had, n.hash()) {
+		return Run{}, fmt.Errorf("the key was used for another request: %w", core.ErrConflict)
+	}
+	return run, nil
 }
 
 // accepted finds the run that stood in the way of an insert, and tells whether it is the same.

@@ -30,6 +30,33 @@ func TestPostgresAway(t *testing.T) {
 	}
 }
 
+// A PostgreSQL that takes no writes, as a standby or one that somebody set read-only, is
+// core.ErrUnavailable to who writes: later it may succeed. It answers who reads.
+func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	url := server.Database(t)
+	l := open(t, url)
+	accept(t, l, newRun("r1", "", 2))
+	server.Exec(t, url, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
+	if err := server.Disconnect(t); err != nil { // the setting is of new connections
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); l.Ping(t.Context()) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("no new connection within two minutes")
+		}
+	}
+	_, err := l.Run(t.Context(), ledger.AllTenants(), "r1")
+	wantErr(t, err, nil, "read")
+	_, _, err = l.Accept(t.Context(), newRun("r2", "", 2))
+	wantErr(t, err, core.ErrUnavailable, "accept")
+	_, err = l.Record(t.Context(), ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Outcome: core.Changed}}})
+	wantErr(t, err, core.ErrUnavailable, "record")
+	_, err = l.ClaimNext(t.Context(), "server", "queue", time.Minute, 10)
+	wantErr(t, err, core.ErrUnavailable, "claim")
+}
+
 // A context that has ended changes nothing, and is told apart from a database that is away.
 func TestCancelledContext(t *testing.T) {
 	l := onSQLite().open(t)

@@ -100,7 +100,7 @@ func everything(tb testing.TB, l *ledger.Ledger) {
 	if _, err := l.Redrive(ctx, ledger.AllTenants(), "bob", "done"); err != nil {
 		tb.Fatal(err)
 	}
-	record(tb, l, "done", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1})
+	record(tb, l, "done", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1, Handlers: &core.Handlers{Pending: []string{"restart"}}})
 	n := newRun("waits", "b", 2)
 	n.Approvals, n.Key = 2, "key"
 	accept(tb, l, n)

@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -22,12 +25,12 @@ type Decision struct {
 	Void     bool      `json:"void,omitempty"` // the run was amended afterwards
 }
 
-// Decide writes down what a person decided. Where the run asks for approvals, those who launched or
-// amended it cannot approve it, nor its waves: that is core.ErrConflict, as is a second, other
-// word of the same person, and a word on a run that does not wait for one. The last approval that a
+// Decide writes down what a person decided. Where the run asks for approvals, those who launched or amended it, and those of
+// behind, cannot approve it, nor its waves: that is core.ErrConflict, as is a second, other word of the same person, and a word
+// on a run that does not wait for one. A token counts as the person who made it. The last approval that a
 // run needs makes it queued; one refusal cancels it, with all its jobs. Refusing a wave is
 // only written down: the caller cancels the run.
-func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Run, error) {
+func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, behind ...string) (Run, error) {
 	if err := checkText("decision: by", d.By, true, maxText); err != nil {
 		return Run{}, err
 	}
@@ -36,7 +39,7 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Ru
 	}
 	d.Comment = clean(d.Comment, maxText)
 	return l.change(ctx, s, id, "decide on run", func(t *tx, run *Run) error {
-		fresh, err := l.decide(ctx, t, run, d)
+		fresh, err := l.decide(ctx, t, run, d, behind)
 		if err != nil || !fresh {
 			return err
 		}
@@ -64,23 +67,30 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision) (Ru
 }
 
 // decide stores the decision; fresh is false where it was there already.
-func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision) (fresh bool, err error) {
+func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision, behind []string) (fresh bool, err error) {
 	var amendedBy string
 	if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&amendedBy); err != nil {
 		return false, err
 	}
-	if run.Approvals > 0 && d.Approved && (core.SamePerson(d.By, run.LaunchedBy) || amended(amendedBy, d.By)) {
-		return false, fmt.Errorf("%s launched or amended it, and somebody else has to approve it: %w", d.By, core.ErrConflict)
+	if run.Approvals > 0 && d.Approved {
+		who, err := kin(ctx, t, d.By, slices.Concat([]string{run.LaunchedBy}, strings.FieldsFunc(amendedBy, func(r rune) bool { return r == '\n' }), behind))
+		if err != nil {
+			return false, err
+		}
+		if who != "" {
+			return false, fmt.Errorf("%s is the same person as %s, who launched or changed it (a token counts as who made it): somebody else has to approve it, "+
+				"by turnus login, or with a token made with turnus tokens create --ledger: %w", d.By, who, core.ErrConflict)
+		}
 	}
 	who, err := collectNames(t.rows(ctx, `SELECT who FROM decisions WHERE run = $1 AND wave = $2 AND content = $3`, run.seq, d.Wave, run.content))
 	if err != nil {
 		return false, err
 	}
-	for _, name := range who { // whoever is shown otherwise by now has decided once all the same
-		if core.SamePerson(name, d.By) {
-			d.By = name
-		}
+	same, err := kin(ctx, t, d.By, who)
+	if err != nil {
+		return false, err
 	}
+	d.By = cmp.Or(same, d.By) // a person decides once, under whatever name
 	approved := 0
 	if d.Approved {
 		approved = 1

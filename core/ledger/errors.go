@@ -89,7 +89,7 @@ func classifyPostgres(code string) error {
 	switch code {
 	case "23505", "TU001": // unique_violation; ours: the audit log's guard
 		return core.ErrConflict
-	case "55P03", "57014": // lock_not_available, query_canceled
+	case "25006", "55P03", "57014": // read_only_sql_transaction, lock_not_available, query_canceled
 		return core.ErrUnavailable
 	}
 	if len(code) < 2 {

@@ -114,6 +114,7 @@ var conformance = []struct {
 	{"notifications are forgotten", testPruneNotifications},
 	{"sweep", testSweep},
 	{"duty", testDuty},
+	{"handlers", testHandlers},
 	{"copy", testCopy},
 	{"copy holds runs", testCopyHoldsRuns},
 	{"check finds and repairs", testCheck},

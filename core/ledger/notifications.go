@@ -115,6 +115,9 @@ func (l *Ledger) NewNotification(ctx context.Context, who string, n Notification
 		if err := l.notify(ctx, t, &n); err != nil {
 			return err
 		}
+		if err := within(ctx, t, core.QuotaTests, n.Tenant, `SELECT 1 FROM notifications WHERE service = 0 AND tenant = $1 AND state = 'waiting' AND kind = 'test'`); err != nil {
+			return err
+		}
 		_, err := l.audit(ctx, t, Entry{Who: who, Tenant: n.Tenant, Action: "channel.test", Kind: "channel", Subject: n.Channel, After: asJSON(n)})
 		return err
 	})

@@ -31,6 +31,8 @@ type Outcome struct {
 	Started time.Time
 	Took    time.Duration // kept in microseconds
 	Detail  []byte        // opaque; of one job
+	// Handlers are what the job took over, and what it leaves to the next run; nil changes nothing.
+	Handlers *core.Handlers
 }
 
 // Cursor says where in the queue's records a batch begins and ends. A batch whose From is not

@@ -205,6 +205,9 @@ func (r *recording) insert(ctx context.Context, all []*ready) (known []*ready, e
 		}
 		r.count(o.Outcome.Outcome, 1)
 		r.out.New++
+		if err := r.handlers(ctx, o.Outcome); err != nil {
+			return nil, err
+		}
 	}
 	return known, nil
 }
@@ -221,10 +224,12 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 			return nil
 		}
 		r.count(c.outcome, -1)
-		_, err = r.t.insert(ctx, r.t, r, []*ready{o})
+		if _, err = r.t.insert(ctx, r.t, r, []*ready{o}); err != nil {
+			return err
+		}
 		r.count(o.Outcome.Outcome, 1)
 		r.out.New++
-		return err
+		return r.handlers(ctx, o.Outcome)
 	}
 	if err != nil {
 		return err
@@ -248,6 +253,9 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 	}
 	r.count(o.Outcome.Outcome, 1)
 	r.out.New++
+	if err := r.handlers(ctx, o.Outcome); err != nil {
+		return err
+	}
 	_, err = r.t.exec(ctx, `UPDATE jobs SET life = $3, outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
 		WHERE run = $1 AND idx = $2`, append([]any{r.run.seq, o.Index, next}, r.fields(o, next)...)...)
 	if err != nil || len(o.Detail) == 0 {

@@ -8,9 +8,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -40,6 +42,7 @@ var ErrNoAccess = errors.New("no access")
 type Config struct {
 	Issuer   string        // https://…, as the provider writes it; http:// on this machine only
 	ClientID string        // that the provider has for Turnus: the audience of ID tokens
+	Server   string        // HOST[:PORT] by which people reach this server; "": they are on this machine
 	Session  time.Duration // how long a login is good for, from when the provider made it
 	Rules    func() (Rules, error)
 	HTTP     *http.Client // nil: one with bounds
@@ -122,9 +125,42 @@ type claims struct {
 	Name          string `json:"name"`
 }
 
-// Verify tells who an ID token is of. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess of a person without a rule,
+// Nonce binds an ID token to the server that somebody logs in to: host is HOST[:PORT] of the server's URL, as that person typed it, salt is
+// random. An ID token is made for a client id, which all servers of a provider may share: without this, one server could log in to another
+// with the ID token that a person gave it.
+func Nonce(host, salt string) string {
+	host = strings.ToLower(host)
+	host = strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
+	sum := sha256.Sum256([]byte("turnus login\x00" + host + "\x00" + salt))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// minSalt is how long a salt is at least, in bytes.
+const minSalt = 16
+
+// bound returns an error unless a nonce was made for this server. asked is the Host that the request names: whoever asks chooses it, so it
+// counts only for a server that people reach on their own machine.
+func (p *Provider) bound(nonce, salt, asked string) error {
+	host := p.cfg.Server
+	if host == "" {
+		name := asked
+		if n, _, err := net.SplitHostPort(asked); err == nil {
+			name = n
+		}
+		if !core.ThisMachine(strings.Trim(name, "[]")) {
+			return fmt.Errorf("this server does not know by which name people reach it: start it with --oidc-server HOST: %w", core.ErrInvalid)
+		}
+		host = asked
+	}
+	if len(salt) < minSalt || nonce != Nonce(host, salt) {
+		return fmt.Errorf("the ID token was made for a login to another server than %s: %w", host, core.ErrInvalid)
+	}
+	return nil
+}
+
+// Verify tells who an ID token is of, which must have the nonce of this server and the salt. asked is the Host of the request. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess of a person without a rule,
 // core.ErrUnavailable of a provider that does not answer. Messages hold nothing of the token.
-func (p *Provider) Verify(ctx context.Context, idToken string) (Person, error) {
+func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Person, error) {
 	if len(idToken) > MaxToken {
 		return Person{}, fmt.Errorf("the ID token has more than %d bytes: %w", MaxToken, core.ErrInvalid)
 	}
@@ -152,6 +188,9 @@ func (p *Provider) Verify(ctx context.Context, idToken string) (Person, error) {
 		return Person{}, fmt.Errorf("the ID token was made for another client: %w", core.ErrInvalid)
 	case token.IssuedAt.After(now.Add(skew)) || now.Sub(token.IssuedAt) > freshness:
 		return Person{}, fmt.Errorf("the ID token was not made within the last %s: log in again, and compare the clocks: %w", freshness, core.ErrInvalid)
+	}
+	if err := p.bound(token.Nonce, salt, asked); err != nil {
+		return Person{}, err
 	}
 	rules, err := p.cfg.Rules()
 	if err != nil {

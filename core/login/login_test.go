@@ -35,8 +35,12 @@ func rules(t *testing.T, text string) func() (login.Rules, error) {
 	return func() (login.Rules, error) { return r, nil }
 }
 
+// here is the server that people reach, salt that of their logins.
+const here, salt = "127.0.0.1:8470", "0123456789abcdef"
+
 func open(t *testing.T, p *oidclab.Provider) *login.Provider {
 	t.Helper()
+	p.Nonce = login.Nonce(here, salt)
 	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: oidclab.ClientID, Session: time.Hour, Rules: rules(t, access)})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +76,7 @@ func TestClaimsGiveTenantAndRole(t *testing.T) {
 		{"nothing", map[string]any{"sub": "1"}, "", ""},
 		{"a number", map[string]any{"sub": "1", "groups": 7}, "", ""},
 	} {
-		got, err := l.Verify(t.Context(), p.IDToken(tc.claims))
+		got, err := l.Verify(t.Context(), p.IDToken(tc.claims), salt, here)
 		if tc.role == "" {
 			if !errors.Is(err, login.ErrNoAccess) {
 				t.Errorf("%s: %+v, %v, expected no access", tc.name, got, err)
@@ -90,7 +94,7 @@ func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
 	p, other := oidclab.Start(t), oidclab.Start(t)
 	l := open(t, p)
 	good := map[string]any{"sub": "1", "groups": "noc"}
-	if _, err := l.Verify(t.Context(), p.IDToken(good)); err != nil {
+	if _, err := l.Verify(t.Context(), p.IDToken(good), salt, here); err != nil {
 		t.Fatal(err)
 	}
 	wrong := p.Forged(good)
@@ -112,7 +116,7 @@ func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
 		"endless":                  p.IDToken(with(good, "x", strings.Repeat("x", login.MaxToken))),
 	})
 	for name, token := range wrong {
-		got, err := l.Verify(t.Context(), token)
+		got, err := l.Verify(t.Context(), token, salt, here)
 		if !errors.Is(err, core.ErrInvalid) || got != (login.Person{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -127,7 +131,7 @@ func TestIdentityIsIssuerAndSubject(t *testing.T) {
 	p, other := oidclab.Start(t), oidclab.Start(t)
 	name := func(p *oidclab.Provider, claims map[string]any) string {
 		t.Helper()
-		got, err := open(t, p).Verify(t.Context(), p.IDToken(with(claims, "groups", "noc")))
+		got, err := open(t, p).Verify(t.Context(), p.IDToken(with(claims, "groups", "noc")), salt, here)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +167,7 @@ func TestProviderIsAskedWhenSomebodyComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Verify(t.Context(), "x"); !errors.Is(err, core.ErrUnavailable) {
+	if _, err := l.Verify(t.Context(), "x", salt, here); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("a provider that is away: %v", err)
 	}
 	for _, issuer := range []string{"", "login.example.net", "http://login.example.net", "https://u:p@login.example.net", "ftp://127.0.0.1", "https://x?y=1"} {
@@ -174,7 +178,7 @@ func TestProviderIsAskedWhenSomebodyComes(t *testing.T) {
 	p := oidclab.Start(t)
 	l = open(t, p)
 	for range 3 {
-		if _, err := l.Verify(t.Context(), p.IDToken(map[string]any{"sub": "1", "groups": "noc"})); err != nil {
+		if _, err := l.Verify(t.Context(), p.IDToken(map[string]any{"sub": "1", "groups": "noc"}), salt, here); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,4 +266,40 @@ func FuzzParseRules(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A hostile server gets the ID token of somebody who logs in to it, with the salt, and logs in to another server of the same provider and
+// client id. The token is for the hostile server's name, whatever Host and salt it sends along.
+func TestFaultS9AnotherServerCannotUseALogin(t *testing.T) {
+	p := oidclab.Start(t)
+	const real, evil = "turnus.example.net", "evil.example.org"
+	named, err := login.New(login.Config{Issuer: p.Issuer, ClientID: oidclab.ClientID, Server: real, Session: time.Hour, Rules: rules(t, access)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := open(t, p)
+	stolen := func(nonce string) string {
+		return p.IDToken(map[string]any{"sub": "1", "groups": "noc", "nonce": nonce})
+	}
+	for name, tt := range map[string]struct {
+		l                  *login.Provider
+		nonce, salt, asked string
+	}{
+		"replayed":                   {named, login.Nonce(evil, salt), salt, real},
+		"replayed with its own Host": {named, login.Nonce(evil, salt), salt, evil},
+		"another salt":               {named, login.Nonce(real, salt), salt + "x", real},
+		"a nonce of no salt":         {named, login.Nonce(real, ""), "", real},
+		"no nonce":                   {named, "", salt, real},
+		"a server that has no name":  {local, login.Nonce(evil, salt), salt, evil},
+		"a name that begins alike":   {local, login.Nonce("127.0.0.1.evil.example.org", salt), salt, "127.0.0.1.evil.example.org"},
+	} {
+		if got, err := tt.l.Verify(t.Context(), stolen(tt.nonce), tt.salt, tt.asked); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for _, asked := range []string{real, "TURNUS.example.net:443", evil} { // the control: of the server itself, whatever Host a proxy sends
+		if _, err := named.Verify(t.Context(), stolen(login.Nonce("Turnus.example.net:443", salt)), salt, asked); err != nil {
+			t.Errorf("negative control: %v", err)
+		}
+	}
 }

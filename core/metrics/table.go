@@ -93,6 +93,7 @@ const (
 	WorkerRunning
 	WorkerQueueUp
 	WindowsMissed
+	ClockLeaps
 	SSHDials
 	SSHConnections
 	PluginStarts
@@ -196,6 +197,7 @@ var table = [last]Metric{
 	WorkerRunning:  {Name: "turnus_worker_running", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that run on it."},
 	WorkerQueueUp:  {Name: "turnus_worker_queue_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "1 if the queue answers the worker."},
 	WindowsMissed:  {Name: "turnus_windows_missed_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Windows that passed although a job had been told that it would start in them."},
+	ClockLeaps:     {Name: "turnus_queue_clock_leaps_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Leaps of the queue's clock that the worker saw, forward and back."},
 	SSHDials:       {Name: "turnus_ssh_dials_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "result"}, Help: "SSH connections that were tried, by result."},
 	SSHConnections: {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "SSH connections that stand."},
 	PluginStarts:   {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that were started."},

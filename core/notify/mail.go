@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // email sends a notice as a mail, by the channel's own server or by that of the flags.
@@ -24,7 +25,7 @@ func (s *Service) email(ctx context.Context, n ledger.Notification, e *policy.Em
 		return err
 	}
 	var relay Relay
-	var g *guard
+	var g *outward.Guard
 	switch {
 	case e.Server != "":
 		relay, g = Relay{Server: e.Server, TLS: e.TLS, Username: e.Username, From: e.From}, s.out.guard
@@ -75,7 +76,7 @@ func letter(n Notice, from string, to []string) (*mail.Msg, error) {
 }
 
 // deliver hands a mail to a server. The connection ends with ctx, whatever the server does.
-func (s *Service) deliver(ctx context.Context, r Relay, g *guard, m *mail.Msg) error {
+func (s *Service) deliver(ctx context.Context, r Relay, g *outward.Guard, m *mail.Msg) error {
 	host, port, err := net.SplitHostPort(r.Server)
 	number, bad := strconv.Atoi(port)
 	if err != nil || bad != nil {
@@ -85,7 +86,7 @@ func (s *Service) deliver(ctx context.Context, r Relay, g *guard, m *mail.Msg) e
 	finish := func() {}
 	defer func() { finish() }()
 	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
-		c, err := g.dialer().DialContext(dialing, network, address)
+		c, err := g.Dialer().DialContext(dialing, network, address)
 		if err != nil {
 			return nil, err
 		}

@@ -124,6 +124,29 @@ func TestWhatARunIsToldAs(t *testing.T) {
 	}
 }
 
+// Hosts that missed their windows are reported by window_missed alone. The controls:
+// a host that was cancelled for another reason, and one that failed beside them.
+func TestFaultW15MissedWindowsAreNotAFailedRun(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	b := newBed(t, newLedger(t), hook(r.URL))
+	b.start()
+	missed := ledger.Outcome{Outcome: core.Cancelled, Reason: core.NeedsReapproval + "no window is left"}
+	b.run("r-missed", missed, ledger.Outcome{Outcome: core.Changed}, missed)
+	b.run("r-stopped", missed, ledger.Outcome{Outcome: core.Cancelled, Reason: "the run was stopped"})
+	b.run("r-failed", missed, ledger.Outcome{Outcome: core.Failed})
+	until(t, "the controls", func() bool { return len(b.all("")) >= 2 })
+	b.routeAll(t.Context())
+	var got []string
+	for _, n := range b.all("") {
+		got = append(got, n.Run+" "+n.Kind)
+	}
+	slices.Sort(got)
+	if want := []string{"r-failed run_failed", "r-stopped run_failed"}; !slices.Equal(got, want) {
+		t.Errorf("notifications %q, expected %q", got, want)
+	}
+}
+
 // A receiver that fails gets a notification until it takes it, always under the same id, and those of one subject in order.
 func TestAReceiverThatFails(t *testing.T) {
 	t.Parallel()

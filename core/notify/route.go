@@ -211,6 +211,9 @@ func (s *Service) ended(ctx context.Context, h ledger.Happening, view View) ([]m
 	if !endedBadly(&run) {
 		return s.endedWell(ctx, h, &run, view)
 	}
+	if missed, err := s.missedWindowsOnly(ctx, &run); missed || err != nil {
+		return nil, err // window_missed reported them
+	}
 	kind := policy.RunFailed
 	if run.Outcomes[core.Lost] > 0 {
 		kind = policy.RunLost

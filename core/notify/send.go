@@ -144,6 +144,9 @@ func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 			c.Dead++
 		}
 	})
+	if errors.Is(err, errInner) {
+		err = errInner // without the address that the dialer puts before it
+	}
 	reason := line(err.Error(), maxReason)
 	if dead {
 		s.cfg.Log.Error("a notification is given up", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "error", reason)

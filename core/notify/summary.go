@@ -32,6 +32,30 @@ func endedBadly(r *ledger.Run) bool {
 	return false
 }
 
+// missedWindowsOnly reports whether every host that did not succeed missed its window.
+func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, error) {
+	for o, n := range r.Outcomes {
+		if n > 0 && !o.Good() && o != core.Cancelled {
+			return false, nil
+		}
+	}
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		list, next, err := s.cfg.Ledger.Jobs(ctx, ledger.AllTenants(), r.ID, ledger.JobFilter{Outcome: core.Cancelled}, page)
+		if err != nil {
+			return false, err
+		}
+		for i := range list {
+			if !strings.HasPrefix(list[i].Reason, core.NeedsReapproval) {
+				return false, nil
+			}
+		}
+		if next == "" {
+			return true, nil
+		}
+		page.Cursor = next
+	}
+}
+
 // summary groups the hosts of a run that did not do well, the largest groups first, and says how many more there are.
 func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group, more string, err error) {
 	type key struct{ outcome, reason string }

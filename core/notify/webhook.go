@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/webhook"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // HeaderID is where a webhook says the notification's id, beside the notice as its body and, in webhook.Header, its signature.
@@ -31,11 +32,11 @@ const (
 // out is the ways out: the operator's own channel goes anywhere, those of the definitions where they may.
 type out struct {
 	own, guarded *web
-	guard        *guard
+	guard        *outward.Guard
 }
 
 func newOut(cfg Config) *out {
-	g := &guard{allow: cfg.Allow}
+	g := newGuard(cfg.Allow)
 	return &out{own: newWeb(cfg, nil), guarded: newWeb(cfg, g), guard: g}
 }
 
@@ -49,9 +50,9 @@ type web struct{ client *http.Client }
 
 // newWeb makes a client that follows no redirects: a signature is for one address. Behind a guard there is no proxy, which would
 // reach what the guard keeps away.
-func newWeb(cfg Config, g *guard) *web {
+func newWeb(cfg Config, g *outward.Guard) *web {
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: g.dialer().DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
+		Proxy: http.ProxyFromEnvironment, DialContext: g.Dialer().DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
 		ForceAttemptHTTP2: true, TLSHandshakeTimeout: cfg.Patience, MaxIdleConns: maxSending, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: maxAnswer,
 	}

@@ -3,8 +3,10 @@
 //
 // It finds a value plain, each longer line of a value that has several, in base64 (both alphabets, at any place of what
 // is encoded, over line ends too), in hex (of one case), as in a URL (%2F and %2f, as Go, Python and browsers escape it), as in JSON, HTML,
-// and as a quoted word of a shell. What is cut off is taken out as well where at least its first 4 bytes stand at the end of a text, or
-// before the ellipsis that says that it was cut off there.
+// and as a quoted word of a shell. At the end of a text it also finds the first half of a form, from 16 bytes on.
+//
+// It takes nothing else for a part of a value: who controls a text could try beginnings, and read from what is replaced
+// which are right. So take values out before a text is cut; where that cannot be, cut between words.
 //
 // It cannot find what was encrypted, compressed, hashed, reversed, or torn apart by other text; nor what was encoded twice, as base64 of
 // base64: that would be hundreds of forms of each value, for what nobody writes by mistake.

@@ -88,7 +88,8 @@ func common(a, b string) (best string) {
 
 func TestFormsAreFound(t *testing.T) {
 	t.Parallel()
-	s := set(t, secret, key)
+	const long = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ0dXJudXMifQ.d8Q2kTzT0eXk1n3Xw_4"
+	s := set(t, secret, key, long)
 	for name, form := range seen(secret) {
 		text := "before " + form + " after"
 		if got := s.String(text); strings.Contains(got, form) || !strings.Contains(got, "[secret s0]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
@@ -101,12 +102,13 @@ func TestFormsAreFound(t *testing.T) {
 		{"a line of a key", "log: MC4CAQAwBQYDK2VwBCIEIPz\r\n", "log: [secret s1]\r\n"},
 		{"a key in a diff", "+-----BEGIN KEY-----\n+MC4CAQAwBQYDK2VwBCIEIPz\n+xq9/81hdhsuD2kdj3nVJK\n", "+-----BEGIN KEY-----\n+[secret s1]\n+[secret s1]\n"},
 		{"hex in groups", "7061 2424 2277 3072 642f\n2b26 2720 3c78 3e3d", "[secret s0]"},
-		{"cut off at the end", "x " + secret[:9], "x [secret s0]"},
-		{"cut off before an ellipsis", "x " + secret[:9] + "… (7 bytes more)", "x [secret s0]… (7 bytes more)"},
-		{"cut off within a character", "x " + secret[:9] + "\uFFFD, and more", "x [secret s0]\uFFFD, and more"},
-		{"in base64, cut off", "x " + base64.StdEncoding.EncodeToString([]byte(secret))[:12] + "…", "x [secret s0]…"},
-		{"too early to tell before an ellipsis", secret[:3] + "… " + secret[:3] + "\u2025" + secret[:9] + "\u2025", secret[:3] + "… " + secret[:3] + "\u2025" + secret[:9] + "\u2025"},
-		{"cut off too early to tell", "x " + secret[:3], "x " + secret[:3]},
+		{"cut off at the end", "x " + secret[:16], "x [secret s0]"},
+		{"cut off at the end, too early", "x " + secret[:15], "x " + secret[:15]},
+		{"in base64, cut off at the end", "x " + base64.StdEncoding.EncodeToString([]byte(secret))[:16], "x [secret s0]"},
+		{"less than half of a line at the end", "x " + long[:31], "x " + long[:31]},
+		{"half of a line at the end", "x " + long[:32], "x [secret s2]"},
+		{"before an ellipsis", "x " + secret[:17] + "…", "x " + secret[:17] + "…"},
+		{"before half a character", "x " + secret[:17] + "\uFFFD", "x " + secret[:17] + "\uFFFD"},
 		{"nothing", "nothing of the kind", "nothing of the kind"},
 		{"as a word of a shell", `pa$$"w0rd/+&'\'' <x>=`, "[secret s0]"},
 	} {
@@ -125,6 +127,40 @@ func TestFormsAreFound(t *testing.T) {
 	}
 	if got := s.String(lines.String()); !strings.Contains(got, "[secret s0]") {
 		t.Errorf("base64 over lines: %s", got)
+	}
+}
+
+// Who controls a text, and reads what is left of it, learns no byte of a value that he does not know: a right beginning and
+// a wrong one are treated alike, up to half of the value.
+func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
+	t.Parallel()
+	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
+	s := set(t, value)
+	stream := func(text string, idle bool) string {
+		var out strings.Builder
+		st := s.Stream(func(b []byte) { out.Write(b) })
+		_, _ = st.Write([]byte(text))
+		if idle {
+			st.Idle()
+		} else {
+			st.Flush()
+		}
+		return out.String()
+	}
+	for name, shown := range map[string]func(string) string{
+		"at the end of a text":    func(try string) string { return s.String("x " + try) },
+		"before an ellipsis":      func(try string) string { return s.String("x " + try + "… (7 bytes more)") },
+		"before half a character": func(try string) string { return s.String("x " + try + "\uFFFD") },
+		"at the end of a stream":  func(try string) string { return stream("x "+try, false) },
+		"in a stream that idles":  func(try string) string { return stream("x "+try+"\n", true) },
+		"in outputs":              func(try string) string { return fmt.Sprint(s.Any(map[string]any{"o": try})) },
+	} {
+		for n := 4; n < len(value)/2; n++ {
+			right, wrong := value[:n], value[:n-1]+"~"
+			if strings.Replace(shown(right), right, "#", 1) != strings.Replace(shown(wrong), wrong, "#", 1) {
+				t.Errorf("%s: %q and %q are told apart: %q, %q", name, right, wrong, shown(right), shown(wrong))
+			}
+		}
 	}
 }
 
@@ -196,10 +232,10 @@ func TestStreamsAreSplitAnywhere(t *testing.T) {
 	}
 }
 
-// What people watch does not hang on what may become a secret, and a secret that goes on there tells nothing.
+// What people watch does not hang on what may become a secret, until 16 bytes of it are there.
 func TestIdleShowsWhatTellsNothing(t *testing.T) {
 	t.Parallel()
-	s := set(t, "hunter2hunter2")
+	s := set(t, "hunter2hunter2hunter2")
 	var got string
 	stream := s.Stream(func(b []byte) { got += string(b) })
 	for _, step := range []struct {
@@ -207,8 +243,8 @@ func TestIdleShowsWhatTellsNothing(t *testing.T) {
 		idle  bool
 		want  string
 	}{
-		{"name: h", false, "name: "}, {"", true, "name: h"}, {"un", true, "name: hun"}, {"te", true, "name: hun"},
-		{"r2hunter2.", false, "name: hun[secret s0]."}, {"hunter", true, "name: hun[secret s0]."}, {"s", false, "name: hun[secret s0].hunters"},
+		{"name: h", false, "name: "}, {"", true, "name: h"}, {"unter2hunter2h", true, "name: hunter2hunter2h"}, {"u", true, "name: hunter2hunter2h"},
+		{"nter2.", false, "name: hunter2hunter2h[secret s0]."}, {"hunter", true, "name: hunter2hunter2h[secret s0].hunter"}, {"s", false, "name: hunter2hunter2h[secret s0].hunters"},
 	} {
 		_, _ = stream.Write([]byte(step.write))
 		if step.idle {

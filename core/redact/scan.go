@@ -12,12 +12,14 @@ type mode int
 const (
 	more  mode = iota // further text may: what may be the beginning of a form is not decided
 	idle              // nothing for a while: only what already tells something is not decided
-	atEnd             // nothing: what tells something of a value is taken for a match
+	atEnd             // nothing: most of a value is taken for a match
 	whole             // nothing, and only whole forms are matches
 )
 
-// telling is how many bytes of a form tell something of the value.
-const telling = MinValue
+// telling is how many bytes of a form at the end of a text are taken for its beginning, where they are half of it too.
+// What is replaced tells a reader that it is right. With fewer, a host that does not know the value would guess it byte
+// by byte: each guess that is replaced is one byte more.
+const telling = 16
 
 // scan lists the matches that begin before undecided, the longest of each place, by where they begin. It needs s.mu.
 func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int) {
@@ -71,17 +73,14 @@ func (s *Set) at(text []byte, m mode) (best match, open bool) {
 // among takes the longest of some patterns, and what was found before.
 func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ match, open bool) {
 	for _, p := range patterns {
-		length, matched, cut := p.begins(text)
+		length, matched := p.begins(text)
 		switch {
 		case matched == 0:
 			continue
 		case matched == len(p.text):
-		case cut && m != whole && matched >= telling:
-		case cut:
-			continue
 		case m == more, m == idle && matched >= telling:
 			return best, true
-		case m == atEnd && matched >= telling:
+		case m == atEnd && matched >= telling && 2*matched >= len(p.text):
 		default:
 			continue
 		}
@@ -93,42 +92,24 @@ func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ mat
 }
 
 // begins tells how many bytes of the pattern a text begins with, all or as many as the text has, and the length of that
-// in the text; else 0. It also does with a part of the pattern where cut says that the rest was cut off.
-func (p *pattern) begins(text []byte) (length, matched int, cut bool) {
+// in the text; else 0.
+func (p *pattern) begins(text []byte) (length, matched int) {
 	gap := 0
 	for i, b := range text {
 		if b == p.text[matched] {
 			matched++
 			gap = 0
 			if matched == len(p.text) {
-				return i + 1, matched, false
+				return i + 1, matched
 			}
 			continue
 		}
 		if gap++; p.loose && blank(b) && gap <= maxGap {
 			continue
 		}
-		switch cut, open := cutMark(text[i:]); {
-		case cut:
-			return i, matched, true
-		case open:
-			return i, matched, false
-		}
-		return 0, 0, false
+		return 0, 0
 	}
-	return len(text), matched, false
-}
-
-// cutMark tells whether a text begins with what stands where text was cut off: an ellipsis, or what takes the place of half a
-// character. open tells that it may, once more of it is there.
-func cutMark(text []byte) (cut, open bool) {
-	for _, mark := range []string{"\u2026", "\uFFFD"} {
-		n := min(len(text), len(mark))
-		if string(text[:n]) == mark[:n] {
-			return n == len(mark), n < len(mark)
-		}
-	}
-	return false, false
+	return len(text), matched
 }
 
 func blank(b byte) bool { return b == '\n' || b == ' ' || b == '\r' || b == '\t' }

@@ -37,8 +37,8 @@ func (s *Stream) Flush() {
 	}
 }
 
-// Idle passes on what is held back where it tells nothing of a value yet, so that what people watch does not hang. When
-// a value does go on there, its first 3 bytes at most were shown.
+// Idle passes on what is held back where it may be the first 15 bytes of a value at most, so that what people watch does
+// not hang. When a value does go on there, these were shown.
 func (s *Stream) Idle() {
 	if s.set == nil || len(s.held) == 0 {
 		return

@@ -20,14 +20,16 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 		out Decision
 	}{
 		{"all wait: nobody has shown anything", Strategy{}, Progress{Released: 4, Deferred: 4}, wait},
-		{"one is done, the others wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, next},
-		{"one is done, one runs, two wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 2, Proven: 1}, wait},
+		{"one is done, the others wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, next},
+		{"one is done, one runs, two wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 2, Proven: 1, Succeeded: 1}, wait},
 		{"the only outcomes are of an earlier wave", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3}, wait},
-		{"all are done", Strategy{}, Progress{Released: 4, Settled: 4, Proven: 4}, next},
-		{"the playbook waits for windows", waiting, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, wait},
-		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Settled: 4, Proven: 4}, next},
-		{"held", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Held: true}, wait},
-		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, Decision{Action: Ask, Wave: 1}},
+		{"all are done", Strategy{}, Progress{Released: 4, Settled: 4, Proven: 4, Succeeded: 4}, next},
+		{"the playbook waits for windows", waiting, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, wait},
+		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Settled: 4, Proven: 4, Succeeded: 4}, next},
+		{"the only one that is done failed", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, wait},
+		{"it failed, and the playbook goes on", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, next},
+		{"held", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1, Held: true}, wait},
+		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, Decision{Action: Ask, Wave: 1}},
 	} {
 		if got := Next(limits, c.s, c.p); got != c.out {
 			t.Errorf("%s: %+v, expected %+v", c.why, got, c.out)
@@ -38,14 +40,14 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 // Elsewhere a blocked operation held the rollout slot: argo-cd#29307.
 func TestTrapBlockedHostHoldsUpNoWave(t *testing.T) {
 	limits := []int{2, 100}
-	if got := Next(limits, Strategy{}, Progress{Released: 2, Settled: 1, Deferred: 1, Proven: 1}); got.Action != Release {
+	if got := Next(limits, Strategy{}, Progress{Released: 2, Settled: 1, Deferred: 1, Proven: 1, Succeeded: 1}); got.Action != Release {
 		t.Errorf("one of two hosts waits for its window: %+v, expected the next wave", got)
 	}
 }
 
 // careless is Next without the guard that somebody of the wave has to be proven.
 func careless(limits []int, s Strategy, p Progress) Decision {
-	p.Proven = max(p.Proven, 1)
+	p.Proven, p.Succeeded = max(p.Proven, 1), max(p.Succeeded, 1)
 	return Next(limits, s, p)
 }
 
@@ -73,7 +75,7 @@ func draw(t *rapid.T) ([]int, Strategy, Progress) {
 	settled := rapid.IntRange(0, first).Draw(t, "settled")
 	deferred := rapid.IntRange(0, first-settled).Draw(t, "deferred")
 	return []int{first, total}, Strategy{WaitForWindows: rapid.Bool().Draw(t, "wait")},
-		Progress{Released: first, Settled: settled, Deferred: deferred, Proven: settled, Held: rapid.Bool().Draw(t, "held")}
+		Progress{Released: first, Settled: settled, Deferred: deferred, Proven: settled, Succeeded: settled, Held: rapid.Bool().Draw(t, "held")}
 }
 
 func TestNoWaveFollowsOneThatIsNotDone(t *testing.T) {
@@ -98,7 +100,7 @@ func TestEveryWaveComesAtLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits, s, p := draw(t)
 		p.Held = false
-		p.Settled, p.Deferred, p.Proven = p.Released, 0, p.Released
+		p.Settled, p.Deferred, p.Proven, p.Succeeded = p.Released, 0, p.Released, 1
 		if got := Next(limits, s, p); got.Action != Release {
 			t.Fatalf("%+v: %+v", p, got)
 		}

@@ -11,39 +11,45 @@ const (
 	Release Action = "release" // release Decision.Wave
 	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
 	Delay   Action = "delay"   // wait until Decision.Until, then look again
+	Stop    Action = "stop"    // stop the run: no host of the last released wave succeeded
 	Finish  Action = "finish"  // every job has its outcome
 )
 
 // Progress is what is known of a run when its next action is decided.
 type Progress struct {
-	Released int       // hosts released so far: the queue's limit
-	Settled  int       // jobs with an outcome
-	Deferred int       // released hosts without one that wait for a time when they may start
-	Proven   int       // hosts of the last released wave on which the steps were tried
-	Complete bool      // every job has its outcome
-	Held     bool      // paused, stopped or cancelled: nothing may be released
-	Approved int       // highest wave, from 0, that an operator approved
-	Done     time.Time // when WaveDone was first seen; zero if it is not so
-	Now      time.Time
+	Released int // hosts released so far: the queue's limit
+	Settled  int // jobs with an outcome
+	Deferred int // released hosts without one that wait for a time when they may start
+	Proven   int // hosts of the last released wave on which the steps were tried
+	// Succeeded counts the hosts of the last released wave that ended well, or went on to a barrier.
+	Succeeded int
+	Complete  bool      // every job has its outcome
+	Held      bool      // paused, stopped or cancelled: nothing may be released
+	Approved  int       // highest wave, from 0, that an operator approved
+	Done      time.Time // when WaveDone was first seen; zero if it is not so
+	Now       time.Time
 }
 
 // Decision is the next action.
 type Decision struct {
 	Action Action
-	Wave   int       // of Release and Ask, from 0
+	Wave   int       // of Release and Ask the next one, of Stop the one that failed, from 0
 	Limit  int       // of Release: hosts to release in all
 	Until  time.Time // of Delay
 }
 
 // WaveDone tells whether the released waves are done: every host has its outcome. A host that waits
 // for its service window does not hold up its wave, unless the strategy says so, once another
-// host of the wave has shown what comes of it.
+// host of the wave has shown what comes of it and the wave cannot fail any more.
 func (p Progress) WaveDone(s Strategy) bool {
 	if p.Settled >= p.Released {
 		return true
 	}
-	return !s.WaitForWindows && p.Proven > 0 && p.Settled+p.Deferred >= p.Released
+	return !s.WaitForWindows && p.Proven > 0 && !p.failed(s) && p.Settled+p.Deferred >= p.Released
 }
+
+// failed reports whether no host of the wave has succeeded, and that matters.
+func (p Progress) failed(s Strategy) bool { return p.Succeeded == 0 && s.OnFailedWave != ContinueRun }
 
 // Next decides what follows. limits are what Limits returned.
 func Next(limits []int, s Strategy, p Progress) Decision {
@@ -53,6 +59,9 @@ func Next(limits []int, s Strategy, p Progress) Decision {
 	wave := nextWave(limits, p.Released)
 	if p.Held || wave == len(limits) || !p.WaveDone(s) {
 		return Decision{Action: Wait}
+	}
+	if wave > 0 && limits[wave-1] == p.Released && p.failed(s) { //nolint:gosec // nextWave returns at most len(limits)
+		return Decision{Action: Stop, Wave: wave - 1}
 	}
 	pause := s.PauseBetween
 	if pause.Approve && p.Approved < wave {

@@ -15,7 +15,15 @@ type Strategy struct {
 	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at once
 	// WaitForWindows makes a wave wait for its hosts that wait for their service windows.
 	WaitForWindows bool `json:"wait_for_windows,omitempty"`
+	// OnFailedWave says what follows a wave of which no host succeeded: StopRun when not given.
+	OnFailedWave string `json:"on_failed_wave,omitempty"`
 }
+
+// What OnFailedWave says.
+const (
+	StopRun     = "stop"
+	ContinueRun = "continue"
+)
 
 // Pause is what happens between waves.
 type Pause struct {

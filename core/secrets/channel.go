@@ -14,7 +14,7 @@ import (
 // use what tenants: opens to it, one of the service what has no tenants:, and none what is limited to playbooks or hosts. The value
 // is the caller's; errors are as those of Resolve, which the caller puts the name before.
 func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, error) {
-	e, ok := s.own[name]
+	e, ok := s.current().entries[name]
 	if !ok {
 		where := "this server has no file of its own (--secrets)"
 		if s.cfg.File != "" {

@@ -4,5 +4,6 @@
 //
 // A reference travels with a run, a value never does: the node that uses a secret resolves it, at
 // the moment of use. Values are kept in memory for a minute, and nowhere else. The package must not
-// know runs, queues, plugins, or what a secret is used for.
+// know runs, queues, plugins, or how hosts are reached: of what a node logs in with it says where that is,
+// and for which hosts and addresses.
 package secrets

@@ -21,6 +21,8 @@ type File struct {
 	Recipients []string // whom the file's secrets are sealed to, in the order of the file
 	Entries    []Entry  // in the order of the file
 	Vault      *Vault   // of a node's own file; nil: no Vault is used
+
+	Credentials []*Credential // of a node's own file
 }
 
 // Entry is one name of a file.
@@ -38,7 +40,7 @@ func (e Entry) Place() string { return fmt.Sprintf("%s:%d:%d", e.In, e.Line, e.C
 // Errors are Problems; path is for their places only.
 func ParseTree(path string, data []byte) (*File, error) { return parse(path, data, false) }
 
-// ParseOwn reads a node's own file: all kinds, and its Vault. Errors are as those of ParseTree.
+// ParseOwn reads a node's own file: all kinds, its credentials, and its Vault. Errors are as those of ParseTree.
 func ParseOwn(path string, data []byte) (*File, error) { return parse(path, data, true) }
 
 func parse(path string, data []byte, own bool) (*File, error) {
@@ -162,7 +164,9 @@ func (r *reader) list(to *[]string, what string) field {
 func (r *reader) root(root *yaml.Node) {
 	known := []field{r.recipients(), {"secrets", r.secrets}}
 	if r.own {
-		known = append(known, field{"vault", r.vault})
+		known = append(known, field{"vault", r.vault}, field{"credentials", r.credentials})
+	} else {
+		known = append(known, r.ownOnly("credentials"))
 	}
 	r.fields(root, "the file", known...)
 }
@@ -221,13 +225,18 @@ func (r *reader) secrets(v *yaml.Node) {
 
 // entry reads one reference.
 func (r *reader) entry(e *Entry, v *yaml.Node) bool {
-	before := len(r.problems)
 	what := fmt.Sprintf("secret %q", e.Name)
+	return r.ref(e, v, what, r.list(&e.Tenants, "tenants"), r.list(&e.Playbooks, "playbooks"), r.text(&e.Hosts, "hosts"))
+}
+
+// ref reads where a value is, with more keys beside that.
+func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...field) bool {
+	before := len(r.problems)
 	if v.Kind != yaml.MappingNode {
 		r.fail(v, r.inTheClear(e.Name), "%s stands here in the clear, or is nothing at all: expected a mapping that says where its value is", what)
 		return false
 	}
-	known := []field{r.text(&e.Vault, kindVault), r.sealed(e), r.list(&e.Tenants, "tenants"), r.list(&e.Playbooks, "playbooks"), r.text(&e.Hosts, "hosts")}
+	known := append([]field{r.text(&e.Vault, kindVault), r.sealed(e)}, more...)
 	if r.own {
 		known = append(known, r.text(&e.Env, kindEnv), r.text(&e.File, kindFile), r.command(e))
 	} else {
@@ -251,6 +260,9 @@ func (r *reader) entry(e *Entry, v *yaml.Node) bool {
 }
 
 func (r *reader) inTheClear(name string) string {
+	if r.own {
+		return r.kindsHint()
+	}
 	return fmt.Sprintf("turnus secrets encrypt %s puts it here sealed; change a secret that was committed, for git keeps the old one", name)
 }
 
@@ -298,8 +310,11 @@ func (r *reader) command(e *Entry) field {
 // ownOnly refuses a kind that a commit must not use.
 func (r *reader) ownOnly(kind string) field {
 	return field{kind, func(v *yaml.Node) {
-		r.fail(v, "name it in the worker's own file (--secrets), or seal it here with turnus secrets encrypt",
-			"%s: a definitions tree cannot read environments and files of workers, nor run commands there", kind)
+		hint := "name it in the worker's own file (--secrets), or seal it here with turnus secrets encrypt"
+		if kind == "credentials" {
+			hint = "define them in the worker's own file (--secrets); hosts of the tree name them: credential: NAME"
+		}
+		r.fail(v, hint, "%s: a definitions tree cannot read environments and files of workers, nor run commands there", kind)
 	}}
 }
 

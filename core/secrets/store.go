@@ -8,9 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/fresh"
 )
 
 // Config says what a node resolves secrets with. The zero value resolves nothing.
@@ -30,8 +33,11 @@ type Config struct {
 // for concurrent use.
 type Store struct {
 	cfg        Config
-	own        map[string]Entry
 	identities identities
+	watch      *fresh.Watch // nil without a file of its own
+	reading    sync.Mutex   // held while the file is read again
+	refused    string       // why it could not be used the last time; guarded by reading
+	own        atomic.Pointer[ownFile]
 	vault      *vaultClient // nil: this node has none
 	values     *cache
 }
@@ -48,35 +54,91 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{cfg: cfg, own: map[string]Entry{}, values: newCache(cfg.Keep)}
+	s := &Store{cfg: cfg, values: newCache(cfg.Keep)}
 	var err error
 	if s.identities, err = readIdentities(cfg.Identities); err != nil {
 		return nil, err
 	}
 	if cfg.File == "" {
+		s.own.Store(&ownFile{})
 		return s, nil
 	}
-	data, err := readTrusted(cfg.File, MaxFile, writableByOthers)
-	if err != nil {
-		return nil, fmt.Errorf("secrets of this node: %w", err)
-	}
-	file, err := ParseOwn(cfg.File, data)
+	s.watch = fresh.New(cfg.File)
+	o, err := s.readOwn()
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range file.Entries {
-		if err := s.checkOwn(e); err != nil {
-			return nil, err
-		}
-		s.own[e.Name] = e
-	}
-	if file.Vault != nil {
-		if s.vault, err = newVaultClient(*file.Vault, cfg.Log); err != nil {
-			return nil, Problems{{File: cfg.File, Line: file.Vault.line, Col: file.Vault.col, Message: "vault: " + err.Error()}}
+	s.own.Store(o)
+	if v := o.vault; v != nil {
+		if s.vault, err = newVaultClient(*v, cfg.Log); err != nil {
+			return nil, Problems{{File: cfg.File, Line: v.line, Col: v.col, Message: "vault: " + err.Error()}}
 		}
 		s.vault.start()
 	}
 	return s, nil
+}
+
+// ownFile is what the node's own file says. It never changes.
+type ownFile struct {
+	entries     map[string]Entry
+	credentials map[string]*Credential
+	vault       *Vault
+}
+
+func (s *Store) readOwn() (*ownFile, error) {
+	data, err := readTrusted(s.cfg.File, MaxFile, writableByOthers)
+	if err != nil {
+		return nil, fmt.Errorf("secrets of this node: %w", err)
+	}
+	file, err := ParseOwn(s.cfg.File, data)
+	if err != nil {
+		return nil, err
+	}
+	o := &ownFile{entries: map[string]Entry{}, credentials: map[string]*Credential{}, vault: file.Vault}
+	for _, e := range file.Entries {
+		if err := s.checkOwn(e); err != nil {
+			return nil, err
+		}
+		o.entries[e.Name] = e
+	}
+	for _, c := range file.Credentials {
+		if c.CAVault != "" {
+			if _, err := ParseSSHRole(c.CAVault); err != nil || file.Vault == nil {
+				return nil, Problems{{File: c.In, Line: c.Line, Col: c.Col, Message: fmt.Sprintf("credential %q: ca_vault: expected MOUNT/ROLE, such as ssh/turnus, and vault: in this file", c.Name)}}
+			}
+		}
+		o.credentials[c.Name] = c
+	}
+	return o, nil
+}
+
+// current returns what the node's own file says now. A file that cannot be used changes nothing.
+func (s *Store) current() *ownFile {
+	if s.watch == nil || !s.watch.Due(fresh.Usual) {
+		return s.own.Load()
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if !s.watch.Changed(fresh.Usual) {
+		return s.own.Load()
+	}
+	old := s.own.Load()
+	o, err := s.readOwn()
+	if err != nil {
+		s.watch.Again()
+		if err.Error() != s.refused {
+			s.cfg.Log.Error("the file of secrets cannot be used, its last good version stays in use", "error", err)
+		}
+		s.refused = err.Error()
+		return old
+	}
+	s.refused = ""
+	if !o.vault.same(old.vault) {
+		s.cfg.Log.Warn("vault: has changed, which takes a restart; the rest of the file is in use", "file", s.cfg.File)
+		o.vault = old.vault
+	}
+	s.own.Store(o)
+	return o
 }
 
 // checkOwn finds at start what would else be found in the night.
@@ -101,8 +163,9 @@ func (s *Store) Close() {
 
 // Names are the names of the node's own file, sorted, with where each value is.
 func (s *Store) Names() []Entry {
-	out := make([]Entry, 0, len(s.own))
-	for _, e := range s.own {
+	entries := s.current().entries
+	out := make([]Entry, 0, len(entries))
+	for _, e := range entries {
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return compare(a.Name, b.Name) })
@@ -162,7 +225,7 @@ func (s *Store) find(a Ask) (Entry, error) {
 	if !ValidName(a.Name) {
 		return Entry{}, fmt.Errorf("this is no name of a secret: %w", core.ErrInvalid)
 	}
-	if e, ok := s.own[a.Name]; ok {
+	if e, ok := s.current().entries[a.Name]; ok {
 		return e, nil
 	}
 	ref, ok := a.Sealed[a.Name]
@@ -306,7 +369,7 @@ func (s *Store) Try(ctx context.Context, e Entry) error {
 	if err := s.checkOwn(e); err != nil {
 		return err
 	}
-	if _, own := s.own[e.Name]; !own {
+	if _, own := s.current().entries[e.Name]; !own && e.In != s.cfg.File {
 		e.In = "" // what a run would bring
 	}
 	from, err := s.source(e, a)

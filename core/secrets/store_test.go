@@ -162,9 +162,10 @@ func TestLimits(t *testing.T) {
 		expectError(t, err, core.ErrInvalid, wrong.word, "own.yaml:")
 
 		// The negative control: without the limit the same use gets the value.
-		e := s.own[name]
+		e := s.current().entries[name]
 		e.Limits = Limits{}
-		free := &Store{cfg: s.cfg, own: map[string]Entry{name: e}, values: s.values}
+		free := &Store{cfg: s.cfg, values: s.values}
+		free.own.Store(&ownFile{entries: map[string]Entry{name: e}})
 		if got, err := free.Resolve(t.Context(), wrong.ask); err != nil || string(got) != "hunter2" {
 			t.Errorf("%s: got %q, %v without the limit", name, got, err)
 		}

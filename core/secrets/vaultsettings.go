@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +45,16 @@ type AppRole struct {
 	RoleID       string
 	SecretIDFile string
 	SecretIDEnv  string
+}
+
+// same tells whether two settings are equal, wherever they stand.
+func (v *Vault) same(o *Vault) bool {
+	if v == nil || o == nil {
+		return v == o
+	}
+	a, b := *v, *o
+	a.line, a.col, b.line, b.col = 0, 0, 0, 0
+	return reflect.DeepEqual(a, b)
 }
 
 func (r *reader) vault(v *yaml.Node) {

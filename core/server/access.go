@@ -131,12 +131,15 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 	case errors.Is(err, core.ErrNotFound):
 		return refuse(refusedUnknown, http.StatusUnauthorized, "the token is unknown, expired or revoked")
 	case err != nil:
-		s.cfg.Log.Error("a token could not be looked up", "error", err)
+		s.ledgerFailed("a token could not be looked up", err)
 		return caller{}, http.StatusServiceUnavailable, "the token could not be looked up: try again"
 	case !may(token, r.role):
 		return refuse(refusedRole, http.StatusForbidden, "the token "+token.Name+" has the role "+strings.Join(token.Roles, ", ")+"; this needs "+string(r.role))
 	case r.everyone && !token.AllTenants:
 		return refuse(refusedTenant, http.StatusForbidden, "this concerns all tenants, and the token "+token.Name+" is one of tenant "+token.Tenant)
+	}
+	if s.ledger.Lasts() && s.cfg.Ledger.Ping(ctx) == nil { // the token may be one that is remembered
+		s.ledgerBack()
 	}
 	return caller{name: named(token), scope: token.Scope(), token: token, secret: secret}, 0, ""
 }

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -69,7 +67,7 @@ func (s *Server) approveWindow(ctx context.Context, by caller, in *struct {
 },
 ) (*body[api.WindowApproval], error) {
 	b := in.Body
-	return s.say(ctx, by, in.Key, catalog.Approval{
+	return s.say(ctx, by, in.Idempotent, catalog.Approval{
 		Set: in.Set, Rule: b.Rule, From: b.From, Until: b.Until, Window: b.Window, Change: b.Change, Targets: b.Targets,
 		Freezes: b.Freezes, Ticket: b.Ticket, Reason: b.Reason,
 	})
@@ -81,18 +79,18 @@ func (s *Server) revokeWindow(ctx context.Context, by caller, in *struct {
 	Body api.RevokeWindow
 },
 ) (*body[api.WindowApproval], error) {
-	return s.say(ctx, by, in.Key, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
+	return s.say(ctx, by, in.Idempotent, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
 }
 
-func (s *Server) say(ctx context.Context, by caller, key string, a catalog.Approval) (*body[api.WindowApproval], error) {
+func (s *Server) say(ctx context.Context, by caller, key Idempotent, a catalog.Approval) (*body[api.WindowApproval], error) {
 	tenant, err := s.decides(by, a.Set)
 	if err != nil {
 		return nil, err
 	}
-	a.By, a.ID = by.name, strings.ToLower(rand.Text()[:16])
-	if key != "" {
-		sum := sha256.Sum256([]byte(by.token.ID + "\x00" + key))
-		a.ID = hex.EncodeToString(sum[:8])
+	a.By = by.name
+	a.Asked = digest(string(asJSON(a)))
+	if a.ID = key.of(by, "approve-window"); a.ID == "" {
+		a.ID = strings.ToLower(rand.Text()[:16])
 	}
 	if _, err := s.cfg.Catalog.Say(ctx, tenant, a); err != nil {
 		return nil, err
@@ -156,7 +154,7 @@ func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []str
 	}
 	for _, b := range set.Playbooks {
 		named := uses(b.Window)
-		for _, step := range b.Steps {
+		for _, step := range b.Calls() {
 			named = named || uses(step.Window)
 		}
 		if named {

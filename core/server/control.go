@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -24,7 +26,7 @@ func (s *Server) control() {
 	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
 		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.wakeRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
-		"Of a run that asks for four eyes, whoever launched or changed it cannot approve it, nor its waves, whatever their role. Refusing cancels the run.", Approver), s.approveRun)
+		"Who launched or changed a run that asks for four eyes cannot approve it, nor its waves, whatever their role, nor can a token of the same person: a token counts as who made it. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)
 	handle(s, route{
 		id: "change-run", method: http.MethodPatch, path: "/v1/runs/{run}", summary: "Change a run's weight or criticality", role: Operator,
@@ -61,11 +63,36 @@ func (s *Server) approveRun(ctx context.Context, by caller, in *struct {
 	} else if err := s.isWave(ctx, by, in.Run, in.Body.Wave); err != nil {
 		return nil, err
 	}
-	run, err := s.cfg.Controller.Decide(ctx, by.scope, in.Run, d)
+	behind, err := s.behind(ctx, by, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.cfg.Controller.Decide(ctx, by.scope, in.Run, d, behind...)
 	if err != nil {
 		return nil, err
 	}
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+}
+
+// behind lists who made, changed, triggered or backfilled the schedule that launched a run: it is their run.
+func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
+	if err != nil {
+		return nil, err
+	}
+	schedule, ok := strings.CutPrefix(run.LaunchedBy, scheduledBy)
+	if !ok {
+		return nil, nil
+	}
+	_, name, _ := strings.Cut(schedule, ":")
+	entries, _, err := s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, ledger.Page{Limit: ledger.MaxPage})
+	who := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if !slices.Contains(who, e.Who) {
+			who = append(who, e.Who)
+		}
+	}
+	return who, err
 }
 
 // isWave tells whether a run has a wave, from 1, that a person is asked about.

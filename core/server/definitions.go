@@ -120,13 +120,8 @@ func (s *Server) definitionsOf(now catalog.Current) api.Definitions {
 		d.Playbooks, d.Hosts, d.Windows, d.Schedules = len(now.Set.Playbooks), len(now.Set.Inventory.Hosts), len(now.Set.Windows.Sets), len(now.Set.Schedules)
 	}
 	st := s.cfg.Catalog.Status()
-	switch git := st.Git; {
-	case git != nil && (git.State == definitions.BadCommit || git.State == definitions.Refused):
-		d.Rejected = &api.Rejected{Revision: git.Tried.Commit, Author: git.Tried.Author, Since: git.Since, Error: git.Error}
-	case st.Rejected != nil:
-		d.Rejected = &api.Rejected{Revision: st.Rejected.Revision, Author: st.Rejected.By, Since: st.Rejected.Since, Error: st.Rejected.Error}
-	case st.Folder != "":
-		d.Rejected = &api.Rejected{Error: st.Folder}
+	if r := st.Rejection(); r != nil {
+		d.Rejected = &api.Rejected{Revision: r.Revision, Author: r.By, Since: r.Since, Error: r.Error}
 	}
 	return d
 }

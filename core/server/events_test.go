@@ -180,24 +180,62 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	want[any](t, b.ask(secret, "GET", "/v1/whoami", nil), http.StatusUnauthorized)
 }
 
-func TestStreamsOfATokenAreBounded(t *testing.T) {
+// A tenant that opens what it can leaves the others theirs, and all tenants together leave the provider's.
+func TestFaultS7StreamsOfOneTenantLeaveTheOthersTheirs(t *testing.T) {
 	t.Parallel()
-	s := &streams{all: 3, each: 2, open: map[string]int{}}
-	first, err := s.take("a")
-	must(t, err)
-	_, err = s.take("a")
-	must(t, err)
-	if _, err := s.take("a"); err == nil || !strings.Contains(err.Error(), "2 streams") {
-		t.Fatal(err)
+	b := newBed(t)
+	s := b.server.streams
+	of := func(tenant, name string) caller {
+		if tenant == "" {
+			return caller{name: name, scope: ledger.AllTenants(), token: ledger.Token{AllTenants: true}}
+		}
+		return caller{name: tenant + "/" + name, scope: ledger.Tenants(tenant), token: ledger.Token{Tenant: tenant}}
 	}
-	_, err = s.take("b")
-	must(t, err)
-	if _, err := s.take("c"); err == nil {
-		t.Fatal("the server holds more streams than it may")
+	fill := func(tenant string) (taken []func(), err error) { // with ever more persons
+		for person := 0; ; person++ {
+			had := len(taken)
+			for {
+				var release func()
+				if release, err = s.take(of(tenant, fmt.Sprint("p", person))); err != nil {
+					break
+				}
+				taken = append(taken, release)
+			}
+			if len(taken) == had {
+				return taken, err
+			}
+			if n := len(taken) - had; n > personStreams {
+				t.Fatalf("one person has %d streams", n)
+			}
+		}
 	}
-	first()
-	_, err = s.take("c")
+	taken, err := fill("acme")
+	if len(taken) != tenantStreams || !strings.Contains(err.Error(), "tenant acme may have 256 streams") {
+		t.Fatalf("acme has %d streams: %v", len(taken), err)
+	}
+	release, err := s.take(of("globex", "ann"))
 	must(t, err)
+	release()
+	for i := range 20 {
+		more, _ := fill(fmt.Sprint("t", i))
+		taken = append(taken, more...)
+	}
+	if len(taken) != tenantsStreams {
+		t.Errorf("tenants have %d streams together", len(taken))
+	}
+	if _, err := s.take(of("globex", "ann")); err == nil { // control: what tenants may have together is gone
+		t.Error("tenants have more")
+	}
+	mine, _ := fill("")
+	if len(mine) != maxStreams-tenantsStreams {
+		t.Errorf("the provider has %d streams", len(mine))
+	}
+	for _, release := range append(taken, mine...) {
+		release()
+	}
+	if len(s.open) != 0 {
+		t.Errorf("%v", s.open)
+	}
 }
 
 func TestRevocationHoldsWithinASecond(t *testing.T) {

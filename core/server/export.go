@@ -54,7 +54,7 @@ type exported struct {
 
 // export streams rows, in memory that does not grow with them.
 func (s *Server) export(r route, by caller, format string, open func(context.Context) exported) (*huma.StreamResponse, error) {
-	release, err := s.streams.take(by.token.ID)
+	release, err := s.streams.take(by)
 	if err != nil {
 		return nil, err
 	}

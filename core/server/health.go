@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -37,6 +39,25 @@ func (s *Server) health() {
 	})
 }
 
+// ledgerFailed logs what the ledger did not do. While it is away, that is one line at first, and one a minute.
+func (s *Server) ledgerFailed(what string, err error) {
+	if !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+		s.cfg.Log.Error(what, "error", err)
+		return
+	}
+	if report, lasts := s.ledger.Failed(); report {
+		s.cfg.Log.Error("the ledger does not answer; nothing is accepted, running jobs go on: check the database, or the disk of --data",
+			"what", what, "for", lasts.Round(time.Second).String(), "error", err)
+	}
+}
+
+// ledgerBack logs that the ledger answers again.
+func (s *Server) ledgerBack() {
+	if lasted, failed := s.ledger.Over(); failed > 0 {
+		s.cfg.Log.Warn("the ledger answers again", "after", lasted.Round(time.Second/10).String(), "failed", failed)
+	}
+}
+
 // ready asks what the server needs. Without the queue it is ready: it accepts runs, and answers.
 func (s *Server) ready(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
@@ -44,7 +65,9 @@ func (s *Server) ready(ctx context.Context) api.Health {
 	h := api.Health{Ledger: "ok", Queue: "ok", Definitions: "ok", Version: s.cfg.Version}
 	if err := s.cfg.Ledger.Ping(ctx); err != nil {
 		h.Ledger = "away"
-		s.cfg.Log.Warn("the ledger does not answer", "error", err)
+		s.ledgerFailed("a probe asked for it", err)
+	} else {
+		s.ledgerBack()
 	}
 	if s.cfg.Controller.Away() != nil {
 		h.Queue = "away"

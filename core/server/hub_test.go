@@ -47,7 +47,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 	web := httptest.NewServer(b.server)
 	defer web.Close()
 	var tokens []string
-	for i := range watchers/maxTokenStreams + 1 {
+	for i := range watchers/personStreams + 1 {
 		secret, _, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: fmt.Sprint("w", i), Tenant: "acme", Roles: []string{"viewer"}})
 		must(t, err)
 		tokens = append(tokens, secret)

@@ -193,5 +193,8 @@ func playbookOf(set *definitions.Set, b *playbooks.Playbook) api.Playbook {
 	for i, step := range b.Steps {
 		p.Steps[i] = step.Uses
 	}
+	for _, h := range b.Handlers {
+		p.Handlers = append(p.Handlers, h.Name)
+	}
 	return p
 }

@@ -60,7 +60,7 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	for i := range jobs {
 		items[i] = jobOf(jobs[i])
 	}
-	if err := s.addStates(ctx, in.Run, items); err != nil {
+	if err := s.addStates(ctx, by.scope, in.Run, items); err != nil {
 		return nil, err
 	}
 	return listOf(items, next), nil
@@ -71,7 +71,7 @@ const askTogether = 8
 
 // addStates says of the jobs of a run that have no outcome where they stand. What the queue does not say in
 // time is unknown.
-func (s *Server) addStates(ctx context.Context, id string, jobs []api.Job) error {
+func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, jobs []api.Job) error {
 	if !slices.ContainsFunc(jobs, func(j api.Job) bool { return j.Outcome == "" }) {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (s *Server) addStates(ctx context.Context, id string, jobs []api.Job) error
 		asking.Go(func() {
 			for i := part; i < len(jobs); i += askTogether {
 				if j := &jobs[i]; j.Outcome == "" {
-					why := s.standing(ctx, &run, core.JobID{Run: j.Run, Index: j.Index})
+					why := s.standing(ctx, scope, &run, core.JobID{Run: j.Run, Index: j.Index})
 					j.State, j.Reason = why.State, why.Reason
 				}
 			}
@@ -96,8 +96,8 @@ func (s *Server) addStates(ctx context.Context, id string, jobs []api.Job) error
 	return nil
 }
 
-// standing says where a job without an outcome stands. It asks the queue, and answers without it.
-func (s *Server) standing(ctx context.Context, run *ledger.Run, id core.JobID) api.Explanation {
+// standing says where a job without an outcome stands, to who sees scope. It asks the queue, and answers without it.
+func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.Run, id core.JobID) api.Explanation {
 	if run.Incarnation == "" {
 		return api.Explanation{State: api.JobQueued, Reason: "its run is " + string(runOf(*run).Phase) + " and not in the queue"}
 	}
@@ -111,7 +111,19 @@ func (s *Server) standing(ctx context.Context, run *ledger.Run, id core.JobID) a
 	case err != nil:
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
 	}
-	return api.Explanation{State: why.State, Reason: why.Reason, Until: why.Until}
+	return api.Explanation{State: why.State, Reason: why.Reason + s.holder(ctx, scope, why.Holder), Until: why.Until}
+}
+
+// holder names the job that another waits for, to who may see its run.
+func (s *Server) holder(ctx context.Context, scope ledger.Scope, job string) string {
+	id, err := core.ParseJobID(job)
+	if err != nil {
+		return ""
+	}
+	if _, err := s.cfg.Ledger.Run(ctx, scope, id.Run); err != nil {
+		return ""
+	}
+	return ": " + job
 }
 
 func (s *Server) getJob(ctx context.Context, by caller, in *struct {
@@ -127,7 +139,7 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 	switch {
 	case job.Outcome == "":
 		one := []api.Job{shown}
-		if err := s.addStates(ctx, in.Run, one); err != nil {
+		if err := s.addStates(ctx, by.scope, in.Run, one); err != nil {
 			return nil, err
 		}
 		shown = one[0]
@@ -176,7 +188,7 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	why := s.whyPending(ctx, s.standing(ctx, &run, in.id()))
+	why := s.whyPending(ctx, s.standing(ctx, by.scope, &run, in.id()))
 	e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
 	return &body[api.Explanation]{e}, nil
 }

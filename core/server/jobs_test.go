@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +89,42 @@ func TestJobsWithoutAnOutcomeAreListed(t *testing.T) {
 	}
 	if a := b.ask(b.token("globex", Viewer), "GET", path+"all", nil); a.status != http.StatusNotFound {
 		t.Errorf("another tenant's: %d %s", a.status, a.body)
+	}
+}
+
+// A job that waits for a host says who holds it only to those who may see that run. Control: the provider, who may.
+func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.work()
+	enqueued := func(run api.Run) api.Run {
+		until(t, "the run is in the queue", func() bool {
+			kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+			return err == nil && kept.Incarnation != "" && kept.Phase == ledger.PhaseActive
+		})
+		return run
+	}
+	session, err := b.queue.Open(t.Context(), "w")
+	must(t, err)
+	lease := func() []queue.Lease {
+		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 8})
+		must(t, err)
+		return r.Leases
+	}
+	theirs := enqueued(want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated))
+	until(t, "the provider's run holds the hosts", func() bool { return len(lease()) > 0 })
+	mine := enqueued(b.launch("acme", api.NewRun{}))
+	path := "/v1/runs/" + mine.ID + "/jobs/0"
+	explain := func(tenant string) api.Explanation {
+		return want[api.Explanation](t, b.ask(b.token(tenant, Viewer), "GET", path+"/explain", nil), http.StatusOK)
+	}
+	until(t, "the tenant's job is blocked", func() bool { lease(); return explain("acme").State == core.Blocked })
+	if e := explain(everyTenant); !strings.Contains(e.Reason, theirs.ID) {
+		t.Errorf("control: the provider sees %q", e.Reason)
+	}
+	for _, a := range []answer{b.ask(b.token("acme", Viewer), "GET", path+"/explain", nil), b.ask(b.token("acme", Viewer), "GET", path, nil), b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+mine.ID+"/jobs", nil)} {
+		if a.status != http.StatusOK || strings.Contains(a.body, theirs.ID) || !strings.Contains(a.body, "held by another job") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 	}
 }

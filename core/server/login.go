@@ -64,7 +64,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 		err = json.Unmarshal(text, &in)
 	}
 	if err != nil || in.IDToken == "" {
-		plainProblem(w, http.StatusBadRequest, `expected a JSON object with "id_token"`)
+		plainProblem(w, http.StatusBadRequest, `expected a JSON object with "id_token" and "salt"`)
 		return
 	}
 	select {
@@ -75,7 +75,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 		plainProblem(w, http.StatusServiceUnavailable, "others are logging in: try again")
 		return
 	}
-	person, err := s.cfg.Login.Verify(ctx, in.IDToken)
+	person, err := s.cfg.Login.Verify(ctx, in.IDToken, in.Salt, r.Host)
 	if err != nil {
 		s.refuseLogin(w, err)
 		return
@@ -91,7 +91,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 		plainProblem(w, http.StatusConflict, "this ID token opened a session before: log in again")
 		return
 	case err != nil:
-		s.cfg.Log.Error("a session could not be made", "error", err)
+		s.ledgerFailed("a session could not be made", err)
 		plainProblem(w, http.StatusServiceUnavailable, "the session could not be made: try again")
 		return
 	}
@@ -134,7 +134,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	}
 	revoked, err := s.cfg.Ledger.RevokeToken(ctx, by.scope, by.name, by.token.ID)
 	if err != nil {
-		s.cfg.Log.Error("a session could not be ended", "error", err)
+		s.ledgerFailed("a session could not be ended", err)
 		plainProblem(w, http.StatusServiceUnavailable, "the session could not be ended: try again; it ends by itself at "+by.token.Expires.Format(time.RFC3339))
 		return
 	}

@@ -15,24 +15,28 @@ import (
 	"github.com/turnus/turnus/core/testparts/oidclab"
 )
 
+// reached is the name by which people reach the server, salt that of their logins.
+const reached, salt = "turnus.example.net", "0123456789abcdef"
+
 // people is a bed whose server believes a provider.
 func people(t *testing.T, session time.Duration) (*bed, *oidclab.Provider) {
 	t.Helper()
 	p := oidclab.Start(t)
+	p.Nonce = login.Nonce(reached, salt)
 	rules, err := login.ParseRules("access.yaml", []byte(`access:
   - {claim: groups, value: noc, tenant: "*", role: admin}
   - {claim: groups, value: acme, tenant: acme, role: operator}
   - {claim: groups, value: approvers, tenant: acme, role: approver}
 `), Roles())
 	must(t, err)
-	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: oidclab.ClientID, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: oidclab.ClientID, Server: reached, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
 	must(t, err)
 	return newBed(t, func(c *Config) { c.Login = l }), p
 }
 
 func (b *bed) login(p *oidclab.Provider, claims map[string]any) api.Token {
 	b.t.Helper()
-	return want[api.Token](b.t, b.ask("", "POST", "/v1/login", api.Login{IDToken: p.IDToken(claims)}), http.StatusCreated)
+	return want[api.Token](b.t, b.ask("", "POST", "/v1/login", api.Login{Salt: salt, IDToken: p.IDToken(claims)}), http.StatusCreated)
 }
 
 // A login is a session: a token of the tenant and the role that the rules give, that ends with the login, and shows the person.
@@ -85,32 +89,32 @@ func TestLoginRefuses(t *testing.T) {
 	b, p := people(t, time.Hour)
 	claims := map[string]any{"sub": "1", "groups": "acme"}
 	once := p.IDToken(claims)
-	want[api.Token](t, b.ask("", "POST", "/v1/login", api.Login{IDToken: once}), http.StatusCreated) // negative control
+	want[api.Token](t, b.ask("", "POST", "/v1/login", api.Login{Salt: salt, IDToken: once}), http.StatusCreated) // negative control
 	bodies := map[string]struct {
 		body   any
 		status int
 	}{
-		"the same ID token again": {api.Login{IDToken: once}, http.StatusConflict},
-		"with white space":        {api.Login{IDToken: once + "\n"}, http.StatusConflict},
-		"padded by other bits":    {api.Login{IDToken: otherBits(once)}, http.StatusConflict},
-		"no rule":                 {api.Login{IDToken: p.IDToken(map[string]any{"sub": "1", "groups": "others"})}, http.StatusForbidden},
+		"the same ID token again": {api.Login{Salt: salt, IDToken: once}, http.StatusConflict},
+		"with white space":        {api.Login{Salt: salt, IDToken: once + "\n"}, http.StatusConflict},
+		"padded by other bits":    {api.Login{Salt: salt, IDToken: otherBits(once)}, http.StatusConflict},
+		"no rule":                 {api.Login{Salt: salt, IDToken: p.IDToken(map[string]any{"sub": "1", "groups": "others"})}, http.StatusForbidden},
 		"no ID token":             {api.Login{}, http.StatusBadRequest},
 		"no JSON":                 {"x", http.StatusBadRequest},
 		"endless":                 {`{"id_token":"` + strings.Repeat("x", 200_000) + `"}`, http.StatusBadRequest},
-		"a token of Turnus":       {api.Login{IDToken: b.token("acme", Admin)}, http.StatusUnauthorized},
+		"a token of Turnus":       {api.Login{Salt: salt, IDToken: b.token("acme", Admin)}, http.StatusUnauthorized},
 	}
 	for name, forged := range p.Forged(claims) {
 		bodies[name] = struct {
 			body   any
 			status int
-		}{api.Login{IDToken: forged}, http.StatusUnauthorized}
+		}{api.Login{Salt: salt, IDToken: forged}, http.StatusUnauthorized}
 	}
 	expired := maps.Clone(claims)
 	expired["exp"] = time.Now().Add(-time.Minute).Unix()
 	bodies["expired"] = struct {
 		body   any
 		status int
-	}{api.Login{IDToken: p.IDToken(expired)}, http.StatusUnauthorized}
+	}{api.Login{Salt: salt, IDToken: p.IDToken(expired)}, http.StatusUnauthorized}
 	refused := 0
 	for name, tc := range bodies {
 		if a := b.ask("", "POST", "/v1/login", tc.body); a.status != tc.status || strings.Contains(a.body, "turnus_") {

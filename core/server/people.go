@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,7 +21,7 @@ func (s *Server) people() {
 	handle(s, route{id: "whoami", method: http.MethodGet, path: "/v1/whoami", summary: "Show who the token makes its bearer", role: Viewer}, s.whoami)
 	handle(s, route{
 		id: "create-token", method: http.MethodPost, path: "/v1/tokens", summary: "Make a token", role: Admin, status: http.StatusCreated,
-		detail: "The secret is in this answer only. Tokens of one name and tenant are one person: neither can approve what the other launched. " +
+		detail: "The secret is in this answer only. For four eyes a token counts as the person who made it, and tokens of one name and tenant as one person. " +
 			"A tenant's admin makes tokens of that tenant.",
 	}, s.createToken)
 	handle(s, route{id: "list-tokens", method: http.MethodGet, path: "/v1/tokens", summary: "List tokens, without their secrets", role: Admin}, s.listTokens)
@@ -43,25 +41,14 @@ func (s *Server) createToken(ctx context.Context, by caller, in *struct {
 	Body api.NewToken
 },
 ) (*body[api.Token], error) {
-	n := in.Body
-	t := ledger.Token{Name: n.Name, Tenant: n.Tenant, Roles: []string{n.Role}}
-	if n.Tenant == everyTenant {
-		t.Tenant, t.AllTenants = "", true
+	t, err := TokenFor(in.Body)
+	if err != nil {
+		return nil, err
 	}
 	if !by.scope.All() && (t.AllTenants || !by.scope.Allows(t.Tenant)) {
 		return nil, forbidden("a token of tenant " + by.token.Tenant + " makes tokens of that tenant only")
 	}
-	if n.Expires != "" {
-		d, err := life(n.Expires)
-		if err != nil {
-			return nil, err
-		}
-		t.Expires = time.Now().Add(d)
-	}
-	if in.Key != "" {
-		sum := sha256.Sum256([]byte(by.token.ID + "\x00" + in.Key))
-		t.ID = hex.EncodeToString(sum[:8])
-	}
+	t.ID = in.of(by, "create-token")
 	secret, made, err := s.cfg.Ledger.NewToken(ctx, by.name, t)
 	if errors.Is(err, core.ErrConflict) && in.Key != "" {
 		return nil, fmt.Errorf("token %s was made with this key before, and its secret was told then: revoke it, and make another with another key: %w", t.ID, core.ErrConflict)
@@ -72,6 +59,25 @@ func (s *Server) createToken(ctx context.Context, by caller, in *struct {
 	shown := tokenOf(made)
 	shown.Secret = secret
 	return &body[api.Token]{shown}, nil
+}
+
+// TokenFor is the token that somebody asks for.
+func TokenFor(n api.NewToken) (ledger.Token, error) {
+	t := ledger.Token{Name: n.Name, Tenant: n.Tenant, Roles: []string{n.Role}}
+	if n.Tenant == everyTenant {
+		t.Tenant, t.AllTenants = "", true
+	}
+	if len(allowed[Role(n.Role)]) == 0 {
+		return t, fmt.Errorf("role %q: expected viewer, operator, approver, admin or worker: %w", clip(n.Role, 100), core.ErrInvalid)
+	}
+	if n.Expires != "" {
+		d, err := life(n.Expires)
+		if err != nil {
+			return t, err
+		}
+		t.Expires = time.Now().Add(d)
+	}
+	return t, nil
 }
 
 // maxLife bounds how long a token lasts that expires.

@@ -26,6 +26,7 @@ func (s *Server) problem(r route, err error) error {
 		{core.ErrNotFound, http.StatusNotFound},
 		{core.ErrConflict, http.StatusConflict},
 		{core.ErrInvalid, http.StatusUnprocessableEntity},
+		{core.ErrQuota, http.StatusConflict},
 		{core.ErrUnavailable, http.StatusServiceUnavailable},
 		{core.ErrUnknown, http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, http.StatusServiceUnavailable},

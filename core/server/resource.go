@@ -62,11 +62,6 @@ func etag(s string) string { return strconv.Quote(s) }
 
 func etagOf(version int64) string { return etag(strconv.FormatInt(version, 10)) }
 
-// Idempotent is the key of a create.
-type Idempotent struct {
-	Key string `header:"Idempotency-Key" maxLength:"128" doc:"the same key and request make one thing, however often they are sent"`
-}
-
 // pageOf cuts a sorted list that is in memory: the cursor is the last name of the page before.
 func pageOf[T any](all []T, name func(T) string, p Page) (items []T, next string) {
 	from := 0

@@ -25,7 +25,11 @@ func (s *Server) runs() {
 		id: "replace-run", method: http.MethodPut, path: "/v1/runs/{run}", summary: "Ask for something else before the run starts", role: Operator,
 		detail: "Only of a run that was never queued: one that waits for approval, or whose queue is away. Approvals that it had are void, and it needs as many as before.",
 	}, s.replaceRun)
-	handle(s, route{id: "retry-run", method: http.MethodPost, path: "/v1/runs/{run}/retry", summary: "Run it again on the hosts that it did not do well", role: Operator, status: http.StatusCreated}, s.retryRun)
+	handle(s, route{
+		id: "retry-run", method: http.MethodPost, path: "/v1/runs/{run}/retry", summary: "Launch its playbook again on the hosts that did not succeed", role: Operator, status: http.StatusCreated,
+		detail: "The new run has the playbook, the hosts' data and the secret references of the project as it is now, and the vars and tags of the run before. " +
+			"Hosts that left the inventory, or belong to another tenant by now, are left out; the answer names them in retried, and says whether the playbook changed.",
+	}, s.retryRun)
 }
 
 // RunPath names a run.
@@ -67,6 +71,9 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 		return nil, err
 	}
 	shown := runOf(run)
+	if shown.Handlers, err = s.cfg.Ledger.CountHandlers(ctx, run.ID); err != nil {
+		return nil, err
+	}
 	s.live(ctx, run, &shown)
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }

@@ -246,7 +246,7 @@ func (s *Server) triggerSchedule(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	key := in.Key
+	key := in.of(by, "trigger-schedule")
 	if key == "" {
 		key = rand.Text()
 	}

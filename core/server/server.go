@@ -48,7 +48,7 @@ type Config struct {
 	Version string
 	// Metrics counts and tells; nil makes one.
 	Metrics *metrics.Registry
-	// Pool is the one whose queue this is.
+	// Pool is the one whose queue this is. A launch on hosts of another one is refused.
 	Pool string
 	// Ahead is how far turnus_queue_soon looks.
 	Ahead time.Duration
@@ -59,20 +59,23 @@ type Config struct {
 
 // Bounds of what one server does at once.
 const (
-	maxHeavy        = 3                // requests with large bodies: they are read into memory
-	maxStreams      = 2000             // in all
-	maxTokenStreams = 64               // of one token
-	requestTime     = 30 * time.Second // of what is not a stream
-	writeTime       = 60 * time.Second // of an answer that is not a stream, however slowly it is read
-	smallBody       = 1 << 20
-	readBody        = 10 * time.Second
-	hookBody        = time.Minute // of a webhook, which may be large
+	maxHeavy       = 3                // requests with large bodies: they are read into memory
+	maxStreams     = 2000             // in all
+	tenantsStreams = 1800             // of all tenants together: the rest is the provider's
+	tenantStreams  = 256              // of one tenant
+	personStreams  = 64               // of one person
+	requestTime    = 30 * time.Second // of what is not a stream
+	writeTime      = 60 * time.Second // of an answer that is not a stream, however slowly it is read
+	smallBody      = 1 << 20
+	readBody       = 10 * time.Second
+	hookBody       = time.Minute // of a webhook, which may be large
 )
 
 // Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
 // until the last watcher has gone; Close waits for them.
 type Server struct {
 	cfg     Config
+	ledger  core.Outage // as requests and probes meet it
 	mux     *http.ServeMux
 	api     huma.API
 	tokens  *tokenCache
@@ -96,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
-		streams: &streams{all: maxStreams, each: maxTokenStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
+		streams: &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		hub: newHub(cfg.Feed),
 	}
 	s.measure()
@@ -124,6 +127,7 @@ func New(cfg Config) (*Server, error) {
 	s.schedules()
 	s.definitions()
 	s.notifications()
+	s.handlers()
 	s.plainRoutes()
 	s.logins()
 	return s, nil

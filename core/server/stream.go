@@ -14,33 +14,54 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// streams counts what is open, so that one caller cannot hold all of it.
+// streams counts what is open, so that no caller and no tenant holds all of it. Tenants together leave some to the provider.
 type streams struct {
-	all, each int
+	all, tenants, tenant, person int // the most in all, of all tenants, of one of them, and of one person
 
-	mu    sync.Mutex
-	total int
-	open  map[string]int // by token id
+	mu   sync.Mutex
+	open map[string]int // by bound.key
 }
 
-// take opens a stream of a token, or refuses; release must be called once.
-func (s *streams) take(token string) (release func(), err error) {
+// bound is one count that a stream adds to.
+type bound struct {
+	key, whose string
+	max        int
+}
+
+// bounds are the counts that a stream of a caller adds to, the narrowest first.
+func (s *streams) bounds(by caller) []bound {
+	list := []bound{{"person " + by.name, by.name, s.person}}
+	if !by.scope.All() {
+		list = append(list, bound{"tenant " + by.token.Tenant, "tenant " + by.token.Tenant, s.tenant}, bound{"tenants", "all tenants together", s.tenants})
+	}
+	return append(list, bound{"all", "this server", s.all})
+}
+
+// take opens a stream of a caller, or refuses; release must be called once.
+func (s *streams) take(by caller) (release func(), err error) {
+	list := s.bounds(by)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[token] >= s.each {
-		return nil, huma.Error429TooManyRequests(fmt.Sprintf("the token has %d streams open, as many as it may", s.each))
+	for i, b := range list {
+		if s.open[b.key] < b.max {
+			continue
+		}
+		why := fmt.Sprintf("%s may have %d streams and exports open, and has them: close some, or try again later", b.whose, b.max)
+		if i < len(list)-1 && b.key != "tenants" {
+			return nil, huma.Error429TooManyRequests(why)
+		}
+		return nil, huma.Error503ServiceUnavailable(why)
 	}
-	if s.total >= s.all {
-		return nil, huma.Error503ServiceUnavailable(fmt.Sprintf("the server has %d streams open, as many as it may", s.all))
+	for _, b := range list {
+		s.open[b.key]++
 	}
-	s.total++
-	s.open[token]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.total--
-		if s.open[token]--; s.open[token] == 0 {
-			delete(s.open, token)
+		for _, b := range list {
+			if s.open[b.key]--; s.open[b.key] == 0 {
+				delete(s.open, b.key)
+			}
 		}
 	}, nil
 }
@@ -64,7 +85,7 @@ type eventStream struct {
 // stream answers with events that follow sends until it returns; id of an event is where a reader may
 // go on (Last-Event-ID).
 func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out *eventStream) error) (*huma.StreamResponse, error) {
-	release, err := s.streams.take(by.token.ID)
+	release, err := s.streams.take(by)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,15 +27,19 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 ) (_ *versioned[api.Run], err error) {
 	ctx, span := tracing.Start(ctx, tracing.Launch)
 	defer func() { tracing.End(span, err) }()
-	l, err := s.prepare(ctx, by, in.Body, "")
-	if err != nil {
-		return nil, err
-	}
 	request, err := json.Marshal(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	a := controller.Acceptance{Launch: l, By: by.name, Key: in.Key, Request: request, Criticality: in.Body.Criticality, Paused: in.Body.Paused}
+	key := in.of(by, "create-run")
+	if answer, found, err := s.again(ctx, by, key, request); found || err != nil {
+		return answer, err
+	}
+	l, err := s.prepare(ctx, by, in.Body, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	a := controller.Acceptance{Launch: l, By: by.name, Key: key, Request: request, Criticality: in.Body.Criticality, Paused: in.Body.Paused}
 	if in.Body.FourEyes {
 		a.Approvals = 1
 	}
@@ -70,7 +75,7 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	}
 	ctx, span := tracing.Start(ctx, tracing.Launch)
 	defer func() { tracing.End(span, err) }()
-	l, err := s.prepare(ctx, by, in.Body, before.ID)
+	l, err := s.prepare(ctx, by, in.Body, before.ID, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,50 +101,9 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
-func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
-	RunPath
-	Idempotent
-	Body api.Retry
-},
-) (*versioned[api.Run], error) {
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	if !run.Complete() {
-		return nil, fmt.Errorf("run %s is %s: wait for its end, or cancel it, before it is tried again: %w", run.ID, run.Phase, core.ErrConflict)
-	}
-	if err := s.ownHosts(ctx, by, run.ID); err != nil {
-		return nil, err
-	}
-	windows, board := s.cfg.Catalog.Windows()
-	run, _, err = s.cfg.Controller.Retry(ctx, by.scope, controller.Again{
-		Run: run.ID, Outcomes: in.Body.Outcomes, By: by.name, Key: in.Key, Windows: windows, Board: board,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
-}
-
-// ownHosts refuses what would touch hosts of others: the provider may have launched a tenant's playbook on them.
-func (s *Server) ownHosts(ctx context.Context, by caller, run string) error {
-	if by.scope.All() {
-		return nil
-	}
-	m, err := s.cfg.Ledger.Material(ctx, run)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(m.Jobs, func(j ledger.JobHost) bool { return !by.scope.Allows(j.Tenant) }) {
-		return forbidden("run " + run + " has hosts of other tenants")
-	}
-	return nil
-}
-
-// prepare makes a launch of what is asked for, from the definitions, on hosts of the caller's tenants. id is that of
-// a run that is there; "" makes one.
-func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string) (*launch.Launch, error) {
+// prepare makes a launch of a request, from the project as it is now, on hosts of the caller's tenants that only allows; nil
+// allows all. id is that of an existing run; "" makes one.
+func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string, only func(core.Host) bool) (*launch.Launch, error) {
 	set, err := s.set()
 	if err != nil {
 		return nil, err
@@ -147,6 +111,9 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 	book, known := set.Playbook(n.Playbook)
 	if !known || !by.scope.Allows(book.Tenant) {
 		return nil, unknownPlaybook(set, by, n.Playbook)
+	}
+	if text, err := json.Marshal(n.Vars); err != nil || len(text) > core.QuotaVars.Max {
+		return nil, cmp.Or(err, core.QuotaVars.Over("the run"))
 	}
 	if len(n.Vars) > 0 { // expressions may read names that only these vars have
 		again, err := playbooks.Parse(book.File, book.Source, playbooks.Options{Types: s.cfg.Types, Vars: n.Vars})
@@ -161,12 +128,14 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 			return nil, err
 		}
 	}
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool {
+		return !by.scope.Allows(h.Customer) || only != nil && !only(h)
+	})
 	windows, board := s.cfg.Catalog.Windows()
 	l, err := launch.Prepare(book, hosts, launch.Options{
 		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
-		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit,
-		Secrets: set.SecretRefs(), Trace: tracing.Traceparent(ctx),
+		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit, Pool: s.cfg.Pool,
+		Secrets: set.SecretRefs(), FourEyes: set.FourEyes, Trace: tracing.Traceparent(ctx),
 	})
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))

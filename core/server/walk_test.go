@@ -91,6 +91,8 @@ var aims = map[string]aim{
 	"get-notification":   {path: map[string]string{"notification": "NOTE"}},
 	"retry-notification": {path: map[string]string{"notification": "NOTE"}},
 	"list-channels":      {list: true},
+	"list-handlers":      {list: true},
+	"drop-handlers":      {body: api.DropHandlers{Playbook: "acme-patch"}},
 	"test-channel":       {creates: true, path: map[string]string{"channel": "acme:ops"}},
 	// Of all tenants: refused to any single one.
 	"list-workers":    {},
@@ -142,6 +144,10 @@ func (b *bed) walk() []operation {
 		ID: "note-1", Owner: ledger.Owner{Tenant: "acme"}, Channel: "ops", Medium: policy.MediumWebhook, Kind: policy.RunFailed, Subject: "run:" + runs["done"], Data: []byte(`{"title": "of acme"}`),
 	})
 	must(b.t, err)
+
+	done, err := b.ledger.Run(b.t.Context(), ledger.AllTenants(), runs["done"])
+	must(b.t, err)
+	must(b.t, b.ledger.LeaveHandlers(b.t.Context(), done, []string{"acme-1"}, []string{"restart"}))
 
 	var all []operation
 	paths := b.server.OpenAPI().Paths

@@ -70,7 +70,7 @@ func windowsNamed(by caller, set *definitions.Set) map[string]bool {
 	}
 	note := func(b *playbooks.Playbook) {
 		named[b.Window] = true
-		for _, step := range b.Steps {
+		for _, step := range b.Calls() {
 			named[step.Window] = true
 		}
 	}

@@ -5,17 +5,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/turnus/turnus/core/ownfiles"
 )
 
 // sshd ends a connection at its sixth failure (MaxAuthTries 6). One password
@@ -29,9 +27,8 @@ var errNoMoreAuth = errors.New("no way to log in is left")
 
 // authState is one login. It is used by one handshake and not concurrently.
 type authState struct {
-	pool *Pool
-	e    *endpoint
-	ctx  context.Context //nolint:containedctx // of the handshake: the callbacks of x/crypto/ssh pass none
+	e   *endpoint
+	ctx context.Context //nolint:containedctx // of the handshake: the callbacks of x/crypto/ssh pass none
 
 	mu        sync.Mutex // agentConn only: a handshake may be left behind with its jump host
 	agentConn net.Conn
@@ -92,54 +89,28 @@ func (a *authState) answerOnce(password string) ssh.KeyboardInteractiveChallenge
 	}
 }
 
-// password comes from the environment, a command, or the pool's function, and
-// only once a server with a proved key asks for it.
+// password asks the credential for it.
 func (a *authState) password() (string, error) {
-	s := a.e.host.SSH
-	switch {
-	case s.PasswordEnv != "":
-		v, ok := os.LookupEnv(s.PasswordEnv)
-		if !ok {
-			return "", fmt.Errorf("password: environment variable %s is not set on the worker", s.PasswordEnv)
-		}
-		return v, nil
-	case len(s.PasswordCommand) > 0:
-		cmd := exec.CommandContext(a.ctx, s.PasswordCommand[0], s.PasswordCommand[1:]...) //nolint:gosec // the operator's own command
-		cmd.WaitDelay = time.Second
-		out, err := cmd.Output()
-		if err != nil { // its output may hold the secret: not shown
-			return "", fmt.Errorf("password command %s: %w", s.PasswordCommand[0], err)
-		}
-		password, _, _ := strings.Cut(string(out), "\n")
-		if len(password) > maxPasswordLen {
-			return "", fmt.Errorf("password command %s printed a line of %d bytes, expected at most %d", s.PasswordCommand[0], len(password), maxPasswordLen)
-		}
-		return strings.TrimSuffix(password, "\r"), nil
-	case a.pool.cfg.Password != nil:
-		password, err := a.pool.cfg.Password(a.e.host)
-		if err != nil {
-			return "", fmt.Errorf("password: %w", err)
-		}
-		return password, nil
+	if a.e.cred.Password == nil {
+		return "", nil
 	}
-	return "", nil
+	password, err := a.e.cred.Password(a.ctx, a.e.host)
+	if err == nil && len(password) > maxPasswordLen {
+		err = fmt.Errorf("it has %d bytes, expected at most %d", len(password), maxPasswordLen)
+	}
+	if err != nil {
+		return "", fmt.Errorf("password: %w", err)
+	}
+	return password, nil
 }
 
-// signers lists the keys to offer: the one that was certified for this login, the host's own, then the agent's and the
-// pool's unless the host's are to be the only ones. Each key once, its
-// certificate first.
+// signers lists the keys to offer: the one that was certified for this login, the credential's first
+// files, then the agent's keys and the other files unless the first are to be the only ones. Each key
+// once, its certificate first.
 func (a *authState) signers() []ssh.Signer {
 	o := &offer{a: a, agent: a.agentSigners(), certs: a.certificates(), seen: map[[32]byte]bool{}}
-	var files []*identity
-	for _, f := range a.e.identityFiles {
-		ids, err := a.pool.keys.load(expandHome(f))
-		if err != nil {
-			a.problems = append(a.problems, err.Error())
-			continue
-		}
-		files = append(files, ids)
-	}
-	if s, err := a.pool.certs.signerFor(a.ctx, a.e); err != nil {
+	files := a.load(a.e.identityFiles)
+	if s, err := a.e.cred.Signer.signerFor(a.ctx, a.e); err != nil {
 		a.problems = append(a.problems, err.Error())
 	} else if s != nil {
 		o.add(s, "signed for this login")
@@ -151,11 +122,24 @@ func (a *authState) signers() []ssh.Signer {
 		for _, s := range o.agent {
 			o.key(s, "agent")
 		}
-		for _, id := range a.pool.keys.defaults {
+		for _, id := range a.load(a.e.cred.Others) {
 			o.file(id)
 		}
 	}
 	return o.list
+}
+
+// load reads key files, and notes those that cannot be used.
+func (a *authState) load(files []string) (list []*identity) {
+	for _, f := range files {
+		id, err := a.e.cred.Keys.load(expandHome(f))
+		if err != nil {
+			a.problems = append(a.problems, err.Error())
+			continue
+		}
+		list = append(list, id)
+	}
+	return list
 }
 
 // offer collects the keys of a login, each once and no more than sshd bears.
@@ -232,8 +216,8 @@ func (a *authState) certificates() (certs []*ssh.Certificate) {
 }
 
 func (a *authState) agentSigners() []ssh.Signer {
-	socket := a.pool.cfg.Agent
-	if socket == "none" {
+	socket := a.e.cred.Agent
+	if socket == "" {
 		return nil
 	}
 	var d net.Dialer
@@ -272,7 +256,7 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 	if len(a.offered) > 0 {
 		tried = strings.Join(a.offered, ", ")
 	}
-	hint := fmt.Sprintf("as user %q, tried %s.", e.user, tried)
+	hint := fmt.Sprintf("as user %q%s, tried %s.", e.user, e.by(), tried)
 	if len(a.allowed) > 0 {
 		hint += " The server accepts " + strings.Join(a.allowed, ", ") + "."
 	}
@@ -294,13 +278,20 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 	return e.unreachable("authenticate", hint, fmt.Errorf("login refused: %w", err))
 }
 
-func readCertificate(file string) (*ssh.Certificate, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("certificate: %w", err)
+// by names the credential of a login, where it has a name.
+func (e *endpoint) by() string {
+	if e.cred.Name == "" {
+		return ""
 	}
+	return fmt.Sprintf(" by credential %q", e.cred.Name)
+}
+
+const maxCertificateFile = 1 << 20
+
+func readCertificate(file string) (*ssh.Certificate, error) {
+	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxCertificateFile})
 	if err != nil {
-		return nil, fmt.Errorf("certificate %s: %w", file, err)
+		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
 	if err != nil {

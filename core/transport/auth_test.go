@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -34,18 +35,18 @@ func TestUserCertificateAgainstOpenSSH(t *testing.T) {
 	write(t, elsewhere, ssh.MarshalAuthorizedKey(cert))
 
 	h := s.Host("web1")
-	h.SSH.IdentityFiles = []string{file}
-	_, err := run(t, newPool(t, nil), h, "true")
+	plain := func() *Pool { return newPool(t, func(c *Config) { offers(c).Identities = []string{file} }) }
+	_, err := run(t, plain(), h, "true")
 	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), ssh.FingerprintSHA256(public)) || !strings.Contains(err.Error(), "accepts publickey") {
 		t.Errorf("without its certificate: got %v, expected a refusal that lists the key", err)
 	}
-	named := h
-	named.SSH.CertificateFile = elsewhere
-	if _, err := run(t, newPool(t, nil), named, "true"); err != nil {
+	with := plain()
+	offers(&with.cfg).Certificates = []string{elsewhere}
+	if _, err := run(t, with, h, "true"); err != nil {
 		t.Error(err)
 	}
 	write(t, file+"-cert.pub", ssh.MarshalAuthorizedKey(cert))
-	if _, err := run(t, newPool(t, nil), h, "true"); err != nil {
+	if _, err := run(t, plain(), h, "true"); err != nil {
 		t.Error(err)
 	}
 }
@@ -81,7 +82,7 @@ func TestEncryptedKey(t *testing.T) {
 	s := sshdtest.Start(t, sshdtest.Authorize(public))
 	asked := 0
 	with := func(passphrase func(string) ([]byte, error)) *Pool {
-		return newPool(t, func(c *Config) { c.IdentityFiles, c.Passphrase = []string{file}, passphrase })
+		return newPool(t, func(c *Config) { offers(c).Keys, offers(c).Identities = NewKeys(passphrase), []string{file} })
 	}
 	p := with(func(string) ([]byte, error) { asked++; return []byte("open sesame"), nil })
 	if asked != 0 {
@@ -133,13 +134,12 @@ func TestAgent(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = l.Close(); wg.Wait(); _ = os.RemoveAll(dir) })
 
-	p := newPool(t, func(c *Config) { c.Agent = socket })
+	p := newPool(t, func(c *Config) { offers(c).Agent = socket })
 	if _, err := run(t, p, s.Host("web1"), "true"); err != nil {
 		t.Error(err)
 	}
-	named := s.Host("web2") // the agent signs for a named key that is encrypted
-	named.SSH.IdentityFiles = []string{file}
-	if _, err := run(t, p, named, "true"); err != nil {
+	offers(&p.cfg).Identities = []string{file} // the agent signs for a named key that is encrypted
+	if _, err := run(t, p, s.Host("web2"), "true"); err != nil {
 		t.Error(err)
 	}
 }
@@ -179,24 +179,25 @@ func TestPassword(t *testing.T) {
 		f.cfg.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return count() }
 		f.cfg.KeyboardInteractiveCallback = func(ssh.ConnMetadata, ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) { return count() }
 	})
-	t.Setenv("TEST_PASSWORD", secret)
-	env := func(h core.Host) core.Host { h.SSH.PasswordEnv = "TEST_PASSWORD"; return h }
-	command := func(h core.Host, argv ...string) core.Host { h.SSH.PasswordCommand = argv; return h }
+	creds := map[string]*Credential{}
+	gives := func(h core.Host, password string, err error) core.Host {
+		creds[h.Name] = &Credential{Password: func(context.Context, core.Host) (string, error) { return password, err }}
+		return h
+	}
 	tests := []struct {
 		name string
 		host core.Host
 		says string
 	}{
-		{"environment", env(byPassword.host("a")), ""},
-		{"command", command(byPassword.host("b"), "printf", "%s\n", secret), ""},
-		{"keyboard-interactive", env(byQuestion.host("c")), ""},
-		{"a second question is not answered", env(byCode.host("d")), "only a password can be given"},
+		{"password", gives(byPassword.host("a"), secret, nil), ""},
+		{"keyboard-interactive", gives(byQuestion.host("c"), secret, nil), ""},
+		{"a second question is not answered", gives(byCode.host("d"), secret, nil), "only a password can be given"},
 		{"none", byPassword.host("e"), "accepts password"},
-		{"variable not set", func() core.Host { h := byPassword.host("f"); h.SSH.PasswordEnv = "TEST_NONE"; return h }(), "TEST_NONE is not set"},
-		{"command fails", command(byPassword.host("g"), "sh", "-c", "echo "+secret+"; exit 3"), "exit status 3"},
-		{"wrong, by both methods", command(bothWays.host("h"), "echo", "bad"), "login refused"},
+		{"it cannot be had", gives(byPassword.host("f"), "", errors.New("TEST_NONE is not set")), "TEST_NONE is not set"},
+		{"too long", gives(byPassword.host("g"), strings.Repeat("x", maxPasswordLen+1), nil), "expected at most 4096"},
+		{"wrong, by both methods", gives(bothWays.host("h"), "bad", nil), "login refused"},
 	}
-	p := newPool(t, nil)
+	p := newPool(t, named(creds))
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := run(t, p, tt.host, "x")
@@ -218,10 +219,6 @@ func TestPassword(t *testing.T) {
 	if tries != 1 {
 		t.Errorf("a wrong password was tried %d times, expected once", tries)
 	}
-	q := newPool(t, func(c *Config) { c.Password = func(core.Host) (string, error) { return secret, nil } })
-	if _, err := run(t, q, byPassword.host("i"), "x"); err != nil {
-		t.Error(err)
-	}
 }
 
 // A password is never given to a server whose key is not proved.
@@ -234,7 +231,7 @@ func TestPasswordIsNotGivenBeforeTheKeyIsProved(t *testing.T) {
 	h := f.host("h")
 	h.SSH.HostKeys = nil
 	p := newPool(t, func(c *Config) {
-		c.Password = func(core.Host) (string, error) { t.Error("password was fetched"); return "x", nil }
+		offers(c).Password = func(context.Context, core.Host) (string, error) { t.Error("password was fetched"); return "x", nil }
 	})
 	_, err := run(t, p, h, "x")
 	expectHostKeyError(t, err)
@@ -251,14 +248,13 @@ func TestLimitedTriesUnderMaxAuthTries(t *testing.T) {
 		files, last = append(files, file), public
 	}
 	s := sshdtest.Start(t, sshdtest.Authorize(last))
-	p := newPool(t, func(c *Config) { c.IdentityFiles = files })
+	p := newPool(t, func(c *Config) { offers(c).Others = files })
 	_, err := run(t, p, s.Host("web1"), "true")
 	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "login refused") || strings.Contains(s.Log(), "Too many authentication failures") {
 		t.Errorf("got %v, expected a refusal before the server's limit", err)
 	}
-	h := s.Host("web1") // the host's own key goes first
-	h.SSH.IdentityFiles = files[8:]
-	if _, err := run(t, p, h, "true"); err != nil {
+	offers(&p.cfg).Identities = files[8:] // these go first
+	if _, err := run(t, p, s.Host("web1"), "true"); err != nil {
 		t.Error(err)
 	}
 }
@@ -271,7 +267,7 @@ func TestKeyFilesThatCannotServe(t *testing.T) {
 	rubbish := filepath.Join(t.TempDir(), "rubbish")
 	write(t, rubbish, bytes.Repeat([]byte("x"), 100))
 	for name, says := range map[string]string{file: "chmod 600", rubbish: "no key found", "/nonexistent/key": "no such file"} {
-		_, err := New(Config{Agent: "none", IdentityFiles: []string{name}})
+		err := NewKeys(nil).Check(name)
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, expected %q", name, err, says)
 		}

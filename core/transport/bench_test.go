@@ -92,7 +92,7 @@ func BenchmarkFanout(b *testing.B) {
 	b.Run("pool", func(b *testing.B) {
 		before := cpu()
 		for b.Loop() {
-			p := newPool(b, func(c *Config) { c.IdentityFiles = []string{key} })
+			p := newPool(b, func(c *Config) { offers(c).Identities = []string{key} })
 			each(func(h core.Host) error {
 				_, err := p.Run(testContext(b), h, Exec{Command: "true"})
 				return err

@@ -3,7 +3,6 @@ package transport
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -30,8 +29,9 @@ type CertificateRequest struct {
 // before a certificate ends.
 type Certify func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error)
 
-// certificates holds one key of this process, which is never written down, and what was signed for it.
-type certificates struct {
+// Signer has short-lived certificates signed for one key of this process, which is never written to
+// a disk. Safe for concurrent use.
+type Signer struct {
 	sign   Certify
 	signer ssh.Signer
 
@@ -48,40 +48,8 @@ type signed struct {
 	until time.Time
 }
 
-func newCertificates(sign Certify) (*certificates, error) {
-	if sign == nil {
-		return nil, nil //nolint:nilnil // there is nothing to sign with
-	}
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("key for certificates: %w", err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("key for certificates: %w", err)
-	}
-	return &certificates{sign: sign, signer: signer, known: map[string]*signed{}}, nil
-}
-
-// signerFor gives the key with its certificate for a login; nil where none are made.
-func (c *certificates) signerFor(ctx context.Context, e *endpoint) (ssh.Signer, error) {
-	if c == nil {
-		return nil, nil //nolint:nilnil // there is nothing to sign with
-	}
-	s := e.host.SSH
-	r := CertificateRequest{Key: c.signer.PublicKey(), Principals: s.Principals, SourceAddrs: s.SourceAddrs, ForceCommand: s.ForceCommand}
-	if len(r.Principals) == 0 {
-		r.Principals = []string{e.user}
-	}
-	cert, err := c.certificate(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("certificate for %s: %w", strings.Join(r.Principals, ", "), err)
-	}
-	return ssh.NewCertSigner(cert, c.signer)
-}
-
 // certificate gives one that holds for a while. One caller has it signed, the others wait.
-func (c *certificates) certificate(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+func (c *Signer) certificate(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 	key := certKey(r)
 	k := c.enter(key)
 	defer c.leave(key, k)
@@ -119,7 +87,7 @@ func certKey(r CertificateRequest) string {
 	return fmt.Sprintf("%q %q %q", r.Principals, r.SourceAddrs, r.ForceCommand)
 }
 
-func (c *certificates) enter(key string) *signed {
+func (c *Signer) enter(key string) *signed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[key]
@@ -134,7 +102,7 @@ func (c *certificates) enter(key string) *signed {
 }
 
 // leave forgets what was not signed, or has ended, with its last user.
-func (c *certificates) leave(key string, k *signed) {
+func (c *Signer) leave(key string, k *signed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k.users--; k.users == 0 && !k.until.After(time.Now()) {
@@ -147,7 +115,7 @@ func (c *certificates) leave(key string, k *signed) {
 const maxCertificates = 1024
 
 // makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays. It needs c.mu.
-func (c *certificates) makeRoom() {
+func (c *Signer) makeRoom() {
 	first := ""
 	for key, k := range c.known {
 		switch {
@@ -203,7 +171,7 @@ func NewAuthority(file string, lifetime time.Duration, keyID string) (*Authority
 	if err := CheckLifetime(lifetime); err != nil {
 		return nil, err
 	}
-	id, err := (&keyring{}).read(expandHome(file))
+	id, err := NewKeys(nil).read(expandHome(file))
 	if err != nil {
 		return nil, fmt.Errorf("authority for certificates: %w: %w", core.ErrInvalid, err)
 	}

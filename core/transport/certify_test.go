@@ -33,7 +33,11 @@ func authority(t *testing.T, config ...string) (*Authority, *sshdtest.Server) {
 
 func certified(t *testing.T, sign Certify) *Pool {
 	t.Helper()
-	return newPool(t, func(c *Config) { c.Certify = sign; c.IdentityFiles = []string{}; c.Agent = "none" })
+	signer, err := NewSigner(sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newPool(t, func(c *Config) { offers(c).Signer = signer })
 }
 
 func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
@@ -56,9 +60,9 @@ func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
 	eventually(t, "sshd logs who logged in", func() bool { return strings.Contains(s.Log(), `ID turnus test`) })
 
 	forced := h
-	forced.SSH.ForceCommand = "echo forced"
-	out, err := run(t, p, forced, "echo free")
-	if err != nil || out != "forced" {
+	forced.SSH.ForceCommand = `export FORCED=yes; eval "$SSH_ORIGINAL_COMMAND"`
+	out, err := run(t, p, forced, "echo forced: $FORCED")
+	if err != nil || out != "forced: yes" {
 		t.Errorf("got %q, %v, expected the forced command", out, err)
 	}
 	near := h
@@ -92,7 +96,7 @@ func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
 			}
 			p := certified(t, a.Certify)
 			if c.sign != nil { // past our own check, which would not send it
-				r := CertificateRequest{Key: p.certs.signer.PublicKey(), Principals: []string{s.User}}
+				r := CertificateRequest{Key: offers(&p.cfg).Signer.signer.PublicKey(), Principals: []string{s.User}}
 				cert, err := a.Certify(t.Context(), r)
 				if err != nil {
 					t.Fatal(err)
@@ -101,7 +105,7 @@ func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
 				if err := cert.SignCert(rand.Reader, a.key); err != nil {
 					t.Fatal(err)
 				}
-				k := p.certs.enter(certKey(r))
+				k := offers(&p.cfg).Signer.enter(certKey(r))
 				k.cert, k.renew, k.until = cert, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 			}
 			_, err := run(t, p, h, "true")
@@ -117,18 +121,21 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 	file, public := sshdtest.NewKey(t)
 	s := sshdtest.Start(t, sshdtest.Authorize(public))
 	h := s.Host("web1")
-	h.SSH.IdentityFiles = []string{file}
 	a, _ := authority(t)
-	if _, err := run(t, certified(t, a.Certify), h, "true"); err != nil {
+	p := certified(t, a.Certify)
+	offers(&p.cfg).Identities = []string{file}
+	if _, err := run(t, p, h, "true"); err != nil {
 		t.Errorf("the host does not know the authority, but the key: %v", err)
 	}
 	away := certified(t, func(context.Context, CertificateRequest) (*ssh.Certificate, error) {
 		return nil, errors.New("the authority is away")
 	})
+	offers(&away.cfg).Identities = []string{file}
 	if _, err := run(t, away, h, "true"); err != nil {
 		t.Errorf("the authority is away, but there is a key: %v", err)
 	}
-	h.SSH.IdentityFiles = nil
+	away.Drop(h)
+	offers(&away.cfg).Identities = nil
 	if _, err := run(t, away, h, "true"); err == nil || !strings.Contains(err.Error(), "the authority is away") {
 		t.Errorf("got %v, expected to hear why there is no certificate", err)
 	}
@@ -142,7 +149,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		signed, away := 0, false
-		c, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+		c, err := NewSigner(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 			if signed++; away {
 				return nil, errors.New("away")
 			}
@@ -179,7 +186,7 @@ func TestCertificatesAreForgotten(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		away, signed := false, 0
-		c, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+		c, err := NewSigner(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 			if away {
 				return nil, errors.New("away")
 			}
@@ -243,7 +250,7 @@ func TestAuthorityThatGivesAnother(t *testing.T) {
 		"principals": {func(r *CertificateRequest) { r.Principals = []string{"x"} }, "asked for"},
 		"options":    {func(r *CertificateRequest) { r.ForceCommand = "" }, "force-command"},
 	} {
-		certs, err := newCertificates(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+		certs, err := NewSigner(func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 			c.asked(&r)
 			return a.Certify(ctx, r)
 		})

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type conn struct {
 	key  string
 	ssh  ssh.Conn
 	via  *conn         // the jump connection underneath, leased until this one ends
+	at   machine       // the server at its end
 	rtt  time.Duration // a guess, from the handshake
 	dead chan struct{} // closed when the connection has ended and all is given back
 
@@ -34,13 +36,14 @@ type conn struct {
 	tunnels  int // not limited by sshd
 	limit    int // sessions at once; lowered when the server refuses
 	lastUsed time.Time
-	gone     bool // not to be handed out again
+	gone     bool          // not to be handed out again
+	idle     *list.Element // in pool.sockets.idle
 }
 
 // newConn takes a finished handshake over and starts watching it.
-func (p *Pool) newConn(r route, sc ssh.Conn, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request, via *conn, took time.Duration) *conn {
+func (p *Pool) newConn(r route, sc ssh.Conn, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request, via *conn, at machine, took time.Duration) *conn {
 	c := &conn{
-		pool: p, e: r.last(), key: r.key(), ssh: sc, via: via,
+		pool: p, e: r.last(), key: r.key(), ssh: sc, via: via, at: at,
 		rtt:  min(took/4, time.Second), // a handshake has at least four round trips
 		dead: make(chan struct{}), limit: p.cfg.MaxSessions, lastUsed: time.Now(),
 	}
@@ -139,6 +142,8 @@ func (c *conn) buried() {
 	c.pool.mu.Unlock()
 	if c.via != nil {
 		c.pool.release(c.via, tunnelUse)
+	} else {
+		c.pool.sockets.free.leave()
 	}
 	close(c.dead)
 }

@@ -37,7 +37,7 @@ func algorithms() ssh.Config {
 // connect dials the last endpoint of r through via, which is nil without a jump
 // host, and logs in. Waiting for a place does not count towards the connect
 // timeout; TCP, handshake and authentication do. On success the connection owns
-// via's lease.
+// via's lease, or its own place among the sockets.
 func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	e := r.last()
 	proof, err := p.trust.proof(e)
@@ -53,6 +53,11 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 		return nil, e.ended(ctx, "dial", true)
 	}
 	defer p.dials.leave()
+	if via == nil { // a tunnel needs no file descriptor
+		if err := p.socket(ctx); err != nil {
+			return nil, e.ended(ctx, "dial", true)
+		}
+	}
 
 	p.dialled.Add(1)
 	ctx, span := tracing.Start(ctx, tracing.Dial, tracing.Host.String(e.name))
@@ -63,6 +68,9 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	span.SetAttributes(tracing.Outcome.String(string(resultOf(err))))
 	tracing.End(span, err)
 	if err != nil {
+		if via == nil {
+			p.sockets.free.leave()
+		}
 		p.failed.Add(1)
 		return nil, err
 	}
@@ -72,8 +80,11 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 // handshake runs under ctx; outer tells the caller's end from the timeout's.
 func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, proof *proof) (*conn, error) {
 	e := r.last()
-	raw, err := p.reach(ctx, e, via)
+	raw, at, err := p.reach(ctx, e, via)
+	refused, ok := errors.AsType[*refusal](err)
 	switch {
+	case ok:
+		return nil, e.refusedHere(refused)
 	case err != nil && outer.Err() != nil:
 		return nil, e.ended(outer, "dial", true)
 	case err != nil && ctx.Err() != nil:
@@ -87,7 +98,7 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, proof *
 	// ssh.ClientConfig.Timeout covers TCP only (go#15113): closing the connection
 	// ends a handshake that hangs. No deadlines are set (go#65930).
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	login := &authState{pool: p, e: e, ctx: ctx}
+	login := &authState{e: e, ctx: ctx}
 	defer login.done()
 	began := time.Now()
 	sc, chans, reqs, err := p.converse(ctx, h, via, &ssh.ClientConfig{
@@ -119,7 +130,7 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, proof *
 		}
 		return nil, handshakeError(e, h, login, err)
 	}
-	return p.newConn(r, sc, chans, reqs, via, time.Since(began)), nil
+	return p.newConn(r, sc, chans, reqs, via, at, time.Since(began)), nil
 }
 
 // converse runs the handshake. Closing a TCP connection ends its reads at once;
@@ -155,15 +166,6 @@ func (p *Pool) converse(ctx context.Context, h *handshakeConn, via *conn, cfg *s
 	case <-ctx.Done():
 		return nil, nil, nil, context.Cause(ctx)
 	}
-}
-
-// reach opens the byte stream to e.
-func (p *Pool) reach(ctx context.Context, e *endpoint, via *conn) (net.Conn, error) {
-	if via != nil {
-		return via.tunnel(ctx, e.addr)
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", e.addr)
 }
 
 // tunnelError explains why a jump host did not connect to e.

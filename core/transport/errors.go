@@ -98,7 +98,7 @@ func dialError(e *endpoint, err error) *Error {
 	case errors.Is(err, syscall.ECONNRESET):
 		return e.unreachable("dial", "a firewall or a connection limit on the way refuses this worker", fmt.Errorf("connection reset: %w", err))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return e.unreachable("dial", "raise the worker's limit of open files (ulimit -n)", err)
+		return e.unreachable("dial", "raise the worker's limit of open files: ulimit -n, or LimitNOFILE= of the unit", err)
 	}
 	return e.unreachable("dial", "", err)
 }

@@ -195,7 +195,9 @@ func TestServerThatEndsTheLogin(t *testing.T) {
 		}
 		f.cfg.MaxAuthTries = 1
 	})
-	_, err := run(t, newPool(t, func(c *Config) { c.Password = func(core.Host) (string, error) { return "hunter2", nil } }), f.host("h"), "x")
+	_, err := run(t, newPool(t, func(c *Config) {
+		offers(c).Password = func(context.Context, core.Host) (string, error) { return "hunter2", nil }
+	}), f.host("h"), "x")
 	var e *Error
 	if !errors.As(err, &e) || e.Op != "authenticate" || !strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v, expected a refused login that lists the password, without showing it", err)

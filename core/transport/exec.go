@@ -27,6 +27,7 @@ type Exec struct {
 	Stdout  io.Writer // nil: discarded. Written by one goroutine at a time, never after Run
 	Stderr  io.Writer // may be the same as Stdout
 	Fresh   bool      // over a new connection, which is closed afterwards
+	Fence   Fence     // of the lease that the command belongs to
 }
 
 // Exit is how a command ended.
@@ -51,7 +52,9 @@ const (
 )
 
 // Run runs a command to its end, without a terminal, so that whatever prompts
-// ends at once. The error is nil whatever the exit code is. Output that comes
+// ends at once. The error is nil whatever the exit code is, if a POSIX shell ran
+// the command: it proves so by a line before the output, which Stdout does not get,
+// nor what the login printed before. Output that comes
 // within 500 ms after the exit status is still read; a background child that
 // holds stdout open longer is let go, and keeps running.
 //
@@ -71,7 +74,7 @@ func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 	command, stdin, err := withSecrets(e, id)
 	var line string
 	if err == nil {
-		line, err = commandLine(command, e.Env, id)
+		line, err = commandLine(e.Fence.script(r.last().name), command, e.Env, id)
 	}
 	if err != nil {
 		return Exit{}, r.last().fail("exec", "", true, mark(err, core.ErrInvalid))
@@ -90,10 +93,11 @@ func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 
 // commandLine runs command by /bin/sh whatever the user's shell is: bash would
 // read ~/.bashrc first. sshd refuses most of SSH's own way to set variables.
-// id names the execution in the environment of all that it starts.
-func commandLine(command string, env map[string]string, id string) (string, error) {
+// id names the execution in the environment of all that it starts. Before the command come
+// what the fence asks for, and the proof that a shell runs.
+func commandLine(fence, command string, env map[string]string, id string) (string, error) {
 	var b strings.Builder
-	b.WriteString("export " + execIDVar + "=" + id + "\n")
+	b.WriteString("export " + execIDVar + "=" + id + "\n" + fence + proveShell)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !envName(name) {
 			return "", fmt.Errorf("environment variable %q: expected letters, digits and _", name)
@@ -167,13 +171,21 @@ type output struct {
 	over   *atomic.Bool  // set under lock: write no more
 	moved  *atomic.Int64 // monotone nanoseconds of the last progress
 	failed chan<- error
+	pass   func([]byte) ([]byte, bool) // what of the bytes is the command's, and whether to go on
 }
 
 func (o output) copy(from io.Reader, buf []byte) {
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !o.write(buf[:n]) {
-			return
+		if n > 0 {
+			b, more := o.pass(buf[:n])
+			if !more {
+				o.fail(errNoProof)
+				return
+			}
+			if !o.write(b) {
+				return
+			}
 		}
 		if err != nil {
 			return
@@ -187,12 +199,9 @@ func (o output) write(b []byte) bool {
 	if o.over.Load() {
 		return false
 	}
-	if o.w != nil {
+	if o.w != nil && len(b) > 0 {
 		if _, err := o.w.Write(b); err != nil {
-			select {
-			case o.failed <- err:
-			default:
-			}
+			o.fail(err)
 			return false
 		}
 	}
@@ -200,10 +209,18 @@ func (o output) write(b []byte) bool {
 	return true
 }
 
+func (o output) fail(err error) {
+	select {
+	case o.failed <- err:
+	default:
+	}
+}
+
 // execution is one command under way.
 type execution struct {
 	id      string // in the command's environment
 	s       *session
+	proof   *shellProof
 	lock    [2]sync.Mutex
 	over    atomic.Bool
 	moved   atomic.Int64
@@ -213,7 +230,7 @@ type execution struct {
 
 // exec runs line over the session and waits for its end.
 func (s *session) exec(ctx context.Context, line, id string, e Exec) (Exit, error) {
-	x := &execution{s: s, id: id, failed: make(chan error, 1), drained: make(chan struct{})}
+	x := &execution{s: s, id: id, proof: newProof(id), failed: make(chan error, 1), drained: make(chan struct{})}
 	if err := s.start(ctx, "exec", line); err != nil {
 		return Exit{}, x.notStarted(ctx, err)
 	}
@@ -243,8 +260,11 @@ func (x *execution) pipe(e Exec) bool {
 	if e.Stdout != nil && sameWriter(e.Stdout, e.Stderr) {
 		second = &x.lock[0]
 	}
-	out := output{w: e.Stdout, lock: &x.lock[0], over: &x.over, moved: &x.moved, failed: x.failed}
-	errs := output{w: e.Stderr, lock: second, over: &x.over, moved: &x.moved, failed: x.failed}
+	out := output{w: e.Stdout, lock: &x.lock[0], over: &x.over, moved: &x.moved, failed: x.failed, pass: x.proof.pass}
+	errs := output{w: e.Stderr, lock: second, over: &x.over, moved: &x.moved, failed: x.failed, pass: func(b []byte) ([]byte, bool) {
+		x.proof.overhear(b)
+		return b, true
+	}}
 	if !p.spawn(func() {
 		defer close(x.drained)
 		var both sync.WaitGroup
@@ -300,7 +320,7 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 	case <-s.closed:
 	case err := <-x.failed:
 		x.stop()
-		return Exit{}, fmt.Errorf("%s: writing the command's output: %w", s.c.e.name, err)
+		return Exit{}, x.broken(err)
 	case <-ctx.Done():
 		x.stop()
 		return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
@@ -308,8 +328,14 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 	x.drain(ctx, outputGrace+4*s.c.rtt)
 	select {
 	case err := <-x.failed:
-		return s.exitSoFar(), fmt.Errorf("%s: writing the command's output: %w", s.c.e.name, err)
+		return s.exitSoFar(), x.broken(err)
 	case <-s.exited:
+		switch ok, stale := x.proved(ctx); {
+		case !ok:
+			return Exit{}, x.proof.missing(s.c.e, s.exit)
+		case stale:
+			return Exit{}, s.c.e.stale()
+		}
 		return s.exit, nil
 	default:
 	}
@@ -317,6 +343,29 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 		return Exit{}, s.c.e.ended(ctx, "exec", false)
 	}
 	return Exit{}, s.broken("exec")
+}
+
+// proved waits for the proof while output may still come: only its end shows that there is none.
+func (x *execution) proved(ctx context.Context) (ok, stale bool) {
+	if ok, stale := x.proof.given(); ok {
+		return ok, stale
+	}
+	limit := time.NewTimer(outputLimit)
+	defer limit.Stop()
+	select {
+	case <-x.drained:
+	case <-ctx.Done():
+	case <-limit.C:
+	}
+	return x.proof.given()
+}
+
+// broken is why a stream of the command could not be passed on.
+func (x *execution) broken(err error) error {
+	if errors.Is(err, errNoShell) {
+		return x.s.c.e.fail("exec", noShellHint, false, mark(err, core.ErrInvalid))
+	}
+	return fmt.Errorf("%s: writing the command's output: %w", x.s.c.e.name, err)
 }
 
 func (s *session) exitSoFar() Exit {

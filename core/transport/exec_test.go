@@ -17,7 +17,7 @@ import (
 // newPool makes a pool that knows nothing of the machine's own SSH files.
 func newPool(tb testing.TB, change func(*Config)) *Pool {
 	tb.Helper()
-	cfg := Config{Agent: "none", KnownHosts: []string{"/dev/null"}, IdentityFiles: []string{}, ConnectTimeout: time.Minute}
+	cfg := Config{Credential: Always(&Credential{Keys: NewKeys(nil)}), KnownHosts: []string{"/dev/null"}, ConnectTimeout: time.Minute}
 	if change != nil {
 		change(&cfg)
 	}
@@ -33,12 +33,30 @@ func newPool(tb testing.TB, change func(*Config)) *Pool {
 	return p
 }
 
+// offers is what a pool made by newPool offers to every host.
+func offers(c *Config) *Credential {
+	cred, _ := c.Credential(core.Host{})
+	return cred
+}
+
+// named offers each host the credential of its name, and nothing to others.
+func named(creds map[string]*Credential) func(*Config) {
+	return func(c *Config) {
+		c.Credential = func(h core.Host) (*Credential, error) {
+			if cred := creds[h.Name]; cred != nil {
+				return cred, nil
+			}
+			return &Credential{}, nil
+		}
+	}
+}
+
 // startSSHD runs a real server and a pool that may log in.
 func startSSHD(tb testing.TB, opts ...sshdtest.Option) (*sshdtest.Server, *Pool) {
 	tb.Helper()
 	key, public := sshdtest.NewKey(tb)
 	s := sshdtest.Start(tb, append(opts, sshdtest.Authorize(public))...)
-	return s, newPool(tb, func(c *Config) { c.IdentityFiles = []string{key} })
+	return s, newPool(tb, func(c *Config) { offers(c).Identities = []string{key} })
 }
 
 func testContext(tb testing.TB) context.Context {

@@ -25,6 +25,7 @@ type fake struct {
 	onExec    func(ch ssh.Channel, command, addr string) (status uint32)
 	onSession func(open int) bool // false: refuse the channel
 	onGlobal  func() bool         // of a global request; false: leave it unanswered
+	cli       bool                // the host has a command line of its own and no shell: there is no proof of one
 
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -171,6 +172,10 @@ func (f *fake) session(nc ssh.NewChannel, addr string) {
 		_ = ssh.Unmarshal(r.Payload, &m)
 		_ = r.Reply(true, nil)
 		f.wg.Go(func() {
+			if _, id, found := strings.Cut(m.Command, "export TURNUS_EXEC="); found && !f.cli {
+				id, _, _ = strings.Cut(id, "\n")
+				_, _ = io.WriteString(ch, "turnus:"+id+"\n")
+			}
 			status := f.onExec(ch, m.Command, addr)
 			_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{status}))
 			_ = ch.Close()

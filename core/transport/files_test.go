@@ -52,7 +52,7 @@ func expectOnly(t *testing.T, dir string, names ...string) {
 // emptyBin is a PATH with everything that the scripts need but the tools that hash.
 func emptyBin(t *testing.T) string {
 	dir := t.TempDir()
-	for _, name := range []string{"cat", "chmod", "chown", "cp", "mv", "rm", "stat", "sync"} {
+	for _, name := range []string{"cat", "chmod", "chown", "cp", "ls", "mkdir", "mv", "rm", "rmdir", "stat", "sync"} {
 		p, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -108,8 +108,64 @@ func TestPutAndGet(t *testing.T) {
 					t.Errorf("%d bytes: got back %d, %+v, %v", size, back.Len(), info, err)
 				}
 			}
+			testFaultP4(t, p, h)
 			testFileErrors(t, p, h)
 		})
+	}
+}
+
+// A file that only its owner may read stays so when nobody gives a mode, and a new one has the usual mode. Red with
+// 0644 for mode 0, and with keptMode's stat taken out where its ls is.
+func testFaultP4(t *testing.T, p *Pool, h core.Host) {
+	t.Helper()
+	for _, c := range []struct{ before, want os.FileMode }{{0, 0o644}, {0o600, 0o600}, {0o640, 0o640}, {0o750, 0o750}} {
+		file := filepath.Join(t.TempDir(), "f")
+		if c.before != 0 {
+			if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(file, c.before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := p.Put(testContext(t), h, Put{Path: file, Size: 3}, strings.NewReader("new")); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(file); err != nil || st.Mode().Perm() != c.want {
+			t.Errorf("a file of mode %v has %v afterwards (%v), expected %v", c.before, st.Mode(), err, c.want)
+		}
+	}
+}
+
+// Where there is no stat, ls knows the mode.
+func TestFaultP4WithoutStat(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"sh", "ls", "cut", "tr", "chmod", "mv", "rm", "sync", "sha256sum", "cat"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	file, part := filepath.Join(dir, "f"), filepath.Join(dir, "f.part")
+	for path, mode := range map[string]os.FileMode{file: 0o610, part: 0o600} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", "", "", 0))
+	cmd.Env = []string{"PATH=" + bin}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o610 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
 }
 

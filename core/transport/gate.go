@@ -12,11 +12,19 @@ type gate chan struct{}
 
 func newGate(n int) gate { return make(gate, n) }
 
-func (g gate) enter(ctx context.Context) error {
+// try enters if there is room at this moment.
+func (g gate) try() bool {
 	select {
 	case g <- struct{}{}:
-		return nil
+		return true
 	default:
+		return false
+	}
+}
+
+func (g gate) enter(ctx context.Context) error {
+	if g.try() {
+		return nil
 	}
 	select {
 	case g <- struct{}{}:

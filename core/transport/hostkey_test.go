@@ -54,7 +54,7 @@ func TestHostKeyPinsAgainstOpenSSH(t *testing.T) {
 	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p2 := newPool(t, func(c *Config) { c.IdentityFiles = []string{p.cfg.IdentityFiles[0]}; c.KnownHosts = []string{file} })
+	p2 := newPool(t, func(c *Config) { offers(c).Identities = offers(&p.cfg).Identities; c.KnownHosts = []string{file} })
 	if _, err := run(t, p2, unknown, "true"); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestHostCertificateAgainstOpenSSH(t *testing.T) {
 	s := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.HostCertificate(ca, "web1", "*.example.org"))
 	with := func(authority ssh.Signer) *Pool {
 		return newPool(t, func(c *Config) {
-			c.IdentityFiles, c.HostCAs = []string{key}, []string{sshdtest.Line(authority.PublicKey())}
+			offers(c).Identities, c.HostCAs = []string{key}, []string{sshdtest.Line(authority.PublicKey())}
 		})
 	}
 	host := func(name, alias string) core.Host {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -22,10 +23,9 @@ type identity struct {
 	locked *lockedSigner // the signer, when the file is encrypted
 }
 
-// keyring reads key files once. Safe for concurrent use.
-type keyring struct {
+// Keys reads key files, each once. Safe for concurrent use.
+type Keys struct {
 	passphrase func(file string) ([]byte, error)
-	defaults   []*identity // Config.IdentityFiles
 
 	mu     sync.Mutex
 	loaded map[string]func() (*identity, error)
@@ -33,35 +33,47 @@ type keyring struct {
 
 const maxKeyFile = 1 << 20
 
-func newKeyring(cfg Config) (*keyring, error) {
-	k := &keyring{passphrase: cfg.Passphrase, loaded: map[string]func() (*identity, error){}}
-	for _, f := range cfg.IdentityFiles {
-		id, err := k.load(expandHome(f))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
-		}
-		k.defaults = append(k.defaults, id)
-	}
-	if cfg.IdentityFiles != nil {
-		return k, nil
-	}
+// NewKeys makes one without a file. passphrase is called at most once for each encrypted file, when a
+// server wants its key; nil if there is no passphrase.
+func NewKeys(passphrase func(file string) ([]byte, error)) *Keys {
+	return &Keys{passphrase: passphrase, loaded: map[string]func() (*identity, error){}}
+}
+
+// Usual returns the key files of this process's user that can be read: ~/.ssh/id_*.
+func (k *Keys) Usual(log *slog.Logger) []string {
+	var files []string
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
 		file := homeFile(name)
 		if _, err := os.Stat(file); file == "" || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		id, err := k.load(file)
-		if err != nil { // nobody asked for this key
-			cfg.Log.Warn("default key is not usable", "error", err)
+		if err := k.Check(file); err != nil { // nobody asked for this key
+			log.Warn("default key is not usable", "error", err)
 			continue
 		}
-		k.defaults = append(k.defaults, id)
+		files = append(files, file)
 	}
-	return k, nil
+	return files
+}
+
+// Check reads a key file, and returns why it cannot be used.
+func (k *Keys) Check(file string) error {
+	if _, err := k.load(expandHome(file)); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	return nil
+}
+
+// CheckCertificate reads a certificate file, and returns why it cannot be used.
+func CheckCertificate(file string) error {
+	if _, err := readCertificate(expandHome(file)); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	return nil
 }
 
 // load returns file's key, reading it the first time.
-func (k *keyring) load(file string) (*identity, error) {
+func (k *Keys) load(file string) (*identity, error) {
 	k.mu.Lock()
 	get := k.loaded[file]
 	if get == nil {
@@ -72,7 +84,7 @@ func (k *keyring) load(file string) (*identity, error) {
 	return get()
 }
 
-func (k *keyring) read(file string) (*identity, error) {
+func (k *Keys) read(file string) (*identity, error) {
 	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxKeyFile, Shut: 0o077, Pipes: true})
 	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
 		return nil, fmt.Errorf("key file %s: mode %04o lets others read it: chmod 600 %s", file, open.Mode, file)

@@ -73,14 +73,14 @@ const killScript = `for f in $(grep -lF "$ID" /proc/[0-9]*/cmdline /proc/[0-9]*/
   set -- $(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null)
   [ "$3" = "$p" ] || continue
   read -r parent <"/proc/$2/comm" || continue
-  case $parent in sshd*) kill -s "$SIG" -- "-$p";; esac
+  case $parent in sshd*) kill "-$SIG" "-$p";; esac
 done`
 
 // killByID runs killScript beside the command.
 func (x *execution) killByID(signal string) {
 	ctx, cancel := context.WithTimeout(x.s.c.pool.ctx, killAfter)
 	defer cancel()
-	line, err := commandLine(killScript, map[string]string{"ID": x.id, "SIG": signal}, "kill")
+	line, err := commandLine("", killScript, map[string]string{"ID": x.id, "SIG": signal}, "kill")
 	if err != nil {
 		return
 	}

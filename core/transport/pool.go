@@ -69,6 +69,7 @@ func (p *Pool) acquire(ctx context.Context, r route, u use) (c *conn, reused boo
 		}
 		if c := en.pick(u); c != nil {
 			c.lease(u)
+			p.noteIdle(c)
 			if !waited {
 				p.reused.Add(1)
 			}
@@ -146,7 +147,9 @@ func (p *Pool) launch(first context.Context, en *entry, key string, r route) {
 				p.entries[key] = en
 			}
 			home.conns = append(home.conns, c)
+			p.noteIdle(c)
 			home.wake()
+			p.yield(c)
 		}
 		en.wake()
 		p.forget(key, en)
@@ -211,9 +214,11 @@ func (p *Pool) release(c *conn, u use) {
 		c.tunnels--
 	}
 	c.lastUsed = time.Now()
+	p.noteIdle(c)
 	if en := p.entries[c.key]; en != nil && en.waiting > 0 {
 		en.wake()
 	}
+	p.yield(c)
 }
 
 // lower notes that the server refused a session beyond those that are open, and
@@ -245,6 +250,7 @@ func (p *Pool) discard(c *conn) {
 
 func (p *Pool) remove(c *conn) {
 	c.gone = true
+	p.noteIdle(c)
 	en := p.entries[c.key]
 	if en == nil {
 		return

@@ -377,7 +377,7 @@ func TestTrapNoOutputFromAWrongHost(t *testing.T) { // rundeck#2706
 
 func TestEveryOpenSSHAnswersItsOwnName(t *testing.T) {
 	key, public := sshdtest.NewKey(t)
-	p := newPool(t, func(c *Config) { c.IdentityFiles = []string{key} })
+	p := newPool(t, func(c *Config) { offers(c).Identities = []string{key} })
 	var servers []*sshdtest.Server
 	for i := range 4 {
 		servers = append(servers, sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.Config(fmt.Sprintf("SetEnv NAME=host%d", i))))

@@ -21,14 +21,18 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
+// newMode is the mode of a file that was not there, where nobody gives another.
+const newMode = 0o644
+
 // Put says where and how to write a file.
 type Put struct {
 	Path   string // absolute; a symbolic link there is replaced, not followed
-	Mode   uint32 // permission bits; 0 means 0644
+	Mode   uint32 // permission bits; 0 keeps those of the file there, and means 0644 for a new one
 	Owner  string // user[:group]; "" leaves it
 	Size   int64  // -1: unknown
 	SHA256 string // hex; "" takes what was read
 	Backup string // suffix of a copy of the old file; "" keeps none
+	Fence  Fence  // of the lease that the file belongs to: the host compares it before anything is replaced
 }
 
 // Written is what Put wrote.
@@ -87,9 +91,6 @@ func (p *Put) check() error {
 	}
 	if p.Mode > 0o7777 {
 		return fmt.Errorf("mode %o: expected at most 7777", p.Mode)
-	}
-	if p.Mode == 0 {
-		p.Mode = 0o644
 	}
 	if strings.ContainsAny(p.Backup, "/\x00\n") {
 		return fmt.Errorf("backup suffix %q: expected no slash", p.Backup)
@@ -237,20 +238,14 @@ func (u *upload) byCat(ctx context.Context, src *source) error {
 // script runs a script of ours and turns its failures into errors. The exit
 // code is valid where err is nil or wraps errScript.
 func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.Writer) (int, error) {
-	var said, complaint bytes.Buffer
-	stdout := io.Writer(&limited{w: &said, left: 1 << 10})
-	if out != nil {
-		stdout = out
-	}
-	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Stdin: in, Stdout: stdout, Stderr: &limited{w: &complaint, left: 4 << 10}})
-	if err != nil {
+	return u.fenced(ctx, Fence{}, text, in, out)
+}
+
+func (u *upload) fenced(ctx context.Context, fence Fence, text string, in io.Reader, out io.Writer) (int, error) {
+	var complaint bytes.Buffer
+	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Fence: fence, Stdin: in, Stdout: out, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	if err != nil || exit.Code == 0 {
 		return 0, err
-	}
-	if exit.Code == 0 && (out != nil || strings.Contains(said.String(), marker)) {
-		return 0, nil
-	}
-	if exit.Code == 0 {
-		return 0, mark(u.fail("", errors.New("the login does not run commands")), errNoShell)
 	}
 	why := strings.TrimSpace(complaint.String())
 	if why == "" {
@@ -260,9 +255,8 @@ func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.W
 }
 
 var (
-	errScript  = errors.New("script failed")
-	errNoShell = errors.New("no shell")
-	errNoSFTP  = errors.New("no SFTP")
+	errScript = errors.New("script failed")
+	errNoSFTP = errors.New("no SFTP")
 )
 
 // limited keeps the first bytes written to it.
@@ -290,7 +284,7 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	if u.verified {
 		check = ""
 	}
-	code, err := u.script(ctx, script(check), nil, nil)
+	code, err := u.fenced(ctx, u.put.Fence, script(check), nil, nil)
 	switch {
 	case err == nil:
 		return nil
@@ -300,9 +294,9 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 		if err := u.readBack(ctx, w.SHA256, plain); err != nil {
 			return err
 		}
-		_, err = u.script(ctx, script(""), nil, nil)
+		_, err = u.fenced(ctx, u.put.Fence, script(""), nil, nil)
 		return err
-	case !plain && (errors.Is(err, errNoShell) || noShellCode(code)):
+	case !plain && errors.Is(err, errNoShell):
 		if err := u.readBack(ctx, w.SHA256, false); err != nil {
 			return err
 		}
@@ -310,10 +304,6 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	}
 	return err
 }
-
-// noShellCode tells codes with which logins without a shell answer: nologin's 1,
-// 126 and 127 of a missing /bin/sh, 255 of a restricted one.
-func noShellCode(code int) bool { return code == 1 || code == 126 || code == 127 || code == 255 }
 
 func (u *upload) mismatch(got string) *Error {
 	return u.fail("a faulty disk, memory or a full file system on the host? nothing was replaced",
@@ -352,8 +342,7 @@ func (u *upload) readBack(ctx context.Context, want string, plain bool) error {
 func (u *upload) cleanup() {
 	ctx, cancel := context.WithTimeout(u.p.ctx, cleanupTime)
 	defer cancel()
-	code, err := u.script(ctx, "rm -f -- "+quote(u.part)+" && echo "+marker, nil, nil)
-	if err == nil || !errors.Is(err, errNoShell) && !noShellCode(code) {
+	if _, err := u.script(ctx, removeScript(u.part), nil, nil); !errors.Is(err, errNoShell) {
 		return
 	}
 	if c, done, err := u.p.sftp(ctx, u.r); err == nil {

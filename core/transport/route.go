@@ -19,6 +19,7 @@ const maxHops = 8
 // enter it.
 type endpoint struct {
 	host           core.Host // after ssh_config
+	cred           *Credential
 	name           string
 	addr           string // host:port as dialled
 	user           string
@@ -30,7 +31,7 @@ type endpoint struct {
 	certFiles      []string
 	timeout        time.Duration
 	keepAlive      time.Duration
-	id             string // all of the above that tells two connections apart
+	id             string // all of the above that tells two connections apart; a credential is itself alone
 }
 
 // route is the way to a host: jump hosts, outermost first, then the host itself.
@@ -68,7 +69,7 @@ func (p *Pool) expand(h core.Host, trail []*endpoint) (route, error) {
 	if len(jumps) == 0 {
 		return route{e}, nil
 	}
-	first, err := p.jumpHost(jumps[0])
+	first, err := p.jumpHost(jumps[0], h)
 	if err != nil {
 		return nil, e.invalid(err)
 	}
@@ -77,7 +78,7 @@ func (p *Pool) expand(h core.Host, trail []*endpoint) (route, error) {
 		return nil, err
 	}
 	for _, name := range jumps[1:] {
-		jh, err := p.jumpHost(name)
+		jh, err := p.jumpHost(name, h)
 		if err != nil {
 			return nil, e.invalid(err)
 		}
@@ -118,8 +119,8 @@ func (e *endpoint) invalid(err error) *Error {
 }
 
 // jumpHost reads HOST or [ssh://][USER@]HOST[:PORT], where HOST may be a host
-// of the inventory.
-func (p *Pool) jumpHost(spec string) (core.Host, error) {
+// of the inventory. Any other logs in as the host behind it does.
+func (p *Pool) jumpHost(spec string, behind core.Host) (core.Host, error) {
 	if h, ok := p.cfg.Lookup(spec); ok {
 		return h, nil
 	}
@@ -141,7 +142,7 @@ func (p *Pool) jumpHost(spec string) (core.Host, error) {
 	}
 	h, ok := p.cfg.Lookup(name)
 	if !ok {
-		h = core.Host{Name: name}
+		h = core.Host{Name: name, Customer: behind.Customer, Groups: behind.Groups, SSH: core.SSH{Credential: behind.SSH.Credential}}
 	}
 	h.SSH.User = cmp.Or(user, h.SSH.User)
 	h.SSH.Port = cmp.Or(port, h.SSH.Port)
@@ -149,12 +150,17 @@ func (p *Pool) jumpHost(spec string) (core.Host, error) {
 }
 
 // endpoint merges what the inventory, ssh_config and the pool's defaults say, in
-// this order.
+// this order. Credentials are the pool's alone.
 func (p *Pool) endpoint(h core.Host) (*endpoint, error) {
 	e := &endpoint{name: h.Name}
 	if h.Target() == "" || strings.ContainsAny(h.Target(), "\x00\x01 \t\r\n") {
 		return nil, e.invalid(fmt.Errorf("address %q: expected a DNS name or an IP address", h.Target()))
 	}
+	var err error
+	if e.cred, err = p.cfg.Credential(h); err != nil {
+		return nil, e.refusedHere(err)
+	}
+	e.identityFiles, e.certFiles = e.cred.Identities, slices.Clip(e.cred.Certificates)
 	if err := p.ssh.apply(&h, e); err != nil {
 		return nil, e.invalid(err)
 	}
@@ -173,10 +179,6 @@ func (p *Pool) endpoint(h core.Host) (*endpoint, error) {
 	if s.HostKeyAlias != "" {
 		e.trustName, e.trustPort = s.HostKeyAlias, 22
 	}
-	e.identityFiles = s.IdentityFiles
-	if s.CertificateFile != "" {
-		e.certFiles = append(e.certFiles, s.CertificateFile)
-	}
 	e.timeout = cmp.Or(s.ConnectTimeout, e.timeout, p.cfg.ConnectTimeout)
 	e.keepAlive = cmp.Or(e.keepAlive, p.cfg.KeepAlive)
 	e.id = e.identity()
@@ -186,11 +188,11 @@ func (p *Pool) endpoint(h core.Host) (*endpoint, error) {
 func (e *endpoint) identity() string {
 	var b strings.Builder
 	s := e.host.SSH
-	for _, part := range []string{e.name, e.addr, e.user, e.trustName, s.PasswordEnv} {
+	for _, part := range []string{e.name, e.addr, e.user, e.trustName, fmt.Sprintf("%p", e.cred)} {
 		b.WriteString(part)
 		b.WriteByte(0)
 	}
-	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.PasswordCommand, s.Principals, s.SourceAddrs, {s.ForceCommand}} {
+	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.Principals, s.SourceAddrs, {s.ForceCommand}} {
 		for _, part := range list {
 			b.WriteString(part)
 			b.WriteByte(0)

@@ -105,7 +105,7 @@ func TestJumpHostsAgainstOpenSSH(t *testing.T) {
 	start := func() *sshdtest.Server { return sshdtest.Start(t, sshdtest.Authorize(public)) }
 	outer, inner := start().Host("outer"), via(start().Host("inner"), "outer")
 	targets := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.Addresses(6))
-	p := newPool(t, func(c *Config) { c.IdentityFiles, c.Lookup = []string{key}, lookup(outer, inner) })
+	p := newPool(t, func(c *Config) { offers(c).Identities, c.Lookup = []string{key}, lookup(outer, inner) })
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
@@ -247,7 +247,7 @@ func TestSSHConfigThatCannotBeImported(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "config")
 		write(t, file, []byte(text))
-		_, err := New(Config{SSHConfig: file, Agent: "none"})
+		_, err := New(Config{SSHConfig: file})
 		if says != "" && (!errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), file)) {
 			t.Errorf("%q: got %v", text, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
@@ -55,6 +56,9 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 		return err
 	}
 	defer done()
+	if err := u.ownFolder(c); err != nil {
+		return u.fail("chown, or chmod go-w, the folder; or give the login a shell", err)
+	}
 	old, err := c.Lstat(u.put.Path)
 	switch {
 	case err == nil && old.IsDir():
@@ -65,10 +69,18 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 	if err := u.chownSFTP(c, old); err != nil {
 		return u.fail("without commands on the host, only numeric owners can be set", err)
 	}
-	if err := c.Chmod(u.part, os.FileMode(u.put.Mode&0o777)|special(u.put.Mode)); err != nil {
+	mode := os.FileMode(u.put.Mode&0o777) | special(u.put.Mode)
+	switch {
+	case u.put.Mode != 0:
+	case old != nil && old.Mode().IsRegular():
+		mode = old.Mode() & (os.ModePerm | os.ModeSetuid | os.ModeSetgid | os.ModeSticky)
+	default:
+		mode = newMode
+	}
+	if err := c.Chmod(u.part, mode); err != nil {
 		return u.fail("", fmt.Errorf("chmod: %w", err))
 	}
-	if u.put.Backup != "" && old != nil {
+	if u.put.Backup != "" && old != nil && old.Mode().IsRegular() {
 		if err := copySFTP(c, u.put.Path, u.put.Path+u.put.Backup, old.Mode()); err != nil {
 			return u.fail("", fmt.Errorf("backup: %w", err))
 		}
@@ -78,6 +90,26 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 	}
 	if err := c.PosixRename(u.part, u.put.Path); err != nil {
 		return u.fail("", fmt.Errorf("rename: %w", err))
+	}
+	return nil
+}
+
+// ownFolder refuses a folder in which other users can exchange files: SFTP sets owner and mode by
+// name and follows links. In a sticky folder nobody can exchange the part file, only what it replaces.
+func (u *upload) ownFolder(c *sftp.Client) error {
+	dir, err := c.Stat(path.Dir(u.put.Path))
+	if err != nil {
+		return err
+	}
+	part, err := c.Lstat(u.part)
+	if err != nil {
+		return err
+	}
+	of, known := dir.Sys().(*sftp.FileStat)
+	own, alsoKnown := part.Sys().(*sftp.FileStat)
+	shared := dir.Mode().Perm()&0o022 != 0 && (dir.Mode()&os.ModeSticky == 0 || u.put.Backup != "")
+	if !known || !alsoKnown || of.UID != 0 && of.UID != own.UID || shared {
+		return errors.New("other users may write to its folder, and could put links in the place of its files")
 	}
 	return nil
 }

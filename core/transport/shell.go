@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	pathpkg "path"
 	"strings"
 )
 
@@ -12,10 +13,6 @@ const (
 	exitRefused  = 73 // with the reason on stderr
 )
 
-// marker is printed by a script that ran. A login that may not run commands
-// (internal-sftp as ForceCommand) accepts them and runs something else.
-const marker = "turnus-file-ok"
-
 const sumFunction = `sum() {
   if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
   elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
@@ -24,45 +21,99 @@ const sumFunction = `sum() {
 }
 `
 
-// finishScript verifies the part file, gives it owner and mode, keeps a copy of
-// the old file and renames the part over it. check is "" where the part was
-// verified before.
+// enterFolder goes to the folder of $f, whose last part is then $t. From here on every name is
+// relative, so that a folder on the way that is renamed or replaced leads nowhere else. safe is set
+// where only root and this login can give names in the folder.
+const enterFolder = `t=${f##*/} up=. w=
+cd -P -- "${f%/*}/" || exit 73
+set -- $(LC_ALL=C ls -ldn .)
+safe=; if [ "$3" = 0 ] || [ -O . ]; then
+[ "${1#d????w}" = "$1" ] && [ "${1#d???????w}" = "$1" ] && [ "${1#d}" != "$1" ] && safe=1; fi
+`
+
+// takePrivate moves the part to a folder that only this login can enter: where others can give
+// names, the part could be exchanged before each command that changes or copies it. The move back
+// must not go into a folder that took the file's name: mv -T, or -h on BSD.
+const takePrivate = `move=-f
+if [ -z "$safe" ]; then
+umask 077; w=$b.d
+mkdir -- "./$w" && cd -P -- "./$w" || refuse "others may write to the folder, and none for this login alone can be made in it"
+up=..
+set -- $(LC_ALL=C ls -ldn .)
+[ -O . ] && [ "${1#drwx------}" != "$1" ] || refuse "$w was replaced by another user"
+for move in -fT -fh ""; do [ -n "$move" ] && mv "$move" -- "../$b" "./$b" 2>/dev/null && break; done
+[ -n "$move" ] || refuse "others may write to the folder: the part file was taken away, or mv lacks -T"
+set -- $(LC_ALL=C ls -ldn "./$b")
+[ -f "./$b" ] && [ ! -L "./$b" ] && [ -O "./$b" ] && [ "$2" = 1 ] || refuse "the part file was replaced by another user"
+fi
+`
+
+// keptMode sets m to the mode of the file that the part replaces: stat is GNU's or busybox's, then
+// BSD's, and where there is none ls has the bits, without setuid and its like.
+var keptMode = fmt.Sprintf(`m=%04o
+if [ -f "$up/$t" ] && [ ! -L "$up/$t" ]; then
+m=$(stat -c %%a -- "$up/$t" 2>/dev/null) || m=$(stat -f %%Lp -- "$up/$t" 2>/dev/null) || {
+set -- $(LC_ALL=C ls -ldn "$up/$t")
+bits() { printf %%s "$l" | cut -c "$1" | tr st xx | tr -dc rwx; }
+l=$1; m=u=$(bits 2-4),g=$(bits 5-7),o=$(bits 8-10)
+}
+fi
+`, newMode)
+
+// finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
+// renames the part over it. check is "" where the part was verified before. The owner of the folder
+// may be another user, who exchanges its entries for links at any moment: see takePrivate. The hash
+// is compared after the mode was set, because a later write would clear setuid.
 func finishScript(part, path, check, owner, backup string, mode uint32) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
-	fmt.Fprintf(&b, "p=%s f=%s own=%s\n", quote(part), quote(path), quote(owner))
-	b.WriteString("refuse() { echo \"$1\" >&2; rm -f -- \"$p\"; exit 73; }\n")
 	if check != "" {
-		fmt.Fprintf(&b, "s=$(sum \"$p\") || exit 71\n[ \"${s%%%% *}\" = %s ] || { rm -f -- \"$p\"; exit 72; }\n", check)
+		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
-	b.WriteString("[ -d \"$f\" ] && refuse \"$f is a directory\"\n")
-	// Whoever owns the folder could have put a link to another file in the part's place: -h, and this, keep root's
-	// chown and chmod off what it leads to.
-	b.WriteString("[ -L \"$p\" ] && refuse \"$p was replaced by a symbolic link\"\n")
+	fmt.Fprintf(&b, "f=%s b=%s own=%s\n", quote(path), quote(pathpkg.Base(part)), quote(owner))
+	b.WriteString(enterFolder)
+	b.WriteString("leave() { rm -f -- \"./$b\" \"./$b.old\" \"$up/$b\"; [ -z \"$w\" ] || { cd ..; rmdir -- \"./$w\" 2>/dev/null; }; }\n" +
+		"refuse() { echo \"$1\" >&2; leave; exit 73; }\n")
+	b.WriteString("[ -d \"./$t\" ] && refuse \"$f is a directory\"\n[ -L \"./$b\" ] && refuse \"the part file was replaced by a symbolic link\"\n")
+	b.WriteString(takePrivate)
 	// A rename brings the new file's owner along; without an order to change it, it stays.
-	b.WriteString("if [ -z \"$own\" ] && [ -e \"$f\" ]; then own=$(stat -c %u:%g -- \"$f\" 2>/dev/null)\n" +
-		"[ \"$own\" = \"$(stat -c %u:%g -- \"$p\" 2>/dev/null)\" ] && own=; fi\n")
-	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -h -- \"$own\" \"$p\" 2>&1) || refuse \"$e\"; fi\n")
-	fmt.Fprintf(&b, "e=$(chmod %04o \"$p\" 2>&1) || refuse \"$e\"\n", mode)
-	if backup != "" {
-		// Copied beside and renamed, for cp would write through a link that somebody left under the copy's name.
-		fmt.Fprintf(&b, "if [ -e \"$f\" ]; then old=\"$f\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
-			"e=$(cp -p -- \"$f\" \"$p.old\" 2>&1 && mv -f -- \"$p.old\" \"$old\" 2>&1) || { rm -f -- \"$p.old\"; refuse \"$e\"; }; fi\n", quote(backup))
+	b.WriteString("if [ -z \"$own\" ] && [ -e \"$up/$t\" ]; then own=$(stat -c %u:%g -- \"$up/$t\" 2>/dev/null)\n" +
+		"[ \"$own\" = \"$(stat -c %u:%g -- \"./$b\" 2>/dev/null)\" ] && own=; fi\n")
+	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -h -- \"$own\" \"./$b\" 2>&1) || refuse \"$e\"; fi\n")
+	if mode == 0 {
+		b.WriteString(keptMode)
+	} else {
+		fmt.Fprintf(&b, "m=%04o\n", mode)
 	}
-	b.WriteString("sync -- \"$p\" 2>/dev/null\n")
-	b.WriteString("e=$(mv -f -- \"$p\" \"$f\" 2>&1) || refuse \"$e\"\necho " + marker + "\n")
+	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
+	if check != "" {
+		fmt.Fprintf(&b, "s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }\n", check)
+	}
+	if backup != "" {
+		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
+			"e=$(cp -pP -- \"$up/$t\" \"./$b.old\" 2>&1) || refuse \"$e\"\n"+
+			"[ -f \"./$b.old\" ] && [ ! -L \"./$b.old\" ] || refuse \"$f was replaced by another user\"\n"+
+			"e=$(mv $move -- \"./$b.old\" \"$old\" 2>&1) || refuse \"$e\"; fi\n", quote(backup))
+	}
+	b.WriteString("sync -- \"./$b\" 2>/dev/null\n")
+	b.WriteString("e=$(mv $move -- \"./$b\" \"$up/$t\" 2>&1) || refuse \"$e\"\n[ -z \"$w\" ] || leave\nexit 0\n")
 	return b.String()
+}
+
+// removeScript removes what is left of a transfer that failed.
+func removeScript(part string) string {
+	return fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"", quote(part))
 }
 
 // earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is three times as fast as coreutils' sha256sum.
 func earlySumScript(part, check string) string {
-	return sumFunction + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum \"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\necho %s\n",
-		quote(part), exitNoTool, check, exitMismatch, marker)
+	return sumFunction + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum \"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\n",
+		quote(part), exitNoTool, check, exitMismatch)
 }
 
 // receiveScript writes stdin to a new part file that only the user can read.
 func receiveScript(part string) string {
-	return fmt.Sprintf("umask 077; set -C; e=$( { cat >%s; } 2>&1 ) || { echo \"$e\" >&2; exit %d; }; echo %s", quote(part), exitRefused, marker)
+	return fmt.Sprintf("umask 077; set -C; e=$( { cat >%s; } 2>&1 ) || { echo \"$e\" >&2; exit %d; }", quote(part), exitRefused)
 }
 
 // sendScript prints "MODE SIZE" and then the file.

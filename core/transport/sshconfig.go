@@ -117,16 +117,15 @@ func (c *sshConfig) route(alias string, h *core.Host) error {
 
 // files fills in the keys, certificates and known hosts. It comes after route: their names may hold user and port.
 func (c *sshConfig) files(alias string, h *core.Host, e *endpoint) {
-	s := &h.SSH
-	x := expander{host: h.Target(), user: s.User, port: s.Port}
-	if len(s.IdentityFiles) == 0 {
+	x := expander{host: h.Target(), user: h.SSH.User, port: h.SSH.Port}
+	if len(e.identityFiles) == 0 {
 		for _, f := range c.all(alias, "IdentityFile") {
 			if f == "none" {
 				continue
 			}
 			// ssh passes over identity files that are not there.
 			if f = x.expand(f); exists(f) {
-				s.IdentityFiles = append(s.IdentityFiles, f)
+				e.identityFiles = append(e.identityFiles, f)
 			}
 		}
 	}

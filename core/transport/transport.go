@@ -25,21 +25,18 @@ import (
 
 // Config says how a Pool dials. The zero value of a field means its default.
 type Config struct {
-	User           string                              // for hosts that name none; the process's user by default
-	IdentityFiles  []string                            // tried for every host; ~/.ssh/id_* by default
-	Agent          string                              // socket of an ssh-agent; "none" for no agent; SSH_AUTH_SOCK by default
-	Passphrase     func(file string) ([]byte, error)   // for encrypted key files; called at most once a file, when a server wants that key
-	Password       func(h core.Host) (string, error)   // "" means none; called when the host's own SSH fields name none
-	KnownHosts     []string                            // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
-	Certify        Certify                             // has certificates signed for logins; nil: there are none but those in files
-	HostCAs        []string                            // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
-	SSHConfig      string                              // file to import; "none" by default
-	Lookup         func(name string) (core.Host, bool) // hosts named by ProxyJump
-	ConnectTimeout time.Duration                       // TCP, handshake and authentication together, each hop anew; 10 s
-	KeepAlive      time.Duration                       // 15 s; two misses close
-	Idle           time.Duration                       // a connection unused for so long is closed; 90 s
-	MaxDials       int                                 // dials in flight; 256
-	MaxSessions    int                                 // sessions on one connection; 8
+	User           string                               // for hosts that name none; the process's user by default
+	Credential     func(core.Host) (*Credential, error) // for a login; an error keeps the host from being dialled. Nothing is offered by default
+	KnownHosts     []string                             // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
+	HostCAs        []string                             // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
+	SSHConfig      string                               // file to import; "none" by default
+	Lookup         func(name string) (core.Host, bool)  // hosts named by ProxyJump
+	ConnectTimeout time.Duration                        // TCP, handshake and authentication together, each hop anew; 10 s
+	KeepAlive      time.Duration                        // 15 s; two misses close
+	Idle           time.Duration                        // a connection unused for so long is closed; 90 s
+	MaxDials       int                                  // dials in flight; 256
+	MaxConns       int                                  // TCP connections at once; three quarters of the file descriptor limit
+	MaxSessions    int                                  // sessions on one connection; 8
 	Log            *slog.Logger
 	_              struct{}
 }
@@ -52,8 +49,8 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.User = u.Username
 	}
-	if c.Agent == "" {
-		c.Agent = cmp.Or(os.Getenv("SSH_AUTH_SOCK"), "none")
+	if c.Credential == nil {
+		c.Credential = Always(&Credential{})
 	}
 	if c.SSHConfig == "" {
 		c.SSHConfig = "none"
@@ -68,14 +65,15 @@ func (c Config) withDefaults() (Config, error) {
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
 	c.Idle = cmp.Or(c.Idle, 90*time.Second)
 	c.MaxDials = cmp.Or(c.MaxDials, 256)
+	c.MaxConns = cmp.Or(c.MaxConns, socketsOf(Descriptors()))
 	c.MaxSessions = cmp.Or(c.MaxSessions, 8)
 	for what, d := range map[string]time.Duration{"ConnectTimeout": c.ConnectTimeout, "KeepAlive": c.KeepAlive, "Idle": c.Idle} {
 		if d < 0 {
 			return c, fmt.Errorf("%w: %s is %v, expected a positive duration", core.ErrInvalid, what, d)
 		}
 	}
-	if c.MaxDials < 1 || c.MaxSessions < 1 {
-		return c, fmt.Errorf("%w: MaxDials %d, MaxSessions %d: expected at least 1", core.ErrInvalid, c.MaxDials, c.MaxSessions)
+	if c.MaxDials < 1 || c.MaxConns < 1 || c.MaxSessions < 1 {
+		return c, fmt.Errorf("%w: MaxDials %d, MaxConns %d, MaxSessions %d: expected at least 1", core.ErrInvalid, c.MaxDials, c.MaxConns, c.MaxSessions)
 	}
 	return c, nil
 }
@@ -92,8 +90,6 @@ func homeFile(name string) string {
 // Pool keeps connections to hosts. Safe for concurrent use.
 type Pool struct {
 	cfg   Config
-	keys  *keyring
-	certs *certificates // nil without Certify
 	trust *trust
 	ssh   *sshConfig
 	dials gate // dials in flight
@@ -111,10 +107,11 @@ type Pool struct {
 	entries map[string]*entry
 	live    map[*conn]struct{} // every connection that stands, pooled or not
 	doors   map[string]*door
+	sockets sockets
 	wg      sync.WaitGroup
 }
 
-// New makes a pool. It reads key files and known hosts at once, and dials nothing.
+// New makes a pool. It reads known hosts at once, and dials nothing.
 func New(cfg Config) (*Pool, error) {
 	sc, err := loadSSHConfig(cfg.SSHConfig)
 	if err != nil {
@@ -124,22 +121,14 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := newKeyring(cfg)
-	if err != nil {
-		return nil, err
-	}
-	certs, err := newCertificates(cfg.Certify)
-	if err != nil {
-		return nil, err
-	}
 	tr, err := newTrust(cfg)
 	if err != nil {
 		return nil, err
 	}
 	p := &Pool{
-		cfg: cfg, keys: keys, certs: certs, trust: tr, ssh: sc,
+		cfg: cfg, trust: tr, ssh: sc,
 		dials: newGate(cfg.MaxDials), cpu: newGate(2 * runtime.GOMAXPROCS(0)),
-		entries: map[string]*entry{}, live: map[*conn]struct{}{}, doors: map[string]*door{},
+		entries: map[string]*entry{}, live: map[*conn]struct{}{}, doors: map[string]*door{}, sockets: newSockets(cfg.MaxConns),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
@@ -157,6 +146,20 @@ func (p *Pool) Probe(ctx context.Context, h core.Host) error {
 		return err
 	}
 	s.end()
+	return nil
+}
+
+// Ready returns when a pooled connection to the host stands, so that what is asked of it next need not dial.
+func (p *Pool) Ready(ctx context.Context, h core.Host) error {
+	r, err := p.resolve(h)
+	if err != nil {
+		return err
+	}
+	c, _, err := p.acquire(ctx, r, sessionUse)
+	if err != nil {
+		return err
+	}
+	p.release(c, sessionUse)
 	return nil
 }
 

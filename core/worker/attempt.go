@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
+	staleAfter = 5 * time.Second // a job whose lease a host refused is given back for so long: the queue refuses that too, unless it was set back
 	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 )
 
@@ -48,11 +50,14 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 	defer a.dropOutputs()
 	for {
 		if v := a.admit(); v != nil {
-			return core.StepResult{Name: a.name, Uses: a.step.Uses, Attempts: a.cur.All, Took: a.cur.Took}, v
+			sr := a.cur.Printed
+			sr.Name, sr.Uses, sr.Attempts, sr.Took = a.name, a.step.Uses, a.cur.All, a.cur.Took
+			return sr, v
 		}
 		if !a.cur.Resumed {
 			a.cur.Attempts++
 			a.cur.All++
+			a.cur.Printed = core.StepResult{}
 		}
 		a.cur.Resumed = false
 		started := time.Now()
@@ -66,13 +71,18 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 			if v.kind == queue.AckDone {
 				a.keepOutputs()
 			}
+			a.cur.keepPrinted(sr)
 			return sr, v
+		}
+		if timedOut && errors.Is(err, core.ErrPluginFailed) {
+			err = nil // the plugin's process was killed for that, and did not crash: the step's own retries decide
 		}
 		again, delay := a.again(err, &sr)
 		if !again {
 			a.keepOutputs()
 			return sr, nil
 		}
+		a.cur.keepPrinted(sr)
 		if v := a.pause(sr, delay); v != nil {
 			return sr, v
 		}
@@ -83,7 +93,8 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, err error) {
 	j := a.m.job
 	a.dropOutputs()
-	a.stdout, a.stderr, a.diff = j.w.captured(), j.w.captured(), j.w.captured()
+	before := &a.cur.Printed
+	a.stdout, a.stderr, a.diff = j.w.captured(before.Stdout), j.w.captured(before.Stderr), j.w.captured(before.Diff)
 	limit := a.limit()
 	cancel := context.CancelFunc(func() {})
 	var by time.Time
@@ -95,7 +106,8 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
 	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
-	saved := &checkpoint{keep: a.checkpoint}
+	a.m.armed = a.m.state.Handlers.IsArmed(a.step.Notify)
+	saved := &checkpoint{keep: a.checkpoint, arm: a.arm}
 	c := a.request(saved)
 	if err = a.equip(ctx, &c); err != nil {
 		out, err = unresolved(err)
@@ -123,8 +135,10 @@ const sameInstant = 250 * time.Millisecond
 
 // checkpoint holds the last state that a call saved. It outlives the plugin's process, every parking of the job and,
 // since the queue has it, this node.
+// The handlers that the call arms are saved under the same lock.
 type checkpoint struct {
 	keep func(ctx context.Context, s host.State) error
+	arm  func(ctx context.Context) error
 
 	mu     sync.Mutex
 	state  *host.State
@@ -144,6 +158,16 @@ func (c *checkpoint) save(ctx context.Context, s host.State) error {
 	return nil
 }
 
+// beforeChange stands before each of the call's operations that could change the host.
+func (c *checkpoint) beforeChange(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("the call is over: %w", core.ErrInvalid)
+	}
+	return c.arm(ctx)
+}
+
 func (c *checkpoint) close() *host.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +180,11 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
-		Key: a.key(), Fence: j.lease.Token, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
-		Checkpoint: saved.save,
+		Key: a.key(), Fence: j.lease.Token, Queue: j.session.queueName(j.ctx), Fetch: j.w.cfg.FetchDir, Sink: a.sink,
+		Checkpoint: saved.save, Live: j.live,
+	}
+	if len(a.step.Notify) > 0 {
+		c.BeforeChange = saved.beforeChange
 	}
 	if a.window.gated {
 		c.MayBegin, c.MayStart = a.window.mayBegin, a.window.mayStart
@@ -212,7 +239,7 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 	sr.Stdout, cut[0] = a.stdout.text()
 	sr.Stderr, cut[1] = a.stderr.text()
 	sr.Diff, cut[2] = a.diff.text()
-	sr.Truncated = cut[0] || cut[1] || cut[2]
+	sr.Truncated = cut[0] || cut[1] || cut[2] || a.cur.Printed.Truncated
 	sr.ExitCode = exitCode(out.Outputs)
 	switch {
 	case out.Lost:
@@ -244,6 +271,11 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *verdict {
 	crashed := errors.Is(err, core.ErrPluginFailed)
 	switch {
+	case errors.Is(err, core.ErrSessionGone) && a.m.job.ctx.Err() == nil: // the host saw a newer lease
+		a.cur.Resumed = true
+		v := a.m.setAside(err.Error())
+		v.after = staleAfter
+		return &v
 	case a.m.job.ctx.Err() != nil && (err != nil || !sr.Outcome.Good() || out.Suspended):
 		return a.interrupted(out, err, sr)
 	case err == nil && out.Suspended && out.Held:
@@ -263,7 +295,8 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
-			sr.Reason = fmt.Sprintf("timed out after %v", a.limit())
+			why, _ := strings.CutPrefix(out.Reason, "timed out") // what is left says how it ended
+			sr.Reason = fmt.Sprintf("timed out after %v%s", a.limit(), why)
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
 		text := fmt.Sprintf("timed out after %v", a.limit())

@@ -193,7 +193,7 @@ func TestStateFitsTheQueueAndKeepsOutputs(t *testing.T) {
 }
 
 func TestStateOfAnotherVersion(t *testing.T) {
-	for _, text := range []string{"{", `{"v":0}`, `{"v":2}`} {
+	for _, text := range []string{"{", `{"v":0}`, `{"v":3}`} {
 		if _, err := decodeState([]byte(text)); err == nil {
 			t.Errorf("%s was read", text)
 		}

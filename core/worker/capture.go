@@ -2,6 +2,8 @@ package worker
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,16 +14,18 @@ const streamKeep = 64 << 10
 
 // capture keeps the head and the tail of a stream in bounded memory.
 type capture struct {
-	head  []byte
-	tail  []byte // a ring once it is full
-	next  int    // where the ring goes on
-	total int64
-	whole spool // has all of it once it is more than head and tail hold
+	before string // text of the attempt's earlier calls, as results have it
+	head   []byte
+	tail   []byte // a ring once it is full
+	next   int    // where the ring goes on
+	total  int64
+	whole  spool // has all of it once it is more than head and tail hold
 }
 
 func (c *capture) write(p []byte) {
-	if c.whole.used != nil && c.total+int64(len(p)) > streamKeep {
+	if c.whole.used != nil && int64(len(c.before))+c.total+int64(len(p)) > streamKeep {
 		if c.whole.file == nil && c.whole.err == nil {
+			c.whole.write([]byte(c.before))
 			c.whole.write(c.head)
 			c.whole.write(c.tail) // not yet a ring
 		}
@@ -49,8 +53,18 @@ func (c *capture) write(p []byte) {
 	}
 }
 
-// text is what was kept, with a line in the middle that says what was not.
+// text returns the kept text of all calls, with a line in the middle that counts the bytes cut.
 func (c *capture) text() (s string, cut bool) {
+	s, cut = c.own()
+	if c.before == "" {
+		return s, cut
+	}
+	all := shorten(c.before+s, streamKeep)
+	return all, cut || len(all) < len(c.before)+len(s)
+}
+
+// own is the text of the present call.
+func (c *capture) own() (s string, cut bool) {
 	tail := string(c.tail[c.next:]) + string(c.tail[:c.next])
 	if gap := c.total - int64(len(c.head)) - int64(len(tail)); gap > 0 {
 		return joinCut(escape(string(wholeRunes(c.head))), gap, escape(fromRune(tail))), true
@@ -60,6 +74,18 @@ func (c *capture) text() (s string, cut bool) {
 
 func joinCut(head string, gap int64, tail string) string {
 	return fmt.Sprintf("%s\n[… %d bytes cut …]\n%s", head, gap, tail)
+}
+
+var cutLine = regexp.MustCompile(`\n\[… ([0-9]{1,15}) bytes cut …\]\n`)
+
+// cutBytes counts the bytes of s, and for a line of joinCut those that it stands for.
+func cutBytes(s string) int64 {
+	n := int64(len(s))
+	for _, m := range cutLine.FindAllStringSubmatch(s, -1) {
+		more, _ := strconv.ParseInt(m[1], 10, 64) // at most 15 digits
+		n += more - int64(len(m[0]))
+	}
+	return n
 }
 
 // wholeRunes cuts off a rune that was split at the end.
@@ -121,7 +147,7 @@ func shorten(s string, keep int) string {
 	}
 	half := keep / 2
 	head, tail := wholeRunes([]byte(s[:half])), fromRune(s[len(s)-half:])
-	short := joinCut(string(head), int64(len(s)-len(head)-len(tail)), tail)
+	short := joinCut(string(head), cutBytes(s[len(head):len(s)-len(tail)]), tail)
 	if len(short) >= len(s) {
 		return s
 	}

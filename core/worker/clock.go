@@ -13,36 +13,67 @@ const (
 )
 
 // clock is the queue's clock as this node knows it: from when the queue's answers came, on
-// the node's monotonic clock. The node's wall clock decides nothing; it may be an hour off. Safe
-// for concurrent use.
+// the node's monotonic clock. The node's wall clock may be an hour off: it decides nothing, except that it can
+// confirm a leap of the queue's. Safe for concurrent use.
 type clock struct {
 	beat time.Duration // how often answers come
 
 	mu     sync.Mutex
 	told   time.Time     // local, when the answer had come
+	slept  time.Duration // how long the machine had been suspended by then
 	said   time.Time     // what it said
 	spread time.Duration // how long it took: the queue's clock is later by so much at most
+	doubt  time.Duration // since a leap: what the clock would say if it had gone on, less what it says
 }
 
-// tell takes in an answer of the queue that was asked for at sent.
-func (c *clock) tell(sent, said time.Time) {
+// tell takes in an answer of the queue that was asked for at sent. It returns how far the queue's clock has leaped since the answer
+// before: what it is off from the time that passed here, suspended time included. 0 is that it went on.
+func (c *clock) tell(sent, said time.Time, asleep time.Duration) (leap time.Duration) {
 	if said.IsZero() {
-		return
+		return 0
 	}
 	now := time.Now()
 	spread := now.Sub(sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.said.IsZero() {
+		leap = leaped(said.Sub(c.said), sent.Sub(c.told)+asleep-c.slept, spread+c.spread)
+	}
+	// Nobody can tell whether a leap set the clock right or wrong. Until it leaps back, or agrees with this node's own
+	// clock, both readings count.
+	switch known := spread + c.spread + time.Millisecond; { // a leap is known to within that: clocks are read one after another
+	case leap > 0:
+		c.doubt -= leap + known
+	case leap < 0:
+		c.doubt += known - leap
+	}
+	if off := now.Round(0).Sub(said); c.doubt.Abs() <= 2*clockStep || -clockStep <= off && off <= spread+clockStep {
+		c.doubt = 0
+	}
 	if age := now.Sub(c.told); !c.said.IsZero() && age < clockKeep && c.spread < spread && !leaps(c.told, now) {
 		early := c.said.Add(age)
 		if !early.After(said.Add(spread)) && !early.Add(c.spread).Before(said) { // they agree
-			return
+			return leap
 		}
 	}
-	c.told, c.said, c.spread = now, said.Round(0), spread
+	c.told, c.slept, c.said, c.spread = now, asleep, said.Round(0), spread
+	return leap
 }
 
-// now is between early and late by the queue's clock. It is not known when the queue has
+// leaped is by how much a clock that went on by went is off from what passed, which is known to within spread. What two good clocks
+// part by is none.
+func leaped(went, passed, spread time.Duration) time.Duration {
+	slack := clockStep + passed/1000
+	switch early, late := passed-slack, passed+spread+slack; {
+	case went < early:
+		return went - passed
+	case went > late:
+		return went - passed - spread
+	}
+	return 0
+}
+
+// now is between early and late by the queue's clock, and after a leap by what that would say without it. It is not known when the queue has
 // not answered for long, or when the machine was asleep since.
 func (c *clock) now() (early, late time.Time, known bool) {
 	c.mu.Lock()
@@ -53,7 +84,7 @@ func (c *clock) now() (early, late time.Time, known bool) {
 		return time.Time{}, time.Time{}, false
 	}
 	early = c.said.Add(age)
-	return early, early.Add(c.spread), true
+	return early.Add(min(c.doubt, 0)), early.Add(c.spread + max(c.doubt, 0)), true
 }
 
 // leaps tells whether between two local times the wall clock was set, or the monotonic clock stood still.

@@ -2,14 +2,17 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -27,7 +30,7 @@ func TestClockIsTheQueues(t *testing.T) {
 			pass(took / 2)
 			said := real()
 			pass(took - took/2)
-			c.tell(sent, said)
+			c.tell(sent, said, 0)
 		}
 		holds := func(what string, spread time.Duration) {
 			t.Helper()
@@ -50,11 +53,11 @@ func TestClockIsTheQueues(t *testing.T) {
 			t.Error("known although the queue has long been silent")
 		}
 		tell(0)
-		c.tell(time.Now().Add(-4*time.Second), real().Add(time.Hour)) // the queue's clock was set
-		if early, _, _ := c.now(); !early.Equal(real().Add(time.Hour)) {
-			t.Errorf("after it was set: %v", early)
+		c.tell(time.Now().Add(-4*time.Second), real().Add(time.Hour), 0) // the queue's clock was set
+		if early, late, _ := c.now(); early.After(real()) || !late.Equal(real().Add(time.Hour+4*time.Second)) {
+			t.Errorf("after it was set: between %v and %v", early, late)
 		}
-		c.tell(time.Now(), time.Time{})
+		c.tell(time.Now(), time.Time{}, 0)
 		if early, _, _ := c.now(); early.IsZero() {
 			t.Error("an answer without a time was believed")
 		}
@@ -170,4 +173,131 @@ func TestBooksAreBounded(t *testing.T) {
 	if _, err := newBooks(nil).read(t.Context(), "w", 0); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("without a board: %v", err)
 	}
+}
+
+// A leap is what the queue's clock is off from the time that passed here, and no slow answer, drift or sleep.
+func TestFaultR2ALeapIsToldFromASlowAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		went, passed, spread, want time.Duration
+	}{
+		{2 * time.Second, 2 * time.Second, 0, 0},
+		{2 * time.Second, time.Second, 3 * time.Second, 0}, // a slow answer
+		{time.Hour + 3*time.Second, time.Hour, 0, 0},       // clocks drift
+		{302 * time.Second, 2 * time.Second, 0, 300 * time.Second},
+		{-298 * time.Second, 2 * time.Second, time.Second, -300 * time.Second},
+		{time.Hour, 2 * time.Hour, 0, -time.Hour},
+	} {
+		if got := leaped(tc.went, tc.passed, tc.spread); got != tc.want {
+			t.Errorf("%v went while %v passed, known to %v: %v, expected %v", tc.went, tc.passed, tc.spread, got, tc.want)
+		}
+	}
+}
+
+// Each leap is reported once, on the board too, and a machine that was suspended reports none. Red without heard's report.
+func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var off, slept atomic.Int64
+		l := &lab{t: t, plugins: &script{}}
+		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }})
+		defer l.q.Shutdown()
+		var r *Reporter
+		c := l.config()
+		events := c.Events
+		c.Events = func(e Event) { events(e); r.Event(e) }
+		n := l.startWith(c, func(w *Worker) {
+			w.asleep = func() time.Duration { return time.Duration(slept.Load()) }
+			r = NewReporter(ReportConfig{Worker: w, Board: l.q})
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		reported := make(chan struct{})
+		go func() { r.Run(ctx); close(reported) }()
+		pass(time.Minute)
+		off.Add(int64(3 * time.Second))
+		slept.Add(int64(3 * time.Second))
+		pass(time.Minute)
+		if got := l.said(ClockLeaped); len(got) != 0 {
+			t.Errorf("a suspended machine: %v", got)
+		}
+		off.Add(int64(5 * time.Second)) // less than a session lives
+		pass(time.Minute)
+		if got := l.said(ClockLeaped); len(got) != 1 || n.Stats().ClockLeaps != 1 {
+			t.Errorf("said %v, counted %d", got, n.Stats().ClockLeaps)
+		}
+		text, _, err := l.q.Posted(t.Context(), api.LeapDocument, 0)
+		var leap api.Leap
+		if err == nil {
+			err = json.Unmarshal(text, &leap)
+		}
+		if err != nil || leap.By.Round(time.Second) != 5*time.Second || leap.Worker != "node-1" {
+			t.Errorf("on the board: %+v, %v", leap, err)
+		}
+		n.drain()
+		stop()
+		<-reported
+	})
+}
+
+// After a leap both readings count, until the clock leaps back or the node's own clock confirms it.
+func TestFaultR2BothReadingsCountAfterALeap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			before, after time.Duration // what the queue's clock is off from the node's
+			early, late   time.Duration // and what counts
+		}{
+			"forward":               {0, 5 * time.Minute, 0, 5 * time.Minute},
+			"back":                  {0, -5 * time.Minute, -5 * time.Minute, 0},
+			"set right, forward":    {-5 * time.Minute, 0, 0, 0},
+			"set right, back":       {time.Hour, 0, 0, 0},
+			"no leap, but far off":  {time.Hour, time.Hour, time.Hour, time.Hour},
+			"both ways, far enough": {time.Hour, 2 * time.Hour, time.Hour, 2 * time.Hour},
+		} {
+			c := clock{beat: queue.BeatEvery}
+			at := func(off time.Duration) {
+				pass(time.Second)
+				c.tell(time.Now(), time.Now().Add(off), 0)
+			}
+			holds := func(when string, early, late time.Duration) {
+				t.Helper()
+				a, b, known := c.now()
+				if off := func(t time.Time, want time.Duration) bool { return (time.Until(t) - want).Abs() > 2*time.Millisecond }; !known || off(a, early) || off(b, late) {
+					t.Errorf("%s, %s: between %v and %v of the node's clock, expected %v and %v", name, when, time.Until(a), time.Until(b), early, late)
+				}
+			}
+			at(tc.before)
+			holds("before", tc.before, tc.before)
+			at(tc.after)
+			at(tc.after)
+			holds("after", tc.early, tc.late)
+			if tc.early == tc.late && tc.before != tc.after {
+				continue // the node's clock has confirmed it
+			}
+			at(tc.before)
+			holds("when it was back", tc.before, tc.before)
+		}
+	})
+}
+
+// Redis' clock leaps to the inside of a window that is not open yet. Red with the queue's clock taken at its word:
+// the step begins at once.
+func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leap atomic.Int64
+		l := &lab{t: t, plugins: &script{}}
+		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(leap.Load())) }})
+		defer l.q.Shutdown()
+		starts := l.starts(time.Minute)
+		pass(21*time.Hour + 55*time.Minute)
+		n := l.start(l.gatedConfig())
+		pass(2 * time.Minute)
+		l.gated("r", 1, night, flash)
+		leap.Store(int64(5 * time.Minute))
+		pass(30 * time.Minute)
+		n.drain()
+		if len(*starts) != 1 {
+			t.Fatalf("%d starts, expected one", len(*starts))
+		}
+		if at := (*starts)[0].at; at.Hour() != 22 || at.Minute() > 15 {
+			t.Errorf("began at %v, expected soon after the window opens at 22:00", at)
+		}
+	})
 }

@@ -25,6 +25,7 @@ const (
 	QueueAway   EventKind = "queue_away"   // Text: the queue does not answer; running jobs go on while their leases are safe
 	QueueBack   EventKind = "queue_back"   // it answers again
 	SessionLost EventKind = "session_lost" // Text: the leases can no longer be trusted; running jobs are stopped
+	ClockLeaped EventKind = "clock_leaped" // Text, After: the queue's clock leaped by After, which may be negative
 	Overloaded  EventKind = "overloaded"   // Text: no new jobs are taken
 	Eased       EventKind = "eased"        // new jobs are taken again
 	Draining    EventKind = "draining"     // nothing new is taken

@@ -17,15 +17,12 @@ func (w *Worker) Stuck() error {
 
 // Unready says why the node takes no new job now, or is nil. That it is full, or loaded, is no reason.
 func (w *Worker) Unready() error {
-	w.mu.Lock()
-	away := w.away
-	w.mu.Unlock()
 	switch {
 	case w.draining.Load():
 		return errors.New("draining")
 	case !w.pulse.Beats():
 		return errors.New("not started")
-	case away:
+	case w.away.Lasts():
 		return errors.New("the queue does not answer")
 	case w.cordoned.Load():
 		return errors.New("cordoned")

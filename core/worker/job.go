@@ -34,6 +34,8 @@ type job struct {
 	saves   uint64
 	ahead   bool // the queue keeps a checkpoint of the step under way
 
+	handlers *core.Handlers // guarded by mu; nil: the playbook has none
+
 	mu     sync.Mutex
 	step   string
 	stopBy time.Time // when it is given up; zero is never
@@ -65,6 +67,18 @@ func (j *job) enter(step string, by time.Time) {
 	if !j.told {
 		j.stopBy = by
 	}
+}
+
+// live is the last question before the job begins something: nil, or why it must not. The job is then told to end.
+func (j *job) live() error {
+	if j.ctx.Err() != nil {
+		return context.Cause(j.ctx)
+	}
+	err := j.session.live()
+	if err != nil {
+		j.stop(err, j.w.patience())
+	}
+	return err
 }
 
 func (j *job) overdue(now time.Time) bool {
@@ -122,11 +136,18 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := launch.CheckPool(prog.book, []core.Host{h}, j.w.cfg.Pool); err != nil {
+		return nil, err
+	}
 	state, err := decodeState(j.lease.State)
 	if err != nil {
 		return nil, err
 	}
-	return newMachine(j, prog, h, state), nil
+	owed, err := launch.DecodeOwed(j.lease.Data)
+	if err != nil {
+		return nil, err
+	}
+	return newMachine(j, prog, h, state, owed), nil
 }
 
 func (j *job) unprepared(err error) queue.Ack {
@@ -136,7 +157,7 @@ func (j *job) unprepared(err error) queue.Ack {
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		return j.giveBack("the run's snapshot could not be read: "+err.Error(), returnAfter)
 	}
-	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error()})
+	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error(), Handlers: launch.HandlersOf(j.lease.State)})
 }
 
 // giveBack returns the job unstarted.
@@ -204,7 +225,8 @@ func (j *job) givenUp() queue.Ack {
 	at := j.snapshot()
 	ack := j.finish(core.Result{
 		Outcome: core.Lost, Step: at.Step,
-		Reason: fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
+		Handlers: j.owes(),
+		Reason:   fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
 	})
 	j.traced(ack)
 	return ack

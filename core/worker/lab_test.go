@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,13 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(stoppableEnv); addr != "" {
+		stoppable(addr)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var _ Plugins = (*host.Supervisor)(nil)
 
@@ -96,8 +103,9 @@ type lab struct {
 	t        *testing.T
 	q        *memory.Queue
 	plugins  *script
-	careless bool // its nodes do not conceal secrets
-	pace     pace // of its nodes; zero is the usual one
+	careless bool                     // its nodes do not conceal secrets
+	pace     pace                     // of its nodes; zero is the usual one
+	owed     map[string]core.Handlers // that earlier runs left, by host
 
 	mu     sync.Mutex
 	events []Event
@@ -200,6 +208,15 @@ type change func(*launch.Options, *queue.Run)
 // submit launches a playbook, whose steps are given as YAML, on n hosts.
 func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.Launch {
 	l.t.Helper()
+	la := l.prepare(id, n, steps, changes...)
+	if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+		l.t.Fatal(err)
+	}
+	return la
+}
+
+func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch.Launch {
+	l.t.Helper()
 	src := "playbook: test\ntargets: true\n" + steps
 	p, err := playbooks.Parse("test.yaml", []byte(src), playbooks.Options{})
 	if err != nil {
@@ -219,7 +236,7 @@ func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.
 	for _, c := range changes {
 		c(&launch.Options{}, &la.Run)
 	}
-	if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+	if err := la.Owe(l.owed); err != nil {
 		l.t.Fatal(err)
 	}
 	return la

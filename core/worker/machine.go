@@ -39,12 +39,22 @@ type machine struct {
 	// partial is the step that was under way when the lease ended, for the record.
 	partial *core.StepResult
 
+	// armed tells whether the last call of the present step, or item, found its handlers armed by an earlier one.
+	armed bool
+
 	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
 	seen   map[string]bool // names of secrets whose values are in hidden
 }
 
-func newMachine(j *job, prog *program, h core.Host, s *state) *machine {
+func newMachine(j *job, prog *program, h core.Host, s *state, owed core.Handlers) *machine {
 	m := &machine{job: j, prog: prog, host: h, state: s}
+	if s.Handlers == nil {
+		s.Handlers = &handling{Handlers: owed}
+	}
+	s.Handlers.Handlers = s.Handlers.Replaces(owed.From)
+	if o := m.owes(); o != nil {
+		j.stands(s.Handlers.Handlers)
+	}
 	if s.Started.IsZero() {
 		s.Started = j.started
 	}
@@ -69,7 +79,12 @@ func newMachine(j *job, prog *program, h core.Host, s *state) *machine {
 func (m *machine) run() verdict {
 	m.job.say(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
 	steps := m.prog.book.Steps
-	for i := len(m.state.Done); i < len(steps); i++ {
+	for i := len(m.state.Done); i < len(steps) && m.failure() == nil; i++ {
+		if steps[i].Flush {
+			if v := m.flush(i); v != nil {
+				return *v
+			}
+		}
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
@@ -88,9 +103,12 @@ func (m *machine) run() verdict {
 		if i+1 < len(steps) {
 			m.tryCatchUp(sr.Name)
 		}
-		if !sr.Outcome.Good() && !ignored(steps[i], sr.Outcome) {
-			return done(sr.Outcome, sr.Name, sr.Reason)
-		}
+	}
+	if why := m.failure(); why != nil {
+		return m.ended(*why)
+	}
+	if v := m.flush(len(steps)); v != nil {
+		return *v
 	}
 	return m.allDone()
 }
@@ -126,7 +144,7 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 // allDone is the outcome of a job whose steps all ran.
 func (m *machine) allDone() verdict {
 	outcome, reason := core.Skipped, "the playbook has no step for this host"
-	for i, s := range m.state.Done {
+	for i, s := range m.state.steps() {
 		switch {
 		case s.Outcome == core.Changed:
 			return done(core.Changed, "", "")
@@ -141,12 +159,14 @@ func (m *machine) allDone() verdict {
 
 // between looks, where no step is under way, whether the job may go on to the next step.
 func (m *machine) between(next string) (verdict, bool) {
-	select {
-	case <-m.job.ctx.Done():
-	case <-m.job.w.drain:
-		return m.setAside("the worker drains"), true
-	default:
-		return verdict{}, false
+	if m.job.live() == nil {
+		select {
+		case <-m.job.ctx.Done():
+		case <-m.job.w.drain:
+			return m.setAside("the worker drains"), true
+		default:
+			return verdict{}, false
+		}
 	}
 	cause := context.Cause(m.job.ctx)
 	if errors.Is(cause, errCancelled) {
@@ -165,7 +185,7 @@ func (m *machine) setAside(why string) verdict {
 
 // step runs one step to its result, or returns the verdict with which the lease ends.
 func (m *machine) step(i int) (core.StepResult, *verdict) {
-	s := m.prog.book.Steps[i]
+	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if !m.prog.selected[i] {
 		return skip(sr, "not selected by its tags"), nil
@@ -179,6 +199,15 @@ func (m *machine) step(i int) (core.StepResult, *verdict) {
 
 // item runs a step once, for the present item if there is one, of items altogether.
 func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *verdict) {
+	m.armed = false
+	sr, v := m.try(i, s, items)
+	if v == nil {
+		m.settle(s, sr)
+	}
+	return sr, v
+}
+
+func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *verdict) {
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	fresh := m.state.Current.Attempts == 0
 	if fresh && !s.When.Absent() {
@@ -236,7 +265,7 @@ func (m *machine) publish(name string, sr core.StepResult) {
 
 // result is the job's record under verdict v.
 func (m *machine) result(v verdict) core.Result {
-	steps := m.state.Done
+	steps := m.state.steps()
 	if m.partial != nil {
 		p := *m.partial
 		p.Outcome, p.Reason = v.outcome, v.reason
@@ -245,6 +274,7 @@ func (m *machine) result(v verdict) core.Result {
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
+		Handlers: m.owes(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -284,6 +285,80 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 	})
 }
 
+// What a call printed before its attempt went on in another call stands in the step's result: after a suspension,
+// after the plugin's death, and on whichever node goes on. A new attempt begins with nothing. Red before: the
+// result had the output of the last call only.
+func TestFaultP11OutputBeforeASuspensionIsKept(t *testing.T) {
+	for _, tc := range []struct {
+		name, steps string
+		ends        []string // of the calls, in order
+		stdout      string
+	}{
+		{"suspension", oneStep, []string{"suspend", "suspend", "ok"}, "call 1\ncall 2\ncall 3\n"},
+		{"death of the plugin", oneStep, []string{"die", "ok"}, "call 1\ncall 2\n"},
+		{"held", oneStep, []string{"hold", "ok"}, "call 1\ncall 2\n"},
+		{"new attempt", "steps: [{name: a, uses: file, with: {path: /x}, retry: {attempts: 2, interval: 1s}}]",
+			[]string{"suspend", "fail", "suspend", "ok"}, "call 3\ncall 4\n"},
+		{"parked before a new attempt", "steps: [{name: a, uses: file, with: {path: /x}, retry: {attempts: 2, interval: 1m}}]",
+			[]string{"suspend", "fail", "ok"}, "call 3\n"},
+		{"failure", oneStep, []string{"suspend", "fail"}, "call 1\ncall 2\n"},
+		{"items", `steps: [{name: a, uses: file, foreach: "[1, 2]", with: {path: /x}}]`,
+			[]string{"suspend", "ok", "suspend", "ok"}, "call 1\ncall 2\ncall 3\ncall 4\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				calls := 0
+				l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+					calls++
+					c.Sink(host.Event{Stdout: fmt.Appendf(nil, "call %d\n", calls)})
+					c.Sink(host.Event{Stderr: fmt.Appendf(nil, "call %d\n", calls)})
+					c.Sink(host.Event{Diff: fmt.Sprintf("call %d\n", calls)})
+					switch tc.ends[calls-1] {
+					case "suspend":
+						return host.Outcome{Suspended: true, ResumeAfter: time.Minute, State: &host.State{JSON: []byte("1")}}, nil
+					case "hold":
+						return host.Outcome{Suspended: true, Held: true, State: &host.State{JSON: []byte("1")}}, nil
+					case "die":
+						return host.Outcome{Effects: host.EffectsNone}, core.ErrPluginFailed
+					case "fail":
+						return host.Outcome{Failed: true, Reason: "hm"}, nil
+					}
+					return host.Outcome{Changed: true}, nil
+				}
+				r := l.one(tc.steps)
+				if s := r.Steps[0]; s.Stdout != tc.stdout || s.Stderr != tc.stdout || s.Diff != tc.stdout || s.Truncated {
+					t.Errorf("%s: stdout %q, stderr %q, diff %q, truncated %v", r.Outcome, s.Stdout, s.Stderr, s.Diff, s.Truncated)
+				}
+			})
+		})
+	}
+}
+
+// The text of all calls is bounded as that of one call is, the bytes cut are counted over all of them, and the whole
+// goes to where outputs are kept.
+func TestFaultP11OutputOfManyCallsIsBounded(t *testing.T) {
+	const each, times = 40_000, 5
+	inLab(t, func(l *lab) {
+		calls := 0
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			calls++
+			c.Sink(host.Event{Stdout: bytes.Repeat([]byte{'a' + byte(calls)}, each)})
+			if calls < times {
+				return host.Outcome{Suspended: true, State: &host.State{}}, nil
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		s := l.one(oneStep).Steps[0]
+		text := len(strings.ReplaceAll(cutLine.ReplaceAllString(s.Stdout, ""), "\n", ""))
+		if cut := cutBytes(s.Stdout); len(s.Stdout) > streamKeep+100 || !s.Truncated || cut != each*times || text == each*times {
+			t.Errorf("%d bytes, that stand for %d of %d, truncated %v", len(s.Stdout), cut, each*times, s.Truncated)
+		}
+		if s.Stdout[0] != 'b' || s.Stdout[len(s.Stdout)-1] != 'a'+times {
+			t.Errorf("from %q to %q", s.Stdout[0], s.Stdout[len(s.Stdout)-1])
+		}
+	})
+}
+
 // A script that asks for no time at all does not go round without end.
 func TestSuspensionLastsAtLeastASecond(t *testing.T) {
 	inLab(t, func(l *lab) {
@@ -297,6 +372,27 @@ func TestSuspensionLastsAtLeastASecond(t *testing.T) {
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}}]")
 		if took := time.Since(begin); r.Outcome != core.Changed || took < leastPause {
 			t.Errorf("%s after %v, expected at least %v", r.Outcome, took, leastPause)
+		}
+	})
+}
+
+// A call that does not end when its time is over costs that time and a grace, once, and the reason says both. Red before:
+// it counted as a death of the plugin, was repeated twice, and the reason left out that it did not end.
+func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			<-ctx.Done()
+			<-time.After(time.Second)
+			return host.Outcome{Failed: true, TimedOut: true, Reason: "timed out, and did not end within 1s; its process is killed", Effects: host.EffectsUnknown},
+				fmt.Errorf("%w: lab 1.0.0: the call was asked to end, and did not", core.ErrPluginFailed)
+		}
+		begin := time.Now()
+		r := l.one("steps: [{name: a, uses: file, timeout: 5s, with: {path: /x}}]")
+		if took := time.Since(begin); took > 11*time.Second || len(l.plugins.seen()) != 1 {
+			t.Errorf("after %v and %s", took, l.plugins.steps())
+		}
+		if r.Outcome != core.Failed || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed" {
+			t.Errorf("%s: %q", r.Outcome, r.Reason)
 		}
 	})
 }

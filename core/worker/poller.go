@@ -48,6 +48,8 @@ type poller struct {
 	killAfter time.Time // of a drain with a time limit
 	zombies   int       // running jobs of earlier sessions
 	stuck     int       // running jobs that were given up
+	fence     uint64    // the highest token that a turn of the session leased
+	older     bool      // and the queue has leased one below since, as it was set back
 	load      loadGuard
 }
 
@@ -166,7 +168,7 @@ func (p *poller) turn(ctx context.Context) {
 		p.turnFailed(err)
 		return
 	}
-	p.w.clock.tell(sent, res.Now)
+	p.w.heard(sent, res.Now)
 	p.w.queueBack()
 	if p.hinted = false; len(res.Leases) > 0 {
 		p.quick = 0
@@ -191,9 +193,7 @@ func (p *poller) turn(ctx context.Context) {
 	for _, id := range res.Stale {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
 	}
-	for _, l := range res.Leases {
-		p.start(l)
-	}
+	p.startNew(res.Leases)
 	p.w.cancelJobs(res.Stop, p.session)
 }
 
@@ -269,6 +269,24 @@ func (p *poller) runs(token uint64) bool {
 	return ok
 }
 
+// startNew starts what a turn leased. Tokens only grow: one that does not is of a queue that was set back, as a Redis is that
+// lost its last seconds, and the job may have ended since. It is given back, so that the servers see it first.
+func (p *poller) startNew(leases []queue.Lease) {
+	seen := p.fence
+	for _, l := range leases {
+		p.fence = max(p.fence, l.Token)
+		if l.Token > seen {
+			p.start(l)
+			continue
+		}
+		if !p.older {
+			p.older = true
+			p.w.cfg.Log.Warn("the queue came back older than it was: jobs wait until its leases are new again", "job", l.Job.String(), "token", l.Token, "seen", seen)
+		}
+		p.ack(queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckReturn, After: returnAfter})
+	}
+}
+
 // start gives a lease its goroutine, or the job back when it came too late.
 func (p *poller) start(l queue.Lease) {
 	if p.draining || !p.session.trusted() || p.free() == 0 {
@@ -337,7 +355,7 @@ func (p *poller) dropSession() {
 	}
 	p.endWaiter()
 	p.session.end()
-	p.session, p.acks = nil, nil
+	p.session, p.acks, p.fence, p.older = nil, nil, 0, false // an emptied queue counts from the beginning, and knows no session
 	p.adoptAt, p.retryAt, p.hinted, p.more = time.Time{}, time.Time{}, false, false
 	p.zombies = p.count()
 }

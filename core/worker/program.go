@@ -18,8 +18,9 @@ import (
 type program struct {
 	snapshot launch.Snapshot
 	book     *playbooks.Playbook
-	selected []bool      // by tags, a step each
-	steps    *gate.Steps // which of them wait for windows; nil: none does
+	calls    []playbooks.Step // its steps, then its handlers
+	selected []bool           // by tags, a call each: handlers have none, and are
+	steps    *gate.Steps      // which of them wait for windows; nil: none does
 }
 
 // programsKept is how many runs' programs a worker keeps: as many as it
@@ -112,9 +113,9 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("playbook of run %s: %w: %w", run, core.ErrInvalid, err)
 	}
-	prog := &program{snapshot: snap, book: book}
-	for _, s := range book.Steps {
-		prog.selected = append(prog.selected, snap.Selects(s.Tags))
+	prog := &program{snapshot: snap, book: book, calls: book.Calls()}
+	for i, s := range prog.calls {
+		prog.selected = append(prog.selected, i >= len(book.Steps) || snap.Selects(s.Tags))
 	}
 	prog.steps = snap.Steps(book, func(uses string) bool {
 		t, known := ps.types(uses)

@@ -19,7 +19,6 @@ type ReportConfig struct {
 	Board   queue.Board
 	Feed    queue.Feed // nil: events of jobs are told nobody
 	Version string
-	Pool    string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)
 	// Metrics are posted for servers to tell, where nobody asks the node itself; nil posts none.
@@ -39,7 +38,8 @@ type Reporter struct {
 	mu         sync.Mutex
 	overloaded bool
 	draining   bool
-	drained    bool // Drain was called
+	drained    bool      // Drain was called
+	leap       *api.Leap // not posted yet
 }
 
 // NewReporter makes a node's reporter. Its Event is to get the worker's events, and Run to run beside the worker.
@@ -57,9 +57,11 @@ func NewReporter(c ReportConfig) *Reporter {
 // Event takes an event of the worker. It does not block.
 func (r *Reporter) Event(e Event) {
 	switch e.Kind {
-	case Overloaded, Eased, Draining:
+	case Overloaded, Eased, Draining, ClockLeaped:
 		r.mu.Lock()
 		switch e.Kind {
+		case ClockLeaped:
+			r.leap = &api.Leap{By: e.After, Worker: r.cfg.Worker.cfg.Name, At: e.Time.UTC()}
 		case Draining:
 			r.draining = true
 		default:
@@ -85,6 +87,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	for n := 0; ; n++ {
 		r.obey(ctx)
 		r.post(ctx, r.state(), api.WorkerKeep)
+		r.postLeap(ctx)
 		if r.cfg.Metrics != nil && n%metricsEvery == 0 {
 			r.measure(ctx)
 		}
@@ -118,7 +121,7 @@ func (r *Reporter) state() string {
 func (r *Reporter) post(ctx context.Context, state string, keep time.Duration) {
 	w := r.cfg.Worker
 	doc := api.Worker{
-		Name: w.cfg.Name, Version: r.cfg.Version, Pool: r.cfg.Pool, State: state, Slots: w.cfg.Slots, Running: w.count(), Fixed: r.cfg.Drain == nil,
+		Name: w.cfg.Name, Version: r.cfg.Version, Pool: w.cfg.Pool, State: state, Slots: w.cfg.Slots, Running: w.count(), Fixed: r.cfg.Drain == nil,
 		Started: r.started.UTC(), Reported: time.Now().UTC(),
 	}
 	if r.cfg.Load != nil {
@@ -133,6 +136,31 @@ func (r *Reporter) post(ctx context.Context, state string, keep time.Duration) {
 	defer cancel()
 	if _, err := r.cfg.Board.Post(call, api.WorkerDocument(w.cfg.Name), text, keep); err != nil && ctx.Err() == nil {
 		r.cfg.Log.Debug("the node's report was not taken", "err", err)
+	}
+}
+
+// postLeap puts a leap of the queue's clock on the board, until that has taken it.
+func (r *Reporter) postLeap(ctx context.Context) {
+	r.mu.Lock()
+	leap := r.leap
+	r.mu.Unlock()
+	if leap == nil {
+		return
+	}
+	text, err := json.Marshal(leap)
+	if err == nil {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, err = r.cfg.Board.Post(call, api.LeapDocument, text, api.LeapKeep)
+	}
+	if err != nil {
+		r.cfg.Log.Debug("the leap of the queue's clock was not taken", "err", err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leap == leap {
+		r.leap = nil
 	}
 }
 

@@ -95,9 +95,9 @@ func (l *lab) told(run string) []api.Event {
 func TestNodeReportsHowItIsAndVanishesWhenItEnds(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(10 * time.Second)
-		_, end := l.reporting(ReportConfig{Version: "v1", Pool: "eu", Load: func() (float64, float64) { return 0.5, 0.25 }})
+		_, end := l.reporting(ReportConfig{Version: "v1", Load: func() (float64, float64) { return 0.5, 0.25 }})
 		pass(time.Second)
-		if w, _ := l.shown(); w.State != api.WorkerReady || w.Slots != 4 || w.Version != "v1" || w.Pool != "eu" || w.CPU != 0.5 || w.Memory != 0.25 {
+		if w, _ := l.shown(); w.State != api.WorkerReady || w.Slots != 4 || w.Version != "v1" || w.CPU != 0.5 || w.Memory != 0.25 {
 			t.Errorf("an idle node: %+v", w)
 		}
 		l.submit("r", 6, oneStep)

@@ -19,7 +19,6 @@ func (j *job) save(ctx context.Context, s *state) error {
 		return err
 	}
 	j.saves++
-	j.ahead = true // even when no answer comes
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err = j.w.cfg.Queue.Save(call, queue.Save{Session: j.session.id, Job: j.lease.Job, Token: j.lease.Token, Seq: j.saves, State: data})
@@ -51,6 +50,7 @@ func (a *attempts) checkpoint(ctx context.Context, plugin host.State) error {
 	s := *m.state
 	s.Took += time.Since(m.job.started)
 	s.Current.Plugin, s.Current.Resumed, s.Current.Held = &plugin, true, false
+	m.job.ahead = true // even when no answer comes
 	return m.job.save(ctx, &s)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -36,13 +37,16 @@ func (g given) texts() map[string]string {
 // where this one finds them, so what it tells is to be free of those too: of which this node has not seen the values, it
 // fetches them, and nothing runs where it cannot.
 func (m *machine) resolve(ctx context.Context, index int) (given, error) {
-	steps := m.prog.book.Steps
-	g := given{values: make(map[string][]byte, len(steps[index].Secrets))}
+	present := m.prog.calls[index]
+	g := given{values: make(map[string][]byte, len(present.Secrets))}
 	needed := map[string]bool{} // to the present step's
-	for i, s := range steps[:index+1] {
+	for _, s := range m.earlier() {
 		for _, name := range s.Secrets {
-			needed[name] = needed[name] || i == index
+			needed[name] = false
 		}
+	}
+	for _, name := range present.Secrets {
+		needed[name] = true
 	}
 	if len(needed) == 0 {
 		return g, nil
@@ -63,10 +67,21 @@ func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 		}
 		fetched[name] = value
 	}
-	for alias, name := range steps[index].Secrets {
+	for alias, name := range present.Secrets {
 		g.values[alias] = fetched[name]
 	}
 	return g, nil
+}
+
+// earlier are the steps and handlers of which the job has a result.
+func (m *machine) earlier() []playbooks.Step {
+	calls := slices.Clone(m.prog.book.Steps[:len(m.state.Done)])
+	for _, r := range m.state.Handlers.Ran {
+		if i := slices.IndexFunc(m.prog.book.Handlers, func(h playbooks.Step) bool { return h.Name == r.Name }); i >= 0 {
+			calls = append(calls, m.prog.book.Handlers[i])
+		}
+	}
+	return calls
 }
 
 // fetch asks for one secret, and has its value kept out of all that the job tells from now on.

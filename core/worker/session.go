@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // Times of the session.
 const (
-	beatRetry   = 500 * time.Millisecond // between beats that get no answer
+	beatRetry   = 500 * time.Millisecond // between beats that get no answer,
+	beatLeast   = 20 * time.Millisecond  // and at the least
 	callTimeout = 3 * time.Second        // of one call of the queue that does not wait
 )
 
@@ -34,10 +36,16 @@ var (
 	errTimeout   = errors.New("time limit of the step")
 )
 
+// whySilent is why jobs are stopped whose session the queue may soon reap.
+const whySilent = "the queue was silent for so long that other nodes may soon get this node's jobs"
+
 // session is one session of the worker and the goroutine that keeps it alive.
 // A session is trusted while its last answered beat is younger than its TTL less a
-// margin, on the local monotonic clock: the queue's promise is counted from when the beat
-// was sent. When trust ends jobs are stopped, before another node may get them.
+// margin, by the clocks of this machine: the queue's promise is counted from the instant
+// before the beat was sent. When trust ends jobs are stopped, before another node may get them.
+//
+// A process that was stopped runs late whatever it had set timers for. So time is
+// also compared right before each thing that a job begins: see live.
 type session struct {
 	w    *Worker
 	id   string
@@ -45,13 +53,30 @@ type session struct {
 	done chan struct{} // closed when the beat goroutine has ended
 	quit context.CancelFunc
 
-	mu     sync.Mutex
-	fenced bool
+	mu      sync.Mutex
+	fenced  bool
+	queue   string        // its incarnation; "": not known yet, or it has none
+	renewed moment        // before the last answered beat was sent
+	good    time.Duration // for which the session is trusted from then on
+}
+
+// moment is an instant by the clocks that only go forward. Go's monotonic clock stands still
+// while Linux is suspended; asleep is how long it had stood still.
+type moment struct {
+	local  time.Time
+	asleep time.Duration
+}
+
+func (w *Worker) moment() moment { return moment{time.Now(), w.asleep()} }
+
+// since is how long ago m was.
+func (w *Worker) since(m moment) time.Duration {
+	return time.Since(m.local) + w.asleep() - m.asleep
 }
 
 // openSession opens a session and starts its beat.
 func openSession(ctx context.Context, w *Worker) (*session, error) {
-	sent := time.Now()
+	sent := w.moment()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	id, err := w.cfg.Queue.Open(call, w.cfg.Name)
@@ -59,8 +84,11 @@ func openSession(ctx context.Context, w *Worker) (*session, error) {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
 	beating, quit := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{w: w, id: id, gone: make(chan struct{}), done: make(chan struct{}), quit: quit}
-	go s.beat(beating, sent.Add(w.pace.ttl))
+	s := &session{
+		w: w, id: id, gone: make(chan struct{}), done: make(chan struct{}), quit: quit,
+		renewed: sent, good: w.pace.ttl - w.pace.margin(),
+	}
+	go s.beat(beating)
 	return s, nil
 }
 
@@ -70,11 +98,50 @@ func (s *session) end() {
 	<-s.done
 }
 
+// left is for how long the session is still trusted.
+func (s *session) left() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.good - s.w.since(s.renewed)
+}
+
+// queueName is the incarnation of the queue, within which its tokens grow: hosts compare them. A queue without one
+// lives in one process, as that of turnus run, and nobody else's leases follow its own.
+func (s *session) queueName(ctx context.Context) string {
+	s.mu.Lock()
+	name := s.queue
+	s.mu.Unlock()
+	if name != "" || s.w.cfg.Board == nil {
+		return name
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	text, _, err := s.w.cfg.Board.Posted(call, queue.IncarnationDocument, 0)
+	if err != nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = string(text)
+	return s.queue
+}
+
 // trusted tells whether new jobs may be started under the session.
 func (s *session) trusted() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.fenced
+	fenced := s.fenced
+	s.mu.Unlock()
+	return !fenced && s.left() > 0
+}
+
+// live is the last question before something begins under the session: nil, or why it must not.
+// It fences first; whether the session lives after all is for the beat to ask.
+func (s *session) live() error {
+	if s.trusted() {
+		return nil
+	}
+	s.fence(whySilent)
+	return errSession
 }
 
 func (s *session) isGone() bool {
@@ -86,7 +153,7 @@ func (s *session) isGone() bool {
 	}
 }
 
-func (s *session) beat(ctx context.Context, safe time.Time) {
+func (s *session) beat(ctx context.Context) {
 	defer close(s.done)
 	timer := time.NewTimer(s.w.pace.beat)
 	defer timer.Stop()
@@ -96,9 +163,12 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 			return
 		case <-timer.C:
 		}
-		sent := time.Now()
-		limit := min(s.w.pace.beat, max(time.Until(safe.Add(-s.w.pace.margin())), beatRetry))
-		call, cancel := context.WithTimeout(ctx, limit)
+		left := s.left()
+		if left <= 0 { // the process was stopped, or the machine suspended
+			s.fence(whySilent)
+		}
+		sent := s.w.moment()
+		call, cancel := context.WithTimeout(ctx, min(s.w.pace.beat, max(left, beatRetry)))
 		res, err := s.w.cfg.Queue.Beat(call, s.id)
 		cancel()
 		switch {
@@ -109,21 +179,38 @@ func (s *session) beat(ctx context.Context, safe time.Time) {
 			return
 		case err != nil:
 			s.w.queueAway(err)
-			left := time.Until(safe.Add(-s.w.pace.margin()))
+			left := s.left()
 			if left <= 0 {
-				s.fence("the queue was silent for so long that other nodes may soon get this node's jobs")
-				left = beatRetry
+				s.fence(whySilent)
+				left = 2 * beatRetry
 			}
-			timer.Reset(min(left, beatRetry))
+			timer.Reset(min(beatRetry, max(left/2, beatLeast))) // oftener near the end: what comes at it comes too late
 		default:
-			s.w.clock.tell(sent, res.Now)
-			safe = sent.Add(res.Until.Sub(res.Now))
-			s.unfence()
+			s.w.heard(sent.local, res.Now)
 			s.w.queueBack()
 			s.w.cancelJobs(res.Stop, s)
+			if !s.renew(sent, res.Until.Sub(res.Now)) {
+				timer.Reset(0) // the answer is from before a stop: it says nothing of now
+				continue
+			}
 			timer.Reset(s.w.pace.beat)
 		}
 	}
+}
+
+// renew takes in that the queue keeps the session for ttl from sent on. It is false when that is over already.
+func (s *session) renew(sent moment, ttl time.Duration) bool {
+	s.mu.Lock()
+	s.renewed, s.good = sent, ttl-s.w.pace.margin()
+	s.mu.Unlock()
+	if s.left() <= 0 {
+		s.fence(whySilent)
+		return false
+	}
+	s.mu.Lock()
+	s.fenced = false
+	s.mu.Unlock()
+	return true
 }
 
 // fence stops the session's jobs and says why, once: it may be reaped soon, or is gone. Should
@@ -139,12 +226,6 @@ func (s *session) fence(why string) {
 	s.w.cfg.Log.Warn("running jobs are stopped: their leases can no longer be trusted", "session", s.id, "why", why)
 	s.w.say(Event{Kind: SessionLost, Text: why})
 	s.w.stopJobs(errSession, func(j *job) bool { return j.session == s })
-}
-
-func (s *session) unfence() {
-	s.mu.Lock()
-	s.fenced = false
-	s.mu.Unlock()
 }
 
 // lose ends the session for good: its jobs are stopped, and nothing is acknowledged with it again.

@@ -132,12 +132,13 @@ func (s *spool) close() {
 	s.file, s.buf, s.size, s.over, s.err = nil, nil, 0, 0, nil
 }
 
-// captured is a stream that is empty, and kept whole where the node has somewhere to keep it.
-func (w *Worker) captured() capture {
-	if w.cfg.KeepOutput == nil {
-		return capture{}
+// captured returns a stream that goes on after before. It is kept whole where the node stores outputs.
+func (w *Worker) captured(before string) capture {
+	c := capture{before: before}
+	if w.cfg.KeepOutput != nil {
+		c.whole.used = &w.spooled
 	}
-	return capture{whole: spool{used: &w.spooled}}
+	return c
 }
 
 // keepOutputs stores the streams that did not fit into the result. What cannot be stored stays cut, as the result says.

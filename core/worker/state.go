@@ -13,8 +13,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// stateVersion is what encode writes; decodeState reads it and all before it.
-const stateVersion = 1
+// stateVersion is the newest version that encode writes; it writes the oldest that says everything. decodeState reads
+// all up to it. Version 2 has handlers.
+const stateVersion = 2
 
 // state is what a parked job takes along: the steps that are done, and where the one
 // that is not stands. Another worker goes on from it without repeating a step.
@@ -27,6 +28,8 @@ type state struct {
 	Window  *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
 	Passed  int               `json:"passed,omitempty"`  // gates of launch.Turns
 	AtGate  bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
+
+	Handlers *handling `json:"handlers,omitempty"`
 }
 
 // waiting is how a job stands with its windows.
@@ -54,6 +57,14 @@ type progress struct {
 	Took     time.Duration   `json:"took_ns,omitempty"`
 	Window   *core.Window    `json:"window,omitempty"` // that the present attempt was started in
 	Text     core.StepResult `json:"text,omitzero"`    // output of the items so far
+	Printed  core.StepResult `json:"printed,omitzero"` // output of the earlier calls of an attempt that goes on
+}
+
+// keepPrinted keeps what an attempt printed so far, if a later call goes on with it.
+func (p *progress) keepPrinted(sr core.StepResult) {
+	if p.Resumed {
+		p.Printed = core.StepResult{Stdout: sr.Stdout, Stderr: sr.Stderr, Diff: sr.Diff, Truncated: sr.Truncated}
+	}
 }
 
 // What a foreach with many items, or with large outputs, no longer keeps.
@@ -71,7 +82,7 @@ type itemResult struct {
 
 // begun tells whether anything may have happened on the host.
 func (s *state) begun() bool {
-	return len(s.Done) > 0 || s.Current.Item > 0 || s.Current.Attempts > 0 || s.Current.Plugin != nil
+	return len(s.Done) > 0 || s.Handlers != nil && len(s.Handlers.Ran) > 0 || s.Current.Item > 0 || s.Current.Attempts > 0 || s.Current.Plugin != nil
 }
 
 // encode writes the state in at most queue.MaxDetail bytes: texts are cut, outputs never, since
@@ -80,6 +91,13 @@ func (s *state) encode() ([]byte, error) {
 	short := *s
 	short.Version = stateVersion
 	short.Done = slices.Clone(s.Done)
+	if h := s.Handlers; h != nil && h.None() && len(h.Ran) == 0 && h.Flushed == 0 {
+		short.Version, short.Handlers = 1, nil
+	} else if h != nil {
+		with := *h
+		with.Ran = slices.Clone(h.Ran)
+		short.Handlers = &with
+	}
 	for keep := 32 << 10; ; keep /= 2 {
 		data, err := json.Marshal(&short)
 		if err != nil {
@@ -94,7 +112,13 @@ func (s *state) encode() ([]byte, error) {
 		for i := range short.Done {
 			cutStep(&short.Done[i], keep)
 		}
+		if short.Handlers != nil {
+			for i := range short.Handlers.Ran {
+				cutStep(&short.Handlers.Ran[i].StepResult, keep)
+			}
+		}
 		cutStep(&short.Current.Text, keep)
+		cutStep(&short.Current.Printed, keep)
 	}
 }
 
@@ -113,6 +137,14 @@ func decodeState(data []byte) (*state, error) {
 	}
 	for i := range s.Done {
 		s.Done[i].Outputs = launch.Exact(s.Done[i].Outputs)
+	}
+	if h := s.Handlers; h != nil {
+		for i := range h.Ran {
+			h.Ran[i].Outputs = launch.Exact(h.Ran[i].Outputs)
+			if after := h.Ran[i].After; after < 0 || after > len(s.Done) || i > 0 && after < h.Ran[i-1].After {
+				return nil, fmt.Errorf("read the job's state: handler %s after step %d of %d: %w", h.Ran[i].Name, after, len(s.Done), core.ErrInvalid)
+			}
+		}
 	}
 	for i := range s.Current.Results {
 		r := &s.Current.Results[i]

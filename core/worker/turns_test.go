@@ -353,6 +353,26 @@ func TestStandbyEndsWellBeforeTheActiveBegins(t *testing.T) {
 	}
 }
 
+// A step that waits for a service window never runs on both hosts of an HA group at once.
+func TestFaultW6WindowedStepTakesOneHostOfAPair(t *testing.T) {
+	for body, atOnce := range map[string]bool{
+		"steps: [{name: push, uses: command, window: service, needs: 1m, with: {run: x}}]":                    false,
+		"window: service\nsteps: [{name: push, uses: command, disruptive: true, needs: 1m, with: {run: x}}]":  false,
+		"steps: [{name: push, uses: command, window: service, disruptive: false, needs: 1m, with: {run: x}}]": true,
+		"steps: [{name: push, uses: command, with: {run: x}}]":                                                true,
+	} {
+		inLab(t, func(l *lab) {
+			d := &diary{}
+			l.drive(l.prepareTurns(pairs(1), body), d)
+			a, ranA := d.of("h00000", "push")
+			b, ranB := d.of("h00001", "push")
+			if !ranA || !ranB || (a.from.Before(b.to) && b.from.Before(a.to)) != atOnce {
+				t.Errorf("%s: %v to %v and %v to %v, at once expected %t", body, a.from, a.to, b.from, b.to, atOnce)
+			}
+		})
+	}
+}
+
 func TestFirstFailureFreezesThePair(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := &diary{bad: map[string]core.Outcome{"h00003/push": core.Failed}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -33,25 +34,39 @@ type admission struct {
 }
 
 // askBook asks on the safe side of what is known of the clock: the window must have opened by its
-// earliest reading, and fit by its latest. Windows are right to the second, so what is less of
-// one is left out: a window that is just long enough can be used.
+// earliest reading, and fit by its latest.
 func askBook(r admission) (gate.Answer, error) {
-	early, late := r.early.Truncate(time.Second), r.late.Truncate(time.Second)
+	early, late := r.early.Truncate(time.Second), r.late
 	if q := r.question; q.Need > 0 {
-		r.question.Need += late.Sub(early)
+		e, err := r.book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(early, time.Second)
+		if err == nil && e.Window != nil {
+			late = started(late, e.Window.Open)
+		}
+		r.question.Need += max(late.Sub(early), 0)
 	}
 	return r.book.Ask(early, r.question)
 }
 
-// window is the present attempt's. It does not change once the job type was called.
+// started is from when what starts at late counts. Windows are right to the second, and a lease comes milliseconds after
+// one opens: in its first second it is as at its opening, so that a window that is just long enough can be used.
+func started(late, open time.Time) time.Time {
+	if late.Sub(open) < time.Second {
+		return open
+	}
+	return late
+}
+
+// window is the present attempt's. Of it only begun changes once the job type was called.
 type window struct {
 	w        *Worker
 	board    string
 	gated    bool
 	resumed  bool          // it goes on with what it began: windows do not stop it
-	begun    time.Time     // local: admitted, or called, when the plugin was long in coming
 	question gate.Question // at the attempt's begin
 	share    time.Duration // of the question's need: the present item's own
+
+	mu    sync.Mutex
+	begun time.Time // local: admitted, or when it was last allowed to begin
 }
 
 // question is what to ask before step i, for items that are left of it.
@@ -62,7 +77,7 @@ func (m *machine) question(i, done, items int) (q gate.Question, share time.Dura
 		missed = m.state.Window.Missed
 	}
 	q, gated = w.Question(m.prog.steps, i, m.host, missed)
-	s := m.prog.book.Steps[i]
+	s := m.prog.calls[i]
 	own := cmp.Or(s.Needs, w.Needs[s.Name])
 	if q.Need > 0 && items > 1 { // a step's need is that of all its items; those done need nothing more
 		share = own / time.Duration(items)
@@ -228,18 +243,15 @@ func (s sight) lacks(need time.Duration) string {
 	switch {
 	case !s.Open:
 		return "its window is not open: " + s.Reason
-	case s.late.Truncate(time.Second).Add(need).After(s.Window.Close):
+	case started(s.late, s.Window.Open).Add(need).After(s.Window.Close):
 		return fmt.Sprintf("its window closes at %s, and %v are needed", s.Window.Close.UTC().Format(time.RFC3339), need.Round(time.Second))
 	}
 	return ""
 }
 
-// mayBegin is an admitted step's question when its plugin stands ready: why it must wait after all, or "".
-// One that had not to wait for its plugin was asked about a moment ago.
+// mayBegin is an admitted step's question when its plugin stands ready, and again when its host stands ready for the first
+// call: why it must wait after all, or "". It is asked of the board as it is now. While that cannot be read, nothing begins.
 func (a *window) mayBegin(ctx context.Context) string {
-	if time.Since(a.begun) < time.Second {
-		return ""
-	}
 	if !a.resumed {
 		s, err := a.w.look(ctx, a.board, a.question, 0)
 		if err != nil {
@@ -249,6 +261,8 @@ func (a *window) mayBegin(ctx context.Context) string {
 			return why
 		}
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.begun = time.Now() // its waiting used nothing of the time that it was given
 	return ""
 }
@@ -272,7 +286,10 @@ func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 	if need <= 0 {
 		need = a.share
 	}
-	if left := a.share - time.Since(a.begun); left > 0 { // of the time that it was given when it began
+	a.mu.Lock()
+	begun := a.begun
+	a.mu.Unlock()
+	if left := a.share - time.Since(begun); left > 0 { // of the time that it was given when it began
 		need = min(need, left)
 	}
 	return s.lacks(need + a.question.Need - a.share) // with what comes after it

@@ -49,13 +49,12 @@ func (l *lab) post(run, text string) {
 // gated launches on n hosts of window set night, with definitions posted.
 func (l *lab) gated(id string, n int, text, steps string) *launch.Launch {
 	l.t.Helper()
-	la := l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
+	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
+	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
 		if o.RunID != "" {
 			o.Windows = book(l.t, text)
 		}
 	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job at once
-	l.post(id, text)
-	return la
 }
 
 func (l *lab) gatedConfig() Config {
@@ -229,7 +228,7 @@ steps:
 		l.post("r", approved(`, revoked: "2000-01-01T01:00:00Z"`))
 		r := l.results(la)[0]
 		n.drain()
-		if r.Outcome != core.Cancelled || !strings.HasPrefix(r.Reason, gate.NeedsReapproval) || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
+		if r.Outcome != core.Cancelled || !strings.HasPrefix(r.Reason, core.NeedsReapproval) || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
 			t.Errorf("%+v after %s: what runs goes on, and nothing starts", r, l.plugins.steps())
 		}
 	})
@@ -301,7 +300,7 @@ func TestCarryOver(t *testing.T) {
 				}
 				r := l.results(la)[0]
 				n.drain()
-				if r.Outcome != tc.want || tc.want == core.Cancelled && !strings.HasPrefix(r.Reason, gate.NeedsReapproval) {
+				if r.Outcome != tc.want || tc.want == core.Cancelled && !strings.HasPrefix(r.Reason, core.NeedsReapproval) {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -552,4 +551,45 @@ type silent struct{ queue.Board }
 func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
 	<-ctx.Done()
 	return nil, 0, fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
+}
+
+// What was admitted may be long on its way to the host: it is asked about again, and nothing is rounded in its favour. Red with the
+// second's grace that mayBegin gave, and with the clock cut to the second.
+func TestFaultR7NothingBeginsWithLessThanItNeeds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		at, launch time.Duration // when it is admitted, and how long it takes from there to the host
+		freeze     bool
+		wants      bool
+	}{
+		"in time":                       {time.Hour + 29*time.Minute, 900 * time.Millisecond, false, true},
+		"just in time":                  {90 * time.Minute, 0, false, true},
+		"half a second less":            {90*time.Minute - 400*time.Millisecond, 900 * time.Millisecond, false, false},
+		"half a second less at admit":   {90*time.Minute + 500*time.Millisecond, 0, false, false},
+		"a freeze was posted meanwhile": {time.Hour, 500 * time.Millisecond, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				begun := false
+				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+					if tc.freeze {
+						l.post("r", frozen)
+					}
+					pass(tc.launch)
+					if why := c.MayBegin(ctx); why != "" {
+						return host.Outcome{Suspended: true, Held: true, Reason: why}, nil
+					}
+					begun = true
+					return host.Outcome{Changed: true}, nil
+				}
+				n := l.start(l.gatedConfig())
+				pass(tc.at) // nothing comes between a submit and its lease
+				l.gated("r", 1, night, flash)
+				pass(2 * time.Second)
+				if begun != tc.wants {
+					t.Errorf("began: %v, expected %v", begun, tc.wants)
+				}
+				n.drain()
+			})
+		})
+	}
 }

@@ -40,6 +40,7 @@ type Config struct {
 	Plugins Plugins
 	Name    string // of the node, in results and sessions; "worker" when empty
 	Slots   int    // jobs at once; 64 when zero
+	Pool    string // whose hosts it reaches: jobs on hosts of another pool fail; "" takes every host
 
 	// Load measures the node, each from 0 to 1. While it is over Limits no new job is
 	// taken. Nil means that the node's load does not matter; NodeLoad is the real one.
@@ -55,7 +56,8 @@ type Config struct {
 	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil refuses such steps. What
 	// may be had later is core.ErrUnavailable. secrets.Store has it.
 	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
-	// Board has the service windows of runs. Without it a step that waits for a window waits on.
+	// Board has the service windows of runs and the incarnation of the queue. Without it a step that waits for a window waits
+	// on, and hosts compare no leases.
 	Board queue.Board
 
 	// KeepOutput stores what a step wrote where that is more than its result holds; nil keeps the head and the tail only. It is
@@ -123,6 +125,7 @@ func New(c Config) (*Worker, error) {
 		conceal:  (*redact.Set).Add,
 		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
 		running:  map[uint64]*job{},
+		asleep:   asleep,
 	}
 	w.clock.beat = w.pace.beat
 	return w, nil
@@ -140,16 +143,19 @@ type Worker struct {
 	pace     pace
 	admit    func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
 	conceal  func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
+	asleep   func() time.Duration                     // for how long the machine was suspended since its boot; the same
 
 	cordoned atomic.Bool  // nothing new is taken
 	draining atomic.Bool  // Run's context has ended
 	pulse    core.Pulse   // of the poller, which looks around
 	spooled  atomic.Int64 // bytes of outputs in files
 	missed   atomic.Int64 // windows
+	leaps    atomic.Int64 // of the queue's clock
+
+	away core.Outage // of the queue
 
 	mu      sync.Mutex
 	running map[uint64]*job // by lease token; a job is in it until its goroutine has ended
-	away    bool            // the queue does not answer
 }
 
 // Run takes jobs until ctx ends, then drains: nothing new is taken, steps that
@@ -192,13 +198,14 @@ type Stats struct {
 	Slots, Running int
 	QueueAway      bool
 	WindowsMissed  int64 // since the start: a job was promised a window that was then of no use
+	ClockLeaps     int64 // since the start: of the queue's clock
 }
 
 // Stats tells. Safe for concurrent use.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Stats{Slots: w.cfg.Slots, Running: len(w.running), QueueAway: w.away, WindowsMissed: w.missed.Load()}
+	return Stats{Slots: w.cfg.Slots, Running: len(w.running), QueueAway: w.away.Lasts(), WindowsMissed: w.missed.Load(), ClockLeaps: w.leaps.Load()}
 }
 
 // Name is the node's.
@@ -229,29 +236,38 @@ func (w *Worker) stopJobs(cause error, match func(*job) bool) {
 // promises 2·Grace; a job over it is given up.
 func (w *Worker) patience() time.Duration { return 2*w.cfg.Grace + 2*time.Second }
 
-// queueAway and queueBack say once that the queue went away, and that it is back.
+// queueAway and queueBack report that the queue went away, and that it is back.
 func (w *Worker) queueAway(err error) {
-	w.mu.Lock()
-	said := w.away
-	w.away = true
-	w.mu.Unlock()
-	if said {
+	report, lasts := w.away.Failed()
+	if !report {
 		return
 	}
-	w.cfg.Log.Warn("queue does not answer; running jobs go on while their leases are safe", "err", err)
-	w.say(Event{Kind: QueueAway, Text: err.Error()})
+	w.cfg.Log.Warn("the queue does not answer; running jobs go on while their leases are safe, then they are stopped: check Redis, its Sentinels and the network",
+		"for", lasts.Round(time.Second).String(), "err", err)
+	if lasts == 0 {
+		w.say(Event{Kind: QueueAway, Text: err.Error()})
+	}
 }
 
 func (w *Worker) queueBack() {
-	w.mu.Lock()
-	said := w.away
-	w.away = false
-	w.mu.Unlock()
-	if !said {
+	lasted, failed := w.away.Over()
+	if failed == 0 {
 		return
 	}
-	w.cfg.Log.Info("queue answers again")
-	w.say(Event{Kind: QueueBack, Text: "the queue answers again"})
+	text := fmt.Sprintf("the queue answers again after %v; calls that failed: %d", lasted.Round(time.Second/10), failed)
+	w.cfg.Log.Info(text)
+	w.say(Event{Kind: QueueBack, Text: text})
+}
+
+// heard takes in the queue's clock, and reports a leap of it once.
+func (w *Worker) heard(sent, said time.Time) {
+	leap := w.clock.tell(sent, said, w.asleep())
+	if leap == 0 {
+		return
+	}
+	w.leaps.Add(1)
+	w.cfg.Log.Warn("the queue's clock leaped: leases and delays go on, times of day follow it; check the clocks of the Redis servers (chronyc tracking)", "by", leap.Round(time.Second/10).String())
+	w.say(Event{Kind: ClockLeaped, After: leap, Text: fmt.Sprintf("the queue's clock leaped by %v", leap.Round(time.Second/10))})
 }
 
 func (w *Worker) say(e Event) {

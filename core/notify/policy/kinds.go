@@ -59,7 +59,7 @@ type Kind struct {
 // Kinds is the table of all kinds. docs/notifications.md has the same, which a test checks.
 func Kinds() []Kind {
 	return []Kind{
-		{RunFailed, Error, "a run ended, and jobs of it failed, were unreachable or rolled back, or the service could not start it", true, false},
+		{RunFailed, Error, "a run ended with hosts that did not succeed, other than by a missed window, or the service could not start it", true, false},
 		{RunLost, Error, "a run ended, and of some jobs nobody knows what they did", true, false},
 		{RunStopped, Error, "a run's failure budget is spent, or a job was lost that must not be repeated: nothing more of it starts", true, false},
 		{RunHeld, Error, "the service paused a run, and a person has to look before it goes on", true, false},
@@ -70,7 +70,7 @@ func Kinds() []Kind {
 		{ApprovalNeeded, Warning, "a run, a wave of it or a window waits for somebody to approve it", true, false},
 		{StepStalled, Warning, "jobs of a run are parked until a person has done something, or lets them go on", true, false},
 		{FireSkipped, Warning, "a schedule skipped a fire", true, false},
-		{SchedulesLost, Warning, "the store of schedules was emptied; they go on where they were", false, false},
+		{SchedulesLost, Warning, "the store of schedules was emptied while in use; schedules continue at their next fire time", false, false},
 		{DefinitionsRejected, Error, "a commit, folder or version is not taken; the last good ones hold", false, false},
 		{QueueAway, Error, "the queue does not answer", false, false},
 		{QueueBack, Info, "the queue answers again", false, false},

@@ -37,6 +37,7 @@ var made atomic.Uint32
 func New(tb testing.TB) *Host {
 	tb.Helper()
 	ip := testparts.Need(tb, "ip", "iproute2")
+	tb.TempDir() // cleanups run last in, first out: the test's folders go when no process of the host writes to them
 	n := made.Add(1)
 	block := blockOf(tb)
 	at := func(i uint32) string {

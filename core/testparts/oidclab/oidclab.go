@@ -29,6 +29,7 @@ const ClientID = "turnus"
 // Provider is one; its fields may be changed between logins.
 type Provider struct {
 	Issuer string
+	Nonce  string // of ID tokens that are asked for with none
 
 	key, foreign *rsa.PrivateKey
 
@@ -216,6 +217,9 @@ func (p *Provider) rs256(key *rsa.PrivateKey) func(string) string {
 func (p *Provider) sign(header, claims map[string]any, by func(string) string) string {
 	now := time.Now()
 	all := map[string]any{"iss": p.Issuer, "aud": ClientID, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(), "jti": rand.Text()}
+	if p.Nonce != "" {
+		all["nonce"] = p.Nonce
+	}
 	for name, value := range claims {
 		if value == nil {
 			delete(all, name)

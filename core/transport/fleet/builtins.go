@@ -137,6 +137,7 @@ func (c *call) number(i, fallback int) int {
 
 func (c *call) cd() int {
 	to := c.sh.vars["HOME"]
+	c.flags("PL")
 	if len(c.args) > 0 {
 		to = c.args[0]
 	}

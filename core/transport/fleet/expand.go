@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ func (sh *shell) fields(ctx context.Context, ws []word, io stdio) []string {
 		open := false // b holds a field that goes on
 		for _, pc := range w {
 			if pc.isVar && pc.quoted && pc.text == "@" {
+				open = open && (b.Len() > 0 || len(sh.args) > 0 || len(w) > 2) // "$@" without arguments is no word
 				for i, a := range sh.args {
 					if i > 0 {
 						out = append(out, b.String())
@@ -44,9 +46,35 @@ func (sh *shell) fields(ctx context.Context, ws []word, io stdio) []string {
 				}
 			}
 		}
-		if open {
+		if open && globs(w) {
+			out = append(out, sh.glob(ctx, w, b.String(), io)...)
+		} else if open {
 			out = append(out, b.String())
 		}
+	}
+	return out
+}
+
+func globs(w word) bool {
+	return slices.ContainsFunc(w, func(pc piece) bool { return !pc.quoted && !pc.isVar && !pc.isRun && strings.ContainsAny(pc.text, "*?") })
+}
+
+// glob lists the files that a word means; the last part of its path alone is a pattern. Where there is none it is the word.
+func (sh *shell) glob(ctx context.Context, w word, text string, io stdio) []string {
+	re, err := regexp.Compile("(?s)^(?:" + sh.pattern(ctx, w, io) + ")$")
+	names, nameErr := sh.host.fs.names(sh.abs(path.Dir(text)))
+	if err != nil || nameErr != nil {
+		return []string{text}
+	}
+	folder, last := path.Split(text)
+	var out []string
+	for _, name := range names {
+		if re.MatchString(folder+name) && (name[0] != '.' || strings.HasPrefix(last, ".")) {
+			out = append(out, folder+name)
+		}
+	}
+	if len(out) == 0 {
+		return []string{text}
 	}
 	return out
 }

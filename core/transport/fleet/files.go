@@ -26,6 +26,9 @@ func files(_ context.Context, c *call) int {
 		return mktemp(c)
 	}
 	flags := c.flags("rfpRvs")
+	if c.name == "mkdir" && len(c.args) > 1 && c.args[0] == "-m" {
+		c.args = c.args[2:]
+	}
 	if c.name == "truncate" && len(c.args) > 0 { // truncate -s 0 FILE
 		c.args = c.args[1:]
 	}
@@ -161,7 +164,7 @@ func statFile(c *call) int {
 }
 
 func transfer(c *call) int {
-	c.flags("fnTpaRrv")
+	c.flags("fnTpaPRrv")
 	if len(c.args) < 2 {
 		return c.fail(1, "missing file operand")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,9 +55,9 @@ type host struct {
 	down     bool
 	boots    uint64
 	booted   time.Time
-	startups int                             // connections that are not authenticated yet
-	strikes  map[netip.Addr]*strike          // sources that left without authenticating
-	procs    map[int]context.CancelCauseFunc // running commands, for kill
+	startups int                    // connections that are not authenticated yet
+	strikes  map[netip.Addr]*strike // sources that left without authenticating
+	procs    map[int]process        // running commands, for kill
 	nextPID  int
 }
 
@@ -137,7 +138,6 @@ func (f *Fleet) makeHosts(ports []int) {
 	for n := range f.hosts {
 		h := &host{fleet: f, n: n, booted: now.Add(-time.Duration(mix(f.cfg.Seed, uint64(n), saltBoot)%8640) * time.Minute)}
 		ch := describe(f.cfg.Seed, n, f.cfg.Hosts)
-		ch.SSH.IdentityFiles = []string{f.IdentityFile()}
 		if f.cfg.perHost {
 			ch.Address, ch.SSH.Port = "127.0.0.1", ports[n]
 		} else {
@@ -298,16 +298,22 @@ func (h *host) settle(source netip.Addr, p *Profile, authenticated bool) {
 }
 
 // begin gives a command a process id, by which kill finds it.
-func (h *host) begin(kill context.CancelCauseFunc) int {
+func (h *host) begin(kill context.CancelCauseFunc, line string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.procs == nil {
-		h.procs = make(map[int]context.CancelCauseFunc)
+		h.procs = make(map[int]process)
 		h.nextPID = 1000 + h.n%7000
 	}
 	h.nextPID++
-	h.procs[h.nextPID] = kill
+	h.procs[h.nextPID] = process{kill, line}
 	return h.nextPID
+}
+
+// process is a running command.
+type process struct {
+	kill context.CancelCauseFunc
+	line string
 }
 
 func (h *host) end(pid int) {
@@ -320,5 +326,14 @@ func (h *host) end(pid int) {
 func (h *host) process(pid int) context.CancelCauseFunc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.procs[pid]
+	return h.procs[pid].kill
+}
+
+// cmdline is what /proc says of a running command.
+func (h *host) cmdline(pid string) (string, bool) {
+	n, err := strconv.Atoi(pid)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, runs := h.procs[n]
+	return p.line, runs && err == nil
 }

@@ -65,6 +65,11 @@ func (m *memFS) base(p string) *node {
 	case "/dev/null":
 		return &node{mode: 0o666, owner: "root"}
 	}
+	if pid, of, _ := strings.Cut(strings.TrimPrefix(p, "/proc/"), "/"); of == "cmdline" {
+		if line, runs := h.cmdline(pid); runs {
+			return file(line + "\x00")
+		}
+	}
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 )
 
 // The language is the part of POSIX shell that playbooks and the transport use:
-// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, $(…), if, for,
-// while, functions, groups and subshells. No globbing, no here-documents, no arithmetic.
+// lists, pipelines, redirections, quoting, $NAME, ${NAME:-word}, $(…), if, for, case,
+// while, functions, groups and subshells, * and ? in the last part of a path. No here-documents, no arithmetic.
 
 // maxDepth bounds the nesting of a script.
 const maxDepth = 64
@@ -35,12 +35,13 @@ type (
 
 	// command is one of its forms, by kind.
 	command struct {
-		kind    string // "", "{", "(", "if", "for", "while", "until", "function"
+		kind    string // "", "{", "(", "if", "for", "while", "until", "case", "function"
 		assigns []assign
-		words   []word // of a simple command; what a for runs over
-		name    string // a for's variable, a function's name
-		cond    []list // of if and elif, while, until
-		bodies  []list // of the same, and else at last
+		words   []word   // of a simple command; what a for runs over; the word of a case
+		choices [][]word // the patterns of a case
+		name    string   // a for's variable, a function's name
+		cond    []list   // of if and elif, while, until
+		bodies  []list   // of the same, and else at last
 		redirs  []redir
 	}
 
@@ -119,6 +120,8 @@ func (p *parser) take(s string) bool {
 func (p *parser) blanks(newlines bool) {
 	for p.pos < len(p.src) {
 		switch c := p.src[p.pos]; {
+		case newlines && strings.HasPrefix(p.src[p.pos:], ";;"):
+			return
 		case c == ' ' || c == '\t' || c == '\r' || newlines && (c == '\n' || c == ';'):
 			p.pos++
 		case c == '\\' && p.pos+1 < len(p.src) && p.src[p.pos+1] == '\n':
@@ -140,7 +143,7 @@ func (p *parser) reserved() string {
 		end++
 	}
 	switch w := p.src[p.pos:end]; w {
-	case "if", "then", "elif", "else", "fi", "for", "in", "do", "done", "while", "until", "{", "}", "!":
+	case "if", "then", "elif", "else", "fi", "for", "in", "do", "done", "while", "until", "case", "esac", "{", "}", "!":
 		return w
 	}
 	return ""
@@ -167,11 +170,11 @@ func (p *parser) list() list {
 	var l list
 	for {
 		p.blanks(true)
-		if p.pos >= len(p.src) || p.peek() == ')' {
+		if p.pos >= len(p.src) || p.peek() == ')' || p.peek() == ';' {
 			return l
 		}
 		switch p.reserved() {
-		case "then", "elif", "else", "fi", "do", "done", "}", "in":
+		case "then", "elif", "else", "fi", "do", "done", "esac", "}", "in":
 			return l
 		}
 		st := p.statement()
@@ -243,6 +246,8 @@ func (p *parser) command() command {
 		p.expect("done")
 	case w == "for":
 		p.forClause(&c)
+	case w == "case":
+		p.caseClause(&c)
 	case w != "":
 		p.fail("%q unexpected", w)
 	default:
@@ -273,6 +278,35 @@ func (p *parser) ifClause(c *command) {
 		}
 		p.expect("fi")
 		return
+	}
+}
+
+func (p *parser) caseClause(c *command) {
+	c.kind = "case"
+	p.expect("case")
+	p.blanks(false)
+	c.words = []word{p.mustWord()}
+	p.expect("in")
+	for {
+		p.blanks(true)
+		if p.take("esac") {
+			return
+		}
+		p.take("(")
+		var patterns []word
+		for {
+			p.blanks(false)
+			patterns = append(patterns, p.mustWord())
+			p.blanks(false)
+			if !p.take("|") {
+				break
+			}
+		}
+		if !p.take(")") {
+			p.fail("expecting \")\"")
+		}
+		c.choices, c.bodies = append(c.choices, patterns), append(c.bodies, p.list())
+		p.take(";;")
 	}
 }
 

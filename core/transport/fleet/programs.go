@@ -283,6 +283,9 @@ func grep(c *call) int {
 	}
 	for _, name := range names {
 		r, err := c.open(name)
+		if err != nil && strings.Contains(flags, "s") {
+			continue
+		}
 		if err != nil {
 			return c.fail(2, "%s: %s", name, reason(err))
 		}

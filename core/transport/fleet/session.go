@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,7 +148,7 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	h, f := s.conn.host, s.conn.fleet
 	f.stats.commands.Add(1)
 	p := h.profile.Load()
-	pid := h.begin(kill)
+	pid := h.begin(kill, line)
 	defer h.end(pid)
 	// A killed command may be stuck in reading or writing: telling its end and
 	// closing the channel sets it free.
@@ -156,6 +157,12 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	if p.Hang || !wait(ctx, p.Latency) {
 		<-ctx.Done()
 		s.exit(0, context.Cause(ctx))
+		return
+	}
+	sh, std := newShell(h, s.env, pid), stdio{in: s.ch, out: s.ch, err: s.ch.Stderr()}
+	script, begins := s.prove(ctx, sh, line, std)
+	if !begins {
+		s.exit(sh.status, context.Cause(ctx))
 		return
 	}
 	switch {
@@ -178,26 +185,50 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	if p.Flood > 0 {
 		_ = floodTo(ctx, s.ch, p.Flood) // the same
 	}
-	code := s.answer(ctx, line, pid)
+	code := s.answer(ctx, sh, line, script, std)
 	s.exit(code, context.Cause(ctx))
 }
 
+// proveShell is the statement by which a client's line proves that a shell ran it, after what may refuse its lease. What a
+// host answers by its profile, or by the fleet's owner, comes after the proof, as if a shell had run.
+const proveShell = "echo turnus:$TURNUS_EXEC\n"
+
+// prove runs a line up to the proof and returns the rest, and whether it is to be run. A line without a proof is returned whole.
+func (s *session) prove(ctx context.Context, sh *shell, line string, std stdio) (rest string, begins bool) {
+	if !strings.Contains(line, proveShell) {
+		return line, true
+	}
+	l, err := parse(line)
+	if err != nil || len(l) != 1 {
+		return line, true
+	}
+	words := literal(l[0])
+	if len(words) != 4 || words[0] != "exec" || words[1] != "/bin/sh" || words[2] != "-c" {
+		return line, true
+	}
+	before, after, _ := strings.Cut(words[3], proveShell)
+	if sh.script(ctx, before, std); sh.done || ctx.Err() != nil {
+		return "", false
+	}
+	_, err = io.WriteString(s.ch, "turnus:"+sh.vars["TURNUS_EXEC"]+"\n")
+	return after, err == nil
+}
+
 // answer lets the fleet's owner answer first, then the interpreter.
-func (s *session) answer(ctx context.Context, line string, pid int) int {
+func (s *session) answer(ctx context.Context, sh *shell, line, script string, std stdio) int {
 	h, f := s.conn.host, s.conn.fleet
 	if f.cfg.Handle != nil {
-		script, env := unwrap(line)
+		script, env := unwrap(script)
 		maps.Copy(env, s.env)
-		c := Command{
-			Host: h.name, Line: line, Script: script, Env: env,
-			Stdin: s.ch, Stdout: s.ch, Stderr: s.ch.Stderr(),
+		if id := sh.vars["TURNUS_EXEC"]; id != "" {
+			env["TURNUS_EXEC"] = id
 		}
+		c := Command{Host: h.name, Line: line, Script: script, Env: env, Stdin: std.in, Stdout: std.out, Stderr: std.err}
 		if code, ok := f.cfg.Handle(ctx, c); ok {
 			return code
 		}
 	}
-	sh := newShell(h, s.env, pid)
-	return sh.script(ctx, line, stdio{in: s.ch, out: s.ch, err: s.ch.Stderr()})
+	return sh.script(ctx, script, std)
 }
 
 // exit tells how the command ended and closes the channel, which ends serve. Only

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -99,7 +100,7 @@ func (sh *shell) background(st statement, io stdio) {
 		return
 	}
 	ctx, kill := context.WithCancelCause(f.ctx)
-	c.pid = sh.host.begin(kill)
+	c.pid = sh.host.begin(kill, "")
 	sh.vars["!"] = itoa(c.pid)
 	sh.status = 0
 	io.in = strings.NewReader("")
@@ -189,6 +190,8 @@ func (sh *shell) command(ctx context.Context, c command, io stdio) int {
 		return sh.ifElse(ctx, c, io)
 	case "for":
 		return sh.loopOver(ctx, c, io)
+	case "case":
+		return sh.choose(ctx, c, io)
 	}
 	status := 0
 	for ctx.Err() == nil && !sh.done {
@@ -238,6 +241,18 @@ func (sh *shell) ifElse(ctx context.Context, c command, io stdio) int {
 	}
 	if len(c.bodies) > len(c.cond) {
 		return sh.list(ctx, c.bodies[len(c.cond)], io)
+	}
+	return 0
+}
+
+func (sh *shell) choose(ctx context.Context, c command, io stdio) int {
+	subject := sh.text(ctx, c.words[0], io)
+	for i, patterns := range c.choices {
+		for _, w := range patterns {
+			if re, err := regexp.Compile("(?s)^(?:" + sh.pattern(ctx, w, io) + ")$"); err == nil && re.MatchString(subject) {
+				return sh.list(ctx, c.bodies[i], io)
+			}
+		}
 	}
 	return 0
 }

@@ -1,0 +1,46 @@
+package inventory
+
+import "fmt"
+
+// Login is what a person's own inventory says of logging in to a host. It names files, programs
+// and variables of this machine, so it is no part of a core.Host, which other machines and other
+// people see.
+type Login struct {
+	IdentityFiles   []string
+	CertificateFile string
+	PasswordEnv     string   // name of an environment variable
+	PasswordCommand []string // argv
+	Password        string   // of Ansible's ansible_password
+}
+
+func (l Login) none() bool {
+	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == ""
+}
+
+// Login returns what the inventory says of logging in to a host; nothing if the host names a
+// credential.
+func (inv *Inventory) Login(host string) Login { return inv.logins[host] }
+
+// Shared returns an error if the inventory says what to log in with, at every place that does.
+// Where other machines work on its hosts, or other people's jobs run, only names of credentials
+// will do.
+func (inv *Inventory) Shared() error {
+	if len(inv.foreign) == 0 {
+		return nil
+	}
+	return inv.foreign.sorted()
+}
+
+// ownLogin notes a place that says what to log in with. Its value is in no message: it may be a
+// password.
+func (f *file) ownLogin(key string, line, col int, secret bool) {
+	hint := "define a credential in the worker's own file (--secrets), and write credential: NAME here; docs/secrets.md shows how"
+	if secret {
+		hint += ". Change the password: whoever can read this file knows it, and git keeps it"
+	}
+	at := f.at(line, col)
+	if len(f.b.logins) < maxErrors {
+		f.b.logins = append(f.b.logins, &Error{File: at.file, Line: at.line, Col: at.col, Hint: hint, Secret: secret,
+			Msg: fmt.Sprintf("%s: an inventory that others write, or other machines work on, must not say what a worker logs in with", key)})
+	}
+}

@@ -1,0 +1,187 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// PendingHandler is a handler that has to run on a host, and did not succeed in the run that left it.
+type PendingHandler struct {
+	Tenant   string    `json:"tenant,omitempty"` // of the run
+	Playbook string    `json:"playbook"`
+	Host     string    `json:"host"`
+	Handler  string    `json:"handler"`
+	Run      string    `json:"run"`
+	Since    time.Time `json:"since"`
+
+	seq int64
+}
+
+// HandlerFilter narrows a list of pending handlers. Empty fields match everything.
+type HandlerFilter struct {
+	Playbook, Host, Handler, Run string
+}
+
+func (f HandlerFilter) conditions(s Scope, q *query) {
+	s.filter(q, "tenant")
+	for _, eq := range []struct{ column, value string }{{"playbook", f.Playbook}, {"host", f.Host}, {"handler", f.Handler}, {"run", f.Run}} {
+		if eq.value != "" {
+			q.where(eq.column+" = ?", clean(eq.value, maxText))
+		}
+	}
+}
+
+const handlerColumns = `seq, tenant, playbook, host, handler, run, since`
+
+func scanHandler(row scanner) (h PendingHandler, err error) {
+	var since int64
+	err = row.Scan(&h.seq, &h.Tenant, &h.Playbook, &h.Host, &h.Handler, &h.Run, &since)
+	h.Since = fromMicros(since)
+	return h, err
+}
+
+// handlers writes what a new outcome says of its host's handlers, in the transaction of the outcome.
+func (r *recording) handlers(ctx context.Context, o *Outcome) error {
+	if o.Handlers == nil {
+		return nil
+	}
+	host := clean(r.hosts[o.Index].Host, maxText)
+	for _, from := range o.Handlers.From {
+		if _, err := r.t.exec(ctx, `DELETE FROM handlers WHERE tenant = $1 AND playbook = $2 AND host = $3 AND run = $4`,
+			r.run.Tenant, r.run.Playbook, host, clean(from, maxText)); err != nil {
+			return err
+		}
+	}
+	return leaveHandlers(ctx, r.t, &r.run, host, o.Handlers.Left(), r.now)
+}
+
+func leaveHandlers(ctx context.Context, t *tx, run *Run, host string, names []string, now int64) error {
+	for _, name := range names {
+		if _, err := t.exec(ctx, `INSERT INTO handlers (tenant, playbook, host, handler, run, since) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+			run.Tenant, run.Playbook, host, clean(name, maxText), run.ID, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handlerHosts is for how many hosts LeaveHandlers writes in one transaction.
+const handlerHosts = 500
+
+// LeaveHandlers makes handlers pending on hosts of a run whose queue was lost: nobody knows what changed there.
+func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []string) error {
+	for len(hosts) > 0 {
+		part := hosts[:min(len(hosts), handlerHosts)]
+		hosts = hosts[len(part):]
+		err := l.db.transact(ctx, "write pending handlers", func(t *tx) error {
+			for _, host := range part {
+				if err := leaveHandlers(ctx, t, &run, clean(host, maxText), names, micros(l.now())); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OwedHandlers returns what a run of a playbook takes over, by host.
+func (l *Ledger) OwedHandlers(ctx context.Context, tenant, playbook string) (map[string]core.Handlers, error) {
+	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE tenant = $1 AND playbook = $2 ORDER BY seq`, tenant, playbook)
+	all, err := collect(rows, err, scanHandler)
+	if err != nil {
+		return nil, translate("read pending handlers", err)
+	}
+	owed := map[string]core.Handlers{}
+	for _, h := range all {
+		owed[h.Host] = owed[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
+	}
+	return owed, nil
+}
+
+// PendingHandlers lists pending handlers of playbooks in scope, newest first.
+func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, p Page) (all []PendingHandler, next string, err error) {
+	at, more, err := p.at("handlers", 1, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	q := &query{d: l.db.dialect}
+	f.conditions(s, q)
+	if more {
+		q.where("seq < ?", at.Key[0])
+	}
+	rows, err := l.db.rows(ctx, q.text(`SELECT `+handlerColumns+` FROM handlers`, "seq DESC", p), q.args...)
+	if all, err = collect(rows, err, scanHandler); err != nil {
+		return nil, "", translate("list pending handlers", err)
+	}
+	all, next = cut(all, p, func(h PendingHandler) cursor { return cursor{List: "handlers", Key: []int64{h.seq}} })
+	return all, next, nil
+}
+
+// CountHandlers is how many handlers a run has left pending by now.
+func (l *Ledger) CountHandlers(ctx context.Context, run string) (n int, err error) {
+	err = l.db.row(ctx, `SELECT count(*) FROM handlers WHERE run = $1`, clean(run, maxText)).Scan(&n)
+	return n, translate("count pending handlers", err)
+}
+
+// DropHandlers forgets pending handlers of one playbook, which the filter names, and writes down who did it. It returns
+// those that it dropped; at most MaxPage of them go at once. None is core.ErrNotFound.
+func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f HandlerFilter) (dropped []PendingHandler, err error) {
+	if f.Playbook == "" {
+		return nil, fmt.Errorf("drop pending handlers: the playbook is not named: %w", core.ErrInvalid)
+	}
+	err = l.db.transact(ctx, "drop pending handlers", func(t *tx) error {
+		q := &query{d: l.db.dialect}
+		f.conditions(s, q)
+		rows, err := t.rows(ctx, q.text(`SELECT `+handlerColumns+` FROM handlers`, "tenant, seq", Page{Limit: MaxPage}), q.args...)
+		if dropped, err = collect(rows, err, scanHandler); err != nil {
+			return err
+		}
+		dropped, _ = cut(dropped, Page{Limit: MaxPage}, func(PendingHandler) cursor { return cursor{} })
+		if len(dropped) == 0 {
+			return fmt.Errorf("playbook %s has no such pending handler: %w", clean(f.Playbook, maxID), core.ErrNotFound)
+		}
+		for from := 0; from < len(dropped); {
+			part := dropped[from:min(from+auditHandlers, len(dropped))]
+			for i := range part { // an entry is of one tenant
+				if part[i].Tenant != part[0].Tenant {
+					part = part[:i]
+					break
+				}
+			}
+			if err := l.dropHandlers(ctx, t, who, part); err != nil {
+				return err
+			}
+			from += len(part)
+		}
+		return nil
+	})
+	return dropped, err
+}
+
+// auditHandlers is how many dropped handlers one entry of the audit log has, which is bounded.
+const auditHandlers = 20
+
+func (l *Ledger) dropHandlers(ctx context.Context, t *tx, who string, part []PendingHandler) error {
+	for i := range part {
+		if _, err := t.exec(ctx, `DELETE FROM handlers WHERE seq = $1`, part[i].seq); err != nil {
+			return err
+		}
+	}
+	before, err := json.Marshal(part)
+	if err != nil {
+		return err
+	}
+	if len(before) > MaxAuditJSON { // long names: how many is said, and which in the answer
+		before = fmt.Appendf(nil, `{"dropped":%d}`, len(part))
+	}
+	_, err = l.audit(ctx, t, Entry{Who: who, Tenant: part[0].Tenant, Action: "handlers.drop", Kind: "playbook", Subject: part[0].Playbook, Before: before, After: json.RawMessage(`[]`)})
+	return err
+}

@@ -1,0 +1,90 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// What runs leave and take over, in the transaction of the outcome.
+func testHandlers(t *testing.T, b *backend) {
+	l, ctx := b.open(t), t.Context()
+	owes := func(h *core.Handlers) ledger.Outcome {
+		return ledger.Outcome{Index: 0, Outcome: core.Failed, Attempt: 1, Handlers: h}
+	}
+	left := func(run string) string {
+		t.Helper()
+		all, _, err := l.PendingHandlers(ctx, ledger.AllTenants(), ledger.HandlerFilter{Run: run}, ledger.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := ""
+		for _, h := range slices.Backward(all) {
+			out += fmt.Sprint(h.Host, ":", h.Handler, " ")
+		}
+		if n, err := l.CountHandlers(ctx, run); err != nil || n != len(all) {
+			t.Errorf("run %s: counted %d of %d, %v", run, n, len(all), err)
+		}
+		return out
+	}
+	first := newRun("r1", "a", 2)
+	host, other := first.Jobs[0].Host, first.Jobs[1].Host
+	accept(t, l, first)
+	for range 2 { // delivered twice
+		record(t, l, "r1", owes(&core.Handlers{Pending: []string{"web"}, Armed: []string{"log"}}))
+	}
+	if got, want := left("r1"), host+":log "+host+":web "; got != want {
+		t.Errorf("left %q, expected %q", got, want)
+	}
+	owed, err := l.OwedHandlers(ctx, "a", first.Playbook)
+	if want := (map[string]core.Handlers{host: {From: []string{"r1"}, Pending: []string{"log", "web"}}}); err != nil || !reflect.DeepEqual(owed, want) {
+		t.Errorf("owed %+v, %v; expected %+v", owed, err, want)
+	}
+	for _, foreign := range [][2]string{{"b", first.Playbook}, {"a", "another"}} {
+		if owed, err := l.OwedHandlers(ctx, foreign[0], foreign[1]); err != nil || len(owed) > 0 {
+			t.Errorf("%v owes %+v, %v", foreign, owed, err)
+		}
+	}
+
+	// A run that knew nothing of them clears nothing; one that took them over leaves its own in their place.
+	accept(t, l, newRun("r2", "a", 2))
+	record(t, l, "r2", ledger.Outcome{Index: 0, Outcome: core.Unchanged, Attempt: 1, Handlers: &core.Handlers{}})
+	accept(t, l, newRun("r3", "a", 2))
+	record(t, l, "r3", owes(&core.Handlers{From: []string{"r1"}, Pending: []string{"web"}}))
+	if left("r1") != "" || left("r2") != "" || left("r3") != host+":web " {
+		t.Errorf("left %q, %q, %q", left("r1"), left("r2"), left("r3"))
+	}
+
+	// After the queue of a run was lost, before its jobs end.
+	run := accept(t, l, newRun("r4", "a", 2))
+	for range 2 {
+		if err := l.LeaveHandlers(ctx, run, []string{host, other}, []string{"web"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(t, l, "r4", ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 1, Handlers: &core.Handlers{From: []string{"r4"}}})
+	if got := left("r4"); got != host+":web " {
+		t.Errorf("left %q", got)
+	}
+
+	// Dropping asks for a playbook, keeps to the scope, and is written down.
+	if _, err := l.DropHandlers(ctx, ledger.AllTenants(), "ann", ledger.HandlerFilter{}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("without a playbook: %v", err)
+	}
+	if _, err := l.DropHandlers(ctx, ledger.Tenants("b"), "eve", ledger.HandlerFilter{Playbook: first.Playbook}); !errors.Is(err, core.ErrNotFound) {
+		t.Errorf("of another tenant: %v", err)
+	}
+	dropped, err := l.DropHandlers(ctx, ledger.Tenants("a"), "ann", ledger.HandlerFilter{Playbook: first.Playbook, Host: host})
+	if err != nil || len(dropped) != 2 || left("r3")+left("r4") != "" {
+		t.Errorf("dropped %+v, %v; left %q, %q", dropped, err, left("r3"), left("r4"))
+	}
+	entries, _, err := l.AuditLog(ctx, ledger.Tenants("a"), ledger.AuditFilter{}, ledger.Page{Limit: 1})
+	if err != nil || len(entries) != 1 || entries[0].Action != "handlers.drop" || entries[0].Who != "ann" {
+		t.Errorf("%+v, %v", entries, err)
+	}
+}

@@ -1,0 +1,49 @@
+package core
+
+import (
+	"sync"
+	"time"
+)
+
+// outageEvery is how often an outage that goes on is reported.
+const outageEvery = time.Minute
+
+// Outage says when to report that something does not answer: when that begins, once a minute while it lasts, and
+// when it is over. The zero value is that it answers. It is safe for concurrent use.
+type Outage struct {
+	mu          sync.Mutex
+	since, said time.Time
+	failed      int
+}
+
+// Failed notes a call without an answer. It returns whether to report it now, and for how long there has been none: 0 is the first.
+func (o *Outage) Failed() (report bool, lasts time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if o.failed++; o.failed == 1 {
+		o.since, o.said = now, now
+		return true, 0
+	}
+	if report = now.Sub(o.said) >= outageEvery; report {
+		o.said = now
+	}
+	return report, now.Sub(o.since)
+}
+
+// Over notes an answer. It returns how long there was none, and how many calls failed: 0 if none had.
+func (o *Outage) Over() (lasted time.Duration, failed int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if failed = o.failed; failed > 0 {
+		lasted, o.failed = time.Since(o.since), 0
+	}
+	return lasted, failed
+}
+
+// Lasts tells whether the last call had no answer.
+func (o *Outage) Lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed > 0
+}

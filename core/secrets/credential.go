@@ -1,0 +1,262 @@
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+)
+
+// DefaultCredential is the credential of hosts that name none.
+const DefaultCredential = "default"
+
+// Credential is what a node may log in with, and on which hosts. Only a node's own file defines
+// one: inventories and jobs refer to it by name. Paths are absolute.
+type Credential struct {
+	Name            string
+	Agent           string // socket of an ssh-agent, or the environment variable that holds it
+	IdentityFiles   []string
+	CertificateFile string
+	CAKey           string        // private key of a certificate authority
+	CAVault         string        // MOUNT/ROLE of Vault's SSH engine
+	CALifetime      time.Duration // of certificates; 0: the usual one
+	Password        *Entry        // where the password is
+	Passphrase      *Entry        // of the identity files
+
+	Tenants []string // customers whose hosts may be logged in to; empty: of all
+	Groups  []string // groups of the inventory, of which the host is in one; empty: of all
+
+	addresses []address // never empty
+	In        string    // the file
+	Line, Col int       // of the name
+}
+
+// Place is file:line:col of the name.
+func (c *Credential) Place() string { return fmt.Sprintf("%s:%d:%d", c.In, c.Line, c.Col) }
+
+// address is one network, or one pattern of names.
+type address struct {
+	net  netip.Prefix
+	name string
+}
+
+// parseAddress reads an IP address, a network, or a host name that may begin with "*.".
+func parseAddress(text string) (address, bool) {
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+		ip = ip.Unmap()
+		return address{net: netip.PrefixFrom(ip, ip.BitLen())}, true
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return address{net: p}, p == p.Masked() && !p.Addr().Is4In6()
+	}
+	name := strings.TrimPrefix(text, "*.")
+	ok := name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c != '.' && c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
+	return address{name: strings.ToLower(text)}, ok && strings.ContainsFunc(name, func(c rune) bool { return c > '9' })
+}
+
+// Reaches returns an error if the credential must not be offered to a machine: dialled is the name
+// or address that was dialled, at the address behind it, which is invalid where somebody else
+// looks the name up.
+func (c *Credential) Reaches(dialled string, at netip.Addr) error {
+	dialled = strings.ToLower(strings.TrimSuffix(dialled, "."))
+	for _, a := range c.addresses {
+		switch {
+		case a.name != "":
+			if ok, _ := path.Match(a.name, dialled); ok {
+				return nil
+			}
+		case at.IsValid() && a.net.Contains(at.Unmap()):
+			return nil
+		}
+	}
+	what := cut(dialled)
+	if at.IsValid() && at.String() != dialled {
+		what += " (" + at.String() + ")"
+	}
+	return refusal(core.ErrInvalid, "if this is meant, add the address under addresses: there",
+		"credential %q must not be offered to or through %s: %s limits it to other addresses", c.Name, what, c.Place())
+}
+
+// permits returns an error if the credential is not for the host, by the host's own data.
+func (c *Credential) permits(h core.Host) error {
+	if len(c.Tenants) > 0 && !slices.Contains(c.Tenants, h.Customer) {
+		return refusal(core.ErrInvalid, "if this is meant, add the tenant under tenants: there",
+			"credential %q is not for hosts of %s: %s limits it to other tenants", c.Name, customerText(h.Customer), c.Place())
+	}
+	if len(c.Groups) > 0 && !slices.ContainsFunc(h.Groups, func(g string) bool { return slices.Contains(c.Groups, g) }) {
+		return refusal(core.ErrInvalid, "if this is meant, add a group of the host under groups: there",
+			"credential %q is not for host %s: %s limits it to the groups %s", c.Name, cut(h.Name), c.Place(), strings.Join(c.Groups, ", "))
+	}
+	return nil
+}
+
+// refusedUse is a use of a credential that its limits do not allow.
+type refusedUse struct {
+	text string
+	kind error
+}
+
+func (e *refusedUse) Error() string { return e.text }
+
+func (e *refusedUse) Unwrap() error { return e.kind }
+
+func refusal(kind error, hint, format string, args ...any) error {
+	return &refusedUse{fmt.Sprintf(format, args...) + "\nhint: " + hint, kind}
+}
+
+func customerText(name string) string {
+	if name == "" {
+		return "no tenant"
+	}
+	return fmt.Sprintf("tenant %q", cut(name))
+}
+
+// Credential returns the credential that a host names, or the default one. Tenant and group of the
+// host are checked; addresses are for whoever dials to check, by Reaches. Errors say what to write
+// where, and wrap core.ErrNotFound if there is no such credential, core.ErrInvalid if it is not
+// for this host.
+func (s *Store) Credential(h core.Host) (*Credential, error) {
+	name := h.SSH.Credential
+	if name == "" {
+		name = DefaultCredential
+	}
+	c := s.current().credentials[name]
+	if c == nil {
+		said := fmt.Sprintf("host %s names credential %q", cut(h.Name), cut(name))
+		if h.SSH.Credential == "" {
+			said = fmt.Sprintf("host %s names no credential, and there is no %q", cut(h.Name), DefaultCredential)
+		}
+		return nil, refusal(core.ErrNotFound, "define it under credentials: there, with the addresses it is for; docs/secrets.md shows how",
+			"%s: %s", said, s.missing())
+	}
+	if err := c.permits(h); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// missing says where a credential should be defined.
+func (s *Store) missing() string {
+	if s.cfg.File == "" {
+		return "this worker has no file of its own (--secrets)"
+	}
+	return "not in " + s.cfg.File + " of this worker"
+}
+
+// Credentials returns all of the node's own file, by name.
+func (s *Store) Credentials() []*Credential {
+	var out []*Credential
+	for _, c := range s.current().credentials {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *Credential) int { return compare(a.Name, b.Name) })
+	return out
+}
+
+// Login fetches the password or passphrase of a credential, for a host. It is the caller's, who
+// should clear it after use. Errors are as those of Resolve.
+func (s *Store) Login(ctx context.Context, e *Entry, h core.Host) ([]byte, error) {
+	return s.value(ctx, *e, Ask{Name: e.Name, Tenant: h.Customer, Host: h})
+}
+
+// AtHand tells whether the value is on this node and reading it runs nothing.
+func (e *Entry) AtHand() bool {
+	k := e.Kind()
+	return k == kindEnv || k == kindFile || k == kindAge
+}
+
+func (r *reader) credentials(v *yaml.Node) {
+	if v.Kind != yaml.MappingNode {
+		r.fail(v, "", "credentials: expected names, and what each logs in with")
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		k, body := v.Content[i], v.Content[i+1]
+		c := &Credential{Name: k.Value, In: r.file, Line: k.Line, Col: k.Column}
+		switch {
+		case k.Kind != yaml.ScalarNode || !ValidName(k.Value):
+			r.fail(k, "a name is a letter or _, then letters, digits and _ . -", "credentials: %q is no name of a credential", cut(k.Value))
+		case seen[k.Value] > 0:
+			r.fail(k, fmt.Sprintf("the first stands in line %d", seen[k.Value]), "credential %q is there twice", k.Value)
+		case r.credential(c, body):
+			r.out.Credentials = append(r.out.Credentials, c)
+		}
+		seen[k.Value] = k.Line
+	}
+}
+
+// credential reads one.
+func (r *reader) credential(c *Credential, v *yaml.Node) bool {
+	before := len(r.problems)
+	what := fmt.Sprintf("credential %q", c.Name)
+	var addresses []string
+	var lifetime string
+	r.fields(v, what,
+		r.text(&c.Agent, "agent"), r.list(&c.IdentityFiles, "identity_file"), r.text(&c.CertificateFile, "certificate_file"),
+		r.text(&c.CAKey, "ca_key"), r.text(&c.CAVault, "ca_vault"), r.text(&lifetime, "ca_lifetime"),
+		r.reference(&c.Password, c, "password"), r.reference(&c.Passphrase, c, "passphrase"),
+		r.list(&c.Tenants, "tenants"), r.list(&c.Groups, "groups"), r.list(&addresses, "addresses"))
+	if len(r.problems) > before {
+		return false
+	}
+	for i := range c.IdentityFiles {
+		c.IdentityFiles[i] = r.beside(c.IdentityFiles[i])
+	}
+	for _, p := range []*string{&c.CertificateFile, &c.CAKey} {
+		*p = r.beside(*p)
+	}
+	if strings.Contains(c.Agent, "/") {
+		c.Agent = r.beside(c.Agent)
+	}
+	for _, text := range addresses {
+		a, ok := parseAddress(text)
+		if !ok {
+			r.fail(v, "write 192.0.2.7, 192.0.2.0/24, fw1.example.net or *.example.net", "%s: addresses: %q is no IP address, network or host name", what, cut(text))
+			continue
+		}
+		c.addresses = append(c.addresses, a)
+	}
+	var err error
+	if lifetime != "" {
+		c.CALifetime, err = time.ParseDuration(lifetime)
+	}
+	switch {
+	case err != nil:
+		r.fail(v, "", "%s: ca_lifetime: expected a duration such as 5m", what)
+	case c.Agent == "" && len(c.IdentityFiles) == 0 && c.CAKey == "" && c.CAVault == "" && c.Password == nil:
+		r.fail(v, "give agent, identity_file, ca_key, ca_vault or password", "%s: it has nothing to log in with", what)
+	case c.CAKey != "" && c.CAVault != "":
+		r.fail(v, "", "%s: ca_key and ca_vault: one authority signs, so give one of them", what)
+	case len(addresses) == 0:
+		r.fail(v, `name the networks and host names it may be offered to, such as 10.0.0.0/8; everywhere is ["0.0.0.0/0", "::/0"]`, "%s: addresses are missing", what)
+	}
+	return len(r.problems) == before
+}
+
+// beside makes a path of this file absolute; "" stays.
+func (r *reader) beside(path string) string {
+	if path == "" || strings.HasPrefix(path, "~/") {
+		return path
+	}
+	return beside(r.file, path)
+}
+
+// reference reads where one value of a credential is.
+func (r *reader) reference(to **Entry, c *Credential, key string) field {
+	return field{key, func(v *yaml.Node) {
+		e := &Entry{Name: c.Name + "." + key, In: r.file, Line: v.Line, Col: v.Column}
+		if r.ref(e, v, fmt.Sprintf("credential %q: %s", c.Name, key)) {
+			*to = e
+		}
+	}}
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// made makes a token through the API, as its maker does.
+func (b *bed) made(maker, name, tenant string, role Role) string {
+	b.t.Helper()
+	n := api.NewToken{Name: name, Tenant: tenant, Role: string(role)}
+	return want[api.Token](b.t, b.ask(maker, "POST", "/v1/tokens", n), http.StatusCreated).Secret
+}
+
+// Who makes a token has its secret: it counts as its maker, at any distance, whichever of both launches. Control: a token that
+// somebody else made approves the same runs.
+func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	admin, yes := b.token("acme", Admin), api.Approve{Approve: true}
+	second := b.made(admin, "second", "acme", Admin)
+	third := b.made(second, "third", "acme", Approver)
+	sibling := b.made(admin, "sibling", "acme", Admin)
+	for name, c := range map[string]struct {
+		launcher, approver string
+	}{
+		"a token of the launcher's":     {admin, second},
+		"a token of that":               {admin, third},
+		"the launcher is the token":     {second, admin},
+		"both are tokens of one person": {sibling, third},
+	} {
+		run := want[api.Run](t, b.ask(c.launcher, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", FourEyes: true}), http.StatusCreated)
+		path := "/v1/runs/" + run.ID + "/approve"
+		if a := b.ask(c.approver, "POST", path, yes); a.status != http.StatusConflict || !strings.Contains(a.body, "somebody else") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		if done := want[api.Run](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK); done.Phase != api.Queued {
+			t.Errorf("%s, control: %+v", name, done)
+		}
+	}
+}
+
+// The project demands four eyes where the launcher does not ask for them: by the playbook, the tenant of the run or of a host, or a
+// window set that a step waits for. Control: each playbook without its demand is queued at once.
+func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
+	t.Parallel()
+	book := func(tree map[string]string, from, to string) {
+		tree["playbooks/acme.yaml"] = strings.Replace(tree["playbooks/acme.yaml"], from, to, 1)
+	}
+	gated := func(tree map[string]string) {
+		book(tree, "window: none", "window: service")
+		book(tree, `host.customer == "acme"`, `host.name == "acme-1"`)
+		book(tree, "uses: command, with", "uses: command, window: service, needs: 1h, with")
+	}
+	set := func(tree map[string]string, name string) {
+		tree["windows/sets.yaml"] = strings.Replace(tree["windows/sets.yaml"], "  "+name+":\n", "  "+name+":\n    four_eyes: true\n", 1)
+	}
+	for name, c := range map[string]struct {
+		before, demand func(map[string]string)
+		playbook, by   string
+	}{
+		"playbook":         {nil, func(t map[string]string) { book(t, "window: none", "window: none\nfour_eyes: true") }, "acme-patch", "acme"},
+		"tenant":           {nil, func(t map[string]string) { t["turnus.yaml"] = "four_eyes: [acme]\n" }, "acme-patch", "acme"},
+		"tenant of a host": {nil, func(t map[string]string) { t["turnus.yaml"] = "four_eyes: [acme]\n" }, "everywhere", everyTenant},
+		"window set":       {gated, func(t map[string]string) { set(t, "acme-night") }, "acme-patch", "acme"},
+		"set it requires": {func(t map[string]string) {
+			gated(t)
+			t["windows/sets.yaml"] = strings.Replace(t["windows/sets.yaml"], "  acme-night:\n", "  acme-night:\n    requires: [globex-night]\n", 1)
+		}, func(t map[string]string) { set(t, "globex-night") }, "acme-patch", "acme"},
+	} {
+		b := newBed(t)
+		for _, demanded := range []bool{false, true} {
+			project := tree()
+			if c.before != nil {
+				c.before(project)
+			}
+			if demanded {
+				c.demand(project)
+			}
+			b.apply(project)
+			for _, check := range []bool{false, true} {
+				phase := api.Queued
+				if demanded && !check {
+					phase = api.Approval
+				}
+				run := want[api.Run](t, b.ask(b.token(c.by, Operator), "POST", "/v1/runs", api.NewRun{Playbook: c.playbook, Check: check}), http.StatusCreated)
+				if run.Phase != phase {
+					t.Errorf("%s, demanded %v, check %v: %s", name, demanded, check, run.Phase)
+				}
+			}
+		}
+	}
+}
+
+// The run of a schedule is also that of who made, changed or triggered the schedule.
+func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	project := tree()
+	project["playbooks/acme.yaml"] = strings.Replace(project["playbooks/acme.yaml"], "window: none", "window: none\nfour_eyes: true", 1)
+	b.apply(project)
+	b.work()
+	admin := b.token("acme", Admin)
+	want[any](t, b.ask(admin, "PUT", "/v1/schedules/made", api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 1 1 *"}), http.StatusOK)
+	id := want[struct{ Run string }](t, b.ask(b.token("acme", Operator), "POST", "/v1/schedules/acme:made/trigger", api.Why{}), http.StatusOK).Run
+	run := want[api.Run](t, b.ask(admin, "GET", "/v1/runs/"+id, nil), http.StatusOK)
+	if run.Phase != api.Approval {
+		t.Fatalf("%+v", run)
+	}
+	path, yes := "/v1/runs/"+run.ID+"/approve", api.Approve{Approve: true}
+	if a := b.ask(admin, "POST", path, yes); a.status != http.StatusConflict {
+		t.Errorf("who made the schedule approved its run: %d %s", a.status, a.body)
+	}
+	want[any](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK) // control
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// handlers registers the handlers that runs left pending.
+func (s *Server) handlers() {
+	handle(s, route{
+		id: "list-handlers", method: http.MethodGet, path: "/v1/handlers", summary: "List pending handlers, newest first", role: Viewer,
+		detail: "The next run of the playbook on the host runs them, also if it changes nothing. One that the playbook has no more stays until it is dropped.",
+	}, s.listHandlers)
+	handle(s, route{
+		id: "drop-handlers", method: http.MethodPost, path: "/v1/handlers/drop", summary: "Forget pending handlers of a playbook", role: Operator, status: http.StatusOK,
+		detail: "For handlers that the playbook has no more, and for hosts where a person did what the handler does.",
+	}, s.dropHandlers)
+}
+
+func (s *Server) listHandlers(ctx context.Context, by caller, in *struct {
+	Page
+	Playbook string `query:"playbook" maxLength:"200"`
+	Host     string `query:"host" maxLength:"253"`
+	Handler  string `query:"handler" maxLength:"400"`
+	Run      string `query:"run" maxLength:"128" doc:"that left them pending"`
+},
+) (*list[api.PendingHandler], error) {
+	all, next, err := s.cfg.Ledger.PendingHandlers(ctx, by.scope, ledger.HandlerFilter{Playbook: in.Playbook, Host: in.Host, Handler: in.Handler, Run: in.Run}, in.ledger())
+	if err != nil {
+		return nil, err
+	}
+	return listOf(handlersOf(all), next), nil
+}
+
+func (s *Server) dropHandlers(ctx context.Context, by caller, in *struct{ Body api.DropHandlers }) (*body[api.DroppedHandlers], error) {
+	dropped, err := s.cfg.Ledger.DropHandlers(ctx, by.scope, by.name, ledger.HandlerFilter{Playbook: in.Body.Playbook, Host: in.Body.Host, Handler: in.Body.Handler})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.DroppedHandlers]{api.DroppedHandlers{Items: handlersOf(dropped)}}, nil
+}
+
+func handlersOf(all []ledger.PendingHandler) []api.PendingHandler {
+	items := make([]api.PendingHandler, len(all))
+	for i, h := range all {
+		items[i] = api.PendingHandler{Tenant: h.Tenant, Playbook: h.Playbook, Host: h.Host, Handler: h.Handler, Run: h.Run, Since: h.Since}
+	}
+	return items
+}

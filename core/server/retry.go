@@ -1,0 +1,136 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/tracing"
+)
+
+// retryRun launches today's playbook, with the vars and tags of the earlier run, on those of its hosts that did not succeed and
+// that still belong to the same tenant. Nothing of the earlier run's snapshot reaches a host: neither its steps, nor an address,
+// an SSH setting or a reference to a secret.
+func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
+	RunPath
+	Idempotent
+	Body api.Retry
+},
+) (_ *versioned[api.Run], err error) {
+	ctx, span := tracing.Start(ctx, tracing.Launch)
+	defer func() { tracing.End(span, err) }()
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	key, request := in.of(by, "retry-run"), fmt.Append(nil, "retry ", run.ID, in.Body.Outcomes)
+	if answer, found, err := s.again(ctx, by, key, request); found || err != nil {
+		return answer, err
+	}
+	if !run.Complete() {
+		return nil, fmt.Errorf("run %s is %s: wait for its end, or cancel it, before it is tried again: %w", run.ID, run.Phase, core.ErrConflict)
+	}
+	material, err := s.cfg.Ledger.Material(ctx, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownHosts(by, run.ID, material); err != nil {
+		return nil, err
+	}
+	before, err := launch.Restore(material.Snapshot, material.Queue, s.cfg.Types)
+	if err != nil {
+		return nil, err
+	}
+	tenants, err := s.toRetry(ctx, run.ID, material.Jobs, in.Body.Outcomes)
+	if err != nil {
+		return nil, err
+	}
+	still := func(h core.Host) bool {
+		tenant, ok := tenants[h.Name]
+		return ok && h.Customer == tenant
+	}
+	if set, err := s.set(); err == nil && !slices.ContainsFunc(set.Inventory.Hosts, still) {
+		names := sortedKeys(tenants)
+		return nil, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
+			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
+	}
+	l, err := s.prepare(ctx, by, sameAgain(before), "", still)
+	if err != nil {
+		return nil, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
+	}
+	if l.Run.Tenant != run.Tenant {
+		return nil, fmt.Errorf("run %s is of tenant %q, but playbook %q is now of %q: launch the playbook instead: %w",
+			run.ID, run.Tenant, run.Playbook, l.Run.Tenant, core.ErrConflict)
+	}
+	answer, err := s.accept(ctx, controller.Acceptance{
+		Launch: l, By: by.name, Key: key, Criticality: &run.Criticality, Approvals: run.Approvals, Request: request,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer.Body.Retried = retried(before, l, tenants)
+	return answer, nil
+}
+
+// sameAgain is the request that an earlier launch came from, as far as the launch shows it.
+func sameAgain(l *launch.Launch) api.NewRun {
+	snap := l.Snapshot
+	n := api.NewRun{Playbook: l.Playbook.Name, Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff}
+	if l.Run.MaxInFlight != l.Playbook.Strategy.MaxInFlight.Of(len(l.Hosts)) { // it was launched with a number of its own
+		n.MaxInFlight = l.Run.MaxInFlight
+	}
+	return n
+}
+
+// toRetry returns the hosts of a run that ended with one of the outcomes, or without success where none is given, each with the
+// tenant that it belonged to. No such host is core.ErrNotFound.
+func (s *Server) toRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
+	ended, err := s.cfg.Ledger.Ended(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	tenants := map[string]string{}
+	for _, e := range ended {
+		if len(outcomes) == 0 && e.Outcome.Good() || len(outcomes) > 0 && !slices.Contains(outcomes, e.Outcome) {
+			continue
+		}
+		for _, j := range jobs[min(e.Index, len(jobs)):min(e.Index+e.Count, len(jobs))] {
+			tenants[j.Host] = j.Tenant
+		}
+	}
+	if len(tenants) == 0 {
+		return nil, fmt.Errorf("run %s has no host to retry: %w", run, core.ErrNotFound)
+	}
+	return tenants, nil
+}
+
+// retried says what the new run does not have in common with the earlier one.
+func retried(before, now *launch.Launch, wanted map[string]string) *api.Retried {
+	r := &api.Retried{Run: before.Run.ID, Revision: before.Snapshot.Revision, PlaybookChanged: !bytes.Equal(before.Playbook.Source, now.Playbook.Source)}
+	taken := make(map[string]bool, len(now.Hosts))
+	for _, h := range now.Hosts {
+		taken[h.Name] = true
+	}
+	for host := range wanted {
+		if !taken[host] {
+			r.LeftOut = append(r.LeftOut, host)
+		}
+	}
+	slices.SortFunc(r.LeftOut, strings.Compare)
+	return r
+}
+
+// ownHosts refuses what would touch hosts of others: the provider may have launched a tenant's playbook on them.
+func ownHosts(by caller, run string, m ledger.Material) error {
+	if slices.ContainsFunc(m.Jobs, func(j ledger.JobHost) bool { return !by.scope.Allows(j.Tenant) }) {
+		return forbidden("run " + run + " has hosts of other tenants")
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Fence says which lease of a queue an operation belongs to. A host keeps the newest fence of each
+// queue that it saw: it refuses an older one, and ends what an older one left running before the
+// first command of a newer one. Fences of different queues are not compared. The zero Fence is
+// neither kept nor compared.
+type Fence struct {
+	Queue string // the queue's incarnation: counts start again in another one
+	Epoch uint64 // compared before Count
+	Count uint64
+}
+
+// ErrStaleFence is an operation that a host refused, because it saw a newer lease: nothing was done.
+var ErrStaleFence = errors.New("the host saw a newer lease of the queue")
+
+// fenceStale follows the proof's id in its line when the command did not begin.
+const fenceStale = ":stale"
+
+// fenceScript is run before the command, by the shell that becomes the command. Each command has a
+// record, an empty file KEY_EPOCH_COUNT_PID_ID. A command first makes its own record and then
+// reads all of its queue: of two fences, one sees the other's record, whichever came first. Without
+// leftovers it starts no program, except once for each 16 records that have ended.
+//
+// A record of an older fence whose process lives, and has the id in its environment or command line,
+// is a leftover: its process group is ended. Both are empty for a moment while it executes another
+// program, so it is looked at twice. Where the leader has ended, what it started is left
+// alone. The folder is this login's alone; where it cannot be, commands run without fences.
+const fenceScript = `if [ -w /run ]; then turnus_d=/run/turnus
+elif [ "$XDG_RUNTIME_DIR" ] && [ -O "$XDG_RUNTIME_DIR" ]; then turnus_d=$XDG_RUNTIME_DIR/turnus
+else turnus_d=$HOME/.turnus; fi
+[ -d "$turnus_d" ] || mkdir -p -m 700 "$turnus_d" 2>/dev/null
+if [ ! -L "$turnus_d" ] && [ -O "$turnus_d" ] && { true >"$turnus_d/KEY_EPOCH_COUNT_$$_$TURNUS_EXEC"; } 2>/dev/null; then
+turnus_o=
+set --
+for turnus_f in "$turnus_d"/KEY_*; do
+turnus_r=${turnus_f##*/KEY_}
+turnus_e=${turnus_r%%_*}
+turnus_r=${turnus_r#*_}
+turnus_c=${turnus_r%%_*}
+turnus_r=${turnus_r#*_}
+if [ "$turnus_e" -gt EPOCH ] || { [ "$turnus_e" -eq EPOCH ] && [ "$turnus_c" -gt COUNT ]; }; then
+echo turnus:$TURNUS_EXEC:stale
+exit 75
+elif ! kill -0 "${turnus_r%%_*}" 2>/dev/null; then set -- "$@" "$turnus_f"
+elif [ "$turnus_e" -lt EPOCH ] || [ "$turnus_c" -lt COUNT ]; then turnus_o="$turnus_o $turnus_r"
+fi
+done
+for turnus_r in $turnus_o; do
+turnus_p=${turnus_r%%_*}
+for turnus_w in 1 2; do
+if grep -qsF "${turnus_r#*_}" "/proc/$turnus_p/environ" "/proc/$turnus_p/cmdline"; then
+kill -TERM "-$turnus_p" 2>/dev/null
+for turnus_w in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+kill -0 "-$turnus_p" 2>/dev/null || break
+sleep 0.1 2>/dev/null || sleep 1
+done
+kill -KILL "-$turnus_p" 2>/dev/null
+for turnus_w in 1 2 3 4 5; do
+kill -0 "-$turnus_p" 2>/dev/null || break
+sleep 0.1 2>/dev/null || sleep 1
+done
+break
+fi
+[ $turnus_w = 2 ] || sleep 0.1 2>/dev/null || sleep 1
+done
+set -- "$@" "$turnus_d"/KEY_*_"$turnus_r"
+done
+[ $# -lt 16 ] || { rm -f -- "$@"; find "$turnus_d" -type f -mtime +7 -exec rm -f -- {} + 2>/dev/null; }
+fi
+set --
+unset turnus_d turnus_o turnus_f turnus_r turnus_e turnus_c turnus_p turnus_w
+`
+
+// script is what a command on the host begins with under the fence. Leases are of hosts by their
+// names: several may share one machine, or one home.
+func (f Fence) script(host string) string {
+	if f.Queue == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(f.Queue + "\x00" + host)) // both names are data, and this is part of a command
+	return strings.NewReplacer("KEY", hex.EncodeToString(sum[:6]), "EPOCH", strconv.FormatUint(f.Epoch, 10), "COUNT", strconv.FormatUint(f.Count, 10)).Replace(fenceScript)
+}
+
+// stale is the refusal of an older fence.
+func (e *endpoint) stale() *Error {
+	return e.fail("exec", "another worker has the host now, or the queue was set back", true, ErrStaleFence)
+}

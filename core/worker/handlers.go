@@ -1,0 +1,241 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// handling is how a job stands with the handlers of its playbook.
+type handling struct {
+	core.Handlers
+	Flushed int   `json:"flushed,omitempty"` // steps whose flush is over, from the first; more than the steps: the end's too
+	Ran     []ran `json:"ran,omitempty"`
+}
+
+// ran is the result of a handler, which ran after so many steps.
+type ran struct {
+	After int `json:"after"`
+	core.StepResult
+}
+
+// nextHandler returns the index of the handler to run now: the first that is pending. After a failure only those with
+// on_failure run, and none that has failed in this job.
+func nextHandler(handlers []playbooks.Step, h *handling, failed bool) (index int, ok bool) {
+	for i, one := range handlers {
+		if !slices.Contains(h.Pending, one.Name) {
+			continue
+		}
+		bad := slices.ContainsFunc(h.Ran, func(r ran) bool { return r.Name == one.Name && !r.Outcome.Good() })
+		if !failed || one.OnFailure && !bad {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// flush runs what is pending before step at, or after all steps.
+func (m *machine) flush(at int) *verdict {
+	h := m.state.Handlers
+	if h.Flushed > at {
+		return nil
+	}
+	for {
+		i, ok := nextHandler(m.prog.book.Handlers, h, false)
+		if !ok {
+			h.Flushed = at + 1
+			return nil
+		}
+		sr, v := m.handle(i)
+		if v == nil && !sr.Outcome.Good() {
+			end := m.ended(sr)
+			v = &end
+		}
+		if v != nil {
+			return v
+		}
+	}
+}
+
+// failure is the step or handler that has ended the job's steps; nil where none has.
+func (m *machine) failure() *core.StepResult {
+	if n := len(m.state.Done); n > 0 {
+		if last := &m.state.Done[n-1]; !last.Outcome.Good() && !ignored(m.prog.book.Steps[n-1], last.Outcome) {
+			return last
+		}
+	}
+	for i := range m.state.Handlers.Ran {
+		if r := &m.state.Handlers.Ran[i].StepResult; !r.Outcome.Good() {
+			return r
+		}
+	}
+	return nil
+}
+
+// ended runs the handlers with on_failure of a job that has failed, and returns the job's verdict.
+func (m *machine) ended(why core.StepResult) verdict {
+	end := done(why.Outcome, why.Name, why.Reason)
+	if why.Outcome != core.Failed && why.Outcome != core.RolledBack {
+		return end // the host does not answer, or nobody knows what it saw
+	}
+	h := m.state.Handlers
+	for _, one := range m.prog.book.Handlers {
+		if one.OnFailure && h.IsArmed([]string{one.Name}) {
+			h.Handlers = h.Notify([]string{one.Name})
+		}
+	}
+	for {
+		i, ok := nextHandler(m.prog.book.Handlers, h, true)
+		if !ok {
+			return end
+		}
+		if _, v := m.handle(i); v != nil {
+			return *v
+		}
+	}
+}
+
+// handle runs one handler to its result, or returns the verdict with which the lease ends.
+func (m *machine) handle(i int) (core.StepResult, *verdict) {
+	h, s := m.state.Handlers, m.prog.book.Handlers[i]
+	if v, stop := m.between(s.Name); stop {
+		return core.StepResult{}, &v
+	}
+	m.job.enter(s.Name, time.Time{})
+	var sr core.StepResult
+	if m.prog.snapshot.Check {
+		sr = m.wouldRun(s)
+	} else if one, v := m.step(len(m.prog.book.Steps) + i); v == nil {
+		sr = one
+	} else {
+		if m.partial != nil {
+			m.partial.Handler = true
+		}
+		return one, v
+	}
+	sr.Handler = true
+	m.job.say(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	h.Ran = append(h.Ran, ran{len(m.state.Done), sr})
+	m.state.Current = progress{}
+	if sr.Outcome.Good() {
+		h.Handlers = h.Clear(s.Name)
+		m.tryCatchUp(sr.Name)
+	}
+	m.job.stands(h.Handlers)
+	return sr, nil
+}
+
+// wouldRun is the result of a handler in check mode, which does not call it.
+func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
+	sr := core.StepResult{Name: s.Name, Uses: s.Uses, Outcome: core.Changed, Reason: "would run"}
+	if !s.When.Absent() && s.Foreach.Absent() {
+		m.env.Item = nil
+		applies, err := s.When.Bool(m.env)
+		if err != nil {
+			return fail(sr, err.Error())
+		}
+		if !applies {
+			return skip(sr, "when: "+s.When.Text)
+		}
+	}
+	m.state.Handlers.Handlers = m.state.Handlers.Notify(s.Notify)
+	return sr
+}
+
+// settle takes in the result of a step, or of one item of it.
+func (m *machine) settle(s playbooks.Step, sr core.StepResult) {
+	if len(s.Notify) == 0 {
+		return
+	}
+	h := m.state.Handlers
+	kept := m.prog.snapshot.Check || without(s.Notify, h.Left()) == nil
+	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, ignored(s, sr.Outcome))
+	m.job.stands(h.Handlers)
+	if kept || sr.Outcome != core.Changed {
+		return
+	}
+	if err := m.saveHandlers(m.job.ctx); err != nil { // it changed something although none of its calls could
+		m.job.w.cfg.Log.Warn("pending handlers are not saved yet", "job", m.job.lease.Job.String(), "step", sr.Name, "err", err)
+	}
+}
+
+// arm makes durable, before a call of the step may change the host, that its handlers may have to run. It is called
+// while the job's goroutine is in the call, under the checkpoint's lock.
+func (a *attempts) arm(ctx context.Context) error {
+	h := a.m.state.Handlers
+	if without(a.step.Notify, h.Left()) == nil {
+		return nil
+	}
+	before := h.Handlers
+	h.Handlers = h.Arm(a.step.Notify)
+	a.m.job.stands(h.Handlers)
+	if err := a.m.saveHandlers(ctx); err != nil {
+		h.Handlers = before
+		return err
+	}
+	return nil
+}
+
+// saveHandlers saves the state so that the job's next lease goes on with the same attempt, and with the handlers.
+func (m *machine) saveHandlers(ctx context.Context) error {
+	s := *m.state
+	s.Took += time.Since(m.job.started)
+	s.Current.Resumed = true
+	return m.job.save(ctx, &s)
+}
+
+// steps returns the results of steps and handlers in the order in which they ran.
+func (s *state) steps() []core.StepResult {
+	if s.Handlers == nil || len(s.Handlers.Ran) == 0 {
+		return s.Done
+	}
+	out := make([]core.StepResult, 0, len(s.Done)+len(s.Handlers.Ran))
+	from := 0
+	for _, r := range s.Handlers.Ran {
+		out = append(out, s.Done[from:r.After]...)
+		out = append(out, r.StepResult)
+		from = r.After
+	}
+	return append(out, s.Done[from:]...)
+}
+
+// owes is what the job's record says of its handlers; nil if it has nothing to say.
+func (m *machine) owes() *core.Handlers {
+	h := m.state.Handlers
+	if m.prog.snapshot.Check || len(m.prog.book.Handlers) == 0 && h.None() {
+		return nil
+	}
+	return owed(h.Handlers)
+}
+
+func owed(h core.Handlers) *core.Handlers { return &core.Handlers{From: h.From, Pending: h.Left()} }
+
+// stands notes the job's handlers for the poller, which ends a job whose job type does not return.
+func (j *job) stands(h core.Handlers) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.handlers = &h
+}
+
+func (j *job) owes() *core.Handlers {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.handlers == nil {
+		return nil
+	}
+	return owed(*j.handlers)
+}
+
+// without returns those of all that are not in names; nil if all are.
+func without(all, names []string) []string {
+	var out []string
+	for _, name := range all {
+		if !slices.Contains(names, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
