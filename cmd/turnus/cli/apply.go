@@ -83,6 +83,9 @@ func (a *app) localDefinitions(ctx context.Context, plugins *pluginFlags, path s
 	if err != nil {
 		return api.Apply{}, err
 	}
+	if err := askJobTypesOf(ctx, sup, set); err != nil {
+		return api.Apply{}, err
+	}
 	a.warnOf(set)
 	docs := set.Documents()
 	out := api.Apply{Documents: make([]api.Document, len(docs)), Revision: set.Revision.Commit, Author: set.Revision.Author, Subject: set.Revision.Subject}

@@ -78,8 +78,10 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
 operator runs, cancels and schedules; an approver approves windows and what others
 launched; an admin does all that, makes tokens and applies definitions; a worker hands in
-outputs (turnus worker --server), and sees nothing. Who has lost every admin token makes one in the
-ledger itself: --ledger.`,
+outputs (turnus worker --server), and sees nothing.
+
+For four eyes a token counts as the person who made it. --ledger makes a token in the ledger itself, without a server: it counts
+as a person of its own, and is the way back if all admin tokens are lost.`,
 		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
   turnus tokens create "worker 7" --role worker > worker.token
   turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
@@ -101,7 +103,7 @@ ledger itself: --ledger.`,
 	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver, admin or worker")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
-	c.Flags().StringVar(&inLedger, "ledger", "", "make an admin token in the ledger itself, without a server: sqlite:PATH or postgres://…")
+	c.Flags().StringVar(&inLedger, "ledger", "", "make the token in the ledger itself, without a server: sqlite:PATH or postgres://…")
 	keys.addFile(c)
 	ask := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -25,19 +26,28 @@ import (
 // serveVerb is how the binary is started as the process of a built-in plugin. It is not for people.
 const serveVerb = "__plugin"
 
-// builtinDefs are the job types of the binary, by plugin.
-func builtinDefs() map[string][]sdk.Def {
+// builtinDefs are the job types of the binary, by plugin. From the worker http reaches those inner networks.
+func builtinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
 	return map[string][]sdk.Def{
 		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
-		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def()},
+		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def(reach...)},
 		"firewall": {firewall.Def()}, "dnssec": {dnssec.Def()},
 		"firmware": firmware.Defs(),
 	}
 }
 
 // servePlugin is the process of a built-in plugin: the same path as anybody's.
-func servePlugin(name string, stderr io.Writer) int {
-	defs, ok := builtinDefs()[name]
+func servePlugin(name string, networks []string, stderr io.Writer) int {
+	var reach []netip.Prefix
+	for _, text := range networks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			fmt.Fprintf(stderr, "built-in plugin %s: expected networks behind its name: %v\n", name, err)
+			return exitInvalid
+		}
+		reach = append(reach, network)
+	}
+	defs, ok := builtinDefs(reach...)[name]
 	if !ok {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
 		return exitInvalid
@@ -46,8 +56,8 @@ func servePlugin(name string, stderr io.Writer) int {
 	return exitOK
 }
 
-// builtinPlugins says how the worker starts them. Their manifests need no process.
-func builtinPlugins() ([]host.Plugin, error) {
+// builtinPlugins says how the worker starts them, with the inner networks that http may reach. Their manifests need no process.
+func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the program itself, to start built-in plugins: %w", err)
@@ -64,8 +74,14 @@ func builtinPlugins() ([]host.Plugin, error) {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}
 		m.Name, m.Version = name, version
+		argv := []string{self, serveVerb, name}
+		if name == "http" {
+			for _, network := range reach {
+				argv = append(argv, network.String())
+			}
+		}
 		all = append(all, host.Plugin{
-			Name: name, Version: version, Argv: []string{self, serveVerb, name}, Manifest: m,
+			Name: name, Version: version, Argv: argv, Manifest: m,
 			Allow: host.Allow{Network: slices.Contains(networkBuiltins, name)},
 		})
 	}

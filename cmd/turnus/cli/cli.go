@@ -90,8 +90,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 2 && args[0] == scriptVerb {
 		return exec.Serve(args[1], stderr) //nolint:gosec // its length was looked at
 	}
-	if len(args) == 2 && args[0] == serveVerb {
-		return servePlugin(args[1], stderr) //nolint:gosec // its length was looked at
+	if len(args) >= 2 && args[0] == serveVerb {
+		return servePlugin(args[1], args[2:], stderr)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // thousands of connections: a smaller heap for a little CPU, see docs/benchmarks.md
@@ -197,7 +197,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{"Run playbooks from here:", []*cobra.Command{a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.secretsCmd()}},
 		{"Ask a server:", []*cobra.Command{
 			a.contextCmd(), a.loginCmd(), a.logoutCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
-			a.playbooksCmd(), a.schedulesCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
+			a.playbooksCmd(), a.schedulesCmd(), a.handlersCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
 		}},
 		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},
 		{"Besides:", []*cobra.Command{a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd()}},

@@ -35,6 +35,7 @@ type part struct {
 	tally   *tally
 	results map[string]core.Result // by host; a later life replaces an earlier one
 	started time.Time
+	keeper  *handlersKeeper // nil: the run has no handlers
 }
 
 func newConductor(a *app, q queue.Queue) *conductor {
@@ -63,7 +64,7 @@ func (c *conductor) workerEvent(e worker.Event) {
 	}
 	p := c.part(e.Job.Run)
 	switch e.Kind {
-	case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.Overloaded, worker.Eased:
+	case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.ClockLeaped, worker.Overloaded, worker.Eased:
 		c.a.message(string(e.Kind) + ": " + e.Text)
 	}
 	if p == nil {
@@ -74,6 +75,8 @@ func (c *conductor) workerEvent(e worker.Event) {
 		p.tally.jobStarted(e.Host)
 	case worker.StepStarted:
 		p.tally.stepStarted(e.Host, e.Step)
+	case worker.StepRetry:
+		p.tally.retried(e.Host, e.Text)
 	case worker.JobParked, worker.JobDone:
 		p.tally.jobLeft(e.Host)
 	}
@@ -89,6 +92,9 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 			c.mu.Lock()
 			p.results[r.Host] = r
 			c.mu.Unlock()
+			if p.keeper != nil {
+				p.keeper.result(r)
+			}
 			p.tally.recorded(r)
 			if c.events != nil {
 				c.events.result(r)
@@ -111,6 +117,11 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 	stop()
 	wg.Wait()
 	p.tally.end()
+	if p.keeper != nil {
+		if err := p.keeper.finish(status.Complete); err != nil {
+			c.a.message(c.a.paint(yellow, "warning: ") + "pending handlers were not kept: " + err.Error())
+		}
+	}
 	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
 		return report{}, fmt.Errorf("run %s: %w", p.l.Run.ID, err)
 	}
@@ -159,7 +170,12 @@ func (c *conductor) report(p *part, s queue.Status) report {
 		r.Outcomes[res.Outcome]++
 		r.Results = append(r.Results, res)
 	}
-	r.Exit = exitFor(r.Outcomes)
+	for _, res := range r.Results {
+		if res.Handlers != nil {
+			r.Handlers += len(res.Handlers.Pending)
+		}
+	}
+	r.Exit = exitFor(r.Outcomes, r.Handlers)
 	if s.Phase == queue.Cancelled || !s.Complete {
 		r.Exit = exitCancelled
 	}

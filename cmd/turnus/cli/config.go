@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -273,9 +272,6 @@ func checkFiles(c *cobra.Command) []settingProblem {
 			if path == "" || path == "none" {
 				continue
 			}
-			if rest, ok := strings.CutPrefix(path, "~/"); ok && slices.Contains(words, fileHome) {
-				path = filepath.Join(os.Getenv("HOME"), rest)
-			}
 			if p, bad := checkFile(f.Name, path, slices.Contains(words, fileSecret)); bad {
 				found = append(found, p)
 			}
@@ -304,7 +300,7 @@ func checkFile(flag, path string, secret bool) (settingProblem, bool) {
 }
 
 // otherVariables are variables that are no settings.
-var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SOURCE", "TURNUS_OPTIONS", "TURNUS_HEALTH"}
+var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SDK", "TURNUS_OPTIONS", "TURNUS_HEALTH"}
 
 // unknownVariables says which variables of the environment begin with TURNUS_ and mean nothing.
 func unknownVariables(all []longRunning, environ []string) error {

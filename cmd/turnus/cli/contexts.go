@@ -31,6 +31,9 @@ type serverContext struct {
 	KeyFile   string `yaml:"key_file,omitempty" json:"key_file,omitempty"`
 	Insecure  bool   `yaml:"insecure_http,omitempty" json:"insecure_http,omitempty"`
 	Login     bool   `yaml:"login,omitempty" json:"login,omitempty"` // the token is a session's, which ends
+	// Of the first login: where people log in, and as which client. A server does not change it.
+	Issuer   string `yaml:"issuer,omitempty" json:"issuer,omitempty"`
+	ClientID string `yaml:"client_id,omitempty" json:"client_id,omitempty"`
 }
 
 const maxContexts = 1 << 20 // bytes of the file

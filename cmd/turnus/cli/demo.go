@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -51,6 +52,10 @@ Exits 0 when every host ended as planned, the failing ones included.`,
 	return c
 }
 
+// besideFleet is how many connections the pool may have when the other ends of
+// all of them are in this process, too.
+func besideFleet() int { return transport.Descriptors() * 3 / 8 }
+
 // demoReport is the -o json document of demo.
 type demoReport struct {
 	Hosts         int           `json:"hosts"`
@@ -65,14 +70,14 @@ type demoReport struct {
 func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
-	fl, err := fleet.Start(ctx, fleet.Config{Hosts: hosts + urgentHosts, Seed: seed, Profile: demoProfile(hosts, seed)})
+	fl, err := fleet.Start(ctx, fleet.Config{Hosts: hosts + urgentHosts, Seed: seed})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := nodeFlags{slots: 256, ssh: sshFlags{keys: []string{fl.IdentityFile()}, agent: "none", connectTimeout: 8 * time.Second}}
-	n, err := f.reach(ctx, &inventory.Inventory{Hosts: list}, a.logger(false))
+	f := nodeFlags{slots: 256, login: ownFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}}
+	n, err := f.reach(ctx, ownHosts, func() *inventory.Inventory { return nil }, a.logger(false))
 	if err != nil {
 		return err
 	}
@@ -84,6 +89,9 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	urgent, err := demoLaunch("demo/urgent.yaml", list, n)
 	if err != nil {
+		return err
+	}
+	if err := giveFaults(fl, big.Hosts, seed); err != nil {
 		return err
 	}
 	q := memory.New(memory.Options{})
@@ -159,15 +167,16 @@ func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan st
 	}
 }
 
-// demoProfile gives the big run's hosts their faults; the urgent ones are well.
-func demoProfile(hosts int, seed uint64) func(int) fleet.Profile {
+// giveFaults gives the big run's hosts their faults, in the order in which the run takes them: the
+// first host is well, because a wave without a host that succeeds stops a run.
+func giveFaults(fl *fleet.Fleet, order []core.Host, seed uint64) error {
 	faults := fleet.DemoProfile(seed)
-	return func(n int) fleet.Profile {
-		if n >= hosts {
-			return fleet.OK()
+	for i, h := range order {
+		if err := fl.SetProfile(h.Name, faults(i)); err != nil {
+			return err
 		}
-		return faults(n)
 	}
+	return nil
 }
 
 func demoInventory(list []core.Host, hosts int) []core.Host {

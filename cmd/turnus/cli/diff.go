@@ -89,6 +89,9 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	o := definitions.Options{Playbooks: playbookOptions(sup, extra)}
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: at.UTC()}
 	after, err := f.load(ctx, to, o)
+	if err == nil {
+		err = askJobTypesOf(ctx, sup, after)
+	}
 	if errors.As(err, &doc.Problems) {
 		doc.Valid = false
 		return a.reportDiff(doc, f)

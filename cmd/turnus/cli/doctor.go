@@ -2,20 +2,27 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // doctorFlags say what is looked at.
 type doctorFlags struct {
 	ledger  string
 	queue   queueFlags
+	secrets secretFlags
 	fix     bool
 	verbose bool
 }
@@ -29,7 +36,8 @@ func (a *app) doctorCmd() *cobra.Command {
 log is what was written, that the queue's invariants hold, and that ledger and queue agree
 on every run that is not complete, those too that only the queue has. It may run beside
 servers and workers: what they are about to do is no fault. Without --redis the ledger
-alone is checked: the queue of turnus up is in its process, and is rebuilt at each start.`,
+alone is checked: the queue of turnus up is in its process, and is rebuilt at each start.
+With --secrets the credentials of a node's own file are read, too.`,
 		Example: `  turnus doctor --ledger sqlite:turnus-data/ledger.db
   turnus doctor --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0 --fix`,
 		Args: cobra.NoArgs,
@@ -48,7 +56,25 @@ alone is checked: the queue of turnus up is in its process, and is rebuilt at ea
 	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")
 	f.queue.add(c)
+	f.secrets.add(c)
 	return c
+}
+
+// credentialFindings names credentials of a node's own file that cannot be read; nothing without the file.
+func (a *app) credentialFindings(ctx context.Context, f *secretFlags) ([]controller.Finding, error) {
+	store, err := f.open(a.logger(false))
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	var found []controller.Finding
+	known := newCredentials(store)
+	for _, c := range store.Credentials() {
+		if err := known.checkOne(ctx, c); err != nil {
+			found = append(found, controller.Finding{Part: "credentials", What: err.Error()})
+		}
+	}
+	return found, nil
 }
 
 // diagnosis is what -o json prints.
@@ -85,6 +111,11 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		if err != nil {
 			return err
 		}
+		leaps, err := leapsOf(ctx, q)
+		if err != nil {
+			return err
+		}
+		found = append(found, leaps...)
 	} else {
 		list, err := l.Check(ctx, f.fix)
 		if err != nil {
@@ -94,7 +125,18 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 			found = append(found, controller.Finding{Part: controller.InLedger, Run: one.Run, What: one.What, Repaired: one.Repaired})
 		}
 	}
-	for _, one := range found {
+	rejected, err := catalog.RejectedProject(ctx, l)
+	if err != nil {
+		return err
+	}
+	if rejected != nil {
+		found = append(found, controller.Finding{Part: controller.InProject, What: rejectionText(rejected.Revision, rejected.By, rejected.Since, rejected.Error)})
+	}
+	unread, err := a.credentialFindings(ctx, &f.secrets)
+	if err != nil {
+		return err
+	}
+	for _, one := range append(found, unread...) {
 		d.Findings = append(d.Findings, one)
 		d.Sound = d.Sound && (one.Repaired || one.Note)
 	}
@@ -105,6 +147,24 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		return &exit{code: exitFailed}
 	}
 	return nil
+}
+
+// leapsOf is a note of the last leap of the queue's clock, if workers saw one lately.
+func leapsOf(ctx context.Context, board queue.Board) ([]controller.Finding, error) {
+	text, _, err := board.Posted(ctx, api.LeapDocument, 0)
+	if errors.Is(err, core.ErrNotFound) {
+		return nil, nil
+	}
+	var leap api.Leap
+	if err == nil {
+		err = json.Unmarshal(text, &leap)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last leap of the queue's clock: %w", err)
+	}
+	return []controller.Finding{{Part: controller.InQueue, Note: true, What: fmt.Sprintf(
+		"the clock of Redis leaped by %v at %s, as worker %s saw it; check the clocks of its servers (chronyc tracking)",
+		leap.By.Round(time.Second/10), leap.At.UTC().Format(time.RFC3339), leap.Worker)}}, nil
 }
 
 func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {

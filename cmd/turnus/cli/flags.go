@@ -5,12 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -151,45 +149,30 @@ func jsonValues(vars map[string]any) (map[string]any, error) {
 
 // sshFlags say how hosts are reached.
 type sshFlags struct {
-	user, agent, sshConfig, password, passphrase string
-	passwordCommand, passphraseCommand           string
-	keys, knownHosts, hostCAs                    []string
-	connectTimeout                               time.Duration
-	certs                                        certFlags
+	user                string
+	knownHosts, hostCAs []string
+	connectTimeout      time.Duration
+	maxConns            int          // 0: what the file descriptor limit allows
+	warnings            *slog.Logger // of the pool; nil: with the node's log
 }
 
 func (f *sshFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&f.user, "user", "u", "", "user on the hosts, where the inventory names none")
-	fl.StringArrayVar(&f.keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
-	fl.StringVar(&f.agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
 	fl.StringArrayVar(&f.knownHosts, "known-hosts", nil, "known_hosts file (repeatable; default: ~/.ssh/known_hosts)")
 	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of authorities that sign host keys (repeatable)")
-	fl.StringVar(&f.sshConfig, "ssh-config", "", "import this ssh_config")
 	namesFiles(fl, "known-hosts", "host-ca")
-	noteFlags(fl, noteFile, []string{fileHome}, []string{"ssh-config"})
-	noteFlags(fl, noteFile, []string{fileSecret, fileHome}, []string{"private-key"})
-	fl.StringVar(&f.password, "password-env", "", "environment variable that holds the password")
-	fl.StringVar(&f.passwordCommand, "password-command", "", "command that prints the password")
-	fl.StringVar(&f.passphrase, "passphrase-env", "", "environment variable that holds the passphrase of key files")
-	fl.StringVar(&f.passphraseCommand, "passphrase-command", "", "command that prints the passphrase of key files")
-	f.certs.add(c)
 	fl.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
 
-// pool makes the SSH pool. inv gives jump hosts and passwords; its inventory may be nil. store asks Vault for certificates.
-func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store) (*transport.Pool, error) {
+// maxAuthorities bounds a file of --host-ca, in bytes.
+const maxAuthorities = 1 << 20
+
+// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is offered to a host.
+func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
 	cfg := transport.Config{
-		User: f.user, IdentityFiles: f.keys, Agent: f.agent, KnownHosts: f.knownHosts, SSHConfig: f.sshConfig,
-		ConnectTimeout: f.connectTimeout,
-		Passphrase: func(file string) ([]byte, error) {
-			text, err := secretFrom(ctx, f.passphrase, f.passphraseCommand)
-			if err == nil && text == "" {
-				err = fmt.Errorf("%s is encrypted\nhint: --passphrase-env, --passphrase-command, or an ssh-agent", file)
-			}
-			return []byte(text), err
-		},
-		Password: func(h core.Host) (string, error) { return f.passwordOf(ctx, inv(), h) },
+		User: f.user, Credential: credential, KnownHosts: f.knownHosts, SSHConfig: sshConfig,
+		ConnectTimeout: f.connectTimeout, MaxConns: f.maxConns, Log: cmp.Or(f.warnings, log),
 	}
 	cfg.Lookup = func(name string) (core.Host, bool) {
 		if now := inv(); now != nil {
@@ -198,7 +181,7 @@ func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory, st
 		return core.Host{}, false
 	}
 	for _, file := range f.hostCAs {
-		text, err := os.ReadFile(file)
+		text, err := readBounded(file, maxAuthorities)
 		if err != nil {
 			return nil, invalid("--host-ca: %w", err)
 		}
@@ -208,47 +191,7 @@ func (f *sshFlags) pool(ctx context.Context, inv func() *inventory.Inventory, st
 			}
 		}
 	}
-	var err error
-	if cfg.Certify, err = f.certs.certify(store); err != nil {
-		return nil, err
-	}
 	return transport.New(cfg)
-}
-
-// passwordOf is the password for h: the flags', or else the one that inv, which may be nil, has for this very machine.
-func (f *sshFlags) passwordOf(ctx context.Context, inv *inventory.Inventory, h core.Host) (string, error) {
-	text, err := secretFrom(ctx, f.password, f.passwordCommand)
-	if err != nil || text != "" || inv == nil {
-		return text, err
-	}
-	if known, ok := inv.Host(h.Name); !ok || f.sshConfig == "" && known.Target() != h.Target() {
-		return "", nil // another launcher's job on a shared queue calls another machine by this name
-	}
-	return inv.Password(h.Name), nil
-}
-
-// secretFrom reads a secret from an environment variable, or else from what a command prints.
-func secretFrom(ctx context.Context, env, command string) (string, error) {
-	if env != "" {
-		v, ok := os.LookupEnv(env)
-		if !ok {
-			return "", fmt.Errorf("the environment variable %s is not set", env)
-		}
-		return v, nil
-	}
-	if command == "" {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).Output() //nolint:gosec // the operator's own command line
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
-	}
-	if err != nil {
-		return "", fmt.Errorf("secret command: %w", err)
-	}
-	return strings.TrimRight(string(out), "\r\n"), nil
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -66,10 +66,10 @@ func (a *app) serviceLog(f *logFlags) (*slog.Logger, error) {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format != "json" {
-		return slog.New(slog.NewTextHandler(lineWriter{a}, options)), nil
+		return slog.New(calm{slog.NewTextHandler(lineWriter{a}, options), &seldom{}}), nil
 	}
 	a.color, a.live = false, false
-	a.structured = slog.New(slog.NewJSONHandler(a.err, options))
+	a.structured = slog.New(calm{slog.NewJSONHandler(a.err, options), &seldom{}})
 	return a.structured, nil
 }
 

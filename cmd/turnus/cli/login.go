@@ -19,8 +19,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/oauth2"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -77,6 +79,13 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 	if err != nil {
 		return err
 	}
+	name, err := f.contextName(target)
+	if err != nil {
+		return err
+	}
+	if err := pin(&target, name, info); err != nil {
+		return err
+	}
 	outside, err := outsideClient(f.ca)
 	if err != nil {
 		return err
@@ -84,15 +93,12 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 	defer outside.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, outside), loginWithin)
 	defer cancel()
-	idToken, err := a.idToken(ctx, info, f.browser)
+	salt := rand.Text()
+	idToken, err := a.idToken(ctx, info, login.Nonce(urlHost(target.Server), salt), f.browser)
 	if err != nil {
 		return fmt.Errorf("log in at %s: %w", info.Issuer, err)
 	}
-	session, err := c.Login(ctx, idToken)
-	if err != nil {
-		return err
-	}
-	name, err := f.contextName(target)
+	session, err := c.Login(ctx, idToken, salt)
 	if err != nil {
 		return err
 	}
@@ -105,6 +111,28 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 		return printJSON(a.out, session)
 	}
 	a.message(fmt.Sprintf("%s: %s of tenant %s, until %s; context %s", printable(session.Name), session.Role, session.Tenant, localTime(session.Expires), name))
+	return nil
+}
+
+// pin keeps where people log in to a server, and as which client: a context that has it refuses another.
+func pin(target *serverContext, name string, info api.LoginInfo) error {
+	file, err := loadContexts()
+	if err != nil {
+		return err
+	}
+	for _, known := range sortedKeys(file.Contexts) {
+		c := file.Contexts[known]
+		if c.Issuer == "" || known != name && c.Server != target.Server || c.Issuer == info.Issuer && c.ClientID == info.ClientID {
+			continue
+		}
+		return invalid("context %s logs in at %s as client %s, and %s now names %s and client %s\nhint: ask its admin; if that is right, turnus context rm %s forgets the old one",
+			known, c.Issuer, c.ClientID, target.Server, printable(info.Issuer), printable(info.ClientID), known)
+	}
+	u, err := url.Parse(info.Issuer)
+	if err != nil || u.Scheme != "https" && !core.ThisMachine(u.Hostname()) {
+		return invalid("server %s names the OpenID provider %s: expected https", target.Server, printable(info.Issuer))
+	}
+	target.Issuer, target.ClientID = info.Issuer, info.ClientID
 	return nil
 }
 
@@ -135,19 +163,18 @@ func (a *app) keepLogin(name string, s serverContext) error {
 }
 
 // idToken has the provider say who sits here.
-func (a *app) idToken(ctx context.Context, info api.LoginInfo, browser bool) (string, error) {
+func (a *app) idToken(ctx context.Context, info api.LoginInfo, nonce string, browser bool) (string, error) {
 	provider, err := oidc.NewProvider(ctx, info.Issuer)
 	if err != nil {
 		return "", err
 	}
 	cfg := oauth2.Config{ClientID: info.ClientID, Endpoint: provider.Endpoint(), Scopes: offered(provider, info.Scopes)}
-	nonce := ""
 	var token *oauth2.Token
-	if browser || cfg.Endpoint.DeviceAuthURL == "" {
-		nonce = rand.Text()
-		token, err = a.byBrowser(ctx, cfg, nonce)
+	byCode := !browser && cfg.Endpoint.DeviceAuthURL != ""
+	if byCode {
+		token, err = a.byCode(ctx, cfg, nonce)
 	} else {
-		token, err = a.byCode(ctx, cfg)
+		token, err = a.byBrowser(ctx, cfg, nonce)
 	}
 	if err != nil {
 		return "", err
@@ -160,7 +187,10 @@ func (a *app) idToken(ctx context.Context, info api.LoginInfo, browser bool) (st
 	if err != nil {
 		return "", err
 	}
-	if nonce != "" && checked.Nonce != nonce {
+	if byCode && checked.Nonce == "" {
+		return "", errors.New("the provider puts no nonce into ID tokens that codes get, so they would be good for any server\nhint: turnus login --browser")
+	}
+	if checked.Nonce != nonce {
 		return "", errors.New("the ID token is of another login: its nonce differs")
 	}
 	return raw, nil
@@ -188,9 +218,9 @@ func offered(p *oidc.Provider, scopes []string) []string {
 }
 
 // byCode is the device authorization grant (RFC 8628).
-func (a *app) byCode(ctx context.Context, cfg oauth2.Config) (*oauth2.Token, error) {
+func (a *app) byCode(ctx context.Context, cfg oauth2.Config, nonce string) (*oauth2.Token, error) {
 	verifier := oauth2.GenerateVerifier()
-	code, err := cfg.DeviceAuth(ctx, oauth2.S256ChallengeOption(verifier))
+	code, err := cfg.DeviceAuth(ctx, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	if err != nil {
 		return nil, err
 	}
@@ -307,6 +337,15 @@ func forgetLogin(r *remoteFlags) error {
 	s.Token, s.Login = "", false
 	file.Contexts[name] = s
 	return file.save()
+}
+
+// urlHost is HOST[:PORT] of a URL.
+func urlHost(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server
+	}
+	return u.Host
 }
 
 // hostOf is the host of a URL, as a name.

@@ -68,6 +68,7 @@ func (n *node) measure(pool string) metrics.Source {
 		emit(metrics.WorkerSlots, float64(w.Slots), name)
 		emit(metrics.WorkerRunning, float64(w.Running), name)
 		emit(metrics.WorkerQueueUp, truth(!w.QueueAway), name)
+		emit(metrics.ClockLeaps, float64(w.ClockLeaps), name)
 		emit(metrics.WindowsMissed, float64(w.WindowsMissed), name)
 		ssh := n.pool.Stats()
 		emit(metrics.SSHConnections, float64(ssh.Open), name)

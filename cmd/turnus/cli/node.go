@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 // nodeFlags say how this process works on jobs.
 type nodeFlags struct {
 	ssh      sshFlags
+	login    ownFlags // of turnus run only
 	secrets  secretFlags
 	plugins  pluginFlags
 	sandbox  sandboxFlags
@@ -94,7 +96,7 @@ type node struct {
 type workerOf struct {
 	queue  queue.Queue
 	name   string                         // of the node; HOST-PID when empty
-	pool   string                         // for its report
+	pool   string                         // whose hosts it takes; defaultPool when empty
 	files  func(run, files string) string // resolves where a run's artifacts are
 	events func(worker.Event)             // nil: nobody wants them
 	report bool                           // to the service: how it is, and what happens to jobs
@@ -107,13 +109,17 @@ type workerOf struct {
 	traces  trace.TracerProvider // nil: nothing is traced
 }
 
-// reach makes the parts that a node has before it works: connections and plugins.
-func (f *nodeFlags) reach(ctx context.Context, inv *inventory.Inventory, log *slog.Logger) (*node, error) {
-	return f.reachBy(ctx, func() *inventory.Inventory { return inv }, log)
-}
+// hostsOf says whose hosts a node logs in to.
+type hostsOf int
 
-// reachBy is reach with an inventory that may change, and may be nil for a while.
-func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory, log *slog.Logger) (*node, error) {
+const (
+	ownHosts   hostsOf = iota // those of the person who types the command: their keys, agent and passwords serve
+	otherHosts                // those that a tree, a server or a queue names: only credentials of the settings serve
+)
+
+// reach makes the parts that a node has before it works: connections and plugins. The inventory may
+// change, and may be nil for a while.
+func (f *nodeFlags) reach(ctx context.Context, whose hostsOf, inv func() *inventory.Inventory, log *slog.Logger) (*node, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -121,7 +127,7 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	if err != nil {
 		return nil, err
 	}
-	pool, err := f.ssh.pool(ctx, inv, store)
+	pool, err := f.connect(ctx, whose, inv, store, log)
 	if err != nil {
 		store.Close()
 		return nil, err
@@ -143,11 +149,30 @@ func (f *nodeFlags) reachBy(ctx context.Context, inv func() *inventory.Inventory
 	return &node{pool: pool, plugins: sup, unconfined: missing, secrets: store}, nil
 }
 
+// connect makes the SSH pool.
+func (f *nodeFlags) connect(ctx context.Context, whose hostsOf, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*transport.Pool, error) {
+	if whose == ownHosts {
+		logins, err := f.login.logins(ctx, inv, store, log)
+		if err != nil {
+			return nil, err
+		}
+		return f.ssh.pool(inv, logins.of, f.login.sshConfig, log)
+	}
+	if err := f.login.shared(); err != nil {
+		return nil, err
+	}
+	known := newCredentials(store)
+	if err := known.check(ctx); err != nil {
+		return nil, err
+	}
+	return f.ssh.pool(inv, known.of, "", log)
+}
+
 // work starts the worker.
 func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	q := o.queue
 	cfg := worker.Config{
-		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots,
+		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots, Pool: cmp.Or(o.pool, defaultPool),
 		Secret:   n.secrets.Resolve,
 		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log, Traces: o.traces,
 	}
@@ -171,7 +196,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	}
 	if o.report {
 		n.reporter = worker.NewReporter(worker.ReportConfig{
-			Worker: n.worker, Board: q, Feed: q, Version: version, Pool: cmp.Or(o.pool, defaultPool), Load: load, Drain: o.drain, Log: log,
+			Worker: n.worker, Board: q, Feed: q, Version: version, Load: load, Drain: o.drain, Log: log,
 			Metrics: o.posted(),
 		})
 		reporting, stop := context.WithCancel(context.Background())
@@ -256,21 +281,31 @@ func (f *queueFlags) add(c *cobra.Command) {
 // defaultPool serves hosts whose inventory names no pool.
 const defaultPool = "default"
 
-// choosePool takes the pool of the hosts where --pool names none. Hosts of several
-// pools cannot share a queue: no one node reaches them all.
+// choosePool takes the pool of the hosts where --pool names none. Hosts of several pools are
+// refused: a run has the workers of one pool, and those of another do not reach its hosts.
 func (f *queueFlags) choosePool(launches []*launch.Launch) error {
-	if f.pool != "" || f.url == "" {
-		return nil
-	}
-	pools := map[string]bool{}
+	pools := map[string][]string{}
 	for _, l := range launches {
-		for _, h := range l.Hosts {
-			pools[cmp.Or(h.Pool, l.Playbook.Pool, defaultPool)] = true
+		if err := launch.CheckPool(l.Playbook, l.Hosts, f.pool); err != nil {
+			return &exit{exitInvalid, err}
 		}
+		for _, h := range l.Hosts {
+			if pool := launch.PoolOf(l.Playbook, h); pool != "" {
+				pools[pool] = append(pools[pool], h.Name)
+			}
+		}
+	}
+	if f.pool != "" {
+		return nil
 	}
 	if len(pools) > 1 {
 		names := sortedKeys(pools)
-		return invalid("the hosts are in the pools %s; with --redis a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool", strings.Join(names, ", "), names[0])
+		for _, pool := range names { // several playbooks may have the same hosts
+			slices.Sort(pools[pool])
+			pools[pool] = slices.Compact(pools[pool])
+		}
+		return invalid("the hosts are in the pools %s (%s); a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool",
+			strings.Join(names, ", "), launch.ListPools(pools), names[0])
 	}
 	for pool := range pools {
 		f.pool = pool
@@ -325,6 +360,16 @@ func (a *app) logger(verbose bool) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(lineWriter{a}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// warnings prints what a person should know even without -v, a line each.
+func (a *app) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(lineWriter{a}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+		if at.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return at
+	}}))
 }
 
 // lineWriter writes log lines to stderr.

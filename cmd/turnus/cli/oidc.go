@@ -14,8 +14,8 @@ import (
 
 // oidcFlags say which OpenID provider a service believes.
 type oidcFlags struct {
-	issuer, client, access, ca string
-	session                    time.Duration
+	issuer, client, access, ca, server string
+	session                            time.Duration
 }
 
 const defaultSession = 8 * time.Hour
@@ -25,6 +25,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.issuer, "oidc-issuer", "", "OpenID Connect provider whose people may log in, as https://login.example.net/realm")
 	fl.StringVar(&f.client, "oidc-client-id", "", "client that the provider has for Turnus: a public one, with device authorization or a loopback redirect")
 	fl.StringVar(&f.access, "oidc-access", "", "file that gives people a tenant and a role by what the provider claims of them; read again when it changes")
+	fl.StringVar(&f.server, "oidc-server", "", "HOST[:PORT] of the URL by which people reach this server: a login is for that server alone (default: they are on this machine)")
 	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
 	fl.DurationVar(&f.session, "oidc-session", defaultSession, "how long a login is good for: 1m to 24h")
 	namesFiles(fl, "oidc-access", "oidc-ca-file")
@@ -33,8 +34,8 @@ func (f *oidcFlags) add(c *cobra.Command) {
 // open makes the provider; nil where none is named.
 func (f *oidcFlags) open() (*login.Provider, error) {
 	if f.issuer == "" {
-		if f.client != "" || f.access != "" || f.ca != "" || f.session != 0 && f.session != defaultSession {
-			return nil, invalid("--oidc-client-id, --oidc-access, --oidc-ca-file and --oidc-session are for --oidc-issuer: give it, too")
+		if f.client != "" || f.access != "" || f.ca != "" || f.server != "" || f.session != 0 && f.session != defaultSession {
+			return nil, invalid("--oidc-client-id, --oidc-access, --oidc-ca-file, --oidc-server and --oidc-session are for --oidc-issuer: give it, too")
 		}
 		return nil, nil //nolint:nilnil // nobody logs in
 	}
@@ -45,7 +46,7 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := login.New(login.Config{Issuer: f.issuer, ClientID: f.client, Session: f.session, Rules: login.RulesFile(f.access, server.Roles()), HTTP: client})
+	p, err := login.New(login.Config{Issuer: f.issuer, ClientID: f.client, Server: f.server, Session: f.session, Rules: login.RulesFile(f.access, server.Roles()), HTTP: client})
 	if err != nil {
 		return nil, fmt.Errorf("--oidc-issuer: %w", err)
 	}

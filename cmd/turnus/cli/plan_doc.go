@@ -40,12 +40,14 @@ type constraintDoc struct {
 	Cause forecast.Cause `json:"cause"`
 	Name  string         `json:"name,omitempty"`
 	Text  string         `json:"text"`
-	Gain  time.Duration  `json:"gain_ns"` // how much earlier P50 were without it
+	Gain  time.Duration  `json:"gain_ns"`         // how much earlier P50 were without it
+	Hosts int            `json:"hosts,omitempty"` // that would be done without it, and otherwise are not
 }
 
 type stepDoc struct {
 	Name       string        `json:"name"`
 	Uses       string        `json:"uses"`
+	Handler    bool          `json:"handler,omitempty"`
 	P50        time.Duration `json:"p50_ns"`
 	P95        time.Duration `json:"p95_ns"`
 	Source     string        `json:"source"` // given, learned or assumed
@@ -132,7 +134,7 @@ func orNull(t time.Time) *string {
 }
 
 func constraintOf(c forecast.Constraint) constraintDoc {
-	return constraintDoc{c.Cause, c.Name, holdText(c.Cause, c.Name), max(c.Gain, 0)}
+	return constraintDoc{c.Cause, c.Name, holdText(c.Cause, c.Name), c.Gain, c.Hosts}
 }
 
 func (d *planView) doc() planDoc {
@@ -152,7 +154,7 @@ func (d *planView) doc() planDoc {
 	for _, t := range d.steps {
 		if t.selected {
 			f.Steps = append(f.Steps, stepDoc{
-				Name: t.name, Uses: t.uses, P50: t.took.Quantile(0.5), P95: t.took.Quantile(0.95),
+				Name: t.name, Uses: t.uses, Handler: t.handler, P50: t.took.Quantile(0.5), P95: t.took.Quantile(0.95),
 				Source: t.source, From: t.from, Need: t.need, NeedSource: t.needSource,
 			})
 		}

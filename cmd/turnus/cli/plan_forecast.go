@@ -56,6 +56,7 @@ func (h plannedHost) zone() *time.Location {
 // stepTime is how long a step takes, and where that is known from.
 type stepTime struct {
 	name, uses string
+	handler    bool
 	selected   bool
 	after      string // of a barrier
 	secrets    []string
@@ -128,7 +129,7 @@ func (w *stager) of(h core.Host) *forecast.Work {
 		return work
 	}
 	l, work := w.d.launch, &forecast.Work{}
-	for i, s := range l.Playbook.Steps {
+	for i, s := range l.Playbook.Calls() {
 		t := w.d.steps[i]
 		if !t.selected || i < w.from || i >= w.to {
 			continue
@@ -178,9 +179,11 @@ func (w *stager) host(work *forecast.Work) plannedHost {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *launch.Launch, past *history) []stepTime {
-	out := make([]stepTime, len(l.Playbook.Steps))
-	for i, s := range l.Playbook.Steps {
-		t := stepTime{name: s.Name, uses: s.Uses, selected: l.Snapshot.Selects(s.Tags), after: s.After, need: s.Needs, secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
+	calls := l.Playbook.Calls()
+	out := make([]stepTime, len(calls))
+	for i, s := range calls {
+		handler := i >= len(l.Playbook.Steps)
+		t := stepTime{name: s.Name, uses: s.Uses, handler: handler, selected: handler || l.Snapshot.Selects(s.Tags), after: s.After, need: s.Needs, secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
 		if s.Needs > 0 {
 			t.needSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
@@ -222,7 +225,7 @@ func (d *planView) remark() {
 		if d.windows {
 			why = "none of the selected steps is disruptive: nothing waits"
 			if l.Inert {
-				why = "none of its steps is disruptive, so nothing would wait, and turnus run refuses it\nhint: a step with a window: of its own waits, whatever its job type"
+				why = "none of its steps is disruptive, so nothing would wait, and turnus run refuses it\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type"
 			}
 		}
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))

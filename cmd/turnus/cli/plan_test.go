@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -175,6 +176,40 @@ func TestRough(t *testing.T) {
 	} {
 		if got := rough(d); got != want {
 			t.Errorf("%s is %q, expected %q", d, got, want)
+		}
+	}
+}
+
+// The end that the headline tells and what the lines below it say are of the same hosts.
+func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
+	end := time.Date(2026, 12, 4, 1, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		why    string
+		result forecast.Result
+		want   []string
+	}{
+		{"all are done", forecast.Result{Binding: forecast.Constraint{Cause: forecast.BySlots, Gain: 3 * time.Hour}},
+			[]string{" done at Fri 2026-12-04 ", "slots of the workers; without that limit 3h earlier\n"}},
+		{"one never is", forecast.Result{Unfinished: 1, Binding: forecast.Constraint{Cause: forecast.BySlots, Hosts: 1}},
+			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "slots of the workers; without that limit, done: 1 host more\n", "not done: about 1.0 hosts"}},
+		{"one is impossible", forecast.Result{Hosts: []forecast.HostResult{{}, {Never: "closed"}, {}}, Binding: forecast.Constraint{Cause: forecast.ByWork}},
+			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "the work itself\n"}},
+	} {
+		d := viewOf(t, [2]string{"a"}, [2]string{"b"}, [2]string{"c"})
+		if c.result.Hosts == nil {
+			c.result.Hosts = d.result.Hosts
+		}
+		c.result.FinishP50, c.result.FinishP90 = end, end
+		d.result = &c.result
+		var out bytes.Buffer
+		(&app{out: newScreen(&out, false, func() {})}).writeForecast(d)
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: %s\nexpected %q", c.why, out.String(), want)
+			}
+		}
+		if !strings.Contains(d.sentence(), strings.TrimSuffix(c.want[0], " at Fri 2026-12-04 ")+" Fri 2026-12-04") {
+			t.Errorf("%s: the picture says %s", c.why, d.sentence())
 		}
 	}
 }

@@ -57,7 +57,11 @@ func (a *app) writePlanHead(d *planView) {
 	fmt.Fprintln(a.out)
 	rows := [][]string{}
 	for _, s := range d.steps {
-		row := []string{fmt.Sprintf("  step %s (%s)", s.name, s.uses)}
+		what := "step"
+		if s.handler {
+			what = "handler"
+		}
+		row := []string{fmt.Sprintf("  %s %s (%s)", what, s.name, s.uses)}
 		if len(s.secrets) > 0 {
 			row[0] += ", secrets: " + strings.Join(s.secrets, ", ")
 		}
@@ -229,6 +233,20 @@ func (a *app) writeNever(list []launch.Unfit, total int) {
 	table(a.out, dropEmpty(rows))
 }
 
+// whoIsDone says whose end the forecast tells: not that of hosts that never finish.
+func (d *planView) whoIsDone() string {
+	undone := int(d.result.Unfinished + 0.5)
+	for _, h := range d.result.Hosts {
+		if h.Never != "" {
+			undone++
+		}
+	}
+	if undone == 0 {
+		return "done"
+	}
+	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, plural(len(d.result.Hosts), "host"))
+}
+
 // writeForecast says when the run ends, and why not earlier.
 func (a *app) writeForecast(d *planView) {
 	r := d.result
@@ -237,10 +255,13 @@ func (a *app) writeForecast(d *planView) {
 		return
 	}
 	zone := d.commonZone()
-	fmt.Fprintf(a.out, "%s from %d simulations: done at %s at P50, %s at P90\n", a.paint(bold, "estimate"), r.Samples,
+	fmt.Fprintf(a.out, "%s from %d simulations: %s at %s at P50, %s at P90\n", a.paint(bold, "estimate"), r.Samples, d.whoIsDone(),
 		localAndUTC(r.FinishP50, zone), localAndUTC(r.FinishP90, zone))
 	fmt.Fprintf(a.out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
-	if r.Binding.Gain > 0 {
+	switch {
+	case r.Binding.Hosts > 0:
+		fmt.Fprintf(a.out, "; without that limit, done: %s more", plural(r.Binding.Hosts, "host"))
+	case r.Binding.Gain > 0:
 		fmt.Fprintf(a.out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
 	fmt.Fprintf(a.out, "\n  launched at %s, %s with %d jobs at once\n", localAndUTC(d.at, zone), plural(d.workers, "worker"), d.slots)

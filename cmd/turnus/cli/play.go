@@ -74,7 +74,11 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	}
 	f.past = newHistory()
 	var launches []*launch.Launch
-	for _, p := range books {
+	given, err := varsOf(books, vars)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range books {
 		chosen := hosts
 		if f.retryFailed {
 			if chosen, err = onlyFailed(p.Name, hosts); err != nil {
@@ -86,7 +90,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 			return nil, err
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
-			Vars: vars, Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
+			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
 			Now: f.at, Need: f.past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
@@ -99,6 +103,34 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		launches = append(launches, l)
 	}
 	return launches, nil
+}
+
+// varsOf shares out what -e gives among several playbooks: each has the vars that it knows, and one
+// that none knows is refused.
+func varsOf(books []*playbooks.Playbook, vars map[string]any) ([]map[string]any, error) {
+	out := make([]map[string]any, len(books))
+	if len(books) == 1 {
+		out[0] = vars // the launch refuses what it does not know
+		return out, nil
+	}
+	for name, value := range vars {
+		one, known := map[string]any{name: value}, false
+		var refused error
+		for i, p := range books {
+			if err := p.CheckVars(one); err != nil {
+				refused = err
+				continue
+			}
+			if known = true; out[i] == nil {
+				out[i] = map[string]any{}
+			}
+			out[i][name] = value
+		}
+		if !known {
+			return nil, refused
+		}
+	}
+	return out, nil
 }
 
 // knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is not.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,9 @@ func (a *app) playbooksListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
+				a.message(a.paint(yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+			}
 			if a.output == "json" {
 				return printJSON(a.out, all)
 			}
@@ -46,6 +50,21 @@ func (a *app) playbooksListCmd() *cobra.Command {
 	}
 	r.add(c)
 	return c
+}
+
+// rejectionText says which version of the project servers do not use, and why.
+func rejectionText(revision, by string, since time.Time, why string) string {
+	what := "the project's newest version"
+	if revision != "" {
+		what = "commit " + revision[:min(len(revision), 12)]
+	}
+	if by != "" {
+		what += " by " + by
+	}
+	if !since.IsZero() {
+		what += ", since " + since.UTC().Format(time.RFC3339)
+	}
+	return what + ", is rejected; the last good version stays in use: " + why + "\nhint: turnus validate PATH shows the same in a checkout; commit a correction"
 }
 
 func (a *app) playbooksShowCmd() *cobra.Command {

@@ -36,15 +36,16 @@ func (f *pluginFlags) supervisor(log *slog.Logger) (*host.Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.supervise(host.Config{Log: log, Sandbox: box})
+	builtins, err := builtinPlugins()
+	if err != nil {
+		return nil, err
+	}
+	return f.supervise(host.Config{Log: log, Sandbox: box, Builtins: builtins})
 }
 
 // supervise completes the configuration by where plugins come from. It starts no process before the first
 // call, but for a plugin without manifest.json.
 func (f *pluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
-	if cfg.Builtins, err = builtinPlugins(); err != nil {
-		return nil, err
-	}
 	if cfg.Adapter, err = scriptAdapter(); err != nil {
 		return nil, err
 	}

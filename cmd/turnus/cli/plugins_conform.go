@@ -215,6 +215,16 @@ func (a *app) sumUp(r conformance.Report) {
 	for _, one := range r.Results {
 		count[one.Status]++
 	}
+	if len(r.Examples) > 0 {
+		fmt.Fprintln(a.out, "\nexamples:")
+	}
+	for _, e := range r.Examples {
+		line := fmt.Sprintf("  %s %q: %s", e.Type, e.Title, e.Outcome)
+		if e.Reason != "" {
+			line += " (" + firstLine(e.Reason) + ")"
+		}
+		fmt.Fprintln(a.out, printable(line))
+	}
 	name := strings.TrimSpace(r.Plugin + " " + r.Version)
 	if name == "" {
 		name = "the program"

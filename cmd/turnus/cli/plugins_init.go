@@ -28,10 +28,10 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			if released.MatchString(version) {
 				o.Require = version
 			}
-			if o.Replace != "" {
+			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {
 				var err error
-				if o.Replace, err = filepath.Abs(o.Replace); err != nil {
-					return err
+				if o.SDK, err = sdkFolder(o.SDK); err != nil {
+					return &exit{exitInvalid, err}
 				}
 			}
 			files, err := scaffold.New(o)
@@ -48,8 +48,8 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 				fmt.Fprintln(a.out, filepath.Join(o.Dir, f))
 			}
 			a.message("README.md says how it is tested and installed")
-			if o.Lang == "go" && o.Require == "" && o.Replace == "" {
-				a.message("this turnus is no release: the plugin builds against a checkout of it, which init --replace FOLDER names, or in " + o.Dir + ": go mod edit -replace github.com/turnus/turnus=FOLDER")
+			if o.Lang == "go" && o.SDK != "" {
+				a.message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
 			}
 			return nil
 		},
@@ -57,6 +57,46 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 	c.Flags().StringVar(&o.Lang, "lang", "go", strings.Join(scaffold.Languages(), ", ")+": exec is for scripts in any language")
 	c.Flags().StringVar(&o.Dir, "dir", "", "folder to write to; NAME when not given")
 	c.Flags().StringVar(&o.Module, "module", "", "path of the Go module; example.org/NAME when not given")
-	c.Flags().StringVar(&o.Replace, "replace", os.Getenv("TURNUS_SOURCE"), "build against this checkout of Turnus, instead of a release (TURNUS_SOURCE)")
+	c.Flags().StringVar(&o.SDK, "sdk", os.Getenv("TURNUS_SDK"), "build against the SDK in this folder instead of the release's: a checkout of Turnus, or its plugins/sdk (TURNUS_SDK)")
 	return c
+}
+
+// sdkFolder returns the absolute path of the SDK below dir, which is a checkout of Turnus or the SDK itself. Without dir it
+// searches upwards from the binary and from the present folder, and returns "" when there is none.
+func sdkFolder(dir string) (string, error) {
+	if dir != "" {
+		if found := sdkBelow(dir); found != "" {
+			return filepath.Abs(found)
+		}
+		return "", fmt.Errorf("--sdk %s: expected a checkout of Turnus, or its plugins/sdk: there is no go.mod of module %s", dir, scaffold.SDKModule)
+	}
+	var starts []string
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	if here, err := os.Getwd(); err == nil {
+		starts = append(starts, here)
+	}
+	for _, at := range starts {
+		for ; ; at = filepath.Dir(at) {
+			if found := sdkBelow(at); found != "" {
+				return found, nil
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+	}
+	return "", nil
+}
+
+// sdkBelow returns the folder of the SDK when dir is that, or a checkout of Turnus, and "" otherwise.
+func sdkBelow(dir string) string {
+	for _, folder := range []string{dir, filepath.Join(dir, "plugins", "sdk")} {
+		mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if first, _, _ := strings.Cut(string(mod), "\n"); err == nil && first == "module "+scaffold.SDKModule {
+			return folder
+		}
+	}
+	return ""
 }

@@ -154,11 +154,17 @@ func plainLine(p progress) string {
 	if p.note != "" {
 		s += " - " + p.note
 	}
+	if p.retrying > 0 {
+		s += fmt.Sprintf(" - %d to be tried again: %s", p.retrying, retryText(p.retryWhy))
+	}
 	if p.waiting > 0 {
 		s += fmt.Sprintf(" - %d waiting for windows%s", p.waiting, p.opening)
 	}
 	return s
 }
+
+// retryText is the reason of a retry on one line of the progress.
+func retryText(why string) string { return cutText(printable(firstLine(why)), 200) }
 
 func badCount(outcomes map[core.Outcome]int) int {
 	return outcomes[core.Failed] + outcomes[core.RolledBack] + outcomes[core.Lost]
@@ -204,6 +210,9 @@ func (a *app) liveLines(p progress, width int) []string {
 	lines := []string{line}
 	if p.note != "" {
 		lines = append(lines, "  "+a.paint(cyan, p.note))
+	}
+	if p.retrying > 0 {
+		lines = append(lines, "  "+a.paint(cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
 	}
 	if p.waiting > 0 && p.opening != "" {
 		lines = append(lines, "  "+a.paint(cyan, "waiting for windows"+p.opening))

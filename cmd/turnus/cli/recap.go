@@ -32,13 +32,14 @@ type report struct {
 	Started  time.Time            `json:"started"`
 	Took     time.Duration        `json:"took_ns"`
 	Results  []core.Result        `json:"results"`
-	Unfit    []launch.Unfit       `json:"unfit,omitempty"` // hosts left out by --skip-unfit
+	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
+	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
 	file string // of the playbook
 }
 
-// exitFor is the exit code that outcomes ask for.
-func exitFor(outcomes map[core.Outcome]int) int {
+// exitFor is the exit code that outcomes, and handlers that are pending still, ask for.
+func exitFor(outcomes map[core.Outcome]int, handlers int) int {
 	switch {
 	case badCount(outcomes) > 0:
 		return exitFailed
@@ -46,6 +47,8 @@ func exitFor(outcomes map[core.Outcome]int) int {
 		return exitUnreachable
 	case outcomes[core.Cancelled] > 0:
 		return exitCancelled
+	case handlers > 0:
+		return exitFailed
 	}
 	return exitOK
 }
@@ -54,6 +57,7 @@ func exitFor(outcomes map[core.Outcome]int) int {
 func (a *app) writeRecap(w io.Writer, r report) {
 	a.writeOutputs(w, r.Results)
 	a.writeReasons(w, r.Results)
+	a.writePending(w, r)
 	counts := make([]string, 0, len(r.Outcomes))
 	for _, o := range core.Outcomes() {
 		if n := r.Outcomes[o]; n > 0 {
@@ -71,6 +75,29 @@ func (a *app) writeRecap(w io.Writer, r report) {
 	if r.Reason != "" {
 		fmt.Fprintf(w, "%s: %s\n", r.Phase, r.Reason)
 	}
+}
+
+// writePending prints the handlers that hosts still need.
+func (a *app) writePending(w io.Writer, r report) {
+	hosts := map[string][]string{}
+	for _, res := range r.Results {
+		if res.Handlers != nil {
+			for _, name := range res.Handlers.Pending {
+				hosts[name] = append(hosts[name], res.Host)
+			}
+		}
+	}
+	if r.Handlers == 0 {
+		return
+	}
+	if len(hosts) == 0 { // of a run on a server
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", a.paint(yellow, plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		return
+	}
+	for _, name := range sortedKeys(hosts) {
+		fmt.Fprintf(w, "%s %s on %s: %s\n", a.paint(yellow, "pending handler"), printable(name), plural(len(hosts[name]), "host"), cutText(foldHosts(hosts[name]), 160))
+	}
+	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop forgets them\n\n", r.Playbook)
 }
 
 // outputGroup is hosts whose step printed the same.
@@ -142,6 +169,9 @@ func stepText(s core.StepResult) string {
 		if text = strings.TrimRight(text, "\n"); text != "" {
 			parts = append(parts, text)
 		}
+	}
+	if s.Handler && s.Outcome == core.Changed && s.Reason != "" { // check mode
+		parts = append(parts, s.Reason)
 	}
 	return strings.Join(parts, "\n")
 }

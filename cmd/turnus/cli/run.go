@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -51,6 +52,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	}
 	f.play.add(c)
 	f.node.add(c)
+	f.node.login.add(c)
 	f.queue.add(c)
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
@@ -73,7 +75,17 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
 	}
 	log := a.logger(f.node.verbose)
-	n, err := f.node.reach(ctx, inv, log)
+	if !f.node.verbose {
+		f.node.ssh.warnings = a.warnings()
+	}
+	whose := ownHosts
+	if f.queue.url != "" {
+		whose = otherHosts
+		if err := inv.Shared(); err != nil {
+			return err
+		}
+	}
+	n, err := f.node.reach(ctx, whose, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return err
 	}
@@ -93,6 +105,12 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	if f.listHosts {
 		return a.listLaunches(launches)
+	}
+	for _, l := range launches {
+		if l.FourEyes != "" {
+			return invalid("%s: %s demands four eyes, and nobody can approve a run of this command\nhint: launch it at a server with turnus submit %s, or try it with --check",
+				l.Playbook.File, l.FourEyes, l.Playbook.Name)
+		}
 	}
 	if err := a.keepWindows(launches, f); err != nil {
 		return err
@@ -116,6 +134,10 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 		return err
 	}
 	defer stopKeeping()
+	armed := &armedQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
+	if f.queue.url == "" {
+		q = armed
+	}
 	c := newConductor(a, q)
 	c.windows = book
 	c.approve = a.approver(f.yes)
@@ -126,18 +148,23 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 	var tallies []*tally
 	for _, l := range launches {
 		p := c.add(l)
+		if p.keeper, err = keepHandlers(l, f.queue.url != ""); err != nil {
+			return err
+		}
+		armed.keepers[l.Run.ID] = p.keeper
 		parts, tallies = append(parts, p), append(tallies, p.tally)
 	}
 	stopView := a.showProgress(tallies...)
 	defer stopView()
 	if !f.noWorker {
-		files := func(run, files string) string {
-			if c.part(run) == nil {
-				return "" // another launcher's run on the shared queue says which folder, and this machine's are not for it
+		files := func(run, _ string) string { // never what the queue says: others may write to it
+			p := c.part(run)
+			if p == nil {
+				return ""
 			}
-			return files
+			return p.l.Snapshot.Files
 		}
-		if err := n.work(&f.node, workerOf{queue: q, files: files, events: c.workerEvent}, log); err != nil {
+		if err := n.work(&f.node, workerOf{queue: q, pool: f.queue.pool, files: files, events: c.workerEvent}, log); err != nil {
 			return err
 		}
 	}

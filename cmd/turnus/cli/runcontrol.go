@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,8 +100,11 @@ func (a *app) retryCmd() *cobra.Command {
 	var outcomes []string
 	var follow bool
 	c := &cobra.Command{
-		Use: "retry RUN", Short: "Run again on the hosts that a run did not do well", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
-		Long: `Launch a new run of the same playbook on the hosts that a run did not do well. Its id goes to stdout.`,
+		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
+
+The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
+the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.`,
 		Example: `  turnus retry 20261120-021500-ab3cd5ef --follow
   turnus retry 20261120-021500-ab3cd5ef --outcome unreachable`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
@@ -116,6 +120,7 @@ func (a *app) retryCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.sayRetried(run.Retried)
 			switch {
 			case follow:
 				a.message(run.ID + " is accepted")
@@ -133,4 +138,22 @@ func (a *app) retryCmd() *cobra.Command {
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")
 	return c
+}
+
+// sayRetried prints how a new run differs from the one before.
+func (a *app) sayRetried(r *api.Retried) {
+	if r == nil {
+		return
+	}
+	if r.PlaybookChanged {
+		a.message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
+	}
+	if n := len(r.LeftOut); n > 0 {
+		const shown = 10
+		names := strings.Join(r.LeftOut[:min(n, shown)], ", ")
+		if n > shown {
+			names += ", …"
+		}
+		a.message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", plural(n, "host"), r.Run, names))
+	}
 }

@@ -161,6 +161,9 @@ func (a *app) writeRun(r api.Run) {
 	}
 	row("hosts", strconv.Itoa(r.Total))
 	row("outcomes", outcomeText(r.Outcomes))
+	if r.Handlers > 0 {
+		row("handlers", fmt.Sprintf("%d pending: turnus handlers ls --run %s", r.Handlers, r.ID))
+	}
 	if l := r.Live; l != nil {
 		row("now", liveText(l))
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (f *sandboxFlags) add(c *cobra.Command) {
 	f.memory = defaultPluginMemory
 	fl := c.Flags()
 	fl.StringVar(&f.mode, "plugin-sandbox", string(sandbox.Auto), "keep plugins from files, network and other processes: auto (as far as the system can), on (wholly, or not start) or off")
-	fl.StringArrayVar(&f.allow, "plugin-allow", nil, "what one plugin has beside its own folder: NAME=network, or NAME=/PATH to read (repeatable)")
+	fl.StringArrayVar(&f.allow, "plugin-allow", nil, "what one plugin has beside its own folder: NAME=network, or NAME=/PATH to read; http=10.1.2.0/24: an inner network that http may reach from the worker (repeatable)")
 	fl.Var(&f.memory, "plugin-memory", "most memory for data that a process of a plugin has, as 4GiB; 0: any")
 	_ = c.RegisterFlagCompletionFunc("plugin-sandbox", cobra.FixedCompletions([]string{"auto", "on", "off"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -37,15 +38,23 @@ func (f *sandboxFlags) check() error {
 	if !slices.Contains([]string{"", string(sandbox.Auto), string(sandbox.On), string(sandbox.Off)}, f.mode) {
 		return invalid("--plugin-sandbox %s: expected auto, on or off", f.mode)
 	}
-	_, err := f.allowed()
+	_, _, err := f.allowed()
 	return err
 }
 
-// allowed is what plugins may have, by name.
-func (f *sandboxFlags) allowed() (map[string]host.Allow, error) {
-	all := map[string]host.Allow{}
+// allowed is what plugins may have, by name, and the inner networks that the job type http may reach.
+func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefix, err error) {
+	all = map[string]host.Allow{}
 	for _, text := range f.allow {
 		name, what, ok := strings.Cut(text, "=")
+		if name == "http" {
+			network, err := netip.ParsePrefix(what)
+			if err != nil {
+				return nil, nil, invalid("--plugin-allow %s: expected a network that http may reach from the worker, as http=10.1.2.0/24 or http=10.1.2.3/32", text)
+			}
+			reach = append(reach, network.Masked())
+			continue
+		}
 		a := all[name]
 		switch {
 		case ok && name != "" && what == "network":
@@ -53,18 +62,23 @@ func (f *sandboxFlags) allowed() (map[string]host.Allow, error) {
 		case ok && name != "" && filepath.IsAbs(what):
 			a.Read = append(a.Read, what)
 		default:
-			return nil, invalid("--plugin-allow %s: expected NAME=network, or NAME=/PATH of what it may read", text)
+			return nil, nil, invalid("--plugin-allow %s: expected NAME=network, or NAME=/PATH of what it may read", text)
 		}
 		all[name] = a
 	}
-	return all, nil
+	return all, reach, nil
 }
 
 // confine is how the plugins of a node are confined, and what is missing of that. The node's own memory and environment are closed to
 // them, too.
 func (f *sandboxFlags) confine(cfg *host.Config) (missing []string, err error) {
 	mode := sandbox.Mode(cmp.Or(f.mode, string(sandbox.Auto))) // without flags: demo and bench
-	if cfg.Allow, err = f.allowed(); err != nil {
+	allow, reach, err := f.allowed()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Allow = allow
+	if cfg.Builtins, err = builtinPlugins(reach...); err != nil {
 		return nil, err
 	}
 	if mode == sandbox.Off {

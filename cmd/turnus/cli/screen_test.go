@@ -2,17 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/inventory"
 )
 
 // Whatever a host, a plugin or a file says, it cannot move the cursor, set a title or clear the screen.
@@ -103,36 +97,6 @@ func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
 		if len(args) == 1 && (code != exitInternal || strings.Contains(out.String(), "needs a queue")) {
 			t.Errorf("negative control: exit code %d: %s", code, out.String())
 		}
-	}
-}
-
-// Another launcher's job on a shared queue may call another machine by a name of our inventory: the
-// password of our machine is not for it.
-func TestPasswordStaysWithItsMachine(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "hosts.ini")
-	if err := os.WriteFile(file, []byte("web1 ansible_host=10.0.0.1 ansible_password=hunter2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	inv, err := inventory.Load(context.Background(), []string{file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := sshFlags{}
-	for _, c := range []struct {
-		host core.Host
-		want string
-	}{
-		{core.Host{Name: "web1", Address: "10.0.0.1"}, "hunter2"},
-		{core.Host{Name: "web1", Address: "10.6.6.6"}, ""},
-		{core.Host{Name: "web1"}, ""},
-		{core.Host{Name: "web2", Address: "10.0.0.1"}, ""},
-	} {
-		if got, err := f.passwordOf(t.Context(), inv, c.host); got != c.want || err != nil {
-			t.Errorf("%s at %q: %q, %v", c.host.Name, c.host.Address, got, err)
-		}
-	}
-	if _, err := (&sshFlags{password: "TURNUS_TEST_UNSET"}).passwordOf(t.Context(), inv, core.Host{}); err == nil || errors.Is(err, core.ErrInvalid) {
-		t.Errorf("unset variable: %v", err)
 	}
 }
 

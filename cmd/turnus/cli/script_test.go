@@ -20,8 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
-		os.Exit(servePlugin(os.Args[2], os.Stderr))
+	if len(os.Args) >= 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
+		os.Exit(servePlugin(os.Args[2], os.Args[3:], os.Stderr))
 	}
 	if len(os.Args) == 3 && os.Args[1] == scriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -112,10 +112,14 @@ func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 	var b strings.Builder
 	b.WriteString("hosts:\n")
 	for i, h := range f.Hosts() {
-		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_key: [%q]%s}\n",
-			h.Name, h.Address, h.SSH.Port, h.SSH.User, f.IdentityFile(), h.SSH.HostKeys[0], sets[i])
+		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, host_key: [%q]%s}\n",
+			h.Name, h.Address, h.SSH.Port, h.SSH.User, h.SSH.HostKeys[0], sets[i])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs("hosts.yaml"), []byte(b.String()), 0o600))
+	own := "defaults: {identity_file: " + f.IdentityFile() + "}\n"
+	logins := "credentials: {default: {identity_file: " + f.IdentityFile() + ", addresses: [127.0.0.0/8]}}\n"
+	for name, text := range map[string]string{"tree.yaml": b.String(), "hosts.yaml": own + b.String(), "logins.yaml": logins} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
 }
 
 func wantCode(ts *testscript.TestScript, _ bool, args []string) {

@@ -314,7 +314,8 @@ func (a *app) secretsCheckCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Fetch each secret of the file as a worker would, and say which come", Args: cobra.NoArgs,
 		Long: `Fetch each secret of the file as a worker would, and say which come. No value is shown.
-With --secrets, which also names Vault, the node's own secrets are fetched too.`,
+With --secrets, which also names Vault, the node's own secrets are fetched too, and what its
+credentials log in with is read.`,
 		Example: `  turnus secrets check --secrets-identity worker.age
   turnus secrets check --secrets /etc/turnus/secrets.yaml --secrets-identity worker.age -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -349,6 +350,17 @@ func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) 
 	for _, e := range append(store.Names(), f.said.Entries...) {
 		l := f.listed(e)
 		err := store.Try(ctx, e)
+		ok := err == nil
+		if l.OK = &ok; !ok {
+			l.Problem = err.Error()
+			bad++
+		}
+		list = append(list, l)
+	}
+	known := newCredentials(store)
+	for _, c := range store.Credentials() {
+		l := listedSecret{Name: c.Name, Kind: "credential"}
+		err := known.checkOne(ctx, c)
 		ok := err == nil
 		if l.OK = &ok; !ok {
 			l.Problem = err.Error()

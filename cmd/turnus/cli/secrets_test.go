@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,9 +44,15 @@ func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)
 	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+trusted))
 	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)
-	own := writeText(t, "own.yaml", "vault: {address: \""+vault.URL+"\", ca_file: "+vault.CAFile+", token_file: "+token+"}\n", 0o600)
-	for role, works := range map[string]bool{"ssh/turnus": true, "ssh/other": false} {
-		out, err := vaultLogin(t, own, role, server.Host("web1"))
+	own := writeText(t, "own.yaml", "vault: {address: \""+vault.URL+"\", ca_file: "+vault.CAFile+", token_file: "+token+`}
+credentials:
+  right: {ca_vault: ssh/turnus, addresses: [127.0.0.0/8]}
+  wrong: {ca_vault: ssh/other, addresses: [127.0.0.0/8]}
+`, 0o600)
+	for role, works := range map[string]bool{"right": true, "wrong": false} {
+		h := server.Host("web1")
+		h.SSH.Credential = role
+		out, err := nodeLogin(t, own, h)
 		if works && (err != nil || out != "in\n") || !works && (err == nil || !strings.Contains(err.Error(), "Vault answers 403")) {
 			t.Errorf("%s: got %q, %v", role, out, err)
 		}
@@ -55,17 +62,17 @@ func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	}
 }
 
-// vaultLogin says "in" on a host, as a worker with these flags and no key: with a certificate of a role of the Vault that a node's own file names.
-func vaultLogin(t *testing.T, own, role string, h core.Host) (string, error) {
+// nodeLogin says "in" on a host, as a worker with this file of its own does.
+func nodeLogin(t *testing.T, own string, h core.Host) (string, error) {
 	t.Helper()
-	f := nodeFlags{ssh: sshFlags{keys: []string{}, agent: "none", knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute, certs: certFlags{vault: role, lifetime: 5 * time.Minute}},
-		secrets: secretFlags{file: own}}
-	store, err := f.secrets.open(newApp(strings.NewReader(""), os.Stdout, os.Stderr).logger(false))
+	f := nodeFlags{ssh: sshFlags{knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute}, secrets: secretFlags{file: own}}
+	log := slog.New(slog.DiscardHandler)
+	store, err := f.secrets.open(log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	pool, err := f.ssh.pool(t.Context(), func() *inventory.Inventory { return nil }, store)
+	pool, err := f.connect(t.Context(), otherHosts, func() *inventory.Inventory { return nil }, store, log)
 	if err != nil {
 		t.Fatal(err)
 	}

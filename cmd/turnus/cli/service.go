@@ -169,7 +169,8 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	cfg := catalog.Config{
-		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, Playbooks: opts, Folder: s.f.definitions,
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, OwnSchedules: s.f.queue.url == "", Playbooks: opts, Folder: s.f.definitions,
+		Pool:   cmp.Or(s.f.queue.pool, defaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
 	var hook http.Handler

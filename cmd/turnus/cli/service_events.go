@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -27,9 +28,9 @@ func (s *service) event(e controller.Event) {
 	}
 	switch e.Kind {
 	case controller.QueueAway:
-		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait: ") + e.Err.Error())
+		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
 	case controller.QueueBack:
-		s.a.message("the queue answers again")
+		s.a.message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
 		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:

@@ -114,6 +114,9 @@ func (f *serviceFlags) check() error {
 	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
 		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
+	if f.people != nil && f.oidc.server == "" && !core.ThisMachine(address) {
+		return invalid("--oidc-issuer with --listen %s: a login is for one server alone, and this one does not know by which name people reach it\nhint: --oidc-server HOST[:PORT], as in their --server https://HOST[:PORT]", f.listen)
+	}
 	return nil
 }
 

@@ -65,7 +65,6 @@ const (
 	noteEnvironment = "turnus_environment" // other commands have it, too, and its default is what the environment says
 	noteFile        = "turnus_file"        // it names a file, or several; with the words below
 	fileSecret      = "secret"             // that nobody else may read
-	fileHome        = "home"               // in which ~/ is the home folder
 )
 
 // readsEnvironment notes flags whose default is what the environment says.

@@ -22,8 +22,9 @@ type tally struct {
 	running  map[string]runningJob // by host
 	recent   [rateSpan]finished    // ring, by second
 	note     string
-	waiting  int    // for windows
-	opening  string // what is known of the next
+	retries  map[string]string // by host that waits for another attempt: why
+	waiting  int               // for windows
+	opening  string            // what is known of the next
 	ended    time.Time
 }
 
@@ -41,7 +42,7 @@ type runningJob struct {
 }
 
 func newTally(name string, total int) *tally {
-	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}}
+	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}, retries: map[string]string{}}
 }
 
 // begin sets the clock to zero: the run is launched now.
@@ -60,10 +61,18 @@ func (t *tally) jobStarted(host string) {
 func (t *tally) stepStarted(host, step string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.retries, host)
 	if j, ok := t.running[host]; ok {
 		j.step = step
 		t.running[host] = j
 	}
+}
+
+// retried notes why a host waits for another attempt.
+func (t *tally) retried(host, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retries[host] = why
 }
 
 // jobLeft takes a job off the running ones: done, parked, or given back.
@@ -78,6 +87,7 @@ func (t *tally) recorded(r core.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, r.Host)
+	delete(t.retries, r.Host)
 	t.outcomes[r.Outcome]++
 	t.done++
 	now := time.Now().Unix()
@@ -142,6 +152,8 @@ type progress struct {
 	eta         time.Duration // 0: unknown
 	elapsed     time.Duration
 	note        string
+	retrying    int
+	retryWhy    string // of the first of them by name
 	waiting     int
 	opening     string
 }
@@ -156,6 +168,9 @@ func (t *tally) snapshot(slowest int) progress {
 	p := progress{name: t.name, total: t.total, done: t.done, outcomes: map[core.Outcome]int{}, running: len(t.running), elapsed: now.Sub(t.started), note: t.note, waiting: t.waiting}
 	if t.waiting > 0 {
 		p.opening = t.opening
+	}
+	if p.retrying = len(t.retries); p.retrying > 0 {
+		p.retryWhy = t.retries[slices.Min(slices.Collect(maps.Keys(t.retries)))]
 	}
 	maps.Copy(p.outcomes, t.outcomes)
 	jobs := make([]runningJob, 0, len(t.running))

@@ -15,14 +15,15 @@ import (
 // tokenName is what the API takes as the name of a token, too.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 
-// createTokenIn makes an admin token in the ledger itself, for who has lost all that the server takes. Who can write the ledger
-// may do anything anyway; the audit log says that it went this way.
+// createTokenIn makes a token in the ledger itself: the token of a person of its own for four eyes, and a way back if all admin
+// tokens are lost. Who can write the ledger may do anything anyway; the audit log says that it went this way.
 func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags, n api.NewToken) (err error) {
-	if n.Role != string(server.Admin) || n.Tenant != "*" || n.Expires != "" {
-		return invalid("--ledger makes admin tokens of all tenants only: with such a one ask the server for others\nhint: turnus tokens create NAME --role admin --ledger URL")
-	}
 	if !tokenName.MatchString(n.Name) {
 		return invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
+	}
+	wanted, err := server.TokenFor(n)
+	if err != nil {
+		return err
 	}
 	if err := ledgerThere(url); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags,
 	if u, err := user.Current(); err == nil {
 		who += ": " + u.Username
 	}
-	secret, token, err := l.NewToken(ctx, who, ledger.Token{Name: n.Name, AllTenants: true, Roles: []string{n.Role}})
+	secret, token, err := l.NewToken(ctx, who, wanted)
 	if err != nil {
 		return err
 	}
@@ -48,6 +49,6 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags,
 		return printJSON(a.out, api.Token{ID: token.ID, Name: token.Name, Tenant: n.Tenant, Role: n.Role, Created: token.Created, Secret: secret})
 	}
 	fmt.Fprintln(a.out, secret)
-	a.message(fmt.Sprintf("token %s of %s: admin of tenant *, made in the ledger; turnus tokens ls lists what else there is", token.ID, token.Name))
+	a.message(fmt.Sprintf("token %s of %s: %s of tenant %s, made in the ledger; turnus tokens ls lists what else there is", token.ID, token.Name, n.Role, n.Tenant))
 	return nil
 }

@@ -67,7 +67,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.manager.Close()) }()
-	n, err := f.node.reachBy(ctx, s.inventory, log)
+	n, err := f.node.reach(ctx, otherHosts, s.inventory, log)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
 	a.unconfined(n)
+	a.loginless(n)
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}

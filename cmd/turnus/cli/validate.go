@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
 )
 
 func (a *app) validateCmd() *cobra.Command {
@@ -19,11 +23,12 @@ func (a *app) validateCmd() *cobra.Command {
 		Use:   "validate PATH...",
 		Short: "Check playbooks: every mistake of every file, with its place",
 		Long: `Check playbooks: every mistake of every file, with its place. Files named secrets.yaml are
-checked as files of secrets of a definitions tree. turnus diff checks a whole tree.`,
+checked as files of secrets of a definitions tree. turnus diff checks a whole tree. Job types are
+asked about params that hold no expression: one process of each plugin that the playbooks use.`,
 		Example: `  turnus validate playbooks/
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
@@ -38,10 +43,18 @@ checked as files of secrets of a definitions tree. turnus diff checks a whole tr
 				return err
 			}
 			var books []*playbooks.Playbook
+			var warnings playbooks.Diagnostics
 			if len(args) > 0 {
 				books, err = playbooks.Load(args, playbookOptions(sup, extra))
 			}
-			return a.reportValidation(books, withProblems(err, problems))
+			if err == nil {
+				var found playbooks.Diagnostics
+				ctx, stop := a.interruptible(cmd.Context())
+				defer stop()
+				found, warnings = askJobTypes(ctx, sup, books)
+				problems = append(problems, found...)
+			}
+			return a.reportValidation(books, withProblems(err, problems), warnings)
 		},
 	}
 	plugins.add(c)
@@ -55,6 +68,7 @@ type validation struct {
 	Playbooks []string              `json:"playbooks"`
 	Secrets   []usedSecret          `json:"secrets"`
 	Problems  playbooks.Diagnostics `json:"problems"`
+	Warnings  playbooks.Diagnostics `json:"warnings"`
 }
 
 // usedSecret is a secret that a playbook's steps list.
@@ -70,7 +84,7 @@ func usedSecrets(books []*playbooks.Playbook) []usedSecret {
 	for _, b := range books {
 		for _, name := range b.Secrets() {
 			one := usedSecret{Secret: name, Playbook: b.Name}
-			for _, s := range b.Steps {
+			for _, s := range b.Calls() {
 				if slices.Contains(slices.Collect(maps.Values(s.Secrets)), name) {
 					one.Steps = append(one.Steps, s.Name)
 				}
@@ -81,17 +95,52 @@ func usedSecrets(books []*playbooks.Playbook) []usedSecret {
 	return out
 }
 
-func (a *app) reportValidation(books []*playbooks.Playbook, err error) error {
+// askJobTypes asks the job types of playbooks about the params that hold no expression.
+func askJobTypes(ctx context.Context, sup *host.Supervisor, books []*playbooks.Playbook) (problems, warnings playbooks.Diagnostics) {
+	v := sup.Validator()
+	for _, b := range books {
+		bad, odd := b.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
+			found, err := v.Validate(ctx, uses, params)
+			out := make([]playbooks.ParamProblem, len(found))
+			for i, f := range found {
+				out[i] = playbooks.ParamProblem(f)
+			}
+			return out, err
+		})
+		problems, warnings = append(problems, bad...), append(warnings, odd...)
+	}
+	if err := v.Close(); err != nil {
+		warnings = append(warnings, playbooks.Diagnostic{File: "plugins", Message: err.Error()})
+	}
+	return problems, warnings
+}
+
+// askJobTypesOf is askJobTypes for a tree.
+func askJobTypesOf(ctx context.Context, sup *host.Supervisor, set *definitions.Set) error {
+	problems, warnings := askJobTypes(ctx, sup, set.Playbooks)
+	set.Warnings = append(set.Warnings, warnings...)
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+func (a *app) reportValidation(books []*playbooks.Playbook, err error, warnings playbooks.Diagnostics) error {
 	var problems playbooks.Diagnostics
 	if err != nil && !errors.As(err, &problems) {
 		return err
 	}
-	doc := validation{Valid: len(problems) == 0, Playbooks: []string{}, Problems: problems, Secrets: usedSecrets(books)}
+	doc := validation{Valid: len(problems) == 0, Playbooks: []string{}, Problems: problems, Warnings: append(playbooks.Diagnostics{}, warnings...), Secrets: usedSecrets(books)}
 	for _, b := range books {
 		doc.Playbooks = append(doc.Playbooks, b.Name)
 	}
 	if doc.Problems == nil {
 		doc.Problems = playbooks.Diagnostics{}
+	}
+	if a.output != "json" {
+		for _, w := range warnings {
+			fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w.String())
+		}
 	}
 	switch {
 	case a.output == "json":

@@ -113,7 +113,7 @@ func exitOfRun(run api.Run) int {
 	if run.Phase == api.Cancelled {
 		return exitCancelled
 	}
-	return exitFor(run.Outcomes)
+	return exitFor(run.Outcomes, run.Handlers)
 }
 
 // untilOver looks at the run again and again, while events feed the view.
@@ -204,6 +204,8 @@ func (w *watcher) event(e api.Event) {
 		w.t.jobStarted(e.Host)
 	case "step_started":
 		w.t.stepStarted(e.Host, e.Step)
+	case "step_retry":
+		w.t.retried(e.Host, e.Text)
 	case "job_parked":
 		w.t.jobLeft(e.Host)
 	case api.JobDone:
@@ -231,7 +233,7 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 	}
 	r := report{
 		Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
-		Took: run.Ended.Sub(run.Created), Results: resultsOf(jobs),
+		Took: run.Ended.Sub(run.Created), Results: resultsOf(jobs), Handlers: run.Handlers,
 	}
 	if run.Ended.IsZero() {
 		r.Took = time.Since(run.Created)

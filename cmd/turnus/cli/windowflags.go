@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -76,7 +77,7 @@ func (a *app) keepWindows(launches []*launch.Launch, f *runFlags) error {
 		case len(f.play.windows.paths) == 0:
 			return invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		case l.Inert:
-			return invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with a window: of its own waits, whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+			return invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		default:
 			a.message(a.paint(yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
 		}
@@ -121,4 +122,4 @@ func setName(set string) string {
 }
 
 // unapproved tells whether a job ended because somebody has to approve anew.
-func unapproved(reason string) bool { return strings.HasPrefix(reason, gate.NeedsReapproval) }
+func unapproved(reason string) bool { return strings.HasPrefix(reason, core.NeedsReapproval) }

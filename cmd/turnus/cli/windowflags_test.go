@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 )
 
@@ -47,7 +46,7 @@ func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
 
 func TestUnapprovedHostsAreListedApart(t *testing.T) {
 	results := []core.Result{
-		{Host: "a", Outcome: core.Cancelled, Reason: gate.NeedsReapproval + "approval CHG7 was revoked"},
+		{Host: "a", Outcome: core.Cancelled, Reason: core.NeedsReapproval + "approval CHG7 was revoked"},
 		{Host: "b", Outcome: core.Cancelled, Reason: "cancelled by the operator"},
 		{Host: "c", Outcome: core.Changed},
 	}

@@ -39,7 +39,7 @@ func (f *workerFlags) add(c *cobra.Command) {
 	f.metrics.add(c)
 	f.trace.add(c)
 	fl := c.Flags()
-	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts and passwords, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
+	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	readsEnvironment(fl, "inventory")
 	fl.StringVar(&f.name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	fl.StringVar(&f.files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
@@ -93,6 +93,9 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		if inv, err = inventory.Load(ctx, f.sources); err != nil {
 			return err
 		}
+		if err := inv.Shared(); err != nil {
+			return err
+		}
 	}
 	server, err := f.outputs.client()
 	if err != nil {
@@ -120,13 +123,14 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := f.node.reach(ctx, inv, log)
+	n, err := f.node.reach(ctx, otherHosts, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return errors.Join(err, closeQueue())
 	}
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
 	a.unconfined(n)
+	a.loginless(n)
 	files := f.files
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {
@@ -135,7 +139,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	}
 	events := func(e worker.Event) {
 		switch e.Kind {
-		case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.Overloaded, worker.Eased, worker.Draining:
+		case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.ClockLeaped, worker.Overloaded, worker.Eased, worker.Draining:
 			a.message(string(e.Kind) + ": " + e.Text)
 		}
 	}

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -103,7 +103,7 @@ func (w *watched) guesses(tries int) {
 }
 
 // The data folder of a service lies on a disk of its own, a small one in memory that only the service sees, and that is filled.
-func TestAlertOfAFullDisk(t *testing.T) {
+func TestLabAlertOfAFullDisk(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "promtool", "prometheus")
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,78 +17,6 @@ import (
 
 // recoveryLimit is how long after a worker's death its jobs may run again at the latest.
 const recoveryLimit = 10 * time.Second
-
-// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts go on. Each job has exactly
-// one recorded outcome, none is lost, and what a dead worker held runs again within ten seconds. No two runs share
-// hosts: else a job could wait for another's, whose worker was killed in turn.
-// The job type comes from a plugin folder, built in a module of its own.
-func TestWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
-	const hosts, runs = 500, 20
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host
-	inventory := "hosts:\n"
-	for i := range hosts * runs {
-		inventory += fmt.Sprintf("  host-%05d: {address: 127.0.0.1, labels: {part: p%d}}\n", i, i%runs)
-	}
-	l.hosts = l.file("hosts.yaml", inventory)
-	file := l.dir + "/trace"
-	books := make([]string, runs)
-	for i := range books {
-		books[i] = l.bookFor(fmt.Sprintf("crash%d", i), fmt.Sprintf("host.labels.part == 'p%d'", i), fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 25}}", file))
-	}
-	workers := make([]*process, 3)
-	for i := range workers {
-		workers[i] = l.worker("-f", "8")
-	}
-	run := l.run(append([]string{"--events"}, books...)...)
-	killed := map[int]time.Time{} // by process id
-	until(t, "the first jobs", func() bool { return len(executions(t, file)) > 0 })
-	tick := time.NewTicker(1500 * time.Millisecond)
-	defer tick.Stop()
-	for i := 0; i < 7 && run.running(); i++ { // so few that no job can well meet three kills: then it is dead, by the rules
-		select {
-		case <-run.exited:
-		case <-tick.C:
-			victim := workers[i%len(workers)]
-			killed[victim.pid()] = time.Now()
-			victim.kill()
-			workers[i%len(workers)] = l.worker("-f", "8")
-		}
-	}
-	if code := run.code(); code != 0 && code != 2 {
-		t.Fatalf("exit code %d; stderr:\n%s", code, tail(run.err.String()))
-	}
-	times, last := run.done()
-	if len(times) != hosts*runs {
-		t.Errorf("%d jobs have an outcome, expected %d", len(times), hosts*runs)
-	}
-	dead, perRun, attempts := 0, map[string]int{}, map[string]int{}
-	for job, n := range times {
-		id, _ := core.ParseJobID(job)
-		perRun[id.Run]++
-		res := last[job]
-		attempts[job] = res.Attempt
-		switch {
-		case n != 1:
-			t.Errorf("%s has %d recorded outcomes: %v", job, n, res)
-		case res.Outcome == core.Lost && res.Attempt == 3: // its worker was killed three times: by the rules it is dead
-			dead++
-		case res.Outcome != core.Changed:
-			t.Errorf("%s ended as %s: %s", job, res.Outcome, res.Reason)
-		}
-	}
-	if dead > 2 {
-		t.Errorf("%d jobs met three kills; that is more than bad luck", dead)
-	}
-	l.redis.sound(perRun)
-	problems, slowest := recoveryProblems(executions(t, file), killed, attempts)
-	for _, p := range problems[:min(len(problems), 20)] {
-		t.Error(p)
-	}
-	t.Logf("%d jobs, %d kills, slowest recovery %v, %d dead", len(times), len(killed), slowest.Round(time.Millisecond), dead)
-	if len(killed) < 5 {
-		t.Errorf("only %d workers were killed", len(killed))
-	}
-}
 
 // recoveryProblems looks at what every execution that was cut off by a kill was followed by: another one within
 // the limit; and at hosts, on which never two executions may overlap. Where the queue counted more attempts of a job than
@@ -155,49 +82,6 @@ func TestKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 		}
 	}
 	l.redis.sound(map[string]int{r.Run: 12})
-}
-
-// TestTrapLateWorkerAckIsRefused (bull#308, #1416): a worker that was stopped past its lease comes back
-// with results. They count for nothing, the jobs are recorded once, and the worker goes on in a new session.
-func TestTrapLateWorkerAckIsRefused(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()
-	file := l.dir + "/trace"
-	step := fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 8000}}", file) // the first four must not end before their worker is stopped
-	frozen := l.worker("-f", "4")
-	run := l.run("--events", l.book("late", step))
-	until(t, "jobs on the worker", func() bool { return len(executions(t, file)) >= 4 })
-	frozen.signal(syscall.SIGSTOP)
-	other := l.worker("-f", "4")
-	until(t, "the other worker to run all jobs", func() bool {
-		times, _ := run.done()
-		return len(times) == 8
-	})
-	run.wants(0)
-	frozen.signal(syscall.SIGCONT)
-	until(t, "the stopped worker to notice", func() bool { return frozen.err.has("session_lost") })
-	times, last := run.done()
-	var id string
-	for job, n := range times {
-		j, _ := core.ParseJobID(job)
-		id = j.Run
-		res := last[job]
-		if n != 1 || !strings.HasSuffix(res.Worker, "-"+strconv.Itoa(other.pid())) || res.Outcome != core.Changed {
-			t.Errorf("%s: %d records, the last %s by %s", job, n, res.Outcome, res.Worker)
-		}
-	}
-	other.signal(syscall.SIGTERM)
-	if code := other.code(); code != 0 && code != 3 {
-		t.Errorf("drained worker: exit code %d: %s", code, other.err)
-	}
-	again := l.run("-o", "json", l.book("again", fmt.Sprintf("{uses: lab.trace, with: {file: %s}}", file)))
-	again.wants(0)
-	for _, res := range again.report().Results {
-		if !strings.HasSuffix(res.Worker, "-"+strconv.Itoa(frozen.pid())) {
-			t.Errorf("%s was run by %s, expected the worker that had been stopped", res.Host, res.Worker)
-		}
-	}
-	l.redis.sound(map[string]int{id: 8})
 }
 
 // Redis away: what runs goes on while its lease is safe, everything else waits and says so, and goes on

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -15,13 +15,14 @@ import (
 
 // A KSK roll of a real signer survives its workers: one is killed as the new key appears, another as the old DS goes, and whoever comes next
 // goes on. One key is made, and the validator never fails.
-func TestDNSSECRollSurvivesItsWorkers(t *testing.T) {
+func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	t.Parallel()
 	d := dnslab.New(t)
 	private, public := sshdtest.NewKey(t)
 	sshd := sshdtest.Start(t, sshdtest.Address(d.Net.Address), sshdtest.Authorize(public), sshdtest.Inside(22, d.Net.Prefix()...))
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
-	l.hosts = l.file("hosts.yaml", fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q, identity_file: %s}\n", d.Net.Address, sshd.User, sshdtest.Line(sshd.HostKey), private))
+	l.hosts = l.file("hosts.yaml", fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q}\n", d.Net.Address, sshd.User, sshdtest.Line(sshd.HostKey)))
+	l.file("logins.yaml", login(private))
 	book := l.book("ksk", fmt.Sprintf("{uses: dnssec.rollover, with: {zone: %s, key: ksk, validators: [%s], safety_factor: 1, grace: 2m, poll: 1s, state_dir: %s, "+
 		"parent: {method: nsupdate, server: %s, tsig: %s, within: 2m}, signer: {config: %s, rndc_conf: %s, address: %s}}}",
 		dnslab.Zone, dnslab.Resolver, d.Path("state"), dnslab.Parent, d.Path("registry.key"), d.Path("child/named.conf"), d.Path("rndc.conf"), dnslab.Child))

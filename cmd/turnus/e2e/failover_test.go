@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -18,21 +18,21 @@ import (
 
 // Two servers and three workers go on when the master of Redis is killed in the middle of a run, and its replica
 // takes over by the Sentinel's word.
-func TestServiceOverSentinelOutlivesAFailover(t *testing.T) {
+func TestLabServiceOverSentinelOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
 	failover(t, f.URL(), 240, f.Master.Kill)
 }
 
 // The same over a Cluster of three masters, of which the one that has the queue is killed.
-func TestServiceOverClusterOutlivesAFailover(t *testing.T) {
+func TestLabServiceOverClusterOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	r := redistest.ReplicatedCluster(t)
 	failover(t, r.URL(), 240, r.Owner(t, "{default/0}:ids").Kill)
 }
 
 // The same over a Cluster of three masters and nobody else: none is killed, and every run is complete.
-func TestServiceOverClusterWithoutReplicas(t *testing.T) {
+func TestLabServiceOverClusterWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	failover(t, redistest.Cluster(t), 90, func() {})
 }

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -165,7 +165,7 @@ func (p *pair) runs() string {
 
 // A pair is upgraded standby first, with a failover in between: never both down, and never without the one that carries the traffic. A first
 // member that fails freezes the pair, and so does a peer that died.
-func TestFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
+func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	run, dark := p.upgrade("2.0", bootlab.Fine)

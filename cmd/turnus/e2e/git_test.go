@@ -208,6 +208,10 @@ func TestServersFollowABranch(t *testing.T) {
 	until(t, "a notification of the bad commit", func() bool {
 		return told.has("definitions_rejected", "Ann Op", "playbooks/all.yaml:2:1")
 	})
+	until(t, "doctor to report the bad commit", func() bool {
+		doctor := s.start("doctor", "--ledger", s.ledger)
+		return doctor.code() == 2 && doctor.out.has("project: commit "+bad[:12]+" by Ann Op") && doctor.out.has("playbooks/all.yaml:2:1")
+	})
 	healed := o.push("playbooks/all.yaml", book("vars: {n: 3}\n"))
 	hook(t, address(a), hookSecret)
 	at(ca, healed)

@@ -64,6 +64,7 @@ func newLab(t *testing.T, c fleet.Config) *lab {
 		}
 	})
 	l.fleet = f
+	l.env = append(l.env, "TURNUS_SECRETS="+l.file("logins.yaml", login(f.IdentityFile())))
 	lines := make([]string, 0, c.Hosts)
 	for _, h := range f.Hosts() {
 		lines = append(lines, l.entry(h, ""))
@@ -74,8 +75,13 @@ func newLab(t *testing.T, c fleet.Config) *lab {
 
 // entry is a host's line of the inventory; more are further keys.
 func (l *lab) entry(h core.Host, more string) string {
-	return fmt.Sprintf("  %s: {address: %s, port: %d, user: %s, identity_file: %s, host_key: [%q]%s}\n",
-		h.Name, h.Address, h.SSH.Port, h.SSH.User, l.fleet.IdentityFile(), h.SSH.HostKeys[0], more)
+	return fmt.Sprintf("  %s: {address: %s, port: %d, user: %s, credential: default, host_key: [%q]%s}\n",
+		h.Name, h.Address, h.SSH.Port, h.SSH.User, h.SSH.HostKeys[0], more)
+}
+
+// login is the default credential of a node's own file: a key, for what the tests of this machine start.
+func login(key string) string {
+	return fmt.Sprintf("credentials: {default: {identity_file: %s, addresses: [127.0.0.0/8, 100.64.0.0/10]}}\n", key)
 }
 
 // file writes a file of the test's folder and returns its path.
@@ -115,7 +121,7 @@ func (l *lab) withRedis(extra ...string) *lab {
 // worker starts a worker on the lab's Redis and waits until it works.
 func (l *lab) worker(args ...string) *process {
 	l.t.Helper()
-	p := l.start(slices.Concat([]string{"worker", "--redis", l.queue, "--private-key", l.fleet.IdentityFile()}, l.pluginFlags(), args)...)
+	p := l.start(slices.Concat([]string{"worker", "--redis", l.queue}, l.pluginFlags(), args)...)
 	until(l.t, "a worker to begin", func() bool { return p.err.has("working as") || !p.running() })
 	if !p.running() {
 		l.t.Fatalf("worker: %s", p.err)

@@ -67,7 +67,7 @@ func leftOver(dir string) []string {
 
 // labPlugins builds the plugin lab in a module of its own and returns the plugin folder.
 var labPlugins = sync.OnceValues(func() (string, error) {
-	repo, err := filepath.Abs("../../..")
+	sdk, err := filepath.Abs("../../../plugins/sdk")
 	if err != nil {
 		return "", err
 	}
@@ -77,11 +77,11 @@ var labPlugins = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	mod := "module example.org/lab\n\ngo 1.26.0\n\nrequire github.com/turnus/turnus v0.0.0\n\nreplace github.com/turnus/turnus => " + repo + "\n"
+	mod := "module example.org/lab\n\ngo 1.26.0\n\nrequire github.com/turnus/turnus/plugins/sdk v0.0.0\n\nreplace github.com/turnus/turnus/plugins/sdk => " + sdk + "\n"
 	if err := os.WriteFile(filepath.Join(src, "go.mod"), []byte(mod), 0o600); err != nil {
 		return "", err
 	}
-	for to, from := range map[string]string{"main.go": "testdata/lab/main.go", "go.sum": filepath.Join(repo, "go.sum")} {
+	for to, from := range map[string]string{"main.go": "testdata/lab/main.go", "go.sum": filepath.Join(sdk, "go.sum")} {
 		text, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(src, to), text, 0o600)

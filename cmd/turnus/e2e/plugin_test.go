@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -13,7 +13,7 @@ import (
 
 // A plugin process that is killed, stands still, or floods its stdout or stderr: its own jobs end with
 // a reason, the worker lives on, and jobs of other plugins end well at the same time and afterwards.
-func TestMisbehavingPluginHarmsNobodyElse(t *testing.T) {
+func TestLabMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 30}).withRedis()
 	names := l.fleet.Hosts()

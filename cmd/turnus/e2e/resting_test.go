@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -37,7 +37,7 @@ func (c cost) String() string {
 }
 
 // Runs that wait cost a server next to nothing: measured against the same server without them.
-func TestRestingRunsCostNextToNothing(t *testing.T) {
+func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := newSite(l, 1, 3, fmt.Sprintf("{uses: lab.trace, window: far, needs: 10m, with: {file: %s/trace}}", l.dir))

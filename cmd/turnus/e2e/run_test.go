@@ -9,61 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
-
-// In a fleet where each host answers its own name, with slow and failing hosts mixed in and two runs at
-// once, no output is attributed to a wrong host.
-func TestNoOutputIsAttributedToAWrongHost(t *testing.T) {
-	t.Parallel()
-	hosts := 3000
-	if raceEnabled {
-		hosts = 400
-	}
-	faults := fleet.DemoProfile(7)
-	profile := func(n int) fleet.Profile {
-		p := faults(n)
-		if p.Hang { // the timeout of hanging hosts is not the matter here
-			return fleet.Slow(time.Second)
-		}
-		return p
-	}
-	l := newLab(t, fleet.Config{Hosts: hosts, Seed: 7, Profile: profile})
-	step := func(word string) string {
-		return fmt.Sprintf(`{uses: command, timeout: 60s, with: {run: "echo %s; hostname", env: {WANT: "${{ host.name }}"}}}`, word)
-	}
-	run := l.run("-o", "json", "--connect-timeout", "60s", l.book("one", step("first")), l.book("two", step("second")))
-	if code := run.code(); code != 2 && code != 4 {
-		t.Fatalf("exit code %d: %s", code, tail(run.err.String()))
-	}
-	all := run.reports()
-	if len(all) != 2 {
-		t.Fatalf("%d reports", len(all))
-	}
-	for i, word := range []string{"first", "second"} {
-		seen, right := map[string]bool{}, 0
-		for _, res := range all[i].Results {
-			seen[res.Host] = true
-			p, _ := l.fleet.Profile(res.Host)
-			good := p.Kind == "ok" || p.Kind == "slow"
-			want := word + "\n" + res.Host + "\n"
-			switch {
-			case good != res.Outcome.Good():
-				t.Errorf("%s (%s): %s %s", res.Host, p.Kind, res.Outcome, res.Reason)
-			case good && res.Steps[0].Stdout != want:
-				t.Errorf("%s: output %q, expected %q", res.Host, res.Steps[0].Stdout, want)
-			case good:
-				right++
-			}
-		}
-		if len(seen) != hosts || len(all[i].Results) != hosts || right < hosts*9/10 {
-			t.Errorf("%s: %d of %d hosts have a result, %d answered", all[i].Playbook, len(seen), hosts, right)
-		}
-	}
-}
 
 // TURNUS_IDEMPOTENCY_KEY and TURNUS_FENCE reach the command on its host: the key is stable over attempts and
 // differs between hosts and steps, the fence grows with each lease.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -31,11 +31,11 @@ have=$(echo "$request" | jq .workers)
 while [ "$have" -lt "$want" ]; do
   n=$(cat number 2>/dev/null || echo 0)
   echo $((n + 1)) >number
-  %q worker --redis %q --private-key %q %s -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
+  %q worker --redis %q %s -f 2 --name "scaled-$n" </dev/null >"worker-$n.log" 2>&1 &
   echo $! >>pids
   have=$((have + 1))
 done
-`, l.dir, binary, l.queue, l.fleet.IdentityFile(), strings.Join(l.pluginFlags(), " ")))
+`, l.dir, binary, l.queue, strings.Join(l.pluginFlags(), " ")))
 }
 
 // pids are the workers that the hook has started.
@@ -50,7 +50,7 @@ func pids(l *lab) (list []int) {
 }
 
 // A hook that starts real workers follows a burst up and down, and every job runs once.
-func TestHookFollowsABurst(t *testing.T) {
+func TestLabHookFollowsABurst(t *testing.T) {
 	t.Parallel()
 	const hosts = 80
 	testparts.Need(t, "jq", "jq")

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -13,53 +12,6 @@ import (
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
-
-// Two servers and two workers over Redis and PostgreSQL: what one server accepted the other shows and follows; one
-// server and one worker are replaced by newer ones in the middle, and one worker by an order. Every job ran exactly once.
-func TestServiceIsUpgradedInTheMiddleWithoutLosingAJob(t *testing.T) {
-	t.Parallel()
-	const hosts = 300
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
-	trace := l.dir + "/trace"
-	s := newSite(l, 1, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 40}}", trace))
-	a, b := s.server(), s.server()
-	one, two := s.worker("-f", "8", "--name", "one"), s.worker("-f", "8", "--name", "two")
-	ca, cb := s.ask(a), s.ask(b)
-	run := s.submit(func() *client.Client { return ca }, "k", "part0")
-
-	watch := s.start("watch", run.ID, "--server", address(b), "--token-file", s.file("token", s.token()))
-	until(t, "the first jobs", func() bool { return len(executions(t, trace)) > 20 })
-	three := s.worker("-f", "8", "--name", "three")
-	one.signal(syscall.SIGTERM)
-	a.signal(syscall.SIGTERM)
-	one.wants(0)
-	a.wants(0)
-	until(t, "worker two in the list", func() bool {
-		workers, err := cb.Workers(context.Background(), client.Page{})
-		return err == nil && has(workers.Items, "two") && has(workers.Items, "three")
-	})
-	if _, err := cb.DrainWorker(context.Background(), "two", "upgrade"); err != nil {
-		t.Fatal(err)
-	}
-	two.wants(0)
-	if !two.err.has("an order came to drain") {
-		t.Errorf("worker two does not say why it ends: %s", two.err)
-	}
-	watch.wants(0)
-	if !watch.out.has(fmt.Sprintf("part0: %d hosts", hosts), fmt.Sprintf("%d changed", hosts)) {
-		t.Errorf("the recap of watch: %s", tail(watch.out.String()))
-	}
-	outcomes, again := accounted(t, s.open(), run.ID)
-	if outcomes[core.Changed] != hosts || again != 0 {
-		t.Errorf("outcomes %v, %d jobs ran more than once; expected %d changed at their first attempt", outcomes, again, hosts)
-	}
-	if n := len(executions(t, trace)); n != hosts {
-		t.Errorf("%d executions of %d jobs", n, hosts)
-	}
-	three.signal(syscall.SIGTERM)
-	three.wants(0)
-	l.redis.sound(nil)
-}
 
 func has(workers []api.Worker, name string) bool {
 	for _, w := range workers {
@@ -98,25 +50,5 @@ func TestRunsAreAcceptedWhileRedisIsAway(t *testing.T) {
 		if outcomes, _ := accounted(t, s.open(), id); outcomes[core.Changed] != 5 {
 			t.Errorf("run %s: %v", id, outcomes)
 		}
-	}
-}
-
-// The doctor tells of a run that somebody started beside the service, and lets it be, for whoever started it is there.
-func TestDoctorLetsARunBesideTheServiceBe(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
-	trace := l.dir + "/trace"
-	s := newSite(l, 1, 1, fmt.Sprintf("{uses: lab.trace, with: {file: %s/unused}}", l.dir))
-	a := s.server()
-	c := s.ask(a)
-	mine := s.submit(func() *client.Client { return c }, "k", "part0")
-	s.worker("-f", "4")
-	finished(t, c, mine.ID)
-	l.run(l.book("beside", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 600000}}", trace)))
-	until(t, "its job to run", func() bool { return len(executions(t, trace)) == 1 })
-	doctor := s.start("doctor", "--ledger", s.ledger, "--redis", s.queue, "--fix")
-	doctor.wants(0)
-	if !doctor.out.has("note ", "it was started beside the service", "sound: ledger and queue") {
-		t.Errorf("doctor: %s", doctor.out)
 	}
 }

@@ -71,7 +71,7 @@ func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 	cert, key := certificate(t, "first")
 	certFile, keyFile := l.file("cert.pem", string(cert)), l.file("key.pem", string(key))
 	p := l.start(append([]string{"up", "--redis", l.redis.url(), "--data", filepath.Join(l.dir, "data"), "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",
-		"--name", "here", "--tls-cert", certFile, "--tls-key", keyFile, "--private-key", l.fleet.IdentityFile()}, l.pluginFlags()...)...)
+		"--name", "here", "--tls-cert", certFile, "--tls-key", keyFile}, l.pluginFlags()...)...)
 	until(t, "the service to listen", func() bool { return p.err.has("listening on https://") || !p.running() })
 	tokenFile := filepath.Join(l.dir, "data", "admin.token")
 	token, err := os.ReadFile(tokenFile)

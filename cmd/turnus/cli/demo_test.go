@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// A run in which hosts fail as planned ends by itself: no threshold is reached, and each wave has a
+// host that succeeds.
+func TestFaultW18PlannedFaultsStopNoDemo(t *testing.T) {
+	t.Parallel()
+	src, err := demoFiles.ReadFile("demo/rollout.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := playbooks.Parse("demo/rollout.yaml", src, playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.Strategy
+	for seed := range uint64(20) {
+		faults := fleet.DemoProfile(seed)
+		ended := map[core.Outcome]int{}
+		good := []int{0} // of the first hosts in the run's order
+		for size := 1; size <= 20_000 && !t.Failed(); size++ {
+			outcome := planned(faults(size - 1).Kind)
+			ended[outcome]++
+			good = append(good, good[size-1])
+			if outcome.Good() {
+				good[size]++
+			}
+			if size < 40 {
+				continue
+			}
+			if bad, most := ended[core.Failed], s.StopAfter.Of(size); bad >= most {
+				t.Errorf("seed %d, %d hosts: %d fail as planned, stop_after is %d", seed, size, bad, most)
+			}
+			if bad, most := ended[core.Unreachable], s.StopUnreachable.Of(size); bad >= most {
+				t.Errorf("seed %d, %d hosts: %d are unreachable as planned, stop_unreachable is %d", seed, size, bad, most)
+			}
+			from := 0
+			for wave, to := range rollout.Limits(s.Waves, size) {
+				if good[to] == good[from] {
+					t.Errorf("seed %d, %d hosts: no host of wave %d succeeds", seed, size, wave+1)
+				}
+				from = to
+			}
+		}
+	}
+}
+
+// With seed 7 a faulty host was the canary.
+func TestFaultW18TheSmallestDemoEndsAsPlanned(t *testing.T) {
+	t.Setenv("TURNUS_STATE", t.TempDir())
+	var out, said bytes.Buffer
+	if code := Main([]string{"demo", "--hosts", "40", "--seed", "7", "-o", "json"}, strings.NewReader(""), &out, &said); code != exitOK {
+		t.Fatalf("exit code %d: %s%s", code, out.String(), said.String())
+	}
+	var d demoReport
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.AsPlanned != 40+urgentHosts || len(d.Surprises) > 0 {
+		t.Errorf("%+v", d)
+	}
+}

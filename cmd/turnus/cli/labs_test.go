@@ -1,0 +1,125 @@
+//go:build labs
+
+package cli
+
+import (
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// Every command of the guide runs as it stands, on the code as it stands there, from an empty folder.
+func TestLabCommandsOfTheGuideRun(t *testing.T) {
+	golang := testparts.Need(t, "go", "golang")
+	testparts.Need(t, "jq", "jq")
+	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run())
+	checkout, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, work, bin := page(t, pluginGuide), t.TempDir(), t.TempDir()
+	code := fenced(guide, "go")
+	if out, err := format.Source([]byte(code[0])); err != nil || string(out) != code[0] {
+		t.Errorf("main.go is not formatted: %v", err)
+	}
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "turnus"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// go mod tidy would ask the network for what the tests of others need; what is needed here is known.
+	commands := strings.Replace(followed(guide), "go mod tidy", "cp '"+checkout+"/plugins/sdk/go.sum' .", 1)
+	for _, want := range []string{"turnus plugins test ./plugin", "cat >main.go", "cat >main_test.go", "cat >up.yaml", "turnus plugins init motd --lang python", "disk/test.sh"} {
+		if !strings.Contains(commands, want) {
+			t.Fatalf("the guide has lost %q", want)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", commands)
+	cmd.Dir = work
+	cmd.Env = append(testparts.Shipped("-mod=mod"), "PATH="+bin+":/usr/bin:/bin:"+filepath.Dir(golang), "GOWORK=off", "TURNUS_SDK="+checkout, "PYTHONDONTWRITEBYTECODE=1",
+		"HOME="+work, "GOCACHE="+goEnv(t, golang, "GOCACHE"), "GOMODCACHE="+goEnv(t, golang, "GOMODCACHE"), "TURNUS_STATE="+filepath.Join(work, "state"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"uptime 1.0.0: ", "motd 0.1.0: ", "disk 0.1.0: ", "uptime.check", "web1.example.net"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in what the commands print:\n%s", want, out)
+		}
+	}
+	editorsKnow(t, work)
+}
+
+func TestLabTheGoTemplatePassesAsItIsMade(t *testing.T) {
+	t.Parallel()
+	golang := testparts.Need(t, "go", "golang")
+	dir := filepath.Join(t.TempDir(), "motd")
+	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--sdk", repo)
+	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(page(t, "plugins/sdk/go.sum")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := append(testparts.Shipped("-mod=mod"), "GOWORK=off")
+	shell(t, dir, env, golang, "test", "-vet=all", ".")
+	shell(t, dir, env, golang, "build", "-o", "plugin", ".")
+	passes(t, filepath.Join(dir, "plugin"))
+	usable(t, filepath.Join(dir, "plugin"), filepath.Join(dir, "example.yaml"))
+}
+
+func TestLabTheScriptTemplatePassesAsItIsMade(t *testing.T) {
+	t.Parallel()
+	testparts.Need(t, "jq", "jq")
+	dir := filepath.Join(t.TempDir(), "motd")
+	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
+	shell(t, dir, nil, filepath.Join(dir, "test.sh"))
+	passes(t, dir, "--patience", "10s")
+	usable(t, dir, filepath.Join(dir, "example.yaml"))
+}
+
+// A script with phases, a secret and a file: killed at each checkpoint, it goes on to the same end.
+func TestLabAScriptWithPhasesPasses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"plugin.yaml": `plugin: phases
+version: 1.0.0
+concurrency: 4
+types:
+  - type: phases.go
+    run: phases.sh
+    summary: Three phases
+    state_version: 1
+    params: {word: {required: true}}
+    examples: [{title: Go, with: {word: hello}}]
+`,
+		"phases.sh": `#!/bin/sh
+set -eu
+cat >/dev/null
+from=$(printf '%s' "$TURNUS_STATE" | tr -dc 0-9)
+turnus-host get /etc/hostname name
+for n in 1 2 3; do
+  [ "$n" -gt "${from:-0}" ] || continue
+  turnus-host secret password | turnus-host exec --stdin "cat >/tmp/phase-$n"
+  turnus-host checkpoint "phase-$n" "{\"done\":$n}"
+done
+echo '{"event":"changed"}'
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := passes(t, dir, "--patience", "20s") // it starts turnus-host ten times a call
+	for _, id := range left {
+		// A busy machine runs ten processes a call too slowly for memory to repeat them.
+		if id != "check-mode" && id != "idempotent" && id != "memory" && id != "network" && id != "sandbox" {
+			t.Errorf("%s does not apply", id)
+		}
+	}
+}

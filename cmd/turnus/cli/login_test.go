@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/testparts/oidclab"
+)
+
+// Nothing of a login or of a token goes over plain http to another machine. A proxy sees what would. The
+// control is the context that says so: its requests are seen.
+func TestFaultS10NoLoginInTheClear(t *testing.T) {
+	var seen atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seen.Add(1)
+		http.Error(w, "no", http.StatusTeapot)
+	}))
+	defer proxy.Close()
+	contexts := filepath.Join(t.TempDir(), "contexts.yaml")
+	text := "contexts:\n  clear: {server: \"http://turnus.example.net\"}\n  forced: {server: \"http://turnus.example.net\", insecure_http: true}\n"
+	if err := os.WriteFile(contexts, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(args ...string) string {
+		cmd := turnusProcess(t, args...)
+		cmd.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=", "TURNUS_CONFIG="+contexts, "TURNUS_TOKEN=hunter2")
+		out, _ := cmd.CombinedOutput() // that it fails shows in what it says
+		return string(out)
+	}
+	for _, args := range [][]string{
+		{"login", "--server", "http://turnus.example.net"}, {"login", "--context", "clear"}, {"runs", "ls", "--server", "http://10.0.0.1:8470"},
+		{"worker", "--redis", "redis://127.0.0.1:1/0", "--server", "http://turnus.example.net"},
+	} {
+		out := ask(args...)
+		if !strings.Contains(out, "in the clear") || !strings.Contains(out, "hint: --server https://") || seen.Load() != 0 {
+			t.Errorf("%v: %d requests went out; %s", args, seen.Load(), out)
+		}
+	}
+	if out := ask("login", "--context", "forced"); seen.Load() == 0 {
+		t.Errorf("negative control: no request went out: %s", out)
+	}
+}
+
+// A context keeps where its first login was, and as which client. A server that names another, the same provider's other client too, gets
+// no login: nothing is asked of what it names.
+func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
+	p, evil := oidclab.Start(t), oidclab.Start(t)
+	info := api.LoginInfo{Issuer: p.Issuer, ClientID: oidclab.ClientID, Scopes: []string{"openid"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			_ = json.NewEncoder(w).Encode(api.Token{ID: "1", Secret: "s"})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(info)
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
+	turnus(t, exitOK, "login", "--server", server.URL, "--as", "prod")
+	turnus(t, exitOK, "login", "--context", "prod") // the control: the same again
+	for name, other := range map[string]api.LoginInfo{
+		"issuer": {Issuer: evil.Issuer, ClientID: oidclab.ClientID}, "client": {Issuer: p.Issuer, ClientID: "other"},
+	} {
+		info = other
+		asked := p.Asked("/device")
+		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server.URL, "--as", "new"}} {
+			_, stderr := turnus(t, exitInvalid, args...)
+			for _, says := range []string{p.Issuer, oidclab.ClientID, other.Issuer, other.ClientID, "turnus context rm prod"} {
+				if !strings.Contains(stderr, says) {
+					t.Errorf("%s, %v: %q lacks %q", name, args, stderr, says)
+				}
+			}
+		}
+		if p.Asked("/device") != asked || evil.Asked("/.well-known/openid-configuration") != 0 {
+			t.Errorf("%s: a login was begun", name)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// ownFlags are what the person who types a command logs in with: keys, agent and passwords of
+// their own. They serve that person's run in that person's process and nothing else. Workers have
+// credentials.
+type ownFlags struct {
+	keys                          []string
+	agent, sshConfig              string
+	password, passwordCommand     string
+	passphrase, passphraseCommand string
+	caKey, caVault                string
+	certLifetime                  time.Duration
+	used                          func(name string) bool // tells flags that were given
+}
+
+var ownFlagNames = []string{
+	"private-key", "agent", "ssh-config", "password-env", "password-command", "passphrase-env", "passphrase-command",
+	"ssh-ca-key", "ssh-ca-vault", "ssh-cert-lifetime",
+}
+
+func (f *ownFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
+	fl.StringVar(&f.agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
+	fl.StringVar(&f.sshConfig, "ssh-config", "", "import this ssh_config")
+	fl.StringVar(&f.password, "password-env", "", "environment variable that holds the password")
+	fl.StringVar(&f.passwordCommand, "password-command", "", "command that prints the password")
+	fl.StringVar(&f.passphrase, "passphrase-env", "", "environment variable that holds the passphrase of key files")
+	fl.StringVar(&f.passphraseCommand, "passphrase-command", "", "command that prints the passphrase of key files")
+	fl.StringVar(&f.caKey, "ssh-ca-key", "", "private key of a certificate authority that signs a short-lived SSH certificate for each login")
+	fl.StringVar(&f.caVault, "ssh-ca-vault", "", "the same by Vault: MOUNT/ROLE of its SSH engine, such as ssh/turnus; --secrets says which Vault")
+	fl.DurationVar(&f.certLifetime, "ssh-cert-lifetime", transport.DefaultLifetime, "how long such a certificate holds, 1m to 24h; another is signed before it ends")
+	f.used = fl.Changed
+}
+
+// shared refuses flags that would serve hosts which others name: in a queue that others write to.
+func (f *ownFlags) shared() error {
+	for _, name := range ownFlagNames {
+		if f.used != nil && f.used(name) {
+			return invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
+				"hint: define a credential in a file, give it by --secrets, and name it in the inventory: credential: NAME; docs/secrets.md shows how", name)
+		}
+	}
+	return nil
+}
+
+// ownLogins is what a person's own run offers: the flags', and what the person's inventory says.
+// Hosts that name a credential get that. Safe for concurrent use.
+type ownLogins struct {
+	f     *ownFlags
+	inv   func() *inventory.Inventory
+	named *credentials
+	base  transport.Credential // of all hosts
+
+	mu   sync.Mutex
+	made map[string]*transport.Credential // by what the inventory says
+}
+
+func (f *ownFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*ownLogins, error) {
+	o := &ownLogins{f: f, inv: inv, named: newCredentials(store), made: map[string]*transport.Credential{}}
+	keys := transport.NewKeys(func(file string) ([]byte, error) {
+		text, err := secretFrom(ctx, f.passphrase, f.passphraseCommand)
+		if err == nil && text == "" {
+			err = fmt.Errorf("%s is encrypted\nhint: --passphrase-env, --passphrase-command, or an ssh-agent", file)
+		}
+		return []byte(text), err
+	})
+	o.base.Keys, o.base.Others = keys, f.keys
+	if f.keys == nil {
+		o.base.Others = keys.Usual(log)
+	}
+	for _, file := range f.keys {
+		if err := keys.Check(file); err != nil {
+			return nil, err
+		}
+	}
+	if o.base.Agent = cmp.Or(f.agent, os.Getenv("SSH_AUTH_SOCK")); o.base.Agent == "none" {
+		o.base.Agent = ""
+	}
+	switch {
+	case f.caKey != "" && f.caVault != "":
+		return nil, invalid("--ssh-ca-key and --ssh-ca-vault: one authority signs, so give one of them")
+	case f.caVault != "" && !store.HasVault():
+		return nil, invalid("--ssh-ca-vault needs a Vault\nhint: name it under vault: in the file of --secrets")
+	}
+	var err error
+	if o.base.Signer, err = signerOf(store, f.caKey, f.caVault, f.certLifetime); err != nil {
+		return nil, invalid("--ssh-ca-key, --ssh-ca-vault, --ssh-cert-lifetime: %w", err)
+	}
+	return o, nil
+}
+
+// of is a transport.Config.Credential.
+func (o *ownLogins) of(h core.Host) (*transport.Credential, error) {
+	if h.SSH.Credential != "" {
+		return o.named.of(h)
+	}
+	var said inventory.Login
+	if inv := o.inv(); inv != nil {
+		said = inv.Login(h.Name)
+	}
+	key := fmt.Sprintf("%q", said)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.made[key]; c != nil {
+		return c, nil
+	}
+	c := o.base
+	c.Identities = said.IdentityFiles
+	if said.CertificateFile != "" {
+		c.Certificates = []string{said.CertificateFile}
+	}
+	c.Password = func(ctx context.Context, _ core.Host) (string, error) { return o.f.passwordOf(ctx, said) }
+	o.made[key] = &c
+	return &c, nil
+}
+
+// passwordOf is the password for a host: the inventory's reference, the flags', or the inventory's
+// own.
+func (f *ownFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
+	switch {
+	case said.PasswordEnv != "":
+		return secretFrom(ctx, said.PasswordEnv, "")
+	case len(said.PasswordCommand) > 0:
+		return printedBy(ctx, said.PasswordCommand)
+	}
+	text, err := secretFrom(ctx, f.password, f.passwordCommand)
+	return cmp.Or(text, said.Password), err
+}
+
+// secretFrom reads a secret from an environment variable, or else from what a command prints.
+func secretFrom(ctx context.Context, env, command string) (string, error) {
+	if env != "" {
+		v, ok := os.LookupEnv(env)
+		if !ok {
+			return "", fmt.Errorf("the environment variable %s is not set", env)
+		}
+		return v, nil
+	}
+	if command == "" {
+		return "", nil
+	}
+	return printedBy(ctx, []string{"/bin/sh", "-c", command})
+}
+
+// printedBy is the first line that a command prints.
+func printedBy(ctx context.Context, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // the command of the person who types this one
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output() // it may hold the secret: it is not shown
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("secret command: %w", err)
+	}
+	text, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSuffix(text, "\r"), nil
+}

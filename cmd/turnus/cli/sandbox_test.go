@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// The networks that an operator opens reach the process of http, and no other; without any it gets none.
+func TestFaultS11NetworksAreOpenedToHTTPOnly(t *testing.T) {
+	for _, tc := range []struct{ allow, want []string }{
+		{nil, nil},
+		{[]string{"http=10.1.2.3/24", "http=fd00::1/128"}, []string{"10.1.2.0/24", "fd00::1/128"}},
+	} {
+		f := sandboxFlags{mode: "off", allow: tc.allow}
+		var cfg host.Config
+		if err := f.check(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.confine(&cfg); err != nil || len(cfg.Allow) != 0 {
+			t.Fatalf("%v, %v", cfg.Allow, err)
+		}
+		for _, p := range cfg.Builtins {
+			want := []string(nil)
+			if p.Name == "http" {
+				want = tc.want
+			}
+			if got := p.Argv[3:]; !slices.Equal(got, want) {
+				t.Errorf("%s is started with %q, expected %q", p.Name, got, want)
+			}
+		}
+	}
+	for _, bad := range []string{"http=network", "http=/etc", "http", "http=10.1.2.3", "command=10.0.0.0/8"} {
+		if err := (&sandboxFlags{allow: []string{bad}}).check(); err == nil || !strings.Contains(err.Error(), "--plugin-allow "+bad+": expected") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
