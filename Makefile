@@ -14,8 +14,10 @@ SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
 # SQLite keeps its data outside of Go's heap, where the race detector looks at nothing: translated from C and instrumented in vain it takes most of the
 # time of a test. Its driver stays instrumented, and with it every value that goes in or out. (core/controller: 240 s of CPU with, 72 s without.)
 # In the environment, since tests build programs, too.
-UNINSTRUMENTED := GOFLAGS="-gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
-LINT := $(SHIPPED) $(GO) tool -modfile=.tools/go.mod golangci-lint
+UNINSTRUMENTED := GOFLAGS="-trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
+LINT := $(SHIPPED) $(GO) tool -modfile=$(CURDIR)/.tools/go.mod golangci-lint
+# The SDK of plugins is a module of its own: ./... does not reach into it.
+SDK := plugins/sdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,23 +34,28 @@ demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing t
 deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
-test: deps ## install what tests need, then run all tests
-	$(GO) test -shuffle=on ./...
+test: deps ## install what tests need, then run the tests: minutes
+	$(SHIPPED) $(GO) test -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end
+	$(SHIPPED) $(GO) -C $(SDK) test -shuffle=on ./...
 
-race: ## all tests under the race detector, the processes that they start too
-	$(UNINSTRUMENTED) $(GO) test -race -shuffle=on -timeout 20m ./cmd/... ./plugins ./... # the longest first, so that none is alone at the end
+test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins
+	$(SHIPPED) $(GO) test -tags labs -run '^TestLab' -shuffle=on -timeout 20m ./cmd/... ./plugins ./core/controller
 
-check-tls: deps ## all tests, with Redis and PostgreSQL over mutual TLS only
-	TURNUS_TEST_TLS=1 $(GO) test -shuffle=on ./...
+race: ## the tests under the race detector, the processes that they start too
+	$(UNINSTRUMENTED) $(GO) test -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
+	$(UNINSTRUMENTED) $(GO) -C $(SDK) test -race -shuffle=on -timeout 20m ./...
+
+check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only
+	TURNUS_TEST_TLS=1 $(GO) test -tags labs -shuffle=on -timeout 40m ./...
 
 lab-firewall: build ## a device with nftables and OpenSSH in a namespace, to play with (root)
-	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirewallToPlayWith$$' -v ./plugins
+	TURNUS_LAB=1 $(GO) test -tags labs -count=1 -timeout 0 -run '^TestLabFirewallToPlayWith$$' -v ./plugins
 
 lab-dnssec: build ## a signed zone with its parent and a validating resolver in a namespace, to play with (root)
-	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabDNSSECToPlayWith$$' -v ./plugins
+	TURNUS_LAB=1 $(GO) test -tags labs -count=1 -timeout 0 -run '^TestLabDNSSECToPlayWith$$' -v ./plugins
 
 lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reboots, to play with (root)
-	TURNUS_LAB=1 $(GO) test -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
+	TURNUS_LAB=1 $(GO) test -tags labs -count=1 -timeout 0 -run '^TestLabFirmwareToPlayWith$$' -v ./plugins
 
 check-s3: ## tests against a real S3 server (versitygw), which is built first: minutes, once
 	$(GO) build -C .tools/s3 -o $(CURDIR)/bin/versitygw github.com/versity/versitygw/cmd/versitygw
@@ -62,24 +69,34 @@ check-vault: ## tests against a real Vault (its core, 1.1.2), which is built fir
 	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
 	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/cli
 
+chaos: ## every fault, singly and together, MINUTES=10 long; SEED=n repeats a plan (root)
+	$(SHIPPED) $(GO) test -tags labs -count=1 -timeout 3h -v -run '^TestLabChaos$$' ./cmd/turnus/e2e/chaos -chaos.minutes $(or $(MINUTES),10) -chaos.seed $(or $(SEED),0)
+
+flake: deps ## the tests N=20 times beside two busy loops: which fail how often
+	@$(SHIPPED) GO=$(GO) .ci/flake $(or $(N),20)
+
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
 lint: ## format, vet and lint, for Linux and macOS
 	@test -z "$$(gofmt -l cmd core plugins playbooks windows)" || { echo "not gofmt-ed:"; gofmt -l cmd core plugins playbooks windows; exit 1; }
-	$(SHIPPED) $(GO) vet ./...
-	GOOS=darwin $(SHIPPED) $(GO) vet ./...
+	$(SHIPPED) $(GO) vet -tags labs ./...
+	$(SHIPPED) $(GO) -C $(SDK) vet ./...
+	GOOS=darwin $(SHIPPED) $(GO) vet -tags labs ./...
+	GOOS=darwin $(SHIPPED) $(GO) -C $(SDK) vet ./...
 	$(LINT) run ./...
+	cd $(SDK) && $(LINT) run ./...
 
 generate: ## regenerate the wire code, core/server/openapi.json and docs/job-types.md
 	$(SHIPPED) $(GO) generate ./...
 	@{ printf '# Job types\n\n'; $(SHIPPED) $(GO) run ./cmd/turnus plugins docs; } >docs/job-types.md.part && mv docs/job-types.md.part docs/job-types.md
 
 verify: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code -- '*.pb.go' core/server/openapi.json docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
+	@git diff --exit-code -- '*.pb.go' '*.connect.go' core/server/openapi.json docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
 
 vuln: ## known vulnerabilities in what is used
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+	$(GO) -C $(SDK) run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 bench: build ## every figure of docs/benchmarks.md
 	bin/turnus bench fair
@@ -92,7 +109,7 @@ bench: build ## every figure of docs/benchmarks.md
 readme: build ## run the commands that README shows
 	@.ci/readme
 
-check: deps lint verify race readme ## what CI runs
+check: deps lint verify race test-labs readme ## what CI runs
 
 release: ## static binaries for Linux and macOS in dist/
 	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/}; \
@@ -128,4 +145,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
