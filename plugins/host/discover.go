@@ -26,23 +26,35 @@ const (
 	currentFile = "current" // symbolic link, or text file, that chooses among versions
 )
 
-// discover reads the plugin folders. All errors come at once, and with an error
+// discover reads the plugin folders, but for what is under development. All errors come at once, and with an error
 // nothing is loaded: a plugin that is half there would fail in the middle of a run.
-func discover(dirs []string, l launch) ([]Plugin, error) {
+func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	var found []Plugin
+	var sources []*origin
 	var errs []error
-	for _, dir := range dirs {
-		some, err := loadDir(dir, l)
+	for _, dir := range cfg.Dirs {
+		marks := map[string]string{} // taken first: what is written meanwhile shows as a change
+		if names, err := folders(dir); err == nil {
+			for _, name := range names {
+				marks[name] = newOrigin(name, dir, false).mark()
+			}
+		}
+		some, err := loadDir(dir, cfg.Dev, l)
 		if err == nil {
 			err = keepLock(dir, some)
 		}
+		for _, p := range some {
+			src := newOrigin(p.Name, dir, false)
+			src.seen = marks[p.Name]
+			sources = append(sources, src)
+		}
 		found, errs = append(found, some...), append(errs, err)
 	}
-	return found, errors.Join(errs...)
+	return found, sources, errors.Join(errs...)
 }
 
-// loadDir reads one plugin folder, whatever its lockfile says.
-func loadDir(dir string, l launch) ([]Plugin, error) {
+// loadDir reads one plugin folder, whatever its lockfile says, but for the plugins of those names.
+func loadDir(dir string, but map[string]string, l launch) ([]Plugin, error) {
 	names, err := folders(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -53,6 +65,9 @@ func loadDir(dir string, l launch) ([]Plugin, error) {
 	var found []Plugin
 	var errs []error
 	for _, name := range names {
+		if _, left := but[name]; left {
+			continue
+		}
 		p, err := loadFolder(filepath.Join(dir, name), name, l)
 		if err != nil {
 			errs = append(errs, err)
@@ -219,8 +234,9 @@ func describeAndKeep(p Plugin, path string, l launch) (Manifest, error) {
 	}
 	if err != nil {
 		l.log.Debug("manifest is not kept", "plugin", p.Name, "err", err)
+		return m, nil
 	}
-	return m, nil
+	return readManifest(path)
 }
 
 // describe starts the plugin once, for its manifest.

@@ -22,15 +22,16 @@ import (
 
 // Config says where plugins come from and what they may use.
 type Config struct {
-	Builtins []Plugin        // the binary's own, run by re-executing it
-	Dirs     []string        // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
-	Adapter  []string        // serves the scripts of plugin folders: an absolute program and arguments, the folder is added; nil: none
-	Reach    *transport.Pool // nil: every call to a host is refused as unreachable
-	Socket   string          // folder for sockets, 0700; a temporary one by default
-	Idle     time.Duration   // an unused process is stopped after it; 2 min
-	Grace    time.Duration   // between asking a job or process to end and killing it; 5 s
-	MaxAge   time.Duration   // a process older than this takes no new call; 6 h
-	Log      *slog.Logger    // slog.Default() when nil
+	Builtins []Plugin          // the binary's own, run by re-executing it
+	Dirs     []string          // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
+	Dev      map[string]string // plugins under development, by name: the author's folder or program. They take the place of those of Dirs, and no lockfile is asked
+	Adapter  []string          // serves the scripts of plugin folders: an absolute program and arguments, the folder is added; nil: none
+	Reach    *transport.Pool   // nil: every call to a host is refused as unreachable
+	Socket   string            // folder for sockets, 0700; a temporary one by default
+	Idle     time.Duration     // an unused process is stopped after it; 2 min
+	Grace    time.Duration     // between asking a job or process to end and killing it; 5 s
+	MaxAge   time.Duration     // a process older than this takes no new call; 6 h
+	Log      *slog.Logger      // slog.Default() when nil
 
 	Sandbox *sandbox.Sandbox // confines the processes; nil: they have all rights of this user
 	Allow   map[string]Allow // by plugin, what it has under the sandbox; nil: nothing, and none is refused for asking, as where no job runs

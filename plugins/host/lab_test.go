@@ -32,6 +32,8 @@ import (
 
 type lab struct {
 	wiregrpc.UnimplementedPluginServer
+	name, version string
+
 	hosts wiregrpc.HostsClient
 	job   wiregrpc.JobClient
 
@@ -83,7 +85,10 @@ func labMain(mode string) {
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
-	l := &lab{cancels: map[string]context.CancelFunc{}}
+	l := &lab{name: "lab", version: "1.0.0", cancels: map[string]context.CancelFunc{}}
+	if named, ok := strings.CutPrefix(mode, "named:"); ok { // NAME@VERSION
+		l.name, l.version, _ = strings.Cut(named, "@")
+	}
 	conn, err := grpc.NewClient("unix:"+os.Getenv(wire.HostSocketEnv), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)))
 	if err != nil {
@@ -114,9 +119,13 @@ func (p labPlugin) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.Clien
 }
 
 func (l *lab) Describe(context.Context, *wire.DescribeRequest) (*wire.Manifest, error) {
-	m := &wire.Manifest{Name: "lab", Version: "1.0.0", Protocol: wire.ProtocolVersion, Concurrency: 64}
+	m := &wire.Manifest{Name: l.name, Version: l.version, Protocol: wire.ProtocolVersion, Concurrency: 64}
 	for _, t := range labManifest().Types {
-		m.Types = append(m.Types, &wire.JobType{Name: t.Name, Summary: t.Summary, ParamsSchema: t.Params, Check: t.Check, OnLost: t.OnLost})
+		name := l.name + strings.TrimPrefix(t.Name, "lab")
+		if name == "lab.version" && l.version == "0.9.0" {
+			continue // which later ones bring
+		}
+		m.Types = append(m.Types, &wire.JobType{Name: name, Summary: t.Summary, ParamsSchema: t.Params, Check: t.Check, OnLost: t.OnLost})
 	}
 	return m, nil
 }
@@ -132,7 +141,7 @@ func labManifest() Manifest {
 func labTypes() []string {
 	return []string{
 		"lab.echo", "lab.cmd", "lab.op", "lab.flood", "lab.wait", "lab.hang", "lab.exit", "lab.panic", "lab.none", "lab.two", "lab.error",
-		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack", "lab.say", "lab.poison",
+		"lab.linger", "lab.noise", "lab.badlogs", "lab.fork", "lab.env", "lab.keep", "lab.suspend", "lab.fail", "lab.events", "lab.badoutputs", "lab.println", "lab.attack", "lab.say", "lab.poison", "lab.version",
 	}
 }
 
@@ -208,7 +217,10 @@ func (l *lab) Run(r *wire.RunRequest, stream grpc.ServerStreamingServer[wire.Run
 }
 
 func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send func(*wire.RunEvent)) (*wire.Outcome, error) {
-	switch strings.TrimPrefix(r.GetType(), "lab.") {
+	_, kind, _ := strings.Cut(r.GetType(), ".")
+	switch kind {
+	case "version":
+		return done(map[string]any{"version": l.version, "pid": os.Getpid()}), nil
 	case "echo":
 		return done(map[string]any{
 			"job": r.GetJob(), "step": r.GetStep(), "attempt": r.GetAttempt(), "host": r.GetHost(), "params": json.RawMessage(r.GetParams()),

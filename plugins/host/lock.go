@@ -36,7 +36,7 @@ func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 	root := &folder{}
 	defer func() { _ = root.remove() }()
 	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter, sandbox: box}
-	found, err := loadDir(dir, l)
+	found, err := loadDir(dir, nil, l)
 	if err != nil {
 		return lock, err
 	}

@@ -16,6 +16,8 @@ import (
 // none has, it waits in line while another process is started, up to processes.
 type pool struct {
 	plugin    *Plugin
+	source    *origin // nil of a built-in plugin
+	users     int     // calls that go to it, guarded by the supervisor
 	launch    launch
 	log       *slog.Logger
 	timing    timing

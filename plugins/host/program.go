@@ -26,7 +26,7 @@ func openProgram(path, want string) (*os.File, error) {
 	}
 	got, err := sumFile(f)
 	if err == nil && got != want {
-		err = fmt.Errorf("%w: %s changed since it was loaded: sha256 was %s, is %s; start the worker again if that is intended", core.ErrInvalid, path, want, got)
+		err = fmt.Errorf("%w: %s changed since it was loaded: sha256 was %s, is %s; if that is intended, install it again: turnus plugins install --force", core.ErrInvalid, path, want, got)
 	}
 	if err != nil {
 		_ = f.Close()

@@ -34,11 +34,19 @@ import (
 //   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job is another worker's.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.
 func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
-	if err := s.check(&c); err != nil {
+	t, err := s.use(ctx, c.Type)
+	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+		return ended(ctxErr, " before it began", EffectsNone), nil
+	}
+	if err != nil {
+		return unbegun(err), err
+	}
+	defer s.leave(t.pool)
+	if err := t.check(&c); err != nil {
 		return unbegun(err), err
 	}
 	ctx, c.span = tracing.Start(ctx, tracing.Call, tracing.JobID.String(c.Job.String()), tracing.Host.String(c.Host.Name), tracing.JobType.String(c.Type))
-	out, err := s.attempts(ctx, s.owner[c.Type], &c)
+	out, err := s.attempts(ctx, t, &c)
 	tracing.End(c.span, err)
 	return out, err
 }
@@ -65,11 +73,8 @@ func ended(err error, how, effects string) Outcome {
 	return Outcome{Cancelled: true, Reason: "cancelled" + how, Effects: effects}
 }
 
-func (s *Supervisor) check(c *Call) error {
-	t, ok := s.types[c.Type]
+func (t jobType) check(c *Call) error {
 	switch {
-	case !ok:
-		return fmt.Errorf("%w: no plugin has the job type %q", core.ErrInvalid, c.Type)
 	case c.Check && !t.Check:
 		return fmt.Errorf("%w: job type %s does not support check mode", core.ErrInvalid, c.Type)
 	case c.Host.Name == "":

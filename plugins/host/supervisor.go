@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,13 +28,26 @@ const (
 
 // Supervisor owns the processes. Safe for concurrent use.
 type Supervisor struct {
-	plugins []Plugin
-	pools   map[string]*pool // by plugin name
-	types   map[string]Type
-	outputs map[string]outputSchema // by job type
-	owner   map[string]*pool        // by job type
-	timing  timing
-	root    *folder
+	cfg    Config
+	launch launch
+	timing timing
+	root   *folder
+
+	mu      sync.Mutex
+	pools   map[string]*pool   // by plugin name: where calls go that begin now
+	types   map[string]jobType // by name
+	sources []*origin          // of all plugins but the built-in ones
+	leaving map[*pool]bool     // of former versions that still have calls
+	stopped bool
+	stop    chan struct{}  // closed when stopped
+	wg      sync.WaitGroup // ends of former versions
+}
+
+// jobType is a job type with the processes that have it.
+type jobType struct {
+	Type
+	outputs outputSchema
+	pool    *pool
 }
 
 // New reads the plugin folders. It starts nothing, but for a plugin without manifest.json, which is
@@ -51,7 +66,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 		log = slog.Default()
 	}
 	s := &Supervisor{
-		root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]Type{}, outputs: map[string]outputSchema{}, owner: map[string]*pool{},
+		cfg: cfg, root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]jobType{}, leaving: map[*pool]bool{}, stop: make(chan struct{}),
 		timing: timing{
 			look: 10 * time.Second, silence: 30 * time.Second,
 			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
@@ -64,45 +79,153 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 	if cfg.UploadRate > 0 {
 		r = &boundedReach{reach: r, uploads: newLimiter(cfg.UploadRate)}
 	}
-	l := launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter, sandbox: cfg.Sandbox}
-	if err := s.load(cfg, l); err != nil {
+	s.launch = launch{root: s.root, reach: r, log: log, adapter: cfg.Adapter, sandbox: cfg.Sandbox}
+	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.root.remove())
 	}
 	return s, nil
 }
 
 // load takes all plugins, or none.
-func (s *Supervisor) load(cfg Config, l launch) error {
-	builtins, err1 := loadBuiltins(cfg.Builtins, l)
-	found, err2 := discover(cfg.Dirs, l)
-	errs := []error{err1, err2, allow(found, cfg)}
-	s.plugins = append(builtins, found...)
-	slices.SortStableFunc(s.plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
-	from := map[string]*Plugin{}
-	for i := range s.plugins {
-		p := &s.plugins[i]
-		if i > 0 && s.plugins[i-1].Name == p.Name {
-			errs = append(errs, fmt.Errorf("%w: plugin %s is there twice: %s and %s", core.ErrInvalid, p.Name, s.plugins[i-1].Argv[0], p.Argv[0]))
+func (s *Supervisor) load() error {
+	builtins, err1 := loadBuiltins(s.cfg.Builtins, s.launch)
+	found, sources, err2 := discover(s.cfg, s.launch)
+	errs := []error{err1, err2, allow(found, s.cfg)}
+	s.sources = sources
+	for name, path := range s.cfg.Dev {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		pl := &pool{
-			plugin: p, launch: l, log: l.log, timing: s.timing, restart: newRestart(),
-			processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
-			suspects: map[deadly]bool{}, poison: map[deadly]time.Time{},
-		}
-		s.pools[p.Name] = pl
-		for _, t := range p.Manifest.Types {
-			if other := from[t.Name]; other != nil {
-				errs = append(errs, fmt.Errorf("%w: job type %s is declared by two plugins: %s %s and %s %s", core.ErrInvalid, t.Name, other.Name, other.Version, p.Name, p.Version))
-				continue
-			}
-			from[t.Name], s.types[t.Name], s.owner[t.Name] = p, t, pl
-			var err error
-			s.outputs[t.Name], err = outputsOf(t)
+		src := newOrigin(name, path, true)
+		src.seen = src.mark()
+		p, tree, err := s.read(context.Background(), src)
+		if err != nil {
 			errs = append(errs, err)
+			continue
 		}
+		src.tree = tree
+		s.sources, found = append(s.sources, src), append(found, p)
+	}
+	from := map[string]*origin{}
+	for _, src := range s.sources {
+		from[src.name] = src
+	}
+	all := append(builtins, found...)
+	slices.SortStableFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	for i, p := range all {
+		if i > 0 && all[i-1].Name == p.Name {
+			errs = append(errs, fmt.Errorf("%w: plugin %s is there twice: %s and %s", core.ErrInvalid, p.Name, all[i-1].Argv[0], p.Argv[0]))
+			continue
+		}
+		errs = append(errs, s.putLocked(from[p.Name], p))
 	}
 	return errors.Join(errs...)
+}
+
+// replace has calls that begin from now on go to a new version of a plugin. Those that run end in the processes of the former one.
+func (s *Supervisor) replace(src *origin, p Plugin) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.pools[p.Name]
+	switch {
+	case s.stopped:
+		return fmt.Errorf("%w: plugin %s: the worker is stopping", core.ErrUnavailable, p.Name)
+	case old != nil && old.source != src:
+		return fmt.Errorf("%w: a plugin %s is there already: %s", core.ErrConflict, p.Name, old.plugin.Argv[0])
+	case old != nil && reflect.DeepEqual(*old.plugin, p):
+		return nil
+	}
+	if err := s.putLocked(src, p); err != nil {
+		return err
+	}
+	s.launch.log.Info("plugin is taken", "plugin", p.Name, "version", p.Version, "folder", src.path)
+	if old != nil {
+		s.leaving[old] = true
+		s.endLocked(old)
+	}
+	return nil
+}
+
+// putLocked makes a plugin and its job types known, in place of those of its former version.
+func (s *Supervisor) putLocked(src *origin, p Plugin) error {
+	pl := &pool{
+		plugin: &p, source: src, launch: s.launch, log: s.launch.log, timing: s.timing, restart: newRestart(),
+		processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
+		suspects: map[deadly]bool{}, poison: map[deadly]time.Time{},
+	}
+	if old := s.pools[p.Name]; old != nil {
+		was := old.stats()
+		pl.starts, pl.deaths = was.Starts, was.Deaths
+	}
+	var errs []error
+	types := map[string]jobType{}
+	for _, t := range p.Manifest.Types {
+		if has, ok := s.types[t.Name]; ok && has.pool.plugin.Name != p.Name {
+			other := has.pool.plugin
+			errs = append(errs, fmt.Errorf("%w: job type %s is declared by two plugins: %s %s and %s %s", core.ErrInvalid, t.Name, other.Name, other.Version, p.Name, p.Version))
+			continue
+		}
+		outputs, err := outputsOf(t)
+		errs = append(errs, err)
+		types[t.Name] = jobType{t, outputs, pl}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.types, func(_ string, t jobType) bool { return t.pool.plugin.Name == p.Name })
+	maps.Copy(s.types, types)
+	s.pools[p.Name] = pl
+	return nil
+}
+
+// use returns the job type as it is now; leave is owed for its pool.
+func (s *Supervisor) use(ctx context.Context, name string) (jobType, error) {
+	if err := s.look(ctx, name); err != nil {
+		return jobType{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.types[name]
+	if !ok {
+		return t, fmt.Errorf("%w: no plugin has the job type %q", core.ErrInvalid, name)
+	}
+	t.pool.users++
+	return t, nil
+}
+
+// look sees to it that the job type is known as the files on disk have it now.
+func (s *Supervisor) look(ctx context.Context, name string) error {
+	s.mu.Lock()
+	t, ok := s.types[name]
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return s.seek(ctx)
+	case t.pool.source == nil:
+		return nil
+	}
+	return s.refresh(ctx, t.pool.source)
+}
+
+func (s *Supervisor) leave(p *pool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.users--
+	s.endLocked(p)
+}
+
+// endLocked ends the processes of a former version that nobody calls any more.
+func (s *Supervisor) endLocked(p *pool) {
+	if !s.leaving[p] || p.users > 0 || s.stopped {
+		return
+	}
+	delete(s.leaving, p)
+	s.wg.Go(func() {
+		p.stop(context.Background())
+		p.source.drop(p.plugin)
+	})
 }
 
 // allow gives plugins what the operator lets them have. One that asks for more is refused, rather than started to
@@ -110,13 +233,12 @@ func (s *Supervisor) load(cfg Config, l launch) error {
 func allow(found []Plugin, cfg Config) error {
 	var errs []error
 	known := map[string]bool{}
+	for name := range cfg.Dev {
+		known[name] = true
+	}
 	for i := range found {
-		p := &found[i]
-		known[p.Name] = true
-		p.Allow = cfg.Allow[p.Name]
-		if cfg.Sandbox != nil && cfg.Allow != nil && p.Manifest.Network && !p.Allow.Network {
-			errs = append(errs, fmt.Errorf("%w: plugin %s %s asks for the network of this machine, which the sandbox does not give\nhint: --plugin-allow %s=network, once you trust it", core.ErrInvalid, p.Name, p.Version, p.Name))
-		}
+		known[found[i].Name] = true
+		errs = append(errs, permit(&found[i], cfg))
 	}
 	for name, a := range cfg.Allow {
 		if !known[name] {
@@ -129,6 +251,15 @@ func allow(found []Plugin, cfg Config) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// permit is allow of one plugin.
+func permit(p *Plugin, cfg Config) error {
+	p.Allow = cfg.Allow[p.Name]
+	if cfg.Sandbox != nil && cfg.Allow != nil && p.Manifest.Network && !p.Allow.Network {
+		return fmt.Errorf("%w: plugin %s %s asks for the network of this machine, which the sandbox does not give\nhint: --plugin-allow %s=network, once you trust it", core.ErrInvalid, p.Name, p.Version, p.Name)
+	}
+	return nil
 }
 
 // loadBuiltins checks the built-ins; one that brings no manifest is asked.
@@ -156,8 +287,21 @@ func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 	return out, errors.Join(errs...)
 }
 
+// current returns the pools of all known plugins, sorted by name.
+func (s *Supervisor) current() []*pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int { return cmp.Compare(a.plugin.Name, b.plugin.Name) })
+}
+
 // Plugins lists all known plugins, sorted by name.
-func (s *Supervisor) Plugins() []Plugin { return slices.Clone(s.plugins) }
+func (s *Supervisor) Plugins() []Plugin {
+	var all []Plugin
+	for _, p := range s.current() {
+		all = append(all, *p.plugin)
+	}
+	return all
+}
 
 // PluginStats is how the processes of one plugin fare.
 type PluginStats struct {
@@ -170,28 +314,45 @@ type PluginStats struct {
 
 // Stats tells it of every plugin, sorted by name. It costs little.
 func (s *Supervisor) Stats() []PluginStats {
-	out := make([]PluginStats, 0, len(s.plugins))
-	for i := range s.plugins {
-		out = append(out, s.pools[s.plugins[i].Name].stats())
+	var out []PluginStats
+	for _, p := range s.current() {
+		out = append(out, p.stats())
 	}
 	return out
 }
 
-// Type finds a job type by name.
+// Type finds a job type by name, as the files on disk have it now.
 func (s *Supervisor) Type(name string) (Type, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	_ = s.look(ctx, name) // of a version that is broken the call says why; what is known of it is the last good one
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	t, ok := s.types[name]
-	return t, ok
+	return t.Type, ok
 }
 
 // Stop refuses new calls, lets those that run end until ctx does, and ends all
 // processes: DRAIN, then TERM, then KILL to the process group. It returns when the last one is
 // reaped. Twice is fine.
 func (s *Supervisor) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopped {
+		close(s.stop)
+	}
+	s.stopped = true
+	all, origins := slices.AppendSeq(slices.Collect(maps.Values(s.pools)), maps.Keys(s.leaving)), s.sources
+	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, p := range s.pools {
+	for _, p := range all {
 		wg.Go(func() { p.stop(ctx) })
 	}
 	wg.Wait()
+	s.wg.Wait()
+	for _, src := range origins { // whoever asks a version what it is has ended that process
+		src.turn <- struct{}{}
+		<-src.turn
+	}
 	return s.root.remove()
 }
 

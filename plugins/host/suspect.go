@@ -26,12 +26,11 @@ func (e *deathError) Unwrap() error { return e.error }
 // attempts calls the job type until the end is the call's own. A process that dies takes all its calls along, and
 // nobody knows which of them killed it: those that may be repeated are called again, each alone in a process, until one
 // kills its process again.
-func (s *Supervisor) attempts(ctx context.Context, pool *pool, c *Call) (Outcome, error) {
+func (s *Supervisor) attempts(ctx context.Context, t jobType, c *Call) (Outcome, error) {
 	touched := false
-	t := s.types[c.Type]
 	repeatable := t.Idempotent || t.OnLost == "retry"
 	for {
-		tried := s.once(ctx, pool, c, touched)
+		tried := s.once(ctx, t, c, touched)
 		if tried.touched {
 			touched = true
 		}
@@ -47,7 +46,7 @@ func (s *Supervisor) attempts(ctx context.Context, pool *pool, c *Call) (Outcome
 		}
 		if c.Sink != nil {
 			c.Sink(Event{Level: slog.LevelWarn, Log: fmt.Sprintf("the process of plugin %s died under %s and other calls; this call is repeated in a process of its own",
-				pool.plugin.Name, c.Type)})
+				t.pool.plugin.Name, c.Type)})
 		}
 	}
 }
@@ -123,7 +122,8 @@ func (p *pool) diedLocked() {
 }
 
 // once calls the job type in a process that has room for it. again is for a call that has touched its host.
-func (s *Supervisor) once(ctx context.Context, pool *pool, c *Call, again bool) try {
+func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) try {
+	pool := t.pool
 	p, err := pool.acquire(ctx, c)
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return try{out: ended(ctxErr, " before it began", EffectsNone)}
@@ -152,18 +152,18 @@ func (s *Supervisor) once(ctx context.Context, pool *pool, c *Call, again bool) 
 	if err == nil {
 		out = lease.refused(out)
 		pool.worked(c)
-		if bad := s.outputs[c.Type].check(out.Outputs); bad != nil && !out.Failed && !out.Cancelled && !out.Suspended {
+		if bad := t.outputs.check(out.Outputs); bad != nil && !out.Failed && !out.Cancelled && !out.Suspended {
 			out = Outcome{Failed: true, Reason: bad.Error(), Effects: EffectsUnknown}
 		}
 	}
 	lease.end(s.timing.grace) // before the slot is given back
-	t := lease.tried()
-	t.out, t.err = out, err
+	tried := lease.tried()
+	tried.out, tried.err = out, err
 	if lost := lease.lost(); lost != nil {
-		t.out, t.err = Outcome{Cancelled: true, Reason: lost.Error(), Effects: EffectsUnknown}, lost
+		tried.out, tried.err = Outcome{Cancelled: true, Reason: lost.Error(), Effects: EffectsUnknown}, lost
 	}
 	if _, died := err.(*deathError); died { //nolint:errorlint // it is never wrapped
-		t.victim = pool.blame(p, c)
+		tried.victim = pool.blame(p, c)
 	}
-	return t
+	return tried
 }

@@ -114,7 +114,7 @@ func (p *Plugin) sameTree(got string) error {
 	if got == p.Tree {
 		return nil
 	}
-	return fmt.Errorf("%w: the files of %s changed since they were loaded: %s was, %s is; start the worker again if that is intended",
+	return fmt.Errorf("%w: the files of %s changed since they were loaded: %s was, %s is; if that is intended, install it again: turnus plugins install --force",
 		core.ErrInvalid, p.Dir, short(p.Tree), short(got))
 }
 

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
@@ -29,6 +28,7 @@ type Validator struct {
 	root   *folder
 	within time.Duration // for one answer
 	asked  map[string]*process
+	used   []*pool // whose files must stay
 }
 
 // Validator returns one that is to be closed.
@@ -38,10 +38,12 @@ func (s *Supervisor) Validator() *Validator {
 
 // Validate returns the problems of params. The error names the plugin that gave no answer; it comes once per plugin.
 func (v *Validator) Validate(ctx context.Context, jobType string, params json.RawMessage) ([]ParamProblem, error) {
-	owner, ok := v.s.owner[jobType]
-	if !ok {
-		return nil, fmt.Errorf("%w: no plugin has the job type %q", core.ErrInvalid, jobType)
+	t, err := v.s.use(ctx, jobType)
+	if err != nil {
+		return nil, err
 	}
+	v.used = append(v.used, t.pool)
+	owner := t.pool
 	p, started := v.asked[owner.plugin.Name]
 	if !started {
 		var err error
@@ -114,5 +116,9 @@ func (v *Validator) Close() error {
 		}
 	}
 	clear(v.asked)
+	for _, p := range v.used {
+		v.s.leave(p)
+	}
+	v.used = nil
 	return v.root.remove()
 }

@@ -49,6 +49,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	f.ssh.add(c)
 	f.secrets.add(c)
 	f.plugins.add(c)
+	f.plugins.addDev(c)
 	f.sandbox.add(c)
 	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
@@ -70,6 +71,9 @@ func (f *nodeFlags) check() error {
 		if !(limit.share >= 0 && limit.share <= 1) {
 			return invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
 		}
+	}
+	if _, err := f.plugins.developed(); err != nil {
+		return err
 	}
 	return f.sandbox.check()
 }

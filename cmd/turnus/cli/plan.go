@@ -42,17 +42,20 @@ refuses such a run with 5.`,
   turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{"svg": "yes"},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			sup, err := f.plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}
+			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
+			f.plugins.tellDev(a)
 			return a.plan(cmd, args, &f, sup)
 		},
 	}
 	f.play.add(c)
 	f.play.skipUnfit = true
 	f.plugins.add(c)
+	f.plugins.addDev(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")

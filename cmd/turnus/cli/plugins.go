@@ -18,6 +18,7 @@ import (
 // pluginFlags say where job types come from.
 type pluginFlags struct {
 	dirs   []string
+	dev    []string // NAME=DIR
 	upload byteRate
 }
 
@@ -28,6 +29,37 @@ func (f *pluginFlags) add(c *cobra.Command) {
 	}
 	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
 	readsEnvironment(c.Flags(), "plugins")
+}
+
+// devFlag names plugins that are under development.
+const devFlag = "plugin-dev"
+
+func (f *pluginFlags) addDev(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.dev, devFlag, nil, "take plugin NAME from its author's folder or program, whatever is installed or locked, and each new version of it: NAME=DIR (repeatable)")
+}
+
+// developed are the plugins of --plugin-dev, by name.
+func (f *pluginFlags) developed() (map[string]string, error) {
+	dev := map[string]string{}
+	for _, text := range f.dev {
+		name, dir, ok := strings.Cut(text, "=")
+		if !ok || name == "" || dir == "" {
+			return nil, invalid("--%s %s: expected NAME=DIR, as motd=./motd", devFlag, text)
+		}
+		if _, twice := dev[name]; twice {
+			return nil, invalid("--%s %s: plugin %s is given twice", devFlag, text, name)
+		}
+		dev[name] = dir
+	}
+	return dev, nil
+}
+
+// tellDev says which plugins are not the installed ones.
+func (f *pluginFlags) tellDev(a *app) {
+	for _, text := range f.dev {
+		name, dir, _ := strings.Cut(text, "=")
+		a.message(a.paint(yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
+	}
 }
 
 // supervisor knows the built-in job types and those of the plugin folders, where none is called.
@@ -47,6 +79,9 @@ func (f *pluginFlags) supervisor(log *slog.Logger) (*host.Supervisor, error) {
 // call, but for a plugin without manifest.json.
 func (f *pluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
 	if cfg.Adapter, err = scriptAdapter(); err != nil {
+		return nil, err
+	}
+	if cfg.Dev, err = f.developed(); err != nil {
 		return nil, err
 	}
 	cfg.Dirs, cfg.UploadRate = f.dirs, int64(f.upload)

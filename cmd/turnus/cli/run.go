@@ -92,6 +92,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop()) }()
 	a.unconfined(n)
+	f.node.plugins.tellDev(a)
 	if f.outside {
 		f.play.windows.paths = nil
 	}

@@ -88,8 +88,9 @@ func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
 
 func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
-// notSettings are flags that say something of one call.
-var notSettings = []string{"config", "help", "output"}
+// notSettings are flags that say something of one call. What runs in place of the locked plugins is named by the person who starts
+// the service, and not by a file or a variable that lasts.
+var notSettings = []string{"config", "help", "output", devFlag}
 
 func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
 
@@ -191,6 +192,9 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 func addSetting(settings map[string]setting, path string, c *cobra.Command, key, value *yaml.Node) error {
 	refuse := func(n *yaml.Node, format string, args ...any) error {
 		return invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
+	}
+	if key.Value == devFlag {
+		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", devFlag, c.Name())
 	}
 	f := c.Flags().Lookup(key.Value)
 	if f == nil || !isSetting(f) {

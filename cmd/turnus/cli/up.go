@@ -76,6 +76,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
 	a.unconfined(n)
+	f.node.plugins.tellDev(a)
 	a.loginless(n)
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err

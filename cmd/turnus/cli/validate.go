@@ -28,11 +28,13 @@ asked about params that hold no expression: one process of each plugin that the 
 		Example: `  turnus validate playbooks/
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			sup, err := plugins.supervisor(nil)
 			if err != nil {
 				return err
 			}
+			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
+			plugins.tellDev(a)
 			extra, err := vars.values()
 			if err != nil {
 				return err
@@ -58,6 +60,7 @@ asked about params that hold no expression: one process of each plugin that the 
 		},
 	}
 	plugins.add(c)
+	plugins.addDev(c)
 	vars.add(c)
 	return c
 }

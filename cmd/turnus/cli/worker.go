@@ -130,6 +130,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	stop := sync.OnceValue(n.stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
 	a.unconfined(n)
+	f.node.plugins.tellDev(a)
 	a.loginless(n)
 	files := f.files
 	if files != "" {
