@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // baseline is one example as it runs when nothing goes wrong.
@@ -158,7 +159,7 @@ func outputsFit(b *baseline) verdict {
 	schema.Required = nil // an output may be left out
 	resolved, err := schema.Resolve(nil)
 	if err == nil {
-		err = resolved.Validate(o.Outputs)
+		err = words.Misfit("outputs", &schema, o.Outputs, resolved.Validate(o.Outputs))
 	}
 	if err != nil {
 		return fault("correct the outputs or their schema: expressions of later steps are checked against it", "%s: the outputs do not fit their schema: %v", b.record.name(), err)

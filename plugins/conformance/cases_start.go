@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // harness is the verdict when the suite itself is at fault.
@@ -104,7 +105,7 @@ func (s *suite) manifestOnDisk() verdict {
 		return harness(err)
 	}
 	var kept host.Manifest
-	if err := json.Unmarshal(raw, &kept); err != nil {
+	if err := words.Unmarshal("manifest", raw, &kept); err != nil {
 		return fault("take the file away: it is made again", "%s: %v", s.cfg.Manifest, err)
 	}
 	a, b := normal(kept), normal(s.manifest)
@@ -133,28 +134,28 @@ func (s *suite) examplesAreValid(ctx context.Context) verdict {
 		n := 0
 		for _, t := range s.manifest.Types {
 			var schema jsonschema.Schema
-			if err := json.Unmarshal(t.Params, &schema); err != nil {
+			if err := words.Unmarshal("schema", t.Params, &schema); err != nil {
 				return fault("", "params of %s: %v", t.Name, err)
 			}
 			resolved, err := schema.Resolve(nil)
 			if err != nil {
-				return fault("", "params of %s: %v", t.Name, err)
+				return fault("", "params of %s: %v", t.Name, words.Plain(err))
 			}
 			for _, e := range s.examples(t) {
 				n++
 				var with any
-				if err := json.Unmarshal(e.Params, &with); err != nil {
+				if err := words.Unmarshal("with", e.Params, &with); err != nil {
 					return fault("correct the example", "example %q of %s: %v", e.Title, t.Name, err)
 				}
 				if err := resolved.Validate(with); err != nil {
-					return fault("correct the example or the schema", "example %q of %s does not fit the schema: %v", e.Title, t.Name, err)
+					return fault("correct the example or the schema", "example %q of %s does not fit the schema: %v", e.Title, t.Name, words.Misfit("with", &schema, with, err))
 				}
 				resp, err := p.rpc.Validate(ctx, &wire.ValidateRequest{Type: t.Name, Params: e.Params})
 				if err != nil {
 					return fault("answer Validate with diagnostics, not with an error", "Validate of example %q of %s: %v", e.Title, t.Name, err)
 				}
 				if wrong := errorsOf(resp.GetDiagnostics()); len(wrong) > 0 {
-					return fault("correct the example or the validation", "example %q of %s is refused: %s %s", e.Title, t.Name, wrong[0].GetPointer(), wrong[0].GetSummary())
+					return fault("correct the example or the validation", "example %q of %s is refused: %s: %s", e.Title, t.Name, words.At("with", wrong[0].GetPointer()), wrong[0].GetSummary())
 				}
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // File is the description beside a script.
@@ -84,7 +85,7 @@ func read(dir string) (description, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&d); err != nil {
-		return d, fmt.Errorf("%s: %w", path, err)
+		return d, fmt.Errorf("%s: %w", path, words.Plain(err))
 	}
 	if d.Plugin == "" || d.Version == "" || len(d.Types) == 0 {
 		return d, fmt.Errorf("%s: expected plugin, version, and types with at least one", path)

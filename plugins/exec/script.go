@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 const (
@@ -183,7 +184,7 @@ func (s *said) read(stdout io.Reader) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("line %d of the script's stdout is no event: %w", n, err)
+			return fmt.Errorf("line %d of the script's stdout is no event: %w", n, words.Plain(err))
 		}
 		if err := s.take(e); err != nil {
 			return fmt.Errorf("line %d of the script's stdout: %w", n, err)

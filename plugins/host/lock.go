@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host/sandbox"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // LockFile stands in a plugin folder, beside the folders of its plugins.
@@ -81,7 +82,7 @@ func ReadLock(dir string) (l Lock, ok bool, err error) {
 		raw, err = os.ReadFile(path)
 	}
 	if err == nil {
-		err = json.Unmarshal(raw, &l)
+		err = words.Unmarshal("lockfile", raw, &l)
 	}
 	if err != nil {
 		return l, false, fmt.Errorf("%w: lockfile %s: %w", core.ErrInvalid, path, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 const (
@@ -112,7 +113,7 @@ func parseManifest(raw []byte) (Manifest, error) {
 	}
 	var m Manifest
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&m); err != nil {
-		return Manifest{}, fmt.Errorf("%w: %w; take the file away to have it made again", core.ErrInvalid, err)
+		return Manifest{}, fmt.Errorf("%w: %w; take the file away to have it made again", core.ErrInvalid, words.Explain("manifest", raw, &m, err))
 	}
 	return m, m.Validate()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // outcomeFromWire maps an outcome; an error means that the plugin broke the protocol.
@@ -64,8 +65,8 @@ func decodeOutputs(raw []byte) (map[string]any, error) {
 		return nil, nil
 	}
 	var m map[string]any
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("its outputs are not a JSON object: %w", err)
+	if err := words.Unmarshal("its outputs", raw, &m); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -109,6 +110,15 @@ func eventFromWire(w *wire.RunEvent) (e Event, ok bool) {
 		return e, true
 	}
 	return Event{}, false
+}
+
+// eventName is what the wire calls an event.
+func eventName(w *wire.RunEvent) string {
+	m := w.ProtoReflect()
+	if f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); f != nil {
+		return "an event of kind " + string(f.Name())
+	}
+	return "an empty event"
 }
 
 func level(l wire.Log_Level) slog.Level {

@@ -1,12 +1,13 @@
 package host
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // outputSchema is what a job type declares of its outputs; the zero value takes any.
@@ -24,7 +25,7 @@ func outputsOf(t Type) (outputSchema, error) {
 		return outputSchema{}, nil
 	}
 	var root jsonschema.Schema
-	if err := json.Unmarshal(t.Outputs, &root); err != nil {
+	if err := words.Unmarshal("schema", t.Outputs, &root); err != nil {
 		return outputSchema{}, fmt.Errorf("outputs of %s: %w", t.Name, err)
 	}
 	s := outputSchema{byName: map[string]*jsonschema.Resolved{}}
@@ -53,7 +54,7 @@ func (s outputSchema) check(outputs map[string]any) error {
 			return fmt.Errorf("output %q is not declared by the job type; it declares %q", name, slices.Sorted(maps.Keys(s.byName)))
 		default:
 			if err := schema.Validate(outputs[name]); err != nil {
-				return fmt.Errorf("output %q is not what the job type declares: %w", name, err)
+				return fmt.Errorf("output %q is not what the job type declares: %w", name, words.Misfit("outputs."+name, schema.Schema(), outputs[name], err))
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func receive(stream grpc.ServerStreamingClient[wire.RunEvent], sink func(Event),
 		case err != nil:
 			return Outcome{}, err
 		case out != nil:
-			return Outcome{}, fmt.Errorf("%w: it sent %T after the outcome", errProtocol, m.GetEvent())
+			return Outcome{}, fmt.Errorf("%w: it sent %s after the outcome", errProtocol, eventName(m))
 		}
 		if w := m.GetOutcome(); w != nil {
 			o, err := outcomeFromWire(w)

@@ -88,7 +88,7 @@ func TestProtocolBreaches(t *testing.T) {
 		"none":       "without an outcome",
 		"two":        "after the outcome",
 		"error":      "handler gave up",
-		"badoutputs": "not a JSON object",
+		"badoutputs": "its outputs: expected a mapping, found a list",
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := b.Run(t.Context(), call(name, labParams{}))

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // maxExpansion bounds how many schemas one value may be held against at once: references can make them grow exponentially.
@@ -18,11 +20,11 @@ const maxExpansion = 10_000
 // until the stack of the whole process overflows.
 func checkSchema(raw json.RawMessage) error {
 	var s jsonschema.Schema
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if err := words.Unmarshal("#", raw, &s); err != nil {
 		return fmt.Errorf("not a JSON Schema: %w", err)
 	}
 	if _, err := s.Resolve(nil); err != nil { // a reference to elsewhere is an error: nothing is loaded
-		return fmt.Errorf("not a JSON Schema: %w", err)
+		return fmt.Errorf("not a JSON Schema: %w", words.Plain(err))
 	}
 	w := schemaWalk{cost: map[string]int{}}
 	if err := json.Unmarshal(raw, &w.root); err != nil {

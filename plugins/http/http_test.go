@@ -70,9 +70,9 @@ func TestRequest(t *testing.T) {
 		"a trusted CA":        {sdk.With{"url": "SECURE/ok", "ca": ca}, "unchanged", "", 200, `{"state":"ok"}`},
 		"any certificate":     {sdk.With{"url": "SECURE/ok", "tls_verify": false}, "unchanged", "", 200, `{"state":"ok"}`},
 		"no URL":              {sdk.With{"url": "ftp://x"}, "failed", "does not match", 0, ""},
-		"a bad regexp":        {sdk.With{"url": "PLAIN/ok", "body_match": "("}, "failed", "with/body_match", 0, ""},
-		"a CA that is none":   {sdk.With{"url": "PLAIN/ok", "ca": "x"}, "failed", "with/ca: expected certificates in PEM", 0, ""},
-		"a method that isn't": {sdk.With{"url": "PLAIN/ok", "method": "get it"}, "failed", "with/method", 0, ""},
+		"a bad regexp":        {sdk.With{"url": "PLAIN/ok", "body_match": "("}, "failed", "with.body_match", 0, ""},
+		"a CA that is none":   {sdk.With{"url": "PLAIN/ok", "ca": "x"}, "failed", "with.ca: expected certificates in PEM", 0, ""},
+		"a method that isn't": {sdk.With{"url": "PLAIN/ok", "method": "get it"}, "failed", "with.method", 0, ""},
 	} {
 		for _, from := range []string{"worker", "host"} {
 			t.Run(name+" from the "+from, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
 	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // Raw is a run whose params and state are JSON: that of a job type that is described by data.
@@ -72,8 +73,8 @@ var keywords = []string{
 
 func readSchema(raw json.RawMessage) (*schema, error) {
 	s := &schema{root: &jsonschema.Schema{}, encoded: raw, patterns: map[string]*regexp.Regexp{}}
-	if err := json.Unmarshal(raw, s.root); err != nil {
-		return nil, fmt.Errorf("not a JSON Schema: %w", err)
+	if err := words.Unmarshal("schema", raw, s.root); err != nil {
+		return nil, err
 	}
 	var tree any
 	if err := json.Unmarshal(raw, &tree); err != nil {

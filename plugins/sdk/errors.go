@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // Errors of host services. Each arrives wrapped in a [HostError].
@@ -183,7 +184,7 @@ func Because(reason string) SuspendOption { return func(s *suspension) { s.reaso
 func encodeState(state any) (json.RawMessage, error) {
 	raw, err := json.Marshal(state)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the state: %w", err)
+		return nil, fmt.Errorf("the state cannot be saved: %w", words.Plain(err))
 	}
 	if len(raw) > wire.MaxState {
 		return nil, fmt.Errorf("state of %d bytes: at most %d are kept; save a reference instead", len(raw), wire.MaxState)

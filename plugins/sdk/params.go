@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // params decodes the with: of a step into a P.
@@ -63,10 +64,13 @@ func (p params[P]) decode(raw []byte) (P, []*wire.Diagnostic) {
 	}
 	full, err := json.Marshal(tree) // with the defaults
 	if err == nil {
-		err = json.Unmarshal(full, &value)
+		err = words.Unmarshal("with", full, &value)
+	}
+	if misfit, ok := errors.AsType[*words.Error](err); ok {
+		return value, []*wire.Diagnostic{problem(misfit.Pointer, misfit.Text)}
 	}
 	if err != nil {
-		return value, []*wire.Diagnostic{problem(pointerOf(err), err.Error())}
+		return value, []*wire.Diagnostic{problem("", err.Error())}
 	}
 	if v, ok := any(&value).(validator); ok {
 		if err := v.Validate(); err != nil {
@@ -74,14 +78,6 @@ func (p params[P]) decode(raw []byte) (P, []*wire.Diagnostic) {
 		}
 	}
 	return value, nil
-}
-
-func pointerOf(err error) string {
-	var typeErr *json.UnmarshalTypeError
-	if errors.As(err, &typeErr) && typeErr.Field != "" {
-		return "/" + strings.ReplaceAll(typeErr.Field, ".", "/")
-	}
-	return ""
 }
 
 // validateProblems takes joined errors apart.
@@ -94,9 +90,9 @@ func validateProblems(err error) []*wire.Diagnostic {
 		return all
 	}
 	if at, ok := errors.AsType[*ParamError](err); ok {
-		return []*wire.Diagnostic{problem(at.Pointer, at.Err.Error())}
+		return []*wire.Diagnostic{problem(at.Pointer, words.Plain(at.Err).Error())}
 	}
-	return []*wire.Diagnostic{problem("", err.Error())}
+	return []*wire.Diagnostic{problem("", words.Plain(err).Error())}
 }
 
 func problem(pointer, summary string) *wire.Diagnostic {
@@ -108,7 +104,7 @@ func diagnosticsText(diags []*wire.Diagnostic) string {
 	for i, d := range diags {
 		lines[i] = d.GetSummary()
 		if d.GetPointer() != "" {
-			lines[i] = "with" + d.GetPointer() + ": " + lines[i]
+			lines[i] = words.At("with", d.GetPointer()) + ": " + lines[i]
 		}
 	}
 	return strings.Join(lines, "; ")
@@ -159,11 +155,11 @@ func (w *walker) fail(pointer, format string, args ...any) {
 
 func (w *walker) value(at string, js *jsonschema.Schema, v any) {
 	if !kindFits(js, v) {
-		w.fail(at, "expected %s, found %s", expected(js), found(v))
+		w.fail(at, "expected %s, found %s", expected(js), words.Found(v))
 		return
 	}
 	if len(js.Enum) > 0 && !slices.ContainsFunc(js.Enum, func(one any) bool { return jsonEqual(one, v) }) {
-		w.fail(at, "expected one of %s, found %s", enumText(js.Enum), found(v))
+		w.fail(at, "expected one of %s, found %s", enumText(js.Enum), words.Found(v))
 		return
 	}
 	switch v := v.(type) {
@@ -195,11 +191,11 @@ func (w *walker) text(at string, js *jsonschema.Schema, v string) {
 	}
 	switch js.Pattern {
 	case durationPattern:
-		w.fail(at, `expected a duration such as "90s" or "1h30m", found %s`, found(v))
+		w.fail(at, `expected a duration such as "90s" or "1h30m", found %s`, words.Found(v))
 	case sizePattern:
-		w.fail(at, `expected a size such as "10MiB" or a number of bytes, found %s`, found(v))
+		w.fail(at, `expected a size such as "10MiB" or a number of bytes, found %s`, words.Found(v))
 	default:
-		w.fail(at, "%s does not match %s", found(v), js.Pattern)
+		w.fail(at, "%s does not match %s", words.Found(v), js.Pattern)
 	}
 }
 

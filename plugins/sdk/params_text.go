@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // kindFits tells whether the JSON type of v is one that the schema names.
@@ -42,40 +43,11 @@ func jsonEqual(want, got any) bool {
 	return want == got
 }
 
-var kindNames = map[string]string{
-	"string": "text", "integer": "a whole number", "number": "a number",
-	"boolean": "true or false", "array": "a list", "object": "a mapping", "null": "nothing",
-}
-
 func expected(js *jsonschema.Schema) string {
 	if js.Type != "" {
-		return kindNames[js.Type]
+		return words.Kind(js.Type)
 	}
-	names := make([]string, len(js.Types))
-	for i, t := range js.Types {
-		names[i] = kindNames[t]
-	}
-	return strings.Join(names, " or ")
-}
-
-// found shows a value of the user, in bounds.
-func found(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "nothing"
-	case string:
-		if len(v) > 60 {
-			v = v[:60] + "…"
-		}
-		return strconv.Quote(v)
-	case json.Number:
-		return "the number " + v.String()
-	case bool:
-		return strconv.FormatBool(v)
-	case []any:
-		return "a list"
-	}
-	return "a mapping"
+	return words.Kind(js.Types...)
 }
 
 func enumText(enum []any) string {

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // Run is one call of a job type. Its methods are safe for concurrent use; its
@@ -54,10 +55,10 @@ func newRun[P, S any](s *session, t *jobType, p params[P]) (*Run[P, S], error) {
 	if state := s.req.GetState(); len(state.GetJson()) > 0 {
 		current, err := t.migrateState(int(state.GetVersion()), state.GetJson())
 		if err != nil {
-			return nil, Failf("the saved state cannot be used: %w", err)
+			return nil, Failf("the saved state of %s cannot be used: %w", t.Name, err)
 		}
-		if err := json.Unmarshal(current, &r.State); err != nil {
-			return nil, Failf("the saved state cannot be read: %w", err)
+		if err := words.Unmarshal("state", current, &r.State); err != nil {
+			return nil, Failf("the saved state of %s cannot be read: %w", t.Name, err)
 		}
 		r.Resumed, s.done.saved = true, current
 	}
@@ -70,9 +71,13 @@ func (t *jobType) migrateState(version int, state json.RawMessage) (json.RawMess
 		return state, nil
 	}
 	if version > t.StateVersion || t.migrate == nil {
-		return nil, fmt.Errorf("state version %d of %s: this plugin knows %d", version, t.Name, t.StateVersion)
+		return nil, fmt.Errorf("state version %d: another version of the plugin saved it, this plugin knows %d", version, t.StateVersion)
 	}
-	return t.migrate(version, state)
+	migrated, err := t.migrate(version, state)
+	if err != nil {
+		return nil, fmt.Errorf("from version %d to %d: %w", version, t.StateVersion, words.Plain(err))
+	}
+	return migrated, nil
 }
 
 // Host is the job's own host.
@@ -113,7 +118,7 @@ func (r *Run[P, S]) Output(key string, value any) {
 		d.size += len(key) + len(raw)
 		switch {
 		case err != nil:
-			d.err = fmt.Errorf("output %q: %w", key, err)
+			d.err = fmt.Errorf("output %q: %w", key, words.Plain(err))
 		case d.size > maxOutputs:
 			d.err = fmt.Errorf("output %q: outputs are over %d bytes", key, maxOutputs)
 		default:
@@ -133,7 +138,7 @@ func (r *Run[P, S]) Evidence(name string, value any) {
 		d.size += len(name) + len(raw)
 		switch {
 		case err != nil:
-			d.err = fmt.Errorf("evidence %q: %w", name, err)
+			d.err = fmt.Errorf("evidence %q: %w", name, words.Plain(err))
 		case d.size > maxOutputs:
 			d.err = fmt.Errorf("evidence %q: outputs are over %d bytes", name, maxOutputs)
 		default:

@@ -72,7 +72,7 @@ func TestOutcomeOfAFunction(t *testing.T) {
 		},
 		"an output that is no JSON": {
 			func(_ context.Context, r *plain) error { r.Output("f", func() {}); return nil },
-			want{outcome: "failed", reason: `output "f": json: unsupported type: func()`, effects: "unknown"},
+			want{outcome: "failed", reason: `output "f": a function cannot be written as JSON`, effects: "unknown"},
 		},
 		"a reason that is no UTF-8": {
 			func(context.Context, *plain) error { return errors.New("bad \xff byte") },

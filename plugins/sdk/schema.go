@@ -1,7 +1,10 @@
 package sdk
 
 import (
+	"cmp"
+	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -12,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // schema is a JSON Schema of the subset that For and the tags produce.
@@ -32,14 +36,17 @@ func mustSchema[T any](of string) *schema {
 func newSchema[T any]() (*schema, error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%s: expected a struct type", t)
+		return nil, errors.New("expected a struct, whose fields are the keys")
+	}
+	if at, why := unfit("", t, nil); why != "" {
+		return nil, fmt.Errorf("field %s: %s", strings.TrimPrefix(at, "."), why)
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern},
 		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0)},
 	}})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no JSON Schema can be made of it: %w", errors.Unwrap(err)) // the outer one names the type
 	}
 	s := &schema{root: root, patterns: make(map[string]*regexp.Regexp)}
 	if err := s.refine(root, t); err != nil {
@@ -49,6 +56,44 @@ func newSchema[T any]() (*schema, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// unfit finds the first field that no playbook can give, and why. jsonschema would tell the type, and no field.
+func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if slices.Contains(around, t) {
+		return at, "it holds itself, without end"
+	}
+	if t.Name() != "" {
+		around = append(around, t)
+	}
+	switch t.Kind() {
+	case reflect.Func, reflect.Chan, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return at, words.Type(t) + " cannot be given in a playbook"
+	case reflect.Map:
+		if t.Key().Kind() != reflect.String && !t.Key().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+			return at, words.Type(t) + " cannot be given in a playbook"
+		}
+		return unfit(at+".*", t.Elem(), around)
+	case reflect.Slice, reflect.Array:
+		return unfit(at+"[]", t.Elem(), around)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous || !f.IsExported() || name == "-" {
+				continue
+			}
+			if tag, ok := f.Tag.Lookup("jsonschema"); ok && tag == "" {
+				return at + "." + cmp.Or(name, f.Name), "its tag jsonschema is empty; expected a description"
+			}
+			if at, why := unfit(at+"."+cmp.Or(name, f.Name), f.Type, around); why != "" {
+				return at, why
+			}
+		}
+	}
+	return "", ""
 }
 
 // refine applies the tags of ours: inference alone calls every field without
@@ -171,7 +216,7 @@ func literal(property *jsonschema.Schema, value string) (json.RawMessage, error)
 func bound(property *jsonschema.Schema, value string, lower bool) error {
 	number, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return err
+		return fmt.Errorf("bound %q: expected a number", value)
 	}
 	count := int(number)
 	set := func(low, high **int) {

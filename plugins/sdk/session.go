@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
 	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
 // maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of them is less.
@@ -121,7 +122,7 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 // failed is what an error says about the host. Errors of the sdk carry it; of any
 // other, effects are unknown.
 func (s *session) failed(err error) *wire.Failed {
-	out := &wire.Failed{Reason: clean(err.Error(), maxReason), Outputs: s.outputs()}
+	out := &wire.Failed{Reason: clean(words.Plain(err).Error(), maxReason), Outputs: s.outputs()}
 	var (
 		host    *HostError
 		failure *Failure

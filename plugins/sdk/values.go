@@ -27,7 +27,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return err
+		return fmt.Errorf("duration %s: expected text such as 90s or 1h30m", raw)
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil || span < 0 {
