@@ -222,7 +222,10 @@ func (p *process) shake(ctx context.Context) error {
 		return fmt.Errorf("no handshake within %v%s", startLimit, p.words())
 	}
 	parts := strings.Split(line, "|")
-	if parts[0] != "1" || parts[1] != fmt.Sprint(wire.ProtocolVersion) || parts[4] != "grpc" {
+	if parts[1] != fmt.Sprint(wire.ProtocolVersion) {
+		return fmt.Errorf("handshake line %q: the plugin speaks protocol %s, this turnus speaks %d", line, parts[1], wire.ProtocolVersion)
+	}
+	if parts[0] != "1" || parts[4] != "grpc" {
 		return fmt.Errorf("handshake line %q: expected 1|%d|unix|PATH|grpc", line, wire.ProtocolVersion)
 	}
 	rel, err := filepath.Rel(p.dir, parts[3])

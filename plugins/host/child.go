@@ -52,6 +52,7 @@ type child struct {
 	pid     int
 
 	shook  bool          // the handshake line came
+	speaks int           // the protocol that it names
 	noise  string        // first line before the handshake, when there was too much of it
 	exited chan struct{} // closed when the process is reaped and its group is dead
 	how    string        // "exit status 3"; read after exited
@@ -178,6 +179,7 @@ func (c *child) readStdout(r *os.File) {
 		if !more && handshakeLine.Match(line) {
 			c.mu.Lock()
 			c.shook = true
+			c.speaks, _ = strconv.Atoi(strings.Split(string(line), "|")[1]) // digits, by handshakeLine
 			c.mu.Unlock()
 			_, _ = fmt.Fprintf(c.lineOut, "%s\n", line)
 			_ = c.lineOut.Close()
@@ -304,6 +306,13 @@ func (c *child) group() int {
 
 // Diagnose implements runner.Runner. See [child.problem].
 func (c *child) Diagnose(context.Context) string { return "" }
+
+// protocol is the one that the handshake line names; 0 before it.
+func (c *child) protocol() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.speaks
+}
 
 // problem says why there was no handshake. Call it after Kill.
 func (c *child) problem(killed bool) string {

@@ -79,6 +79,9 @@ func labMain(mode string) {
 	case "tcp":
 		fmt.Println("1|1|tcp|127.0.0.1:1|grpc")
 		<-time.After(time.Minute)
+	case "newer":
+		fmt.Println("1|2|unix|" + filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "p") + "|grpc")
+		<-time.After(time.Minute)
 	case "elsewhere":
 		fmt.Println("1|1|unix|/run/other.sock|grpc")
 		<-time.After(time.Minute)
@@ -297,6 +300,9 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 			State: &wire.State{Version: 2, Json: []byte(`{"a":1}`)}, ResumeAfterMs: 1500, WakeOn: "image", KeepLocks: true, Reason: "staged",
 		}}}, nil
 	case "fail":
+		if p.Text == "params" {
+			send(&wire.RunEvent{Event: &wire.RunEvent_Diagnostic{Diagnostic: &wire.Diagnostic{Summary: "unknown", Pointer: "/text"}}})
+		}
 		return &wire.Outcome{Outcome: &wire.Outcome_Failed{Failed: &wire.Failed{
 			Reason: "no space", Retryable: true, Effects: wire.Failed_PARTIAL, RolledBack: true, Outputs: []byte(`{"free":0}`),
 		}}}, nil

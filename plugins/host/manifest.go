@@ -38,7 +38,7 @@ func (m Manifest) Validate() error {
 		bad("version %q: expected digits, letters and . + _ -, as in 1.2.0; not %s", m.Version, currentFile)
 	}
 	if m.Protocol != wire.ProtocolVersion {
-		bad("protocol %d: this worker speaks %d; build the plugin with a matching sdk", m.Protocol, wire.ProtocolVersion)
+		errs = append(errs, fmt.Errorf("%w: plugin %s %s %w", core.ErrInvalid, m.Name, m.Version, &protocolError{m.Protocol}))
 	}
 	if m.Concurrency < 0 {
 		bad("concurrency %d: expected 1 or more", m.Concurrency)
@@ -58,6 +58,17 @@ func (m Manifest) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// protocolError is a plugin that speaks another protocol, by its handshake or its manifest.
+type protocolError struct{ plugin int }
+
+func (e *protocolError) Error() string {
+	next := "build the plugin with the SDK of this release, or upgrade it: turnus plugins install PROGRAM --use"
+	if e.plugin > wire.ProtocolVersion {
+		next = "upgrade turnus here, or choose a version of the plugin for this protocol: turnus plugins install PROGRAM --use"
+	}
+	return fmt.Sprintf("speaks protocol %d, this turnus speaks %d\nhint: %s", e.plugin, wire.ProtocolVersion, next)
 }
 
 func (t Type) problems() []error {

@@ -111,6 +111,9 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 		if plugin.Version != "" {
 			name = "plugin " + plugin.Name + " " + plugin.Version
 		}
+		if n := p.child.protocol(); n != 0 && n != wire.ProtocolVersion {
+			return nil, fmt.Errorf("%s %w", name, &protocolError{n})
+		}
 		return nil, fmt.Errorf("%s did not start: %w", name, err)
 	}
 	p.log.Debug("plugin process started", "pid", p.child.pid, "took", time.Since(p.born))
