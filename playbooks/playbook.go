@@ -39,6 +39,7 @@ type Type struct {
 	Idempotent bool
 	Disruptive bool
 	OnLost     string
+	Plugin     string // name and version of the plugin that declares it; "" is not known
 }
 
 // Options guide Load and Parse.

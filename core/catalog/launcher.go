@@ -86,7 +86,7 @@ func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Lau
 	}
 	l, err := launch.Prepare(book, hosts, launch.Options{
 		RunID: f.RunID, Revision: now.Set.Revision.Commit, LaunchedBy: launchedBy + f.Schedule.String(), Files: c.FilesOf(now.Set, book),
-		Types: c.cfg.Playbooks.Types, Windows: now.book, Board: BoardName, SkipUnfit: true, Pool: c.cfg.Pool,
+		Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.book, Board: BoardName, SkipUnfit: true, Pool: c.cfg.Pool,
 		Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, Trace: trace,
 	})
 	if errors.Is(err, core.ErrNotFound) { // no host selected

@@ -40,6 +40,9 @@ type Options struct {
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
 
+	// Place is where Types are: "the server", say. Workers name it where they have another version of a plugin.
+	Place string
+
 	// Pool is the pool whose workers take the run. Hosts of another pool are refused, see CheckPool; "" refuses none.
 	Pool string
 

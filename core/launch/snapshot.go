@@ -45,13 +45,38 @@ type Snapshot struct {
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass over it.
 	Trace string `json:"trace,omitempty"`
+	// Checked is what the playbook was held against. Nil: nobody knows, as in runs of older versions.
+	Checked *Checked `json:"checked,omitempty"`
+}
+
+// Checked says where a playbook was held against which plugins. Workers may have others, and say so when a step fails
+// for it.
+type Checked struct {
+	Place   string            `json:"place"`
+	Plugins map[string]string `json:"plugins"` // by job type, name and version of its plugin
+}
+
+func newChecked(p *playbooks.Playbook, o Options) *Checked {
+	plugins := map[string]string{}
+	for _, s := range p.Calls() {
+		if o.Types == nil {
+			break
+		}
+		if t, ok := o.Types(s.Uses); ok && t.Plugin != "" {
+			plugins[s.Uses] = t.Plugin
+		}
+	}
+	if len(plugins) == 0 {
+		return nil
+	}
+	return &Checked{Place: o.Place, Plugins: plugins}
 }
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
 		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff,
-		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace,
+		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o),
 	}
 }
 

@@ -134,7 +134,7 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 	windows, board := s.cfg.Catalog.Windows()
 	l, err := launch.Prepare(book, hosts, launch.Options{
 		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
-		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Windows: windows, Board: board, SkipUnfit: n.SkipUnfit, Pool: s.cfg.Pool,
+		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Place: "the server", Windows: windows, Board: board, SkipUnfit: n.SkipUnfit, Pool: s.cfg.Pool,
 		Secrets: set.SecretRefs(), FourEyes: set.FourEyes, Trace: tracing.Traceparent(ctx),
 	})
 	if err == nil {

@@ -66,6 +66,9 @@ func (a *attempts) run() (core.StepResult, *verdict) {
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		v := a.ended(out, err, &sr, timedOut)
+		if out.Misfit || errors.Is(err, core.ErrInvalid) {
+			sr.Reason += a.m.skew(a.step.Uses)
+		}
 		endAttempt(span, sr.Outcome, v)
 		if v != nil {
 			if v.kind == queue.AckDone {

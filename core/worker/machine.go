@@ -221,7 +221,11 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *ver
 	}
 	t, ok := m.job.w.cfg.Plugins.Type(s.Uses)
 	if !ok {
-		return fail(sr, fmt.Sprintf("no plugin of worker %s has the job type %s; `turnus plugins ls` lists what it has", m.job.w.cfg.Name, s.Uses)), nil
+		why := m.skew(s.Uses)
+		if why == "" {
+			why = "; `turnus plugins ls` lists what it has"
+		}
+		return fail(sr, fmt.Sprintf("no plugin of worker %s has the job type %s%s", m.job.w.cfg.Name, s.Uses, why)), nil
 	}
 	if m.prog.snapshot.Check && !t.Check {
 		return skip(sr, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil

@@ -79,6 +79,7 @@ type Type struct {
 	OnLost       string          `json:"on_lost"`
 	StateVersion int             `json:"state_version,omitempty"`
 	Examples     []Example       `json:"examples,omitempty"`
+	Plugin       string          `json:"-"` // name and version of the plugin that declares it, as Supervisor.Type has it
 }
 
 // Example is a valid with: of a type.
@@ -178,5 +179,6 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
+	Misfit      bool // of Failed: the params or the outputs are not as the job type has them
 	Held        bool // because MayBegin, Stop or MayStart said so: ResumeAfter and WakeOn say nothing
 }

@@ -22,7 +22,7 @@ func TestFaultW12OutputsAreHeldToTheirSchema(t *testing.T) {
 			}
 		})
 		out, err := b.Run(t.Context(), call("echo", labParams{}))
-		if err != nil || out.Failed != (want != "") || !strings.Contains(out.Reason, want) {
+		if err != nil || out.Failed != (want != "") || out.Misfit != out.Failed || !strings.Contains(out.Reason, want) {
 			t.Errorf("%s: %+v, %v, expected %q", schema, out, err, want)
 		}
 	}

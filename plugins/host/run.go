@@ -124,6 +124,7 @@ var errProtocol = errors.New("plugin broke the protocol")
 // receive passes on the events and returns the one outcome, which must be the last event.
 func receive(stream grpc.ServerStreamingClient[wire.RunEvent], sink func(Event), haveOutcome func()) (Outcome, error) {
 	var out *Outcome
+	refused := false // the params
 	for {
 		m, err := stream.Recv()
 		switch {
@@ -141,9 +142,13 @@ func receive(stream grpc.ServerStreamingClient[wire.RunEvent], sink func(Event),
 			if err != nil {
 				return Outcome{}, fmt.Errorf("%w: %w", errProtocol, err)
 			}
+			o.Misfit = o.Failed && refused
 			out = &o
 			haveOutcome()
 			continue
+		}
+		if d := m.GetDiagnostic(); d != nil && d.GetSeverity() == wire.Diagnostic_ERROR {
+			refused = true
 		}
 		if e, ok := eventFromWire(m); ok && sink != nil {
 			sink(e)

@@ -329,6 +329,9 @@ func (s *Supervisor) Type(name string) (Type, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, ok := s.types[name]
+	if ok {
+		t.Plugin = t.pool.plugin.Name + " " + t.pool.plugin.Version
+	}
 	return t.Type, ok
 }
 

@@ -153,7 +153,7 @@ func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) t
 		out = lease.refused(out)
 		pool.worked(c)
 		if bad := t.outputs.check(out.Outputs); bad != nil && !out.Failed && !out.Cancelled && !out.Suspended {
-			out = Outcome{Failed: true, Reason: bad.Error(), Effects: EffectsUnknown}
+			out = Outcome{Failed: true, Reason: bad.Error(), Effects: EffectsUnknown, Misfit: true}
 		}
 	}
 	lease.end(s.timing.grace) // before the slot is given back

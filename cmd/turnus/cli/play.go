@@ -91,7 +91,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Windows: windows, SkipUnfit: f.skipUnfit,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: windows, SkipUnfit: f.skipUnfit,
 			Now: f.at, Need: f.past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {

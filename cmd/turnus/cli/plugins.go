@@ -102,7 +102,7 @@ func playbookOptions(sup *host.Supervisor, vars map[string]any) playbooks.Option
 
 func playbookType(t host.Type) playbooks.Type {
 	return playbooks.Type{Name: t.Name, Params: t.Params, Outputs: t.Outputs, Check: t.Check,
-		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}
+		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost, Plugin: t.Plugin}
 }
 
 func jobTypes(sup *host.Supervisor) []playbooks.Type {

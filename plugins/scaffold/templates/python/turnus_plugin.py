@@ -360,7 +360,7 @@ class Plugin:
     def call(self, name, run):
         wrong = self.problems(name, run.params)
         if wrong:
-            raise Failed(f"invalid parameters: {wrong}", effects="none")
+            raise Failed("invalid parameters: " + "; ".join(f"with{p.replace('/', '.')}: {t}" for p, t in wrong), effects="none")
         return self.jobs[name].fn(run)
 
     # the wire
@@ -473,6 +473,8 @@ class Plugin:
                     run.state = self._migrated(job, request.state)
             except ValueError as err:
                 raise Failed(str(err), effects="none") from None
+            for pointer, text in self.problems(job.name, run.params):  # the worker says more of params that are refused
+                run._emit(pb.RunEvent(diagnostic=pb.Diagnostic(pointer=pointer, summary=text)))
             self.call(job.name, run)
         except Failed as err:
             return self._failed(run, err)

@@ -1,0 +1,41 @@
+package launch
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// A run carries which plugins its playbook was checked with, and where. Red with Checked left out of newSnapshot.
+func TestFaultP5ASnapshotNamesThePluginsItWasCheckedWith(t *testing.T) {
+	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nsteps: [{uses: uptime.check}, {uses: other}]\n"), playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := func(o Options) *Checked {
+		l, err := Prepare(p, []core.Host{{Name: "h"}}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := DecodeSnapshot(l.Run.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Checked
+	}
+	types := func(name string) (playbooks.Type, bool) {
+		return playbooks.Type{Name: name, Plugin: "uptime 1.2.0"}, name == "uptime.check"
+	}
+	want := &Checked{Place: "the server", Plugins: map[string]string{"uptime.check": "uptime 1.2.0"}}
+	if got := snapshot(Options{Types: types, Place: "the server"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if got := snapshot(Options{}); got != nil {
+		t.Errorf("without types it says %+v", got)
+	}
+	if s, err := DecodeSnapshot([]byte(`{"version":1,"run":"r"}`)); err != nil || s.Checked != nil {
+		t.Errorf("a run of an older version: %+v, %v", s.Checked, err)
+	}
+}
