@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,10 +38,7 @@ func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 				marks[name] = newOrigin(name, dir, false).mark()
 			}
 		}
-		some, err := loadDir(dir, cfg.Dev, l)
-		if err == nil {
-			err = keepLock(dir, some)
-		}
+		some, err := loadLocked(dir, cfg.Dev, l)
 		for _, p := range some {
 			src := newOrigin(p.Name, dir, false)
 			src.seen = marks[p.Name]
@@ -53,8 +49,8 @@ func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	return found, sources, errors.Join(errs...)
 }
 
-// loadDir reads one plugin folder, whatever its lockfile says, but for the plugins of those names.
-func loadDir(dir string, but map[string]string, l launch) ([]Plugin, error) {
+// loadDir reads one plugin folder and holds it to lock, nil is none; but for the plugins of those names.
+func loadDir(dir string, but map[string]string, l launch, lock *Lock) ([]Plugin, error) {
 	names, err := folders(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +64,7 @@ func loadDir(dir string, but map[string]string, l launch) ([]Plugin, error) {
 		if _, left := but[name]; left {
 			continue
 		}
-		p, err := loadFolder(filepath.Join(dir, name), name, l)
+		p, err := loadFolder(filepath.Join(dir, name), name, l, lock)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -96,7 +92,7 @@ func folders(dir string) ([]string, error) {
 	return names, nil
 }
 
-func loadFolder(folder, name string, l launch) (Plugin, error) {
+func loadFolder(folder, name string, l launch, lock *Lock) (Plugin, error) {
 	version, err := chooseVersion(folder)
 	if err != nil {
 		return Plugin{}, err
@@ -118,6 +114,14 @@ func loadFolder(folder, name string, l launch) (Plugin, error) {
 	if err != nil {
 		return Plugin{}, err
 	}
+	if lock != nil { // before anything of it runs
+		if p.Tree, err = Tree(dir); err == nil {
+			err = lock.Check(filepath.Dir(folder), Lock{Plugins: []Locked{{Name: name, Version: version, Tree: p.Tree}}})
+		}
+		if err != nil {
+			return Plugin{}, err
+		}
+	}
 	path := filepath.Join(dir, manifestFile)
 	p.Manifest, err = readManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +134,7 @@ func loadFolder(folder, name string, l launch) (Plugin, error) {
 		return Plugin{}, fmt.Errorf("%w: %s: the manifest is of %s %s; expected it in a folder %s", core.ErrInvalid, dir,
 			p.Manifest.Name, p.Manifest.Version, filepath.Join(p.Manifest.Name, p.Manifest.Version))
 	}
-	if script { // the program is the adapter: what must not change is the folder
+	if script && lock == nil { // the program is the adapter: what must not change is the folder
 		p.Tree, err = Tree(dir)
 	}
 	return p, err
@@ -215,13 +219,16 @@ func vet(dir, program string) (string, error) {
 }
 
 // describeAndKeep asks the plugin for its manifest, and keeps the answer beside it where
-// that folder can be written to.
+// that folder can be written to and is not locked as it is.
 func describeAndKeep(p Plugin, path string, l launch) (Manifest, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	m, err := l.describe(ctx, p)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("%s has no %s, and asking it failed: %w", filepath.Dir(path), manifestFile, err)
+	}
+	if p.Tree != "" {
+		return m, nil
 	}
 	raw, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -264,6 +271,5 @@ func Describe(ctx context.Context, argv []string, dir string, box *sandbox.Sandb
 	defer cancel()
 	root := &folder{}
 	defer func() { _ = root.remove() }()
-	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), sandbox: box}
-	return l.describe(ctx, Plugin{Name: filepath.Base(argv[0]), Argv: argv, Dir: dir})
+	return asks(root, nil, box).describe(ctx, Plugin{Name: filepath.Base(argv[0]), Argv: argv, Dir: dir})
 }

@@ -36,8 +36,7 @@ func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 	lock := Lock{Plugins: []Locked{}}
 	root := &folder{}
 	defer func() { _ = root.remove() }()
-	l := launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter, sandbox: box}
-	found, err := loadDir(dir, nil, l)
+	found, err := loadDir(dir, nil, asks(root, adapter, box), nil)
 	if err != nil {
 		return lock, err
 	}
@@ -49,6 +48,27 @@ func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 		lock.Plugins = append(lock.Plugins, Locked{Name: p.Name, Version: p.Version, Tree: tree})
 	}
 	return lock, nil
+}
+
+// CheckLock compares a plugin folder with its lockfile, which must be there, and returns how many plugins it has. It
+// starts none that differs.
+func CheckLock(dir string, adapter []string, box *sandbox.Sandbox) (int, error) {
+	lock, ok, err := ReadLock(dir)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %s has no %s\nhint: turnus plugins lock writes it", core.ErrInvalid, dir, LockFile)
+	}
+	if err != nil {
+		return 0, err
+	}
+	root := &folder{}
+	defer func() { _ = root.remove() }()
+	found, err := loadDir(dir, nil, asks(root, adapter, box), &lock)
+	return len(found), err
+}
+
+// asks says how plugins are started that are only asked what they are.
+func asks(root *folder, adapter []string, box *sandbox.Sandbox) launch {
+	return launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter, sandbox: box}
 }
 
 // Write writes the lockfile of a folder, whole or not at all.
@@ -114,21 +134,23 @@ func (l Lock) Check(dir string, now Lock) error {
 	return errors.Join(errs...)
 }
 
-// keepLock holds found plugins of a folder to its lockfile, and has them watched from then on.
-func keepLock(dir string, found []Plugin) error {
+// loadLocked reads a plugin folder, but for the plugins of those names, and holds it to its lockfile, if it has one. No
+// plugin that differs is started.
+func loadLocked(dir string, but map[string]string, l launch) ([]Plugin, error) {
+	lock, err := lockOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	return loadDir(dir, but, l, lock)
+}
+
+// lockOf is the lockfile of a plugin folder; nil where it has none.
+func lockOf(dir string) (*Lock, error) {
 	lock, ok, err := ReadLock(dir)
 	if err != nil || !ok {
-		return err
+		return nil, err
 	}
-	var now Lock
-	for i := range found {
-		p := &found[i]
-		if p.Tree, err = Tree(p.Dir); err != nil {
-			return err
-		}
-		now.Plugins = append(now.Plugins, Locked{Name: p.Name, Version: p.Version, Tree: p.Tree})
-	}
-	return lock.Check(dir, now)
+	return &lock, nil
 }
 
 // describeFolder asks the plugin of a folder for its manifest.

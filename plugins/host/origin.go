@@ -183,15 +183,15 @@ func (s *Supervisor) read(ctx context.Context, src *origin) (Plugin, string, err
 		}
 		return p, tree, err
 	}
-	p, err := loadFolder(filepath.Join(src.path, src.name), src.name, s.launch)
+	lock, err := lockOf(src.path)
+	if err != nil {
+		return Plugin{}, "", err
+	}
+	p, err := loadFolder(filepath.Join(src.path, src.name), src.name, s.launch, lock)
 	if err != nil {
 		return p, "", err
 	}
-	found := []Plugin{p}
-	if err := keepLock(src.path, found); err != nil {
-		return p, "", err
-	}
-	return found[0], "", permit(&found[0], s.cfg)
+	return p, "", permit(&p, s.cfg)
 }
 
 // develop loads a plugin from the folder of its author, as if it were installed: what runs is a copy, so that calls end with the

@@ -1,12 +1,15 @@
 package host
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/turnus/turnus/core"
 )
 
 // The module of a locked plugin is exchanged between the check of its files and their use: what was checked runs.
@@ -92,5 +95,54 @@ exec '`+self(t)+`' lab good
 	}
 	if _, err := os.Stat(root); err == nil {
 		t.Errorf("%s is left behind", root)
+	}
+}
+
+// A plugin without manifest.json is asked what it is by starting it. One that its lockfile does not name as it is must
+// not run even for that; without a lockfile, the same program runs.
+func TestFaultS16WhatIsNotLockedIsNotAsked(t *testing.T) {
+	dir, src, side := t.TempDir(), t.TempDir(), t.TempDir()
+	ran := filepath.Join(side, "ran")
+	program := "#!/bin/sh\n%s\nexec '" + self(t) + "' lab good\n"
+	write(t, filepath.Join(src, "plugin"), strings.Replace(program, "%s", ":", 1), 0o755)
+	got, err := Install(t.Context(), Installing{Source: src, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := NewLock(dir, nil, nil)
+	if err == nil {
+		err = lock.Write(dir)
+	}
+	if err == nil {
+		err = os.Remove(filepath.Join(got.Path, manifestFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(got.Path, "plugin"), strings.Replace(program, "%s", "echo x > '"+ran+"'", 1), 0o755)
+	load := func() error {
+		s, err := New(Config{Dirs: []string{dir}})
+		if err == nil {
+			err = s.Stop(t.Context())
+		}
+		return err
+	}
+	check := func() error { _, err := CheckLock(dir, nil, nil); return err }
+	for name, do := range map[string]func() error{"load": load, "check": check} {
+		if err := do(); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "not those that were locked") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it ran")
+	}
+	if err := os.Remove(filepath.Join(dir, LockFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Errorf("without a lockfile it should have run: %v", err)
 	}
 }

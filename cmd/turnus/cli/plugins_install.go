@@ -105,12 +105,16 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if check {
+				n, err := host.CheckLock(dir, adapter, box)
+				if err == nil {
+					a.message(plural(n, "plugin") + " as locked")
+				}
+				return err
+			}
 			now, err := host.NewLock(dir, adapter, box)
 			if err != nil {
 				return err
-			}
-			if check {
-				return a.checkLock(dir, now)
 			}
 			if err := now.Write(dir); err != nil {
 				return err
@@ -128,21 +132,6 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 	plugins.add(c)
 	c.Flags().BoolVar(&check, "check", false, "write nothing, and exit with 5 when the folder differs from its lockfile")
 	return c
-}
-
-func (a *app) checkLock(dir string, now host.Lock) error {
-	lock, ok, err := host.ReadLock(dir)
-	if err == nil && !ok {
-		err = invalid("%s has no %s\nhint: turnus plugins lock writes it", dir, host.LockFile)
-	}
-	if err == nil {
-		err = lock.Check(dir, now)
-	}
-	if err != nil {
-		return err
-	}
-	a.message(plural(len(now.Plugins), "plugin") + " as locked")
-	return nil
 }
 
 // scriptVerb is how the binary is started as the process of a plugin that is a script.
