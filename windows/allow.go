@@ -218,7 +218,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 				return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 			}
 			for _, o := range occurrences {
-				list = append(list, spanOf(o.open, o.close))
+				list = append(list, deny.Rule.denied(o, zone))
 			}
 		case kind == "freeze":
 			f := c.defs.Freezes[name]
@@ -230,9 +230,8 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 				return nil, fmt.Errorf("freeze %s: %w", name, err)
 			}
 			from, _ := civil.Resolve(f.From, freezeZone)
-			to, _ := civil.Resolve(f.To, freezeZone)
 			d.freeze = name
-			list = append(list, spanOf(from, to))
+			list = append(list, spanOf(from, civil.LastBefore(f.To, freezeZone)))
 		default:
 			first, last := day(civil.Wall(c.lo, zone)), day(civil.Wall(c.hi, zone))
 			dates, ok := c.defs.holidayDates(name, first, last)
@@ -241,8 +240,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 			}
 			for _, date := range dates {
 				from, _ := civil.Resolve(date, zone)
-				to, _ := civil.Resolve(date.AddDate(0, 0, 1), zone)
-				list = append(list, spanOf(from, to))
+				list = append(list, spanOf(from, civil.LastBefore(date.AddDate(0, 0, 1), zone)))
 			}
 		}
 		d.spans = unite(list)

@@ -15,6 +15,7 @@ type occurrence struct {
 	start       time.Time // wall time that the rule names
 	open, close time.Time
 	nominal     time.Duration // its length on a day without a clock change
+	end         time.Time     // wall time at which it closes; zero: it closes some time after its start
 	moved       bool          // the start does not exist: it moved to the end of the gap
 }
 
@@ -129,9 +130,22 @@ func (r *Rule) at(start time.Time, zone *time.Location) occurrence {
 	case r.To != nil:
 		end = day(start).AddDate(0, 0, r.To.Days).Add(r.To.Time)
 	}
-	o.nominal = end.Sub(start)
+	o.end, o.nominal = end, end.Sub(start)
 	o.close, _ = civil.Resolve(end, zone)
 	return o
+}
+
+// denied is what an occurrence closes as a deny. Of a wall time that comes twice, an allow opens and closes at the first
+// copy, which is the careful side; a deny closes both.
+func (r *Rule) denied(o occurrence, zone *time.Location) span {
+	s := spanOf(o.open, o.close)
+	switch {
+	case !o.end.IsZero():
+		s.close = civil.LastBefore(o.end, zone).UnixNano()
+	case r.recur.cron == nil || !r.recur.cron.RealTime(): // that occurs at each copy
+		s.close = civil.Last(o.start, zone).Add(o.nominal).UnixNano()
+	}
+	return s
 }
 
 func (r *Rule) validOn(start time.Time) bool {

@@ -26,6 +26,7 @@ func oddZones() []string {
 type clock struct {
 	start time.Time
 	high  []int64 // the latest wall time shown so far, in minutes
+	shown []int64 // the wall time
 }
 
 func readClock(zone *time.Location, from, to time.Time) *clock {
@@ -33,6 +34,7 @@ func readClock(zone *time.Location, from, to time.Time) *clock {
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
 		_, off := at.In(zone).Zone()
 		wall := (at.Unix() + int64(off)) / 60
+		c.shown = append(c.shown, wall)
 		if n := len(c.high); n > 0 {
 			wall = max(wall, c.high[n-1])
 		}
@@ -44,6 +46,17 @@ func readClock(zone *time.Location, from, to time.Time) *clock {
 // first is the first minute of the span at which the clock has reached a wall time.
 func (c *clock) first(wall time.Time) int {
 	return sort.Search(len(c.high), func(i int) bool { return c.high[i] >= wall.Unix()/60 })
+}
+
+// last is the minute after the last one of the span that is before a wall time, or, with upTo, that shows it.
+func (c *clock) last(wall time.Time, upTo bool) int {
+	out := c.first(wall)
+	for i := out; i < min(out+26*60, len(c.shown)); i++ {
+		if c.shown[i] < wall.Unix()/60 || upTo && c.shown[i] == wall.Unix()/60 {
+			out = i + 1
+		}
+	}
+	return out
 }
 
 // testRule is a rule that an oracle understands without a library: which days, and from when to when.
@@ -69,8 +82,8 @@ func hhmm(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// spans are the rule's occurrences as indexes of minutes.
-func (r testRule) spans(c *clock) [][2]int {
+// spans are the rule's occurrences as indexes of minutes. A deny closes both copies of a repeated hour.
+func (r testRule) spans(c *clock, deny bool) [][2]int {
 	var out [][2]int
 	firstDay := time.Unix(c.high[0]*60, 0).UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	last := time.Unix(c.high[len(c.high)-1]*60, 0).UTC().AddDate(0, 0, -5)
@@ -79,8 +92,13 @@ func (r testRule) spans(c *clock) [][2]int {
 			continue
 		}
 		open, end := c.first(d.Add(r.from)), c.first(d.AddDate(0, 0, r.days).Add(r.to))
-		if r.length > 0 {
+		switch {
+		case r.length > 0 && deny:
+			end = max(open, c.last(d.Add(r.from), true)-1) + int(r.length/time.Minute)
+		case r.length > 0:
 			end = open + int(r.length/time.Minute)
+		case deny:
+			end = c.last(d.AddDate(0, 0, r.days).Add(r.to), false)
 		}
 		if open < end {
 			out = append(out, [2]int{open, end})
@@ -179,11 +197,11 @@ func (s scene) open(c *clock) []bool {
 	}
 	var days [][2]int
 	for _, h := range s.holidays {
-		days = append(days, [2]int{c.first(h), c.first(h.AddDate(0, 0, 1))})
+		days = append(days, [2]int{c.first(h), c.last(h.AddDate(0, 0, 1), false)})
 	}
 	var allowed, denied, required [][2]int
 	for _, r := range s.allow {
-		for _, span := range r.spans(c) {
+		for _, span := range r.spans(c, false) {
 			touched := slices.ContainsFunc(days, func(d [2]int) bool { return span[0] < d[1] && d[0] < span[1] })
 			if !s.cancel || !touched {
 				allowed = append(allowed, span)
@@ -191,12 +209,12 @@ func (s scene) open(c *clock) []bool {
 		}
 	}
 	for _, r := range s.deny {
-		denied = append(denied, r.spans(c)...)
+		denied = append(denied, r.spans(c, true)...)
 	}
 	for _, r := range s.requires {
-		required = append(required, r.spans(c)...)
+		required = append(required, r.spans(c, false)...)
 	}
-	denied = append(denied, [2]int{c.first(s.freeze[0]), c.first(s.freeze[1])})
+	denied = append(denied, [2]int{c.first(s.freeze[0]), c.last(s.freeze[1], false)})
 	if !s.cancel {
 		denied = append(denied, days...)
 	}

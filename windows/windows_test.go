@@ -68,6 +68,30 @@ func occurrences(t testing.TB, d *Definitions, set, from, to string) string {
 
 const saturday = `allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]`
 
+// On 25 October 2026 the clock of Berlin shows 02:00 to 03:00 twice. A deny that ends, begins or lies there closes both.
+func TestFaultW4DenyClosesBothCopiesOfAnHour(t *testing.T) {
+	const all = "allow: [{rrule: \"FREQ=DAILY\", from: \"00:00\", to: \"06:00\"}]\n"
+	for name, c := range map[string]struct{ body, want string }{
+		"it ends there":        {`deny: [{id: d, rrule: "FREQ=DAILY", from: "00:00", to: "02:30"}]`, "10-25 02:30+01 to 10-25 06:00+01; lengthened by 1h by a clock change; clipped by d"},
+		"it lasts for a time":  {`deny: [{id: d, at: 2026-10-25T02:10, duration: 20m}]`, "10-25 00:00+02 to 10-25 02:10+02; lengthened by 1h by a clock change; clipped by d\n10-25 02:30+01 to 10-25 06:00+01; lengthened by 1h by a clock change; clipped by d"},
+		"cron":                 {`deny: [{id: d, cron: "0 2 * * *", duration: 30m}]`, "10-25 00:00+02 to 10-25 02:00+02; lengthened by 1h by a clock change; clipped by d\n10-25 02:30+01 to 10-25 06:00+01; lengthened by 1h by a clock change; clipped by d"},
+		"a freeze":             {"deny: [{use: freeze/f}]\nfreezes: {f: {timezone: Europe/Berlin, from: 2026-10-20, to: 2026-10-25T02:30}}", "10-25 02:30+01 to 10-25 06:00+01; lengthened by 1h by a clock change; clipped by freeze/f"},
+		"it ends as it begins": {`deny: [{id: d, rrule: "FREQ=DAILY", from: "00:00", to: "02:00"}]`, "10-25 02:00+02 to 10-25 06:00+01; lengthened by 1h by a clock change; clipped by d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for line := range strings.Lines(occurrences(t, one(t, all+c.body), "s", "2026-10-24", "2026-10-26")) {
+				if strings.HasPrefix(line, "10-25") {
+					got = append(got, strings.TrimSpace(line))
+				}
+			}
+			if got := strings.Join(got, "\n"); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestOccurrences(t *testing.T) {
 	for _, c := range []struct{ name, body, from, to, want string }{
 		{

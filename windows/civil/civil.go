@@ -65,6 +65,31 @@ func Resolve(wall time.Time, zone *time.Location) (time.Time, Kind) {
 	return walk(wall, zone)
 }
 
+// Last is the last instant at which a clock shows a wall time: in a fold its second occurrence, elsewhere what Resolve
+// returns.
+func Last(wall time.Time, zone *time.Location) time.Time {
+	wall = wall.UTC()
+	at, _ := Resolve(wall, zone)
+	for _, c := range Changes(zone, at, at.Add(26*time.Hour)) {
+		if from, to := c.Span(); !c.Gap() && !wall.Before(from) && wall.Before(to) {
+			at = wall.Add(-offset(c.At, zone)).In(zone)
+		}
+	}
+	return at
+}
+
+// LastBefore is the instant after which a clock shows no earlier wall time any more: the end of what ends at a wall time
+// and includes both copies of a repeated hour.
+func LastBefore(wall time.Time, zone *time.Location) time.Time {
+	if at, kind := Resolve(wall.Add(-1), zone); kind != Gap {
+		if last := Last(wall.Add(-1), zone); last.After(at) {
+			return last.Add(1)
+		}
+	}
+	at, _ := Resolve(wall, zone)
+	return at
+}
+
 // walk goes through the periods of constant offset around a wall time. It ends gaps, and
 // serves the few places where clocks changed twice within two days.
 func walk(wall time.Time, zone *time.Location) (time.Time, Kind) {
