@@ -199,7 +199,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 		a.keepIn(repo, &c)
 	}
 	if files := j.w.cfg.FilesDir; files != nil {
-		c.Files = files(j.lease.Job.Run, snap.Files)
+		c.Files, c.Withheld = files(j.lease.Job.Run, snap.Files), j.w.cfg.Withheld
 	}
 	return c
 }

@@ -50,6 +50,8 @@ type Config struct {
 	// FilesDir is the folder that a run's artifacts are read from; files is what the
 	// snapshot says of it. Nil, or "", refuses artifacts.
 	FilesDir func(run, files string) string
+	// Withheld are files and folders of this machine that no step sends to a host, though they may lie in FilesDir.
+	Withheld []string
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Configs keeps versions of hosts' configurations; nil refuses.
 	Configs *configs.Repo

@@ -145,14 +145,47 @@ func (l *lease) artifact(name string) (*os.File, os.FileInfo, error) {
 		return nil, nil, status.Errorf(code, "artifact %q: %s", name, err)
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
 		err = errors.New("not a regular file")
+	default:
+		err = l.withheld(filepath.Join(l.call.Files, filepath.FromSlash(name)))
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, invalid("artifact %q: %s", name, err)
 	}
 	return f, info, nil
+}
+
+// withheld returns an error for a file that must not be sent to a host, where links lead to one too: git's own, whose
+// settings may hold a login, and those of this process. Who may commit can name any file below the folder of a playbook.
+func (l *lease) withheld(path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return err
+	}
+	for at := path; ; at = filepath.Dir(at) {
+		if strings.EqualFold(filepath.Base(at), ".git") {
+			return errors.New("it is git's own")
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		for _, own := range l.call.Withheld {
+			if other, err := os.Stat(own); err == nil && os.SameFile(info, other) {
+				return errors.New("it is the worker's own")
+			}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }
 
 func (l *lease) sendArtifact(req *wire.GetRequest, info func(transport.FileInfo) error, data io.Writer) error {

@@ -104,7 +104,9 @@ type Call struct {
 	Fence   uint64
 	Queue   string // whose leases Fence counts; "": hosts compare no fences
 	Files   string // folder that artifacts are read from; "" refuses
-	Fetch   string // folder that SaveFile writes under; "" refuses
+	// Withheld are files and folders of this machine that are never read as artifacts, wherever they lie.
+	Withheld []string
+	Fetch    string // folder that SaveFile writes under; "" refuses
 
 	// Live says why the call may not begin, or begin another thing: its job may be another worker's by now. It is asked in
 	// the last instant before the call and before each host service, and does not block. Nil always allows it.

@@ -342,6 +342,57 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 	}
 }
 
+// Who may commit names files below the folder of a playbook, which may be a clone with git's own folder, and hold what
+// belongs to the worker. Without Withheld, and by another name than .git, the same files are sent.
+func TestFaultS1WhatIsTheWorkersOwnIsNotSent(t *testing.T) {
+	files := filepath.Join(t.TempDir(), "ops")
+	for _, name := range []string{"data/admin.token", ".git/config", "git/config", "worker.age", "plain"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(files, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(files, name), "hunter2", 0o600)
+	}
+	for name, to := range map[string]string{"to-data": "data", "to-git": ".git", "to-key": "worker.age"} {
+		if err := os.Symlink(to, filepath.Join(files, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := open(t, &fleet{put: func(_ context.Context, _ core.Host, p transport.Put, data io.Reader) (transport.Written, error) {
+		_, err := io.Copy(io.Discard, data)
+		return transport.Written{Size: p.Size}, err
+	}})
+	own := []string{filepath.Join(files, "data"), filepath.Join(files, "worker.age"), filepath.Join(files, "none"), ""}
+	for _, row := range []struct {
+		name     string
+		withheld []string
+		code     string
+	}{
+		{"plain", own, "OK"},
+		{"git/config", own, "OK"},
+		{"data/admin.token", nil, "OK"},
+		{"worker.age", nil, "OK"},
+		{"data/admin.token", own, "InvalidArgument"},
+		{"to-data/admin.token", own, "InvalidArgument"},
+		{"worker.age", own, "InvalidArgument"},
+		{"to-key", own, "InvalidArgument"},
+		{".git/config", nil, "InvalidArgument"},
+		{"to-git/config", nil, "InvalidArgument"},
+	} {
+		c := call("op", labParams{})
+		c.Files, c.Withheld = files, row.withheld
+		for _, op := range []labParams{{Op: "get", Text: row.name}, {Op: "put", Path: "/x", Text: row.name}} {
+			if code, text := b.op(t, c, op); code != row.code || code != "OK" && strings.Contains(text, "hunter2") {
+				t.Errorf("%s of %s: %s %q, expected %s", op.Op, row.name, code, text, row.code)
+			}
+		}
+	}
+	c := call("op", labParams{})
+	c.Files = filepath.Join(files, ".git") // as a forged job has it
+	if code, _ := b.op(t, c, labParams{Op: "get", Text: "config"}); code != "InvalidArgument" {
+		t.Errorf("a folder of git's own: %s", code)
+	}
+}
+
 func TestSavedFilesStayInTheirFolder(t *testing.T) {
 	dir := t.TempDir()
 	c := call("op", labParams{})

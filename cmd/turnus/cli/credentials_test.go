@@ -6,14 +6,17 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
@@ -299,5 +302,31 @@ func TestCredentialsAreReadAtTheStart(t *testing.T) {
 				t.Errorf("got %q", stderr)
 			}
 		})
+	}
+}
+
+// A node's own files may lie among those that playbooks send; what its flags and its credentials name stays there.
+func TestFaultS1OwnFilesAreWithheld(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "logins.yaml")
+	if err := os.WriteFile(file, []byte("credentials: {default: {identity_file: /k/id, ca_key: /k/ca, addresses: [127.0.0.1]}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var f nodeFlags
+	c := &cobra.Command{}
+	f.add(c)
+	if err := c.ParseFlags([]string{"--secrets", file}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := f.secrets.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := c.ParseFlags([]string{"--secrets-identity", "worker.age"}); err != nil {
+		t.Fatal(err)
+	}
+	got := (&node{secrets: store}).own(f.all, "turnus-data")
+	if slices.Sort(got); !slices.Equal(got, []string{"/k/ca", "/k/id", "turnus-data", "worker.age"}) {
+		t.Errorf("withheld: %q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
@@ -43,9 +44,11 @@ type nodeFlags struct {
 	fetchDir string
 	configs  string
 	verbose  bool
+	all      *pflag.FlagSet // of the command
 }
 
 func (f *nodeFlags) add(c *cobra.Command) {
+	f.all = c.Flags()
 	f.ssh.add(c)
 	f.secrets.add(c)
 	f.plugins.add(c)
@@ -102,6 +105,7 @@ type workerOf struct {
 	name   string                         // of the node; HOST-PID when empty
 	pool   string                         // whose hosts it takes; defaultPool when empty
 	files  func(run, files string) string // resolves where a run's artifacts are
+	data   string                         // folder of the process that may lie among these files; "": none does
 	events func(worker.Event)             // nil: nobody wants them
 	report bool                           // to the service: how it is, and what happens to jobs
 	drain  func()                         // see worker.ReportConfig
@@ -178,7 +182,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.plugins, Name: cmp.Or(o.name, nodeName()), Slots: f.slots, Pool: cmp.Or(o.pool, defaultPool),
 		Secret:   n.secrets.Resolve,
-		FilesDir: o.files, FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log, Traces: o.traces,
+		FilesDir: o.files, Withheld: n.own(f.all, o.data), FetchDir: f.fetchDir, KeepOutput: o.outputs, Events: func(e worker.Event) { n.event(o.events, e) }, Log: log, Traces: o.traces,
 	}
 	load := worker.NodeLoad()
 	if f.cpu > 0 || f.mem > 0 {
@@ -211,6 +215,19 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 	n.stopRun, n.done = cancel, make(chan error, 1)
 	go func() { n.done <- n.worker.Run(ctx) }()
 	return nil
+}
+
+// own are the files of this process that others must not have: they may lie beside playbooks.
+func (n *node) own(flags *pflag.FlagSet, data string) []string {
+	files := privateFiles(flags)
+	if data != "" {
+		files = append(files, data)
+	}
+	for _, c := range n.secrets.Credentials() {
+		files = append(files, c.CAKey)
+		files = append(files, c.IdentityFiles...)
+	}
+	return files
 }
 
 // event hands on what the worker tells. The reporter is there before the worker runs.

@@ -78,6 +78,25 @@ func namesSecretFiles(fl *pflag.FlagSet, names ...string) {
 	noteFlags(fl, noteFile, []string{fileSecret}, names)
 }
 
+// privateFiles are the files that flags name and nobody else may read.
+func privateFiles(fl *pflag.FlagSet) []string {
+	if fl == nil { // of a demo
+		return nil
+	}
+	var out []string
+	fl.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(f.Annotations[noteFile], fileSecret) {
+			return
+		}
+		if list, several := f.Value.(pflag.SliceValue); several {
+			out = append(out, list.GetSlice()...)
+		} else if f.Value.String() != "" {
+			out = append(out, f.Value.String())
+		}
+	})
+	return out
+}
+
 func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
 	for _, name := range names {
 		if err := fl.SetAnnotation(name, key, words); err != nil {

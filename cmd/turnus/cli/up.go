@@ -84,6 +84,9 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
 	defer release()
 	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true, traces: s.traces}
+	if f.service.definitions != "" { // checkouts of a branch lie in the data folder, and are all that is sent from it
+		w.data = s.data.path
+	}
 	if err := n.work(&f.node, w, log); err != nil {
 		return err
 	}
