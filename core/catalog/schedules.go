@@ -305,7 +305,10 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
-	return n, c.change(ctx, scope, who, "schedule.backfill", id, what, "", func() (err error) {
+	if err := c.audit(ctx, who, "schedule.backfill", &s, what, ""); err != nil { // first, as of a trigger
+		return 0, err
+	}
+	return n, c.act(ctx, id, func() (err error) {
 		n, err = c.control.Backfill(ctx, id, from, to)
 		return err
 	})
@@ -326,17 +329,17 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 		return ledger.Run{}, err
 	}
 	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: launches}
+	// First: four eyes ask the audit log whose run it is, and who leaves in between must not be able to approve it.
+	if err := c.audit(ctx, who, "schedule.trigger", &s, f.RunID, reason); err != nil {
+		return ledger.Run{}, err
+	}
 	run, err := c.launch(ctx, f)
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	before := s
 	// Now the schedule knows of the run, for its overlap. The engine finds it launched.
 	if _, err := c.control.Trigger(ctx, id, key); err != nil {
 		c.trouble(ctx, "a schedule does not know of the run that it was triggered to launch", err)
-	}
-	if err := c.audit(ctx, who, "schedule.trigger", &before, run.ID, reason); err != nil {
-		return ledger.Run{}, err
 	}
 	return run, nil
 }
@@ -347,6 +350,14 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action st
 	if err != nil {
 		return err
 	}
+	if err := c.act(ctx, id, do); err != nil {
+		return err
+	}
+	return c.audit(ctx, who, action, &before, what, why)
+}
+
+// act changes a schedule's state, and waits until the ledger has it.
+func (c *Catalog) act(ctx context.Context, id schedule.ID, do func() error) error {
 	if err := do(); err != nil {
 		if errors.Is(err, core.ErrNotFound) { // it stands in the ledger
 			return fmt.Errorf("schedule %s is not in the store yet: try again: %w", id, core.ErrUnavailable)
@@ -356,7 +367,7 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action st
 	if err := c.keepOne(ctx, id); err != nil {
 		return fmt.Errorf("schedule %s was changed, but that is not in the ledger yet: try again: %w", id, err)
 	}
-	return c.audit(ctx, who, action, &before, what, why)
+	return nil
 }
 
 // scheduleState is what the audit log says of a schedule before and after a change.

@@ -2,10 +2,12 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // made makes a token through the API, as its maker does.
@@ -115,4 +117,24 @@ func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 		t.Errorf("who made the schedule approved its run: %d %s", a.status, a.body)
 	}
 	want[any](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK) // control
+}
+
+// Four eyes ask the audit log who triggered the schedule of a run. That stands there before the run does: else who hangs up, or
+// is quick, approves the run that they triggered.
+func TestFaultS13WhoTriggersIsKnownBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.work()
+	admin := b.token("acme", Admin)
+	want[any](t, b.ask(admin, "PUT", "/v1/schedules/made", api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 1 1 *"}), http.StatusOK)
+	id := want[struct{ Run string }](t, b.ask(admin, "POST", "/v1/schedules/acme:made/trigger", api.Why{}), http.StatusOK).Run
+	entries, _, err := b.ledger.AuditLog(t.Context(), ledger.AllTenants(), ledger.AuditFilter{}, ledger.Page{Limit: ledger.MaxPage}) // newest first
+	must(t, err)
+	run := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Kind == "run" && e.Subject == id })
+	trigger := slices.IndexFunc(entries, func(e ledger.Entry) bool {
+		return e.Action == "schedule.trigger" && strings.Contains(string(e.After), id)
+	})
+	if run < 0 || trigger < run {
+		t.Errorf("the run is entry %d, who triggered it entry %d, of %+v", run, trigger, entries)
+	}
 }
