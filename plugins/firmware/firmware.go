@@ -4,8 +4,10 @@
 package firmware
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -186,12 +188,15 @@ type Outputs struct {
 	Seconds    float64 `json:"seconds,omitempty" jsonschema:"from the installation's begin to the end"`
 }
 
-// Defs are the job types.
-func Defs() []sdk.Def { return []sdk.Def{StageDef(), UpgradeDef()} }
+// Defs are the job types. Artifacts come from the worker's own network only where it is in one of the networks reach.
+func Defs(reach ...netip.Prefix) []sdk.Def {
+	return []sdk.Def{StageDef(reach...), UpgradeDef(reach...)}
+}
 
 // StageDef is firmware.stage.
-func StageDef() sdk.Def {
-	return sdk.Job("firmware.stage", runStage,
+func StageDef(reach ...netip.Prefix) sdk.Def {
+	web := newWeb(reach)
+	return sdk.Job("firmware.stage", func(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState]) error { return runStage(ctx, r, web) },
 		sdk.Summary("Bring a firmware artifact to the device and verify it there; at any time, days before the upgrade"),
 		sdk.Description(stageDescription),
 		sdk.Idempotent(true), // what is there and genuine stays
@@ -204,8 +209,9 @@ func StageDef() sdk.Def {
 }
 
 // UpgradeDef is firmware.upgrade.
-func UpgradeDef() sdk.Def {
-	return sdk.Job("firmware.upgrade", runUpgrade,
+func UpgradeDef(reach ...netip.Prefix) sdk.Def {
+	web := newWeb(reach)
+	return sdk.Job("firmware.upgrade", func(ctx context.Context, r *runOf) error { return runUpgrade(ctx, r, web) },
 		sdk.Summary("Install firmware, reboot into it, prove it by the boot id, and keep it; or go back"),
 		sdk.Description(upgradeDescription),
 		sdk.Idempotent(true), // each phase looks first what the device has seen

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -239,7 +241,7 @@ func TestStage(t *testing.T) {
 			if c.params == nil {
 				c.params = stageWith()
 			}
-			kit := b.kit(t, firmware.StageDef())
+			kit := b.kit(t, firmware.StageDef(netip.MustParsePrefix("127.0.0.1/32")))
 			var got *plugintest.Result
 			if c.check {
 				got = kit.Check(c.params)
@@ -257,6 +259,28 @@ func TestStage(t *testing.T) {
 				t.Errorf("effects %s", got.Effects)
 			}
 		})
+	}
+}
+
+// What a server of the worker's own network answers, such as the keys of a cloud, is not brought to a device. The control is the
+// worker that opens that network: the server is asked.
+func TestFaultS11ArtifactsOfTheWorkersNetwork(t *testing.T) {
+	var asked atomic.Int32
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer inside.Close()
+	artifact := sdk.With{"artifact": sdk.With{"url": inside.URL + "/latest/meta-data", "sha256": sum, "version": "2.0", "compatible": "box"}}
+	for name, def := range map[string]func(...netip.Prefix) sdk.Def{"stage": firmware.StageDef, "upgrade": firmware.UpgradeDef} {
+		params := with(artifact)
+		if name == "stage" {
+			params = stageWith(artifact)
+		}
+		asked.Store(0)
+		if got := newBox().kit(t, def()).Run(params); asked.Load() != 0 || got.Outcome != "failed" || !strings.Contains(got.Reason, "own network") || strings.Contains(got.Reason, "127.0.0.1") {
+			t.Errorf("%s: got %s (%s), asked %d times", name, got.Outcome, got.Reason, asked.Load())
+		}
+		if got := newBox().kit(t, def(netip.MustParsePrefix("127.0.0.1/32"))).Run(params); asked.Load() == 0 {
+			t.Errorf("control, %s: got %s (%s)", name, got.Outcome, got.Reason)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"path"
 	"regexp"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // stager brings an artifact to a device. Both job types do.
@@ -20,6 +22,7 @@ type stager struct {
 	host *sdk.Host
 	*Device
 	driver driver
+	web    *http.Client
 	// artifact reads a file of the worker (see sdk.Run.Artifact).
 	artifact func(ctx context.Context, name string, most int64, w io.Writer) (sdk.FileInfo, error)
 	progress func(done float64, what string)
@@ -45,9 +48,20 @@ func (d *Device) sigFile() string {
 	return path.Join(d.folder(), d.Artifact.SHA256+".signature")
 }
 
-func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState]) error {
+// errInner does not say which address: a name of the worker's network may be none of the reader's.
+var errInner = errors.New("its address lies in the worker's own network, which playbooks may not reach from the worker\n" +
+	"hint: give the artifact by path, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
+
+// newWeb makes a client that reaches the worker's own network only where it is in one of the networks reach: what a server
+// answers goes to a device of who wrote the playbook. It has no proxy, which would reach the rest.
+func newWeb(reach []netip.Prefix) *http.Client {
+	guard := &outward.Guard{Allow: reach, Refused: errInner}
+	return &http.Client{Transport: &http.Transport{DialContext: guard.Dialer().DialContext, DisableKeepAlives: true}}
+}
+
+func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState], web *http.Client) error {
 	p := &r.Params
-	s := &stager{host: r.Host(), Device: &p.Device, driver: p.of(), artifact: r.Artifact, progress: r.Progress}
+	s := &stager{host: r.Host(), Device: &p.Device, driver: p.of(), web: web, artifact: r.Artifact, progress: r.Progress}
 	r.Output("file", p.file())
 	f, a, err := look(ctx, s.host, s.driver, false, time.Duration(p.ConnectTimeout), s.questions()...)
 	if err != nil {
@@ -189,7 +203,10 @@ func (s *stager) open(ctx context.Context, most int64) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // source.close does
+	resp, err := s.web.Do(req)    //nolint:bodyclose // source.close does
+	if errors.Is(err, errInner) { // without the address that the dialer puts before it
+		return nil, sdk.Failf("getting the artifact: %w", errInner).Effects(sdk.EffectsNone)
+	}
 	if err != nil {
 		return nil, sdk.Failf("getting the artifact: %w", err).Effects(sdk.EffectsNone).Retryable()
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -39,11 +40,12 @@ type upgrade struct {
 	s      *State
 	host   *sdk.Host
 	driver driver
+	web    *http.Client
 	limit  time.Duration // of one look
 }
 
-func runUpgrade(ctx context.Context, r *runOf) error {
-	u := &upgrade{r: r, p: &r.Params, s: &r.State, host: r.Host(), driver: r.Params.of(), limit: time.Duration(r.Params.ConnectTimeout)}
+func runUpgrade(ctx context.Context, r *runOf, web *http.Client) error {
+	u := &upgrade{r: r, p: &r.Params, s: &r.State, host: r.Host(), driver: r.Params.of(), web: web, limit: time.Duration(r.Params.ConnectTimeout)}
 	if u.s.Began.IsZero() { // nothing was begun: a job that waited for its window looks again
 		done, err := u.precheck(ctx)
 		if done || err != nil {
@@ -168,7 +170,7 @@ func (u *upgrade) peer(ctx context.Context) error {
 }
 
 func (u *upgrade) stage(ctx context.Context) error {
-	s := &stager{host: u.host, Device: &u.p.Device, driver: u.driver, artifact: u.r.Artifact, progress: u.r.Progress}
+	s := &stager{host: u.host, Device: &u.p.Device, driver: u.driver, web: u.web, artifact: u.r.Artifact, progress: u.r.Progress}
 	f, a, err := look(ctx, s.host, s.driver, false, u.limit, s.questions()...)
 	if err != nil {
 		return err

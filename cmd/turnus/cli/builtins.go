@@ -32,7 +32,7 @@ func builtinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
 		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
 		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def(reach...)},
 		"firewall": {firewall.Def()}, "dnssec": {dnssec.Def()},
-		"firmware": firmware.Defs(),
+		"firmware": firmware.Defs(reach...),
 	}
 }
 
@@ -56,7 +56,7 @@ func servePlugin(name string, networks []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// builtinPlugins says how the worker starts them, with the inner networks that http may reach. Their manifests need no process.
+// builtinPlugins says how the worker starts them, with the inner networks that http and firmware may reach. Their manifests need no process.
 func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,7 +75,7 @@ func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 		}
 		m.Name, m.Version = name, version
 		argv := []string{self, serveVerb, name}
-		if name == "http" {
+		if name == "http" || name == "firmware" {
 			for _, network := range reach {
 				argv = append(argv, network.String())
 			}

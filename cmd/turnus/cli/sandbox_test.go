@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// The networks that an operator opens reach the process of http, and no other; without any it gets none.
+// The networks that an operator opens reach the process of http, and that of firmware, which asks for artifacts as http does, and
+// no other; without any they get none.
 func TestFaultS11NetworksAreOpenedToHTTPOnly(t *testing.T) {
 	for _, tc := range []struct{ allow, want []string }{
 		{nil, nil},
@@ -24,7 +25,7 @@ func TestFaultS11NetworksAreOpenedToHTTPOnly(t *testing.T) {
 		}
 		for _, p := range cfg.Builtins {
 			want := []string(nil)
-			if p.Name == "http" {
+			if p.Name == "http" || p.Name == "firmware" {
 				want = tc.want
 			}
 			if got := p.Argv[3:]; !slices.Equal(got, want) {
