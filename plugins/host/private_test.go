@@ -12,8 +12,15 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The module of a locked plugin is exchanged between the check of its files and their use: what was checked runs.
+// The module of a locked plugin is exchanged between the check of its files and their use: what was checked runs. Control: of a
+// plugin that nobody locked, the exchanged module runs.
 func TestFaultS16WhatWasCheckedIsWhatRuns(t *testing.T) {
+	t.Run("locked", func(t *testing.T) { exchanged(t, true, "checked\n") })
+	t.Run("control", func(t *testing.T) { exchanged(t, false, "exchanged\n") })
+}
+
+// exchanged starts a plugin, locked or not, exchanges its module before it is used, and expects what that module says.
+func exchanged(t *testing.T, locked bool, want string) {
 	dir, src, side := t.TempDir(), t.TempDir(), t.TempDir()
 	began, proceed, ran := filepath.Join(side, "began"), filepath.Join(side, "go"), filepath.Join(side, "ran")
 	for _, fifo := range []string{began, proceed} {
@@ -39,7 +46,7 @@ exec '`+self(t)+`' lab good
 		t.Fatal(err)
 	}
 	lock, err := NewLock(dir, nil, nil)
-	if err == nil {
+	if err == nil && locked {
 		err = lock.Write(dir)
 	}
 	if err != nil {
@@ -74,8 +81,14 @@ exec '`+self(t)+`' lab good
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if text, _ := os.ReadFile(ran); string(text) != "checked\n" {
-		t.Errorf("%q ran", text)
+	if text, _ := os.ReadFile(ran); string(text) != want {
+		t.Errorf("%q ran, expected %q", text, want)
+	}
+	if !locked {
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return
 	}
 	root := filepath.Dir(here)
 	if info, err := os.Stat(root); err != nil || info.Mode().Perm() != 0o700 {

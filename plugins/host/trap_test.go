@@ -467,9 +467,21 @@ func TestFaultS14HandshakeSocketIsNoLink(t *testing.T) {
 	if _, err := b.Run(t.Context(), call("echo", labParams{})); err == nil || !strings.Contains(err.Error(), "not a link to one") {
 		t.Errorf("%v; expected the link to be refused", err)
 	}
-	_ = victim.Close()
-	<-served
 	if n := met.Load(); n > 0 {
 		t.Errorf("the worker connected to another's socket %d times", n)
 	}
+	link := filepath.Join(t.TempDir(), "link") // the control: who takes the address as it is comes to the victim
+	err = os.Symlink(victim.Addr().String(), link)
+	if err == nil {
+		var c net.Conn
+		if c, err = net.Dial("unix", link); err == nil {
+			_, err = c.Read(make([]byte, 1)) // until the victim has closed it
+			_ = c.Close()
+		}
+	}
+	if n := met.Load(); n != 1 {
+		t.Errorf("negative control: %d connections, %v", n, err)
+	}
+	_ = victim.Close()
+	<-served
 }
