@@ -164,6 +164,41 @@ func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	}
 }
 
+// Who watches a stream learns nothing from how long a piece of it waits, as on a line that has no end yet. Control: a stream that
+// holds back only what may become a value.
+func TestFaultS6WaitingIsNoOracle(t *testing.T) {
+	t.Parallel()
+	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
+	s := set(t, value)
+	shown := func(text string, last int) int {
+		n := 0
+		st := s.Stream(func(b []byte) { n += len(b) })
+		st.held = append(st.held, text...)
+		st.pass(more, last)
+		return n
+	}
+	encoded := base64.StdEncoding.EncodeToString([]byte(value))
+	told := false
+	for n := 1; n < telling; n++ {
+		for _, form := range []string{value[:n], encoded[:n], strings.Join(strings.Split(encoded[:n], ""), strings.Repeat("\n", maxGap))} {
+			right, wrong := strings.Repeat(". ", holding)+form, strings.Repeat(". ", holding)+form[:len(form)-1]+"~"
+			if a, b := shown(right, holding), shown(wrong, holding); a != b {
+				t.Errorf("%q: %d bytes are shown, of a wrong one %d", form, a, b)
+			}
+			told = told || shown(right, 0) != shown(wrong, 0)
+		}
+	}
+	if !told {
+		t.Error("negative control: nothing was told apart")
+	}
+	var out strings.Builder
+	st := s.Stream(func(b []byte) { out.Write(b) })
+	_, _ = st.Write([]byte("x " + value[:5]))
+	if out.Len() > 0 {
+		t.Errorf("a stream passed on %q", out.String())
+	}
+}
+
 func TestWhatIsNoText(t *testing.T) {
 	t.Parallel()
 	s := set(t, "8231947", "hunter2hunter2")
@@ -243,8 +278,8 @@ func TestIdleShowsWhatTellsNothing(t *testing.T) {
 		idle  bool
 		want  string
 	}{
-		{"name: h", false, "name: "}, {"", true, "name: h"}, {"unter2hunter2h", true, "name: hunter2hunter2h"}, {"u", true, "name: hunter2hunter2h"},
-		{"nter2.", false, "name: hunter2hunter2h[secret s0]."}, {"hunter", true, "name: hunter2hunter2h[secret s0].hunter"}, {"s", false, "name: hunter2hunter2h[secret s0].hunters"},
+		{"name: h", false, ""}, {"", true, "name: h"}, {"unter2hunter2h", true, "name: hunter2hunter2h"}, {"u", true, "name: hunter2hunter2h"},
+		{"nter2.", true, "name: hunter2hunter2h[secret s0]."}, {"hunter", true, "name: hunter2hunter2h[secret s0].hunter"}, {"s", true, "name: hunter2hunter2h[secret s0].hunters"},
 	} {
 		_, _ = stream.Write([]byte(step.write))
 		if step.idle {

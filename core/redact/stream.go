@@ -1,7 +1,9 @@
 package redact
 
-// Stream takes the values out of text that comes in pieces, however they are split over them. It holds back what may be
-// the beginning of a value, and no more than the longest form of one has. It is for one goroutine at a time.
+import "slices"
+
+// Stream takes the values out of text that comes in pieces, however they are split over them. It holds back the last
+// bytes, and what may be the beginning of a value, no more than the longest form of one has. It is for one goroutine at a time.
 type Stream struct {
 	set *Set
 	out func([]byte)
@@ -12,6 +14,10 @@ type Stream struct {
 	made    []byte
 	found   []match
 }
+
+// holding is how many bytes Write holds back, whatever they are: who watched whether a piece waits could else guess a value
+// byte by byte. A beginning that is longer, white space within it included, has [telling] bytes.
+const holding = telling * (maxGap + 1)
 
 // Stream makes one that passes text on to out, whose argument is valid until out returns.
 func (s *Set) Stream(out func([]byte)) *Stream { return &Stream{set: s, out: out} }
@@ -25,7 +31,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	s.held = append(s.held, p...)
-	s.pass(more)
+	s.pass(more, holding)
 	return len(p), nil
 }
 
@@ -33,7 +39,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 // it. Another stream may begin afterwards.
 func (s *Stream) Flush() {
 	if s.set != nil {
-		s.pass(atEnd)
+		s.pass(atEnd, 0)
 	}
 }
 
@@ -43,6 +49,7 @@ func (s *Stream) Idle() {
 	if s.set == nil || len(s.held) == 0 {
 		return
 	}
+	s.pass(more, 0)
 	s.set.mu.RLock()
 	found, undecided := s.set.scan(s.held, s.found[:0], idle)
 	s.set.mu.RUnlock()
@@ -52,11 +59,13 @@ func (s *Stream) Idle() {
 	}
 }
 
-// pass passes on all that is decided.
-func (s *Stream) pass(m mode) {
+// pass passes on all that is decided, but for the last bytes.
+func (s *Stream) pass(m mode, last int) {
 	s.set.mu.RLock()
 	found, undecided := s.set.scan(s.held, s.found[:0], m)
 	s.set.mu.RUnlock()
+	undecided = min(undecided, max(len(s.held)-last, 0))
+	found = slices.DeleteFunc(found, func(f match) bool { return f.from >= undecided })
 	s.found, s.made = found, s.made[:0]
 	at := max(s.shown, s.covered)
 	for _, f := range found {
