@@ -44,7 +44,9 @@ type Run struct {
 	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
 	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
-	Retried  *Retried  `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
+	// QueueAway is that the change is recorded, and the queue does not have it yet.
+	QueueAway bool     `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
+	Retried   *Retried `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
 }
 
 // Retried is how a retry differs from the run that it was made of.

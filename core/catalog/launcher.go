@@ -113,7 +113,7 @@ func (l *launcher) Running(ctx context.Context, runs []string) ([]string, error)
 
 // Cancel ends a run.
 func (l *launcher) Cancel(ctx context.Context, run, reason string) error {
-	_, err := l.c.cfg.Controller.Cancel(ctx, ledger.AllTenants(), "", run, reason)
+	_, _, err := l.c.cfg.Controller.Cancel(ctx, ledger.AllTenants(), "", run, reason)
 	if errors.Is(err, core.ErrConflict) || errors.Is(err, core.ErrNotFound) {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (c *Client) ChangeRun(ctx context.Context, id string, change api.ChangeRun)
 	return run, err
 }
 
-// CancelRun ends a run: when it returns, no job of it starts any more.
+// CancelRun ends a run: when it returns, no job of it starts any more, unless api.Run.QueueAway.
 func (c *Client) CancelRun(ctx context.Context, id, reason string) (api.Run, error) {
 	return c.change(ctx, id, "cancel", api.Why{Reason: reason})
 }

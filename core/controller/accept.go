@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
@@ -82,53 +83,53 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 	return run, nil
 }
 
-// Cancel ends a run. When it returns, no job of it will start, unless the queue is away: then it
-// is cancelled there as soon as it is back, before anything else of it happens.
-func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
-	run, err := c.cfg.Ledger.Cancel(ctx, s, who, id, reason)
+// Cancel ends a run. When it returns, no job of it will start, unless it is late: the ledger has it, the queue
+// does not answer, and servers tell the queue as soon as one of them reaches it, see share.
+func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
+	run, err = c.cfg.Ledger.Cancel(ctx, s, who, id, reason)
 	if err != nil {
-		return ledger.Run{}, err
+		return ledger.Run{}, false, err
 	}
 	if run.Incarnation != "" && !run.Complete() {
-		err = c.inQueue(c.cfg.Queue.Cancel(ctx, id, run.Reason))
+		late, err = c.inQueue(ctx, func(ctx context.Context) error { return c.cfg.Queue.Cancel(ctx, id, run.Reason) })
 	}
 	c.attention(id)
-	return run, err
+	return run, late, err
 }
 
-// Pause keeps a run from starting jobs; those that run go on.
-func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
+// Pause keeps a run from starting jobs; those that run go on. late is as of Cancel.
+func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
 	return c.setPaused(ctx, s, who, id, ledger.PhasePaused, reason)
 }
 
-// Resume lets a run go on.
-func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string) (ledger.Run, error) {
+// Resume lets a run go on. late is as of Cancel.
+func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
 	return c.setPaused(ctx, s, who, id, ledger.PhaseActive, reason)
 }
 
-func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string) (ledger.Run, error) {
+func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string) (run ledger.Run, late bool, err error) {
 	if phase == ledger.PhaseActive {
 		run, err := c.cfg.Ledger.Run(ctx, s, id)
 		if err != nil {
-			return ledger.Run{}, err
+			return ledger.Run{}, false, err
 		}
 		switch { // of one that no queue has had
 		case run.Incarnation == "" && run.Phase == ledger.PhaseQueued: // nothing holds it; active, it would be taken for one whose queue was lost
-			return run, nil
+			return run, false, nil
 		case run.Incarnation == "" && run.Phase == ledger.PhasePaused:
 			phase = ledger.PhaseQueued
 		}
 	}
-	run, err := c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, reason)
+	run, err = c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, reason)
 	if err != nil {
-		return ledger.Run{}, err
+		return ledger.Run{}, false, err
 	}
 	if run.Incarnation != "" {
-		err = c.inQueue(c.setQueuePaused(ctx, id, phase == ledger.PhasePaused))
+		late, err = c.inQueue(ctx, func(ctx context.Context) error { return c.setQueuePaused(ctx, id, phase == ledger.PhasePaused) })
 	}
 	c.attention(id)
 	c.Poke()
-	return run, err
+	return run, late, err
 }
 
 // Decide takes a person's word on a run that waits for it, or on its next wave. It is also the run of those behind it.
@@ -142,12 +143,22 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 	return run, nil
 }
 
-// inQueue passes over what the ledger, which has the last word, will bring about anyway: the queue is
-// away, or has not got the run.
-func (c *Controller) inQueue(err error) error {
-	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) || errors.Is(err, core.ErrNotFound) {
+// tellFor is how long a person waits for the queue after the ledger has what they asked for.
+const tellFor = 2 * time.Second
+
+// inQueue tells the queue what the ledger, which has the last word, will bring about anyway. late says that the queue
+// does not answer; one that has not got the run starts nothing of it.
+func (c *Controller) inQueue(ctx context.Context, tell func(context.Context) error) (late bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tellFor)
+	defer cancel()
+	err = tell(ctx)
+	switch {
+	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrUnknown), err != nil && ctx.Err() != nil:
 		c.Poke()
-		return nil
+		return true, nil
+	case errors.Is(err, core.ErrNotFound):
+		c.Poke()
+		return false, nil
 	}
-	return err
+	return false, err
 }

@@ -101,7 +101,7 @@ func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 		if s, err := l.queue().Status(l.Context(), "r1"); err != nil || s.Phase != queue.Paused || s.InFlight > 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", "looked at them"); err != nil {
+		if _, _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", "looked at them"); err != nil {
 			t.Fatal(err)
 		}
 		l.complete("r1")
@@ -121,7 +121,7 @@ func TestAcceptsWhileTheQueueIsAway(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		l.accept(c, spec{id: "r2", hosts: 3})
-		if r, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r2", "no"); err != nil || r.Outcomes[core.Cancelled] != 3 {
+		if r, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r2", "no"); err != nil || r.Outcomes[core.Cancelled] != 3 {
 			t.Errorf("a run that no queue has is cancelled at once: %+v, %v", r, err)
 		}
 		<-time.After(time.Minute)
@@ -197,7 +197,7 @@ func TestCancelWhileItIsBeingQueued(t *testing.T) {
 		defer l.node(l.queue(), 10)()
 		l.accept(c, spec{id: "r1", hosts: 5})
 		synctest.Wait() // the server waits in Submit
-		if _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
+		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
 			t.Fatal(err)
 		}
 		close(q.hold)
@@ -222,7 +222,7 @@ func TestPausedFromTheStart(t *testing.T) {
 		if len(l.leased) > 0 {
 			t.Error("a paused run started")
 		}
-		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
+		if _, _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
 			t.Fatal(err)
 		}
 		l.complete("r1")
@@ -240,7 +240,7 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
+		if _, _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil {
 			t.Fatal(err)
 		}
 		close(q.hold)
@@ -257,7 +257,7 @@ func TestResumeWhileTheQueueIsAway(t *testing.T) {
 		defer stop()
 		defer l.node(l.queue(), 10)()
 		l.accept(c, spec{id: "r1", hosts: 3, uses: "flash"})
-		if r, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil || r.Phase != ledger.PhaseQueued {
+		if r, _, err := c.Resume(l.Context(), ledger.AllTenants(), "bob", "r1", ""); err != nil || r.Phase != ledger.PhaseQueued {
 			t.Errorf("%+v, %v", r, err)
 		}
 		q.set(false)
@@ -351,7 +351,7 @@ func TestRestingRuns(t *testing.T) {
 		if looks := c.Load().Looks - before; looks > n*60 {
 			t.Errorf("%d looks at %d resting runs in 10 min", looks, n)
 		}
-		if _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
+		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
 			t.Fatal(err)
 		}
 		l.until("a resting run is cancelled", func() bool { return l.run("r3").Outcomes[core.Cancelled] == 3 })

@@ -2,7 +2,6 @@ package controller_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -352,7 +351,10 @@ func (f *flaky) Status(ctx context.Context, run string) (queue.Status, error) {
 }
 
 func (f *flaky) Cancel(ctx context.Context, run, reason string) error {
-	return errors.Join(f.gone(), f.Queue.Cancel(ctx, run, reason))
+	if err := f.gone(); err != nil {
+		return err
+	}
+	return f.Queue.Cancel(ctx, run, reason)
 }
 
 func first[T any](err error, f func() (T, error)) (T, error) {

@@ -108,7 +108,7 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 		t.Error("that jobs ran twice was not said")
 	}
 	// Jobs that were running in the copy are lost, which may have stopped the run by now.
-	if _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "once", "looked"); err != nil && !errors.Is(err, core.ErrConflict) {
+	if _, _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "once", "looked"); err != nil && !errors.Is(err, core.ErrConflict) {
 		t.Fatal(err)
 	}
 	r.complete("once")

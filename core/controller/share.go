@@ -35,6 +35,9 @@ func (c *Controller) share(ctx context.Context, incarnation string) error {
 			if r.Incarnation == incarnation && owner(servers, r.ID) == c.cfg.Name {
 				mine[r.ID] = r
 			}
+			if r.Incarnation == incarnation && r.Phase == ledger.PhaseCancelled {
+				c.cancelled(ctx, r)
+			}
 		}
 		if next == "" {
 			break
@@ -43,6 +46,14 @@ func (c *Controller) share(ctx context.Context, incarnation string) error {
 	}
 	c.shareOut(mine, incarnation)
 	return nil
+}
+
+// cancelled has the queue know that a run is cancelled: whoever was asked may not have reached it, nor the server that follows the run.
+func (c *Controller) cancelled(ctx context.Context, r ledger.Run) {
+	err := c.cfg.Queue.Cancel(ctx, r.ID, r.Reason)
+	if err != nil && !errors.Is(err, core.ErrNotFound) && ctx.Err() == nil {
+		c.cfg.Log.Warn("a cancelled run is not cancelled in the queue yet; trying again", "run", r.ID, "error", err)
+	}
 }
 
 // servers says that this server lives, and lists all that do.

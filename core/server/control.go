@@ -15,14 +15,17 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
+// late is what a 202 of these operations says.
+const late = "A 202 says that it is recorded and that the queue does not answer: jobs may begin until the queue is back, and a server has told it."
+
 func (s *Server) control() {
 	post := func(id, path, summary, detail string, role Role) route {
 		return route{id: id, method: http.MethodPost, path: path, summary: summary, detail: detail, role: role, status: http.StatusOK}
 	}
 	handle(s, post("cancel-run", "/v1/runs/{run}/cancel", "End a run",
-		"When this answers, no job of it starts any more. Those that run are told to end, and a command that is under way on a host is killed; to let them finish, pause the run.", Operator), s.word(s.cfg.Controller.Cancel))
-	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end.", Operator), s.word(s.cfg.Controller.Pause))
-	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", "", Operator), s.word(s.cfg.Controller.Resume))
+		"After a 200, no job of it starts any more. Those that run are told to end, and a command that is under way on a host is killed; to let them finish, pause the run. "+late, Operator), s.word(s.cfg.Controller.Cancel))
+	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
+	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", late, Operator), s.word(s.cfg.Controller.Resume))
 	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
 		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.wakeRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
@@ -34,21 +37,32 @@ func (s *Server) control() {
 	}, s.changeRun)
 }
 
+// changedRun is a run after a change that the queue may not have yet: 202 then.
+type changedRun struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   api.Run
+}
+
 // word is a change of a run for which a reason is all that is given.
-func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string) (ledger.Run, error)) func(context.Context, caller, *struct {
+func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string) (ledger.Run, bool, error)) func(context.Context, caller, *struct {
 	RunPath
 	Body api.Why
-}) (*versioned[api.Run], error) {
+}) (*changedRun, error) {
 	return func(ctx context.Context, by caller, in *struct {
 		RunPath
 		Body api.Why
 	},
-	) (*versioned[api.Run], error) {
-		run, err := change(ctx, by.scope, by.name, in.Run, in.Body.Reason)
+	) (*changedRun, error) {
+		run, late, err := change(ctx, by.scope, by.name, in.Run, in.Body.Reason)
 		if err != nil {
 			return nil, err
 		}
-		return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+		out := &changedRun{http.StatusOK, etagOf(run.Version), runOf(run)}
+		if late {
+			out.Status, out.Body.QueueAway = http.StatusAccepted, true
+		}
+		return out, nil
 	}
 }
 

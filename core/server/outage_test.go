@@ -2,15 +2,20 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // Each request that the ledger does not answer was an error in the log. Red where ledgerFailed logs whatever it is given.
@@ -32,4 +37,43 @@ func TestFaultR8ALedgerThatIsAwayIsReportedOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// deaf is a queue that takes no changes.
+type deaf struct{ queue.Queue }
+
+func (deaf) Cancel(context.Context, string, string) error {
+	return fmt.Errorf("write: %w", core.ErrUnavailable)
+}
+
+func (deaf) Adjust(context.Context, string, queue.Adjust) error {
+	return fmt.Errorf("write: %w", core.ErrUnknown)
+}
+
+// A change that the queue does not have yet was answered like one that it has.
+func TestFaultCancelIsAnsweredAsItIs(t *testing.T) {
+	t.Parallel()
+	for status, q := range map[int]func(queue.Queue) queue.Queue{
+		http.StatusOK:       func(q queue.Queue) queue.Queue { return q },
+		http.StatusAccepted: func(q queue.Queue) queue.Queue { return deaf{q} },
+	} {
+		b := newBed(t, func(c *Config) {
+			ctl, err := controller.New(controller.Config{Name: "asked", Ledger: c.Ledger, Queue: q(c.Queue)})
+			must(t, err)
+			c.Controller = ctl
+		})
+		b.work()
+		operator := b.token("acme", Operator)
+		run := b.launch("acme", api.NewRun{})
+		until(t, "it is in the queue", func() bool {
+			s, err := b.queue.Status(t.Context(), run.ID)
+			return err == nil && s.Phase == queue.Active
+		})
+		for _, verb := range []string{"pause", "resume", "cancel"} {
+			a := b.ask(operator, "POST", "/v1/runs/"+run.ID+"/"+verb, api.Why{Reason: "enough"})
+			if got := want[api.Run](t, a, status); got.QueueAway != (status == http.StatusAccepted) || a.header.Get("ETag") == "" {
+				t.Errorf("%s: %d %v %s", verb, a.status, a.header, a.body)
+			}
+		}
+	}
 }

@@ -42,6 +42,9 @@ func (a *app) showPhase(run api.Run) error {
 		line += "; waits " + text
 	}
 	fmt.Fprintln(a.out, line)
+	if run.QueueAway {
+		a.message("recorded, but the queue does not answer: hosts may go on until it is back and has it; turnus watch " + run.ID)
+	}
 	return nil
 }
 
