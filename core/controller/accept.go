@@ -125,7 +125,12 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 		return ledger.Run{}, false, err
 	}
 	if run.Incarnation != "" {
-		late, err = c.inQueue(ctx, func(ctx context.Context) error { return c.setQueuePaused(ctx, id, phase == ledger.PhasePaused) })
+		late, err = c.inQueue(ctx, func(ctx context.Context) error {
+			if phase == ledger.PhasePaused {
+				return c.setQueuePaused(ctx, id, true)
+			}
+			return c.letGo(ctx, id)
+		})
 	}
 	c.attention(id)
 	c.Poke()

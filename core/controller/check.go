@@ -228,7 +228,7 @@ func (c *Controller) recordRest(ctx context.Context, id, incarnation string) err
 		if err != nil || len(records) == 0 {
 			return err
 		}
-		list, _, err := outcomes(l, records)
+		list, _, err := outcomes(l, records, r.Uncertain)
 		if err != nil {
 			return err
 		}

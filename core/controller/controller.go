@@ -144,7 +144,7 @@ func (c *Controller) Away() error {
 
 // tick looks once: is the queue there, which runs does it lack, which ones are this server's to follow.
 func (c *Controller) tick(ctx context.Context) {
-	incarnation, err := incarnationOf(ctx, c.cfg.Queue)
+	incarnation, err := c.nameQueue(ctx)
 	c.setIncarnation(incarnation, err)
 	if err != nil {
 		c.sweepAt = time.Time{}

@@ -43,7 +43,7 @@ func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledge
 func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, incarnation string) error {
 	l, err := c.restore(ctx, claim.Run.ID)
 	if errors.Is(err, core.ErrInvalid) {
-		return c.refuse(ctx, claim, err)
+		return c.refuse(ctx, claim, incarnation, err)
 	}
 	if err != nil {
 		return err
@@ -67,8 +67,13 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
 		return err
 	}
+	if c.queueLost(claim.Run, incarnation) {
+		if _, err := c.doubt(ctx, l); err != nil {
+			return err
+		}
+	}
 	if err := c.owe(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
-		return c.refuse(ctx, claim, err)
+		return c.refuse(ctx, claim, incarnation, err)
 	} else if err != nil {
 		return err
 	}
@@ -91,7 +96,7 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 		err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
 	case ledger.PhasePaused:
 	default:
-		err = c.setQueuePaused(ctx, run.ID, false)
+		err = c.letGo(ctx, run.ID)
 	}
 	if err != nil { // who follows it brings that about
 		c.cfg.Log.Warn("a run is held in the queue for now", "run", run.ID, "error", err)
@@ -105,7 +110,7 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 // steps count as changed on all hosts without an outcome, whatever becomes of their jobs.
 func (c *Controller) owe(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
 	names := l.Playbook.Notifiable()
-	if !l.Snapshot.Check && len(names) > 0 && run.Incarnation != "" && run.Incarnation != incarnation && !slices.Contains(c.cfg.Intact, run.ID) {
+	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run, incarnation) {
 		var hosts []string
 		l.Run.Unsettled(func(_ time.Time, from, to int) {
 			for _, h := range l.Hosts[from:to] {
@@ -128,6 +133,34 @@ func (c *Controller) owe(ctx context.Context, run ledger.Run, l *launch.Launch, 
 
 func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool) error {
 	return c.cfg.Queue.Adjust(ctx, id, queue.Adjust{Paused: &paused})
+}
+
+// queueLost tells whether a queue had the run and is gone, with what its jobs had reached.
+func (c *Controller) queueLost(run ledger.Run, incarnation string) bool {
+	return run.Incarnation != "" && run.Incarnation != incarnation && !slices.Contains(c.cfg.Intact, run.ID)
+}
+
+// doubt writes down which jobs may have begun in a queue that was lost, and returns how many, from the first on: those of released
+// waves that were due. l.Run.Settled is what is recorded.
+func (c *Controller) doubt(ctx context.Context, l *launch.Launch) (n int, err error) {
+	done, released := 0, len(l.Hosts)
+	for _, s := range l.Run.Settled {
+		if s.Index == done {
+			done += s.Count
+		}
+	}
+	if i := slices.IndexFunc(l.Limits, func(limit int) bool { return done < limit }); i >= 0 { // a wave waits for all of the one before
+		released = l.Limits[i]
+	}
+	l.Run.Unsettled(func(due time.Time, from, to int) {
+		if from < released && !due.After(time.Now()) {
+			n = min(to, released)
+		}
+	})
+	if n == 0 {
+		return 0, nil
+	}
+	return n, c.cfg.Ledger.Doubt(ctx, l.Run.ID, n)
 }
 
 // lostReason is why a run is held after its queue was lost.
@@ -165,15 +198,15 @@ func (c *Controller) restore(ctx context.Context, id string) (*launch.Launch, er
 }
 
 // refuse ends a run that cannot be read back, with the reason.
-func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, why error) error {
-	if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
-		return err
-	}
+func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, incarnation string, why error) error {
 	if err := c.tell(ctx, Event{Kind: RunRefused, Run: claim.Run.ID, Reason: why.Error()}); err != nil {
 		return err
 	}
-	_, err := c.cfg.Ledger.Cancel(ctx, ledger.AllTenants(), "", claim.Run.ID, why.Error())
-	return err
+	begun := claim.Run.Uncertain
+	if c.queueLost(claim.Run, incarnation) { // nobody can read how far its waves were
+		begun = claim.Run.Total
+	}
+	return c.cfg.Ledger.Refuse(ctx, claim, begun, why.Error())
 }
 
 // settled is what the ledger has recorded of a run.

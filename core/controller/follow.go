@@ -20,6 +20,8 @@ type follower struct {
 	id          string
 	incarnation string // of the queue
 
+	uncertain int // see ledger.Run
+
 	watched *watched
 	ends    []int     // of the run's segments
 	handed  time.Time // when the outcomes came that are being recorded; under Controller.mu
@@ -113,6 +115,7 @@ func (f *follower) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 	}
+	f.uncertain = run.Uncertain
 	settled, err := f.c.settled(ctx, f.id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
@@ -180,6 +183,14 @@ func (f *follower) older(ctx context.Context, run ledger.Run, l *launch.Launch) 
 		return nil
 	}
 	f.c.cfg.Log.Warn("the queue came back older than what is recorded", "run", f.id, "outcomes", known, "recorded", run.Recorded)
+	if l.Run.Settled, err = f.c.settled(ctx, f.id); err != nil {
+		return err
+	}
+	begun, err := f.c.doubt(ctx, l)
+	if err != nil {
+		return err
+	}
+	f.uncertain = max(f.uncertain, begun)
 	if l.Run.OnLost != queue.LostHold || run.Phase != ledger.PhaseActive {
 		return nil
 	}
@@ -227,7 +238,7 @@ const (
 
 // record makes records durable. It repeats while the ledger is away.
 func (f *follower) record(ctx context.Context, l *launch.Launch, records []queue.Record, from, to string) error {
-	list, results, err := outcomes(l, records)
+	list, results, err := outcomes(l, records, f.uncertain)
 	if err != nil {
 		return err
 	}
@@ -327,9 +338,11 @@ func (f *follower) settlePhase(ctx context.Context, run ledger.Run, s queue.Stat
 		if _, err := f.c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", f.id, ledger.PhaseActive, ""); err != nil {
 			return err
 		}
-		return f.c.setQueuePaused(ctx, f.id, false)
-	case run.Phase == ledger.PhasePaused && s.Phase == queue.Active, run.Phase == ledger.PhaseActive && s.Phase == queue.Paused:
-		return f.c.setQueuePaused(ctx, f.id, run.Phase == ledger.PhasePaused)
+		return f.c.letGo(ctx, f.id)
+	case run.Phase == ledger.PhasePaused && s.Phase == queue.Active:
+		return f.c.setQueuePaused(ctx, f.id, true)
+	case run.Phase == ledger.PhaseActive && s.Phase == queue.Paused:
+		return f.c.letGo(ctx, f.id)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -33,4 +34,43 @@ func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 		return "", fmt.Errorf("read the queue's incarnation back: %w", err)
 	}
 	return string(name), nil
+}
+
+// calmDocument is on the board while workers may still be at work on leases of a queue that was lost: with it went the locks of
+// their hosts. Nothing is let go on in the new queue meanwhile.
+const calmDocument = "calm"
+
+// nameQueue is incarnationOf, which holds the queue up first where jobs of the one before may run: for as long as a session is
+// trusted that nobody answers.
+func (c *Controller) nameQueue(ctx context.Context) (string, error) {
+	_, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
+	if errors.Is(err, core.ErrNotFound) {
+		lost := false
+		if err := c.eachUnfinished(ctx, func(r ledger.Run) error { lost = lost || c.queueLost(r, ""); return nil }); err != nil {
+			return "", err
+		}
+		if lost {
+			if _, err := c.cfg.Queue.Post(ctx, calmDocument, nil, queue.SessionTTL); err != nil {
+				return "", fmt.Errorf("hold the new queue up: %w", err)
+			}
+		}
+	}
+	return incarnationOf(ctx, c.cfg.Queue)
+}
+
+// calm tells whether nothing is to be let go on in the queue for now.
+func (c *Controller) calm(ctx context.Context) (bool, error) {
+	_, _, err := c.cfg.Queue.Posted(ctx, calmDocument, 0)
+	if errors.Is(err, core.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// letGo has the queue start jobs of a run that it holds. While calm it does not: whoever follows the run asks again.
+func (c *Controller) letGo(ctx context.Context, id string) error {
+	if calm, err := c.calm(ctx); err != nil || calm {
+		return err
+	}
+	return c.setQueuePaused(ctx, id, false)
 }

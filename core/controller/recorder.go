@@ -90,8 +90,34 @@ func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded,
 	}
 }
 
-// outcomes turns records of the queue into what the ledger keeps, and reads the results of those that have one.
-func outcomes(l *launch.Launch, records []queue.Record) (list []ledger.Outcome, results []core.Result, err error) {
+// uncertainReason begins why a job has no known outcome that a queue which was lost may have begun.
+const uncertainReason = "the queue was lost while this job may have been running, and it has not run since; nobody knows what the host saw: "
+
+// unheard makes those of the first uncertain jobs lost that were cancelled before they began in this queue: an earlier one
+// may have begun them.
+func unheard(records []queue.Record, uncertain int) []queue.Record {
+	list := make([]queue.Record, 0, len(records))
+	for _, rec := range records {
+		if rec.Outcome != core.Cancelled || rec.Attempt > 0 || rec.Index >= uncertain {
+			list = append(list, rec)
+			continue
+		}
+		lost, rest := rec, rec
+		lost.Outcome, lost.Reason = core.Lost, uncertainReason+rec.Reason
+		if rest.Index, rest.Count = uncertain, rec.Index+rec.Count-uncertain; rest.Count > 0 && rec.Count > 1 {
+			lost.Count = uncertain - rec.Index
+			list = append(list, lost, rest)
+			continue
+		}
+		list = append(list, lost)
+	}
+	return list
+}
+
+// outcomes turns records of the queue into what the ledger keeps, and reads the results of those that have one. The first
+// uncertain jobs may have begun in an earlier queue.
+func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []ledger.Outcome, results []core.Result, err error) {
+	records = unheard(records, uncertain)
 	list = make([]ledger.Outcome, 0, len(records))
 	for _, rec := range records {
 		if rec.Count > 1 && (rec.Outcome != core.Lost || len(l.Playbook.Handlers) == 0) {

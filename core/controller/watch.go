@@ -223,6 +223,9 @@ func (c *Controller) idle(id string, l *launch.Launch, quiet time.Duration, s qu
 	if w == nil {
 		return true
 	}
+	if w.phase == ledger.PhaseActive && s.Phase == queue.Paused { // it is to be let go on
+		return false
+	}
 	w.rest, w.status, w.wait = rest, &s, 0
 	if w.due == nil {
 		for _, seg := range l.Run.Segments {

@@ -106,11 +106,22 @@ func (l *Ledger) Release(ctx context.Context, c Claim) error {
 	})
 }
 
+// Doubt says that the first so many jobs of a run may have begun in a queue that was lost or came back
+// older. One of them that ends without having run since is lost, not cancelled.
+func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
+	return l.db.transact(ctx, "doubt jobs of run "+id, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE runs SET uncertain = $2 WHERE id = $1 AND uncertain < $2 AND ended = 0`, clean(id, maxText), jobs)
+		return err
+	})
+}
+
 // Unqueue says that the queue of this incarnation has not the run that it should have: it came back
-// older than the ledger. The run can be claimed again. Without effect where another queue has it by now.
+// older than the ledger. The run can be claimed again, and belongs to a queue that was lost: its jobs may have
+// begun there. Without effect where another queue has it by now.
 func (l *Ledger) Unqueue(ctx context.Context, id, incarnation string) error {
 	return l.db.transact(ctx, "take run "+id+" out of the queue", func(t *tx) error {
-		_, err := t.exec(ctx, `UPDATE runs SET incarnation = '', position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`, clean(id, maxText), clean(incarnation, maxID))
+		_, err := t.exec(ctx, `UPDATE runs SET incarnation = $3, position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`,
+			clean(id, maxText), clean(incarnation, maxID), lostIncarnation)
 		return err
 	})
 }

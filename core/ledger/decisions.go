@@ -131,7 +131,7 @@ func (l *Ledger) apply(ctx context.Context, t *tx, run *Run, d Decision) error {
 		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
 			return err
 		}
-		return l.endRest(ctx, t, run, core.Cancelled, reason)
+		return l.endRest(ctx, t, run, 0)
 	}
 	var have int
 	if err := t.row(ctx, `SELECT count(*) FROM decisions WHERE run = $1 AND wave = $2 AND content = $3 AND approved = 1`, run.seq, WholeRun, run.content).Scan(&have); err != nil {

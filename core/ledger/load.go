@@ -25,12 +25,14 @@ type Loader struct {
 	have []Table
 }
 
-// The document by which a ledger knows that it was filled from a copy, and the queue's incarnation of runs that are in it.
+// The document by which a ledger knows that it was filled from a copy.
 const (
-	kindLedger      = "ledger"
-	nameRestored    = "restored"
-	lostIncarnation = "restored"
+	kindLedger   = "ledger"
+	nameRestored = "restored"
 )
+
+// lostIncarnation is that of runs whose queue was lost: of no queue that exists.
+const lostIncarnation = "restored"
 
 // Load makes the tables of a version in the empty database at a URL, has fill put rows into them, and brings them to this program's
 // version, all in one transaction: killed at any moment it has changed nothing. from names where the rows come from; the ledger

@@ -62,13 +62,28 @@ func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id, reason string) (R
 		}
 		idle, err := unclaimed(ctx, t, run)
 		if err == nil && idle {
-			err = l.endRest(ctx, t, run, core.Cancelled, run.Reason)
+			err = l.endRest(ctx, t, run, 0)
 		}
 		if err != nil {
 			return err
 		}
 		return l.auditPhase(ctx, t, who, "run.cancel", run, before)
 	})
+}
+
+// Refuse ends a claimed run that no queue can take: the first begun jobs that have no outcome as lost, since
+// they may have begun in a queue that was lost, the rest as cancelled.
+func (l *Ledger) Refuse(ctx context.Context, c Claim, begun int, reason string) error {
+	_, err := l.change(ctx, AllTenants(), c.Run.ID, "refuse run", func(t *tx, run *Run) error {
+		if run.Complete() {
+			return nil
+		}
+		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+			return err
+		}
+		return l.endRest(ctx, t, run, begun)
+	})
+	return err
 }
 
 // change locks a run in scope, lets do change it, and returns what it then is.
@@ -122,15 +137,21 @@ func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
 	return n == 1, err
 }
 
-// endRest gives every job that has no outcome this one.
-func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, outcome core.Outcome, reason string) error {
+// endRest ends every job that has no outcome for the run's reason: the first so many as lost, the others as cancelled.
+func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, lost int) error {
 	r := &recording{Ledger: l, t: t, run: *run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: &Recorded{}}
 	var err error
 	if r.ranges, err = readRanges(ctx, t, run.seq); err != nil {
 		return err
 	}
-	if err := r.rangeOf(ctx, &Outcome{Index: 0, Count: run.Total, Life: NextLife, Outcome: outcome, Reason: reason}); err != nil {
-		return err
+	for _, o := range []Outcome{{Count: lost, Outcome: core.Lost}, {Index: lost, Count: run.Total - lost, Outcome: core.Cancelled}} {
+		o.Life, o.Reason = NextLife, run.Reason
+		if o.Count == 0 {
+			continue
+		}
+		if err := r.rangeOf(ctx, &o); err != nil {
+			return err
+		}
 	}
 	if err := r.finish(ctx, nil); err != nil {
 		return err

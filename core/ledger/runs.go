@@ -44,6 +44,7 @@ type Run struct {
 	Position    string `json:"-"` // the queue's cursor behind what is recorded
 	Incarnation string `json:"-"` // of the queue that has the run; "" for none
 	Key         string `json:"-"` // Idempotency-Key
+	Uncertain   int    `json:"-"` // the first so many jobs may have begun in a queue that was lost, see Doubt
 
 	seq, content int64
 	ranges       int
@@ -54,7 +55,7 @@ func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
- total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, '')`
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain`
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
@@ -67,7 +68,7 @@ func scanRun(row scanner) (Run, error) {
 	for i := range counts {
 		dest = append(dest, &counts[i])
 	}
-	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key)...); err != nil {
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain)...); err != nil {
 		return Run{}, err
 	}
 	r.Created, r.Ended = fromMicros(created), fromMicros(ended)

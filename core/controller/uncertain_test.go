@@ -1,0 +1,198 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// outcomes are those of a run by index, as the ledger has them.
+func (l *lab) outcomes(run string) map[int]core.Outcome {
+	l.Helper()
+	list, err := l.ledger.Ended(l.Context(), run)
+	if err != nil {
+		l.Fatal(err)
+	}
+	got := map[int]core.Outcome{}
+	for _, e := range list {
+		for i := range e.Count {
+			got[e.Index+i] = e.Outcome
+		}
+	}
+	return got
+}
+
+// unrecorded has some jobs of a run end while no server is there to record it, and the queue be lost with that.
+func (l *lab) unrecorded(one *launch.Launch, jobs int) {
+	l.Helper()
+	c, stop := l.server("s1", l.queue())
+	l.put(c, one)
+	l.until("it is in the queue", func() bool { return l.run(one.Run.ID).Phase == ledger.PhaseActive })
+	stop()
+	node := l.node(l.queue(), 2)
+	l.until("some have ended", func() bool { _, n := l.times(one.Run.ID); return n >= jobs })
+	node()
+	l.newQueue()
+}
+
+// A person cancels a run whose queue was lost: what may have begun there is lost, whether its run was held or not. What
+// was in no released wave, or not due, is cancelled.
+func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
+	for _, uses := range []string{"flash", "look"} {
+		t.Run(uses, func(t *testing.T) {
+			fake(t, func(l *lab) {
+				one := l.launch(spec{id: "r1", hosts: 9, uses: uses, more: "strategy: {waves: [6, 100%]}\n"})
+				one.Run.Segments = []queue.Segment{{Count: 4}, {Count: 5, Due: time.Now().Add(time.Hour)}}
+				l.unrecorded(one, 4)
+				c, stop := l.server("s2", l.queue())
+				defer stop()
+				l.until("it is in the next queue", func() bool { return len(l.said(controller.RunEnqueued)) == 2 })
+				if r := l.run("r1"); r.Recorded != 0 || (r.Phase == ledger.PhasePaused) != (uses == "flash") {
+					t.Fatalf("%+v", r)
+				}
+				if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
+					t.Fatal(err)
+				}
+				l.complete("r1")
+				for i, o := range l.outcomes("r1") {
+					if want := map[bool]core.Outcome{true: core.Lost, false: core.Cancelled}[i < 4]; o != want {
+						t.Errorf("job %d is %s, expected %s", i, o, want)
+					}
+				}
+				l.sound()
+			})
+		})
+	}
+}
+
+// What runs again after its queue was lost has the outcome of that; what was recorded before keeps it.
+func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
+	fake(t, func(l *lab) {
+		l.unrecorded(l.launch(spec{id: "r1", hosts: 6, bad: 1, more: "strategy: {waves: [4, 100%]}\n"}), 4)
+		c, stop := l.server("s2", l.queue())
+		defer stop()
+		node := l.node(l.queue(), 2)
+		l.until("some ran again", func() bool { return l.run("r1").Recorded >= 2 })
+		node()
+		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		defer l.node(l.queue(), 2)() // whoever turns recovers what was leased
+		l.complete("r1")
+		got := l.outcomes("r1")
+		if got[0] != core.Changed || got[1] != core.Changed || got[4] != core.Cancelled || got[5] != core.Cancelled {
+			t.Errorf("%v", got)
+		}
+		l.sound()
+	})
+}
+
+// The queue came back without the run, and a person cancels it before a server has put it in again.
+func TestFaultR5CancelBeforeTheRunIsBackInTheQueue(t *testing.T) {
+	fake(t, func(l *lab) {
+		dead, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Types: types})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.unrecorded(l.launch(spec{id: "r1", hosts: 3}), 2)
+		if err := l.ledger.Unqueue(l.Context(), "r1", l.run("r1").Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		if r, _, err := dead.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil || r.Complete() {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		_, stop := l.server("s2", l.queue())
+		defer stop()
+		l.complete("r1")
+		if r := l.run("r1"); r.Outcomes[core.Lost] != 3 || r.Reason != "enough" {
+			t.Errorf("%+v", r)
+		}
+		l.sound()
+	})
+}
+
+// A run whose queue was lost, and that cannot be read back, ends, and says that its jobs may have run.
+func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
+	fake(t, func(l *lab) {
+		_, _, err := l.ledger.Accept(l.Context(), ledger.NewRun{ID: "odd", Playbook: "patch", LaunchedBy: "alice", Jobs: []ledger.JobHost{{Host: "h"}, {Host: "i"}}, Snapshot: []byte("no snapshot")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim, err := l.ledger.Claim(l.Context(), "s1", "odd", "q1", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.ledger.Enqueued(l.Context(), claim, "q1"); err != nil {
+			t.Fatal(err)
+		}
+		_, stop := l.server("s2", l.queue())
+		defer stop()
+		l.complete("odd")
+		if r := l.run("odd"); r.Phase != ledger.PhaseCancelled || r.Outcomes[core.Lost] != 2 || len(l.said(controller.RunRefused)) != 1 {
+			t.Errorf("%+v, told %d times", r, len(l.said(controller.RunRefused)))
+		}
+	})
+}
+
+// A worker dies with a job that may be repeated, and its run is cancelled before it is: its steps may all have ended well.
+func TestFaultR5CancelAfterAWorkerDied(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		defer stop()
+		l.took = time.Hour
+		node := l.node(l.queue(), 1)
+		l.accept(c, spec{id: "r1", hosts: 2})
+		l.until("it has begun", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.leased) == 1 })
+		node()
+		<-time.After(queue.SessionTTL + time.Second)
+		s, err := l.queue().Open(l.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.queue().Turn(l.Context(), queue.Turn{Session: s}); err != nil { // recovers it, and leases nothing
+			t.Fatal(err)
+		}
+		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		l.complete("r1")
+		if got := l.outcomes("r1"); got[0] != core.Lost || got[1] != core.Cancelled {
+			t.Errorf("%v", got)
+		}
+		why, _, err := l.ledger.Jobs(l.Context(), ledger.AllTenants(), "r1", ledger.JobFilter{}, ledger.Page{})
+		if err != nil || !strings.Contains(why[0].Reason, "worker node was silent") {
+			t.Errorf("%+v, %v", why, err)
+		}
+	})
+}
+
+// Workers may be at work under leases of a queue that was emptied, and the locks of their hosts went with it: no run begins
+// anything in the next one for as long as a session lives. An empty queue that followed none holds nothing up. Red without calm.
+func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
+	fake(t, func(l *lab) {
+		began := time.Now()
+		l.unrecorded(l.launch(spec{id: "r1", hosts: 6}), 2)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the first queue did nothing for %v", took)
+		}
+		l.mu.Lock()
+		clear(l.leased)
+		l.mu.Unlock()
+		c, stop := l.server("s2", l.queue())
+		defer stop()
+		defer l.node(l.queue(), 2)()
+		lost := time.Now()
+		l.accept(c, spec{id: "r2", hosts: 1})
+		l.until("something begins", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.leased) > 0 })
+		if after := time.Since(lost); after < queue.SessionTTL || after > queue.SessionTTL+2*time.Second {
+			t.Errorf("it began %v after the queue was lost", after)
+		}
+		l.complete("r1", "r2")
+	})
+}
