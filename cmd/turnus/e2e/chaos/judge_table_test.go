@@ -142,9 +142,12 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 		"begun long after a cancel": {func(s *story) {
 			s.runs[0].cancelled = sec(6)
 		}, "cancel"},
-		"begun after a cancel while Redis was away": {func(s *story) {
-			s.runs[0].cancelled, s.faults = sec(6), []happened{stopped("stop Redis", 5, 9.5)}
+		"begun soon after Redis was back, and a cancel meanwhile": {func(s *story) {
+			s.runs[0].cancelled, s.faults = sec(3), []happened{stopped("stop Redis", 2.5, 4)}
 		}, ""},
+		"begun long after Redis was back, and a cancel meanwhile": {func(s *story) {
+			s.runs[0].asked, s.runs[0].cancelled, s.faults = sec(0.5), sec(0.6), []happened{stopped("stop Redis", 0.5, 1.5)}
+		}, "cancel"},
 		"begun before a cancel": {func(s *story) { s.runs[0].cancelled = sec(10.5) }, ""},
 		"twice what must not be": {func(s *story) {
 			s.logs["h1"] += "begin 7 r1 b 12 worker-1 - 12.05\nend 7 r1 b 12 0 12.08\n"

@@ -102,6 +102,8 @@ const (
 	needsSlack = 250 * time.Millisecond // between the last check of a window and the begin on the host
 	// A job that was leased before the cancel of its run may be on its way until its worker's next beat.
 	cancelSlack = 3 * time.Second
+	// Redis starts, and servers and workers find it again, each after a pause of its own.
+	lateSlack = 5 * time.Second
 	// The exit status of a command may be on its way to its worker when the run is cancelled.
 	exitSlack = time.Second
 )
@@ -145,6 +147,8 @@ func seconds(s string) time.Duration {
 func judge(v evidence) (all []violation) {
 	v.seen = slices.Clone(v.seen)
 	slices.SortStableFunc(v.seen, func(a, b execution) int { return cmp.Compare(a.begin, b.begin) })
+	v.faults = slices.Clone(v.faults)
+	slices.SortStableFunc(v.faults, func(a, b happened) int { return cmp.Compare(a.begin, b.begin) })
 	kind := map[string]string{}
 	for _, r := range v.runs {
 		kind[r.id] = r.kind
@@ -280,18 +284,27 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 			all = append(all, violation{"unasked", e.begin, e.job() + " is of no run that a server has accepted", []string{e.line}})
 		case e.begin+tick < max(r.asked, r.approved):
 			all = append(all, violation{"unasked", e.begin, e.job() + " began before it was asked for, or approved", []string{e.line}})
-		case first && r.cancelled > 0 && e.begin > r.cancelled+cancelSlack && !redisAway(v, r.cancelled):
+		case first && r.cancelled > 0 && e.begin > told(v, r.cancelled)+cancelSlack:
 			all = append(all, violation{"cancel", e.begin, fmt.Sprintf("%s began %v after the cancel of its run had returned", e.job(), (e.begin - r.cancelled).Round(tick)), []string{e.line}})
 		}
 	}
 	return all
 }
 
-// redisAway tells whether a fault kept everybody from Redis: see leftOut, "cancel while Redis is away".
-func redisAway(v evidence, at time.Duration) bool {
-	return slices.ContainsFunc(v.faults, func(f happened) bool {
-		return slices.Contains([]string{"kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis"}, f.name) && f.begin <= at && at < f.end+2*time.Second
-	})
+// told is when the queue has a cancel that returned at a time: at once, or, where no server that was up reached Redis, when
+// the last fault in a row that kept servers from it is over.
+func told(v evidence, at time.Duration) time.Duration {
+	late := false
+	for _, f := range v.faults { // by begin
+		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis"}, f.name)
+		if away && f.begin <= at && at < f.end+lateSlack {
+			at, late = max(at, f.end), true
+		}
+	}
+	if late {
+		at += lateSlack
+	}
+	return at
 }
 
 // repeated: a step that must not be repeated begins once.

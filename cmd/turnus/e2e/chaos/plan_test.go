@@ -65,7 +65,6 @@ var leftOut = map[string]string{
 	"roll Redis back":                          "R4, R6: a recorded command runs again, and fences fall, after a rollback",
 	"SIGKILL of turnus up with suspended jobs": "W3: what a suspended job waits for is forgotten",
 	"read-only SQLite":                         "a file system cannot become read-only under a file that is open for writing; a full disk refuses the same writes",
-	"cancel while Redis is away":               "the ledger has it at once, and the queue when a server reaches it: jobs may begin between",
 	"failover to a replica that is behind":     "the same as a rollback of Redis",
 	"cut worker from hosts":                    "ends as unreachable by design, see TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse",
 }
