@@ -18,17 +18,17 @@ const (
 type clock struct {
 	beat time.Duration // how often answers come
 
-	mu     sync.Mutex
-	told   time.Time     // local, when the answer had come
-	slept  time.Duration // how long the machine had been suspended by then
-	said   time.Time     // what it said
-	spread time.Duration // how long it took: the queue's clock is later by so much at most
-	doubt  time.Duration // since a leap: what the clock would say if it had gone on, less what it says
+	mu        sync.Mutex
+	local     time.Time     // when the answer had come, by this node
+	suspended time.Duration // how long the machine had been suspended by then
+	said      time.Time     // what the answer said
+	spread    time.Duration // how long it took: the queue's clock is later by so much at most
+	doubt     time.Duration // since a leap: what the clock would say if it had gone on, less what it says
 }
 
 // tell takes in an answer of the queue that was asked for at sent. It returns how far the queue's clock has leaped since the answer
 // before: what it is off from the time that passed here, suspended time included. 0 is that it went on.
-func (c *clock) tell(sent, said time.Time, asleep time.Duration) (leap time.Duration) {
+func (c *clock) tell(sent, said time.Time, suspended time.Duration) (leap time.Duration) {
 	if said.IsZero() {
 		return 0
 	}
@@ -37,7 +37,7 @@ func (c *clock) tell(sent, said time.Time, asleep time.Duration) (leap time.Dura
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.said.IsZero() {
-		leap = leaped(said.Sub(c.said), sent.Sub(c.told)+asleep-c.slept, spread+c.spread)
+		leap = leaped(said.Sub(c.said), sent.Sub(c.local)+suspended-c.suspended, spread+c.spread)
 	}
 	// Nobody can tell whether a leap set the clock right or wrong. Until it leaps back, or agrees with this node's own
 	// clock, both readings count.
@@ -50,13 +50,13 @@ func (c *clock) tell(sent, said time.Time, asleep time.Duration) (leap time.Dura
 	if off := now.Round(0).Sub(said); c.doubt.Abs() <= 2*clockStep || -clockStep <= off && off <= spread+clockStep {
 		c.doubt = 0
 	}
-	if age := now.Sub(c.told); !c.said.IsZero() && age < clockKeep && c.spread < spread && !leaps(c.told, now) {
+	if age := now.Sub(c.local); !c.said.IsZero() && age < clockKeep && c.spread < spread && !leaps(c.local, now) {
 		early := c.said.Add(age)
 		if !early.After(said.Add(spread)) && !early.Add(c.spread).Before(said) { // they agree
 			return leap
 		}
 	}
-	c.told, c.slept, c.said, c.spread = now, asleep, said.Round(0), spread
+	c.local, c.suspended, c.said, c.spread = now, suspended, said.Round(0), spread
 	return leap
 }
 
@@ -74,13 +74,13 @@ func leaped(went, passed, spread time.Duration) time.Duration {
 }
 
 // now is between early and late by the queue's clock, and after a leap by what that would say without it. It is not known when the queue has
-// not answered for long, or when the machine was asleep since.
+// not answered for long, or when the machine was suspended since.
 func (c *clock) now() (early, late time.Time, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	local := time.Now()
-	age := local.Sub(c.told)
-	if c.said.IsZero() || age > clockAge*c.beat || leaps(c.told, local) {
+	now := time.Now()
+	age := now.Sub(c.local)
+	if c.said.IsZero() || age > clockAge*c.beat || leaps(c.local, now) {
 		return time.Time{}, time.Time{}, false
 	}
 	early = c.said.Add(age)

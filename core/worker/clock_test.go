@@ -64,7 +64,7 @@ func TestClockIsTheQueues(t *testing.T) {
 	})
 }
 
-// A virtual machine that was asleep must not take the time of before for the time of now.
+// A virtual machine that was suspended must not take the time of before for the time of now.
 func TestClockOfAMachineThatSleptIsUnknown(t *testing.T) {
 	for _, tc := range []struct {
 		wall, monotonic time.Duration
@@ -196,7 +196,7 @@ func TestFaultR2ALeapIsToldFromASlowAnswer(t *testing.T) {
 // Each leap is reported once, on the board too, and a machine that was suspended reports none. Red without heard's report.
 func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var off, slept atomic.Int64
+		var off, suspended atomic.Int64
 		l := &lab{t: t, plugins: &script{}}
 		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }})
 		defer l.q.Shutdown()
@@ -205,7 +205,7 @@ func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 		events := c.Events
 		c.Events = func(e Event) { events(e); r.Event(e) }
 		n := l.startWith(c, func(w *Worker) {
-			w.asleep = func() time.Duration { return time.Duration(slept.Load()) }
+			w.suspended = func() time.Duration { return time.Duration(suspended.Load()) }
 			r = NewReporter(ReportConfig{Worker: w, Board: l.q})
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -213,7 +213,7 @@ func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 		go func() { r.Run(ctx); close(reported) }()
 		pass(time.Minute)
 		off.Add(int64(3 * time.Second))
-		slept.Add(int64(3 * time.Second))
+		suspended.Add(int64(3 * time.Second))
 		pass(time.Minute)
 		if got := l.said(ClockLeaped); len(got) != 0 {
 			t.Errorf("a suspended machine: %v", got)

@@ -33,10 +33,10 @@ steps:
 // has given the job to others. Red without live in between.
 func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var slept atomic.Int64
-		stop := func() { slept.Add(int64(queue.SessionTTL + 1500*time.Millisecond)) }
+		var suspended atomic.Int64
+		stop := func() { suspended.Add(int64(queue.SessionTTL + 1500*time.Millisecond)) }
 		l := &lab{t: t, plugins: &script{}}
-		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }})
+		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(suspended.Load())) }})
 		defer l.q.Shutdown()
 		ends := map[uint64]bool{} // fences whose leases ended while their node did not look
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
@@ -49,7 +49,7 @@ func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 			return host.Outcome{Changed: true}, nil
 		}
 		la := l.submit("r", 1, twoSteps)
-		n := l.startWith(l.config(), func(w *Worker) { w.asleep = func() time.Duration { return time.Duration(slept.Load()) } })
+		n := l.startWith(l.config(), func(w *Worker) { w.suspended = func() time.Duration { return time.Duration(suspended.Load()) } })
 		res := l.results(la)
 		n.drain()
 		l.exactlyOnce(la, res)
@@ -66,7 +66,7 @@ func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 // does not lift the fence.
 func TestFaultR1TheLeaseIsComparedBeforeEachHostCall(t *testing.T) {
 	inLab(t, func(l *lab) {
-		var slept atomic.Int64
+		var suspended atomic.Int64
 		var late, after error
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
 			if err := c.Live(); err != nil {
@@ -76,14 +76,14 @@ func TestFaultR1TheLeaseIsComparedBeforeEachHostCall(t *testing.T) {
 			if err := c.Live(); err != nil {
 				t.Errorf("refused on a lease that beats keep: %v", err)
 			}
-			slept.Add(int64(queue.SessionTTL))
+			suspended.Add(int64(queue.SessionTTL))
 			late = c.Live()
 			pass(queue.BeatEvery + time.Second) // the session lives after all, its stopped jobs do not
 			after = c.Live()
 			return host.Outcome{Cancelled: true}, nil
 		}
 		l.submit("r", 1, oneStep)
-		n := l.startWith(l.config(), func(w *Worker) { w.asleep = func() time.Duration { return time.Duration(slept.Load()) } })
+		n := l.startWith(l.config(), func(w *Worker) { w.suspended = func() time.Duration { return time.Duration(suspended.Load()) } })
 		pass(2 * time.Minute)
 		n.drain()
 		if late == nil || after == nil {

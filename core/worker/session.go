@@ -61,17 +61,17 @@ type session struct {
 }
 
 // moment is an instant by the clocks that only go forward. Go's monotonic clock stands still
-// while Linux is suspended; asleep is how long it had stood still.
+// while Linux is suspended; suspended is how long the machine had been suspended.
 type moment struct {
-	local  time.Time
-	asleep time.Duration
+	local     time.Time
+	suspended time.Duration
 }
 
-func (w *Worker) moment() moment { return moment{time.Now(), w.asleep()} }
+func (w *Worker) moment() moment { return moment{time.Now(), w.suspended()} }
 
 // since is how long ago m was.
 func (w *Worker) since(m moment) time.Duration {
-	return time.Since(m.local) + w.asleep() - m.asleep
+	return time.Since(m.local) + w.suspended() - m.suspended
 }
 
 // openSession opens a session and starts its beat.

@@ -118,16 +118,16 @@ func New(c Config) (*Worker, error) {
 		c.Events = func(Event) {}
 	}
 	w := &Worker{
-		cfg:      c,
-		kill:     make(chan struct{}),
-		drain:    make(chan struct{}),
-		programs: newPrograms(c.Payload, c.Plugins.Type),
-		books:    newBooks(c.Board),
-		admit:    askBook,
-		conceal:  (*redact.Set).Add,
-		pace:     pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
-		running:  map[uint64]*job{},
-		asleep:   asleep,
+		cfg:       c,
+		kill:      make(chan struct{}),
+		drain:     make(chan struct{}),
+		programs:  newPrograms(c.Payload, c.Plugins.Type),
+		books:     newBooks(c.Board),
+		admit:     askBook,
+		conceal:   (*redact.Set).Add,
+		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
+		running:   map[uint64]*job{},
+		suspended: suspended,
 	}
 	w.clock.beat = w.pace.beat
 	return w, nil
@@ -135,17 +135,17 @@ func New(c Config) (*Worker, error) {
 
 // Worker is one node.
 type Worker struct {
-	cfg      Config
-	kill     chan struct{} // closed by Kill
-	killOnce sync.Once
-	drain    chan struct{} // closed when Run's context ends: jobs park between steps
-	programs *programs
-	books    *books
-	clock    clock
-	pace     pace
-	admit    func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
-	conceal  func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
-	asleep   func() time.Duration                     // for how long the machine was suspended since its boot; the same
+	cfg       Config
+	kill      chan struct{} // closed by Kill
+	killOnce  sync.Once
+	drain     chan struct{} // closed when Run's context ends: jobs park between steps
+	programs  *programs
+	books     *books
+	clock     clock
+	pace      pace
+	admit     func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
+	conceal   func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
+	suspended func() time.Duration                     // how long the machine was suspended since its boot; the same
 
 	cordoned atomic.Bool  // nothing new is taken
 	draining atomic.Bool  // Run's context has ended
@@ -263,7 +263,7 @@ func (w *Worker) queueBack() {
 
 // heard takes in the queue's clock, and reports a leap of it once.
 func (w *Worker) heard(sent, said time.Time) {
-	leap := w.clock.tell(sent, said, w.asleep())
+	leap := w.clock.tell(sent, said, w.suspended())
 	if leap == 0 {
 		return
 	}

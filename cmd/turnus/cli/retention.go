@@ -120,7 +120,7 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 			if err != nil {
 				return err
 			}
-			if !mine { // this server was asleep for long
+			if !mine { // this server was suspended for long
 				return errors.New("another server does it by now")
 			}
 			held = time.Now()

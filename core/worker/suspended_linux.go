@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asleep is for how long the machine was suspended since its boot: by so much CLOCK_BOOTTIME is ahead of
-// CLOCK_MONOTONIC, which Go uses. The boot clock is read between two readings of the other: a process
-// that is held up between them would else take that for sleep.
-func asleep() time.Duration {
+// suspended returns how long the machine was suspended since its boot: by so much CLOCK_BOOTTIME is ahead of
+// CLOCK_MONOTONIC, which Go uses. The boot clock is read between two readings of the other, because a process
+// that is stopped between two readings would count the stop as suspended time.
+func suspended() time.Duration {
 	least := time.Duration(-1)
 	for range 3 {
 		before, boot, after := read(unix.CLOCK_MONOTONIC), read(unix.CLOCK_BOOTTIME), read(unix.CLOCK_MONOTONIC)
