@@ -1,12 +1,19 @@
 package core
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 )
 
 // outageEvery is how often an outage that goes on is reported.
 const outageEvery = time.Minute
+
+// NoAnswer tells whether an error means that something does not answer, rather than that it refuses.
+func NoAnswer(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+}
 
 // Outage says when to report that something does not answer: when that begins, once a minute while it lasts, and
 // when it is over. The zero value is that it answers. It is safe for concurrent use.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -41,7 +40,7 @@ func (s *Server) health() {
 
 // ledgerFailed logs what the ledger did not do. While it is away, that is one line at first, and one a minute.
 func (s *Server) ledgerFailed(what string, err error) {
-	if !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+	if !core.NoAnswer(err) {
 		s.cfg.Log.Error(what, "error", err)
 		return
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -154,7 +153,7 @@ func (j *job) unprepared(err error) queue.Ack {
 	if j.ctx.Err() != nil {
 		return j.giveBack("", 0)
 	}
-	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+	if core.NoAnswer(err) {
 		return j.giveBack("the run's snapshot could not be read: "+err.Error(), returnAfter)
 	}
 	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error(), Handlers: launch.HandlersOf(j.lease.State)})

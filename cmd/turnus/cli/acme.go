@@ -121,7 +121,7 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 			text += ": " + last
 		}
 	}
-	if text != "" && s.told.news(text) {
+	if text != "" && s.messages.allow(text) {
 		s.a.message(s.a.paint(yellow, "ACME: ") + text)
 	}
 	return cert, err

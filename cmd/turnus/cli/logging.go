@@ -66,10 +66,10 @@ func (a *app) serviceLog(f *logFlags) (*slog.Logger, error) {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format != "json" {
-		return slog.New(calm{slog.NewTextHandler(lineWriter{a}, options), &seldom{}}), nil
+		return newOutageLog(slog.NewTextHandler(lineWriter{a}, options)), nil
 	}
 	a.color, a.live = false, false
-	a.structured = slog.New(calm{slog.NewJSONHandler(a.err, options), &seldom{}})
+	a.structured = newOutageLog(slog.NewJSONHandler(a.err, options))
 	return a.structured, nil
 }
 

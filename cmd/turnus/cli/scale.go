@@ -67,7 +67,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 				return
 			}
 			s.metrics.Add(metrics.ScaleCalls, 1, "failed")
-			if text := "--scale-hook: " + err.Error(); s.told.news(text) {
+			if text := "--scale-hook: " + err.Error(); s.messages.allow(text) {
 				s.a.message(s.a.paint(yellow, "trouble: ") + printable(text))
 			}
 		},

@@ -59,7 +59,7 @@ type service struct {
 	looks    *acmeLooks        // of its authority
 	hear     net.Listener      // of challenges over HTTP; nil without
 	closers  []func() error    // last opened first
-	told     seldom
+	messages messageLimiter
 	metrics  *metrics.Registry
 	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler

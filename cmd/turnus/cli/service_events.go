@@ -66,7 +66,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.FireSkipped:
 		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, printable(e.Reason)))
 	case catalog.FireFailed, catalog.Trouble:
-		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.told.news(text) {
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.allow(text) {
 			s.a.message(s.a.paint(yellow, "trouble: ") + text)
 		}
 	}

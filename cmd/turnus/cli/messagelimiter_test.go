@@ -10,13 +10,13 @@ import (
 	"github.com/turnus/turnus/core/controller"
 )
 
-func TestTroubleIsSaidSeldom(t *testing.T) {
+func TestAMessageIsReportedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s seldom
+		var l messageLimiter
 		said := 0
 		for range 600 { // ten minutes of it, once a second
-			if s.news("Redis cannot be reached") {
+			if l.allow("Redis cannot be reached") {
 				said++
 			}
 			<-time.After(time.Second)
@@ -24,14 +24,14 @@ func TestTroubleIsSaidSeldom(t *testing.T) {
 		if said != 10 {
 			t.Errorf("said %d times in ten minutes", said)
 		}
-		if !s.news("another matter") || s.news("another matter") {
-			t.Error("another matter is news, once")
+		if !l.allow("another matter") || l.allow("another matter") {
+			t.Error("another message is not allowed exactly once")
 		}
-		for i := range 10 * seldomMost {
-			s.news(strconv.Itoa(i))
+		for i := range 10 * maxMessageTexts {
+			l.allow(strconv.Itoa(i))
 		}
-		if len(s.at) > seldomMost {
-			t.Errorf("%d texts are remembered", len(s.at))
+		if len(l.last) > maxMessageTexts {
+			t.Errorf("%d texts are remembered", len(l.last))
 		}
 	})
 }

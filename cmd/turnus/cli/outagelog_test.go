@@ -13,11 +13,11 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Redis is away for two minutes, and each second each of 27 runs says so. Red with the handler's own Handle.
+// Redis is away for two minutes, and each second each of 27 runs says so. Red where Handle logs every record.
 func TestFaultR8AnOutageIsNoFloodInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log := slog.New(calm{slog.NewTextHandler(&out, nil), &seldom{}}).With("server", "s1")
+		log := newOutageLog(slog.NewTextHandler(&out, nil)).With("server", "s1")
 		away := fmt.Errorf("queue: turn: connection refused: %w", core.ErrUnavailable)
 		for range 120 {
 			for run := range 27 {
