@@ -156,8 +156,8 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 // Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing needs an approval or
 // the set was edited since, core.ErrQuota, core.ErrInvalid, or core.ErrUnavailable.
 func (c *Catalog) Say(ctx context.Context, tenant string, a Approval) (Approval, error) {
-	c.saying.Lock() // the callers of this server take turns, so that none of them is always too late
-	defer c.saying.Unlock()
+	c.approving.Lock() // the callers of this server take turns, so that none of them is always too late
+	defer c.approving.Unlock()
 	a.Tenant = tenant
 	for {
 		said, err := c.sayOnce(ctx, a)

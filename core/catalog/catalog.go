@@ -122,8 +122,8 @@ type Catalog struct {
 	boarding sync.Mutex // held while the board is looked at
 	board    boardState
 
-	saying sync.Mutex // held while a word on a window is taken
-	taking sync.Mutex // held while definitions or approvals are taken over
+	approving sync.Mutex // held while an approval of a window is written
+	taking    sync.Mutex // held while definitions or approvals are taken over
 
 	mu       sync.Mutex
 	current  *Current // never nil

@@ -10,18 +10,18 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Bounds of all words together. A revocation always finds room: words that give approval leave 2000 places of the 5000 that one
-// file of words may have, and an eighth of the bytes that can be posted.
+// Bounds of the whole list, in which a revocation is an Approval too. A revocation always finds room: the others leave 2000
+// places of the 5000 that one file may have, and an eighth of the bytes that can be posted.
 const (
-	keepApprovals = 90 * 24 * time.Hour // words that no longer count, where there is room for them
+	keepApprovals = 90 * 24 * time.Hour // for obsolete ones, while there is room for them
 	maxApprovals  = 3000
 	maxPosted     = queue.MaxDocument / 8 * 7
 )
 
-// makeRoom returns the words to keep beside a. Words that no longer count are dropped after keepApprovals, and earlier, the
-// oldest first, where they stand in the way. The audit log keeps all of them.
+// makeRoom returns the approvals to keep beside a. It drops obsolete ones after keepApprovals, and earlier, the oldest first,
+// if a has no room otherwise. The audit log keeps all of them. The error wraps core.ErrQuota.
 func makeRoom(list []Approval, a *Approval, d *windows.Definitions) ([]Approval, error) {
-	list = slices.DeleteFunc(slices.Clone(list), func(b Approval) bool { return b.At.Before(a.At.Add(-keepApprovals)) && idle(&b, list, d, a.At) })
+	list = slices.DeleteFunc(slices.Clone(list), func(b Approval) bool { return b.At.Before(a.At.Add(-keepApprovals)) && obsolete(&b, list, d, a.At) })
 	for _, bound := range []struct {
 		max  int
 		in   func(*Approval) bool
@@ -32,16 +32,17 @@ func makeRoom(list []Approval, a *Approval, d *windows.Definitions) ([]Approval,
 		{maxApprovals, func(*Approval) bool { return true }, fmt.Errorf(
 			"%d approvals count at this service, the most that it keeps: write lasting ones into the project: %w", maxApprovals, core.ErrQuota)},
 	} {
-		list = shed(list, bound.max-1, bound.in, d, a.At)
-		if giving(list, bound.in) >= bound.max && !a.Revoked {
+		list = dropObsolete(list, bound.max-1, bound.in, d, a.At)
+		if countGiven(list, bound.in) >= bound.max && !a.Revoked {
 			return nil, bound.over
 		}
 	}
 	return list, nil
 }
 
-// shed drops words that no longer count, the oldest first, until at most keep of them are in, or all that are in count.
-func shed(list []Approval, keep int, in func(*Approval) bool, d *windows.Definitions, now time.Time) []Approval {
+// dropObsolete drops obsolete approvals that in selects, the oldest first, until at most keep of the selected are left, or none
+// of these is obsolete.
+func dropObsolete(list []Approval, keep int, in func(*Approval) bool, d *windows.Definitions, now time.Time) []Approval {
 	over := -keep
 	for i := range list {
 		if in(&list[i]) {
@@ -53,7 +54,7 @@ func shed(list []Approval, keep int, in func(*Approval) bool, d *windows.Definit
 	}
 	all := slices.Clone(list)
 	return slices.DeleteFunc(list, func(b Approval) bool {
-		if over <= 0 || !in(&b) || !idle(&b, all, d, now) {
+		if over <= 0 || !in(&b) || !obsolete(&b, all, d, now) {
 			return false
 		}
 		over--
@@ -61,8 +62,8 @@ func shed(list []Approval, keep int, in func(*Approval) bool, d *windows.Definit
 	})
 }
 
-// giving counts the words that are in and give approval.
-func giving(list []Approval, in func(*Approval) bool) (n int) {
+// countGiven counts the approvals that in selects, without revocations.
+func countGiven(list []Approval, in func(*Approval) bool) (n int) {
 	for i := range list {
 		if !list[i].Revoked && in(&list[i]) {
 			n++
@@ -71,9 +72,9 @@ func giving(list []Approval, in func(*Approval) bool) (n int) {
 	return n
 }
 
-// idle tells whether a word of a list, oldest first, changes nothing from now on: a later word takes it back or says the same, its
-// time is over, or its set is not what was approved.
-func idle(a *Approval, list []Approval, d *windows.Definitions, now time.Time) bool {
+// obsolete tells whether an approval of a list, oldest first, changes nothing from now on: a later one revokes or repeats it, it
+// has expired, or its set was edited since.
+func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Time) bool {
 	if !a.Revoked && (!a.Until.IsZero() && !now.Before(a.Until) || d.Place(a.Set, a.Rule) != nil || a.Window != d.HashOf(d.Sets[a.Set])) {
 		return true
 	}
@@ -82,7 +83,7 @@ func idle(a *Approval, list []Approval, d *windows.Definitions, now time.Time) b
 	})
 }
 
-// covers tells whether a word approves all that an earlier one of its place approves from now on.
+// covers tells whether b approves all that a, an earlier approval of the same set and rule, approves from now on.
 func covers(b, a *Approval) bool {
 	return b.Window == a.Window && b.Change == a.Change && b.Targets == a.Targets && slices.Equal(b.Freezes, a.Freezes) &&
 		(b.From.IsZero() || !b.From.After(a.From)) && (b.Until.IsZero() || !a.Until.IsZero() && !b.Until.Before(a.Until))
