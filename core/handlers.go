@@ -17,6 +17,12 @@ func (h Handlers) Left() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.Armed, h.Pending))))
 }
 
+// Has tells whether all of these handlers are left.
+func (h Handlers) Has(names []string) bool { return len(without(names, h.Left())) == 0 }
+
+// Final is h once its job has ended: an armed handler counts as pending.
+func (h Handlers) Final() *Handlers { return &Handlers{From: h.From, Pending: h.Left()} }
+
 // None tells whether there is nothing to keep.
 func (h Handlers) None() bool { return len(h.From)+len(h.Armed)+len(h.Pending) == 0 }
 

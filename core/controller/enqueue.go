@@ -72,7 +72,7 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 			return err
 		}
 	}
-	if err := c.owe(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
+	if err := c.addPending(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
 		return c.refuse(ctx, claim, incarnation, err)
 	} else if err != nil {
 		return err
@@ -106,9 +106,9 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	return nil
 }
 
-// owe gives a run what earlier runs of its playbook left pending on its hosts. If the queue that had the run was lost, its
+// addPending gives a run the handlers that earlier runs of its playbook left pending on its hosts. If the queue that had the run was lost, its
 // steps count as changed on all hosts without an outcome, whatever becomes of their jobs.
-func (c *Controller) owe(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
+func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
 	names := l.Playbook.Notifiable()
 	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run, incarnation) {
 		var hosts []string
@@ -121,11 +121,11 @@ func (c *Controller) owe(ctx context.Context, run ledger.Run, l *launch.Launch, 
 			return err
 		}
 	}
-	owed, err := c.cfg.Ledger.OwedHandlers(ctx, run.Tenant, run.Playbook)
+	pending, err := c.cfg.Ledger.HostHandlers(ctx, run.Tenant, run.Playbook)
 	if err != nil {
 		return err
 	}
-	if err := l.Owe(owed); err != nil {
+	if err := l.SetPending(pending); err != nil {
 		return fmt.Errorf("run %s: %w", run.ID, err)
 	}
 	return nil

@@ -10,32 +10,32 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// owing is what Target.Data has beside the host.
-type owing struct {
+// pendingData is what Target.Data has beside the host.
+type pendingData struct {
 	Handlers *core.Handlers `json:"handlers,omitempty"`
 }
 
-// DecodeOwed reads from Target.Data what Owe added.
-func DecodeOwed(data []byte) (core.Handlers, error) {
-	var o owing
-	if err := json.Unmarshal(data, &o); err != nil {
+// DecodePending reads from Target.Data what SetPending added.
+func DecodePending(data []byte) (core.Handlers, error) {
+	var p pendingData
+	if err := json.Unmarshal(data, &p); err != nil {
 		return core.Handlers{}, fmt.Errorf("read the host's pending handlers: %w: %w", core.ErrInvalid, err)
 	}
-	if o.Handlers == nil {
+	if p.Handlers == nil {
 		return core.Handlers{}, nil
 	}
-	return *o.Handlers, nil
+	return *p.Handlers, nil
 }
 
-// Owe gives the jobs what earlier runs left pending, by host. Call it before the run is submitted.
-func (l *Launch) Owe(pending map[string]core.Handlers) error {
+// SetPending gives the jobs the handlers that earlier runs left pending, by host. Call it before the run is submitted.
+func (l *Launch) SetPending(pending map[string]core.Handlers) error {
 	targets := slices.Clone(l.Run.Targets)
 	for i := range targets {
-		h, owes := pending[targets[i].Host]
-		if !owes {
+		h, known := pending[targets[i].Host]
+		if !known {
 			continue
 		}
-		more, err := json.Marshal(owing{&h})
+		more, err := json.Marshal(pendingData{&h})
 		if err != nil {
 			return fmt.Errorf("host %s: write its pending handlers: %w", targets[i].Host, err)
 		}
@@ -79,5 +79,5 @@ func HandlersOf(state []byte) *core.Handlers {
 	if len(state) > 0 && json.Unmarshal(state, &s) != nil {
 		return nil
 	}
-	return &core.Handlers{From: s.Handlers.From, Pending: s.Handlers.Left()}
+	return s.Handlers.Final()
 }

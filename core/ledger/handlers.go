@@ -92,18 +92,18 @@ func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []stri
 	return nil
 }
 
-// OwedHandlers returns what a run of a playbook takes over, by host.
-func (l *Ledger) OwedHandlers(ctx context.Context, tenant, playbook string) (map[string]core.Handlers, error) {
+// HostHandlers returns the pending handlers that a run of a playbook takes over, by host.
+func (l *Ledger) HostHandlers(ctx context.Context, tenant, playbook string) (map[string]core.Handlers, error) {
 	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE tenant = $1 AND playbook = $2 ORDER BY seq`, tenant, playbook)
 	all, err := collect(rows, err, scanHandler)
 	if err != nil {
 		return nil, translate("read pending handlers", err)
 	}
-	owed := map[string]core.Handlers{}
+	pending := map[string]core.Handlers{}
 	for _, h := range all {
-		owed[h.Host] = owed[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
+		pending[h.Host] = pending[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
 	}
-	return owed, nil
+	return pending, nil
 }
 
 // PendingHandlers lists pending handlers of playbooks in scope, newest first.

@@ -41,12 +41,12 @@ func testHandlers(t *testing.T, b *backend) {
 	if got, want := left("r1"), host+":log "+host+":web "; got != want {
 		t.Errorf("left %q, expected %q", got, want)
 	}
-	owed, err := l.OwedHandlers(ctx, "a", first.Playbook)
+	owed, err := l.HostHandlers(ctx, "a", first.Playbook)
 	if want := (map[string]core.Handlers{host: {From: []string{"r1"}, Pending: []string{"log", "web"}}}); err != nil || !reflect.DeepEqual(owed, want) {
 		t.Errorf("owed %+v, %v; expected %+v", owed, err, want)
 	}
 	for _, foreign := range [][2]string{{"b", first.Playbook}, {"a", "another"}} {
-		if owed, err := l.OwedHandlers(ctx, foreign[0], foreign[1]); err != nil || len(owed) > 0 {
+		if owed, err := l.HostHandlers(ctx, foreign[0], foreign[1]); err != nil || len(owed) > 0 {
 			t.Errorf("%v owes %+v, %v", foreign, owed, err)
 		}
 	}

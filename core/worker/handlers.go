@@ -151,7 +151,7 @@ func (m *machine) settle(s playbooks.Step, sr core.StepResult) {
 		return
 	}
 	h := m.state.Handlers
-	kept := m.prog.snapshot.Check || without(s.Notify, h.Left()) == nil
+	kept := m.prog.snapshot.Check || h.Has(s.Notify)
 	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, ignored(s, sr.Outcome))
 	m.job.stands(h.Handlers)
 	if kept || sr.Outcome != core.Changed {
@@ -166,7 +166,7 @@ func (m *machine) settle(s playbooks.Step, sr core.StepResult) {
 // while the job's goroutine is in the call, under the checkpoint's lock.
 func (a *attempts) arm(ctx context.Context) error {
 	h := a.m.state.Handlers
-	if without(a.step.Notify, h.Left()) == nil {
+	if h.Has(a.step.Notify) {
 		return nil
 	}
 	before := h.Handlers
@@ -202,16 +202,14 @@ func (s *state) steps() []core.StepResult {
 	return append(out, s.Done[from:]...)
 }
 
-// owes is what the job's record says of its handlers; nil if it has nothing to say.
-func (m *machine) owes() *core.Handlers {
+// pendingHandlers is what the job's record says of its handlers; nil if it has nothing to say.
+func (m *machine) pendingHandlers() *core.Handlers {
 	h := m.state.Handlers
 	if m.prog.snapshot.Check || len(m.prog.book.Handlers) == 0 && h.None() {
 		return nil
 	}
-	return owed(h.Handlers)
+	return h.Final()
 }
-
-func owed(h core.Handlers) *core.Handlers { return &core.Handlers{From: h.From, Pending: h.Left()} }
 
 // stands notes the job's handlers for the poller, which ends a job whose job type does not return.
 func (j *job) stands(h core.Handlers) {
@@ -220,22 +218,11 @@ func (j *job) stands(h core.Handlers) {
 	j.handlers = &h
 }
 
-func (j *job) owes() *core.Handlers {
+func (j *job) pendingHandlers() *core.Handlers {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.handlers == nil {
 		return nil
 	}
-	return owed(*j.handlers)
-}
-
-// without returns those of all that are not in names; nil if all are.
-func without(all, names []string) []string {
-	var out []string
-	for _, name := range all {
-		if !slices.Contains(names, name) {
-			out = append(out, name)
-		}
-	}
-	return out
+	return j.handlers.Final()
 }

@@ -157,9 +157,9 @@ func (s *site) play(l *lab, wrap func(queue.Worker) queue.Worker) {
 			}
 			return
 		}
-		l.owed = map[string]core.Handlers{}
+		l.pending = map[string]core.Handlers{}
 		if len(left) > 0 {
-			l.owed[res.Host] = core.Handlers{From: []string{la.Run.ID}, Pending: left}
+			l.pending[res.Host] = core.Handlers{From: []string{la.Run.ID}, Pending: left}
 		}
 	}
 	l.t.Fatal("three runs did not end well")
@@ -189,7 +189,7 @@ func (s *site) meet(l *lab, la *launch.Launch, f *flaky) (rest *node) {
 	case "queue": // what it knew is gone: the ledger has the run, and counts all steps of hosts without an outcome as changed
 		l.q.Shutdown()
 		l.q = memory.New(memory.Options{})
-		if err := la.Owe(map[string]core.Handlers{la.Hosts[0].Name: {From: []string{la.Run.ID}, Pending: la.Playbook.Notifiable()}}); err != nil {
+		if err := la.SetPending(map[string]core.Handlers{la.Hosts[0].Name: {From: []string{la.Run.ID}, Pending: la.Playbook.Notifiable()}}); err != nil {
 			l.t.Fatal(err)
 		}
 		if _, err := l.q.Submit(context.Background(), la.Run); err != nil {

@@ -194,7 +194,7 @@ func TestFaultW1Handlers(t *testing.T) {
 			inLab(t, func(l *lab) {
 				l.ends(tc.ends)
 				if !tc.owed.None() {
-					l.owed = map[string]core.Handlers{"h00000": tc.owed}
+					l.pending = map[string]core.Handlers{"h00000": tc.owed}
 				}
 				r := l.one(tc.book)
 				if got := l.plugins.steps(); got != tc.ran {
@@ -230,7 +230,7 @@ func TestHandlersInCheckMode(t *testing.T) {
 	check := func(o *launch.Options, _ *queue.Run) { o.Check = true }
 	inLab(t, func(l *lab) {
 		l.ends(map[string][]string{"a": {"changed"}})
-		l.owed = map[string]core.Handlers{"h00000": {From: []string{"before"}, Pending: []string{"log"}}}
+		l.pending = map[string]core.Handlers{"h00000": {From: []string{"before"}, Pending: []string{"log"}}}
 		r := l.one(under("steps", file("a", "notify: [web, off]"), file("b", "notify: [log]"))+under("handlers", file("web"), file("off", "when: false"), file("log")), check)
 		if got := l.plugins.steps(); got != "a.1 b.1" {
 			t.Errorf("called %s: a handler runs in no check", got)
@@ -430,16 +430,16 @@ func TestFaultW1NextHandler(t *testing.T) {
 // What a job takes over survives the queue's data, and a host without any is as it was.
 func TestOwedHandlersTravelWithTheHost(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.owed = map[string]core.Handlers{"h00001": {From: []string{"r0"}, Pending: []string{"web"}}}
+		l.pending = map[string]core.Handlers{"h00001": {From: []string{"r0"}, Pending: []string{"web"}}}
 		la := l.submit("r", 2, under("steps", file("a", "notify: [web]"))+under("handlers", file("web")))
 		plain, err := launch.EncodeHost(la.Hosts[0])
 		if err != nil || string(plain) != string(la.Run.Targets[0].Data) {
 			t.Errorf("%s, %v", la.Run.Targets[0].Data, err)
 		}
 		data := la.Run.Targets[1].Data
-		owed, err := launch.DecodeOwed(data)
-		if err != nil || !json.Valid(data) || !slices.Equal(owed.Pending, []string{"web"}) || !slices.Equal(owed.From, []string{"r0"}) {
-			t.Errorf("%s: %+v, %v", data, owed, err)
+		pending, err := launch.DecodePending(data)
+		if err != nil || !json.Valid(data) || !slices.Equal(pending.Pending, []string{"web"}) || !slices.Equal(pending.From, []string{"r0"}) {
+			t.Errorf("%s: %+v, %v", data, pending, err)
 		}
 		h, err := launch.DecodeHost(data)
 		if err != nil || h.Name != "h00001" || h.Vars["port"] != 8000001 {

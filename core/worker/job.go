@@ -142,11 +142,11 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	owed, err := launch.DecodeOwed(j.lease.Data)
+	pending, err := launch.DecodePending(j.lease.Data)
 	if err != nil {
 		return nil, err
 	}
-	return newMachine(j, prog, h, state, owed), nil
+	return newMachine(j, prog, h, state, pending), nil
 }
 
 func (j *job) unprepared(err error) queue.Ack {
@@ -224,7 +224,7 @@ func (j *job) givenUp() queue.Ack {
 	at := j.snapshot()
 	ack := j.finish(core.Result{
 		Outcome: core.Lost, Step: at.Step,
-		Handlers: j.owes(),
+		Handlers: j.pendingHandlers(),
 		Reason:   fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
 	})
 	j.traced(ack)

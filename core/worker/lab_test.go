@@ -105,7 +105,7 @@ type lab struct {
 	plugins  *script
 	careless bool                     // its nodes do not conceal secrets
 	pace     pace                     // of its nodes; zero is the usual one
-	owed     map[string]core.Handlers // that earlier runs left, by host
+	pending  map[string]core.Handlers // that earlier runs left, by host
 
 	mu     sync.Mutex
 	events []Event
@@ -236,7 +236,7 @@ func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch
 	for _, c := range changes {
 		c(&launch.Options{}, &la.Run)
 	}
-	if err := la.Owe(l.owed); err != nil {
+	if err := la.SetPending(l.pending); err != nil {
 		l.t.Fatal(err)
 	}
 	return la

@@ -46,13 +46,13 @@ type machine struct {
 	seen   map[string]bool // names of secrets whose values are in hidden
 }
 
-func newMachine(j *job, prog *program, h core.Host, s *state, owed core.Handlers) *machine {
+func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers) *machine {
 	m := &machine{job: j, prog: prog, host: h, state: s}
 	if s.Handlers == nil {
-		s.Handlers = &handling{Handlers: owed}
+		s.Handlers = &handling{Handlers: pending}
 	}
-	s.Handlers.Handlers = s.Handlers.Replaces(owed.From)
-	if o := m.owes(); o != nil {
+	s.Handlers.Handlers = s.Handlers.Replaces(pending.From)
+	if o := m.pendingHandlers(); o != nil {
 		j.stands(s.Handlers.Handlers)
 	}
 	if s.Started.IsZero() {
@@ -278,7 +278,7 @@ func (m *machine) result(v verdict) core.Result {
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
-		Handlers: m.owes(),
+		Handlers: m.pendingHandlers(),
 	}
 }
 

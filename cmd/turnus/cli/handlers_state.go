@@ -140,11 +140,11 @@ type handlersKeeper struct {
 
 // keepHandlers gives a launch what earlier runs left, and returns what keeps its own; nil where there is nothing to keep.
 func keepHandlers(l *launch.Launch, remote bool) (*handlersKeeper, error) {
-	owed := map[string]core.Handlers{}
+	pending := map[string]core.Handlers{}
 	k := &handlersKeeper{l: l, remote: remote, settled: map[string]core.Handlers{}}
 	err := changeHandlers(l.Playbook.Name, func(doc *handlersDoc) {
 		for _, h := range doc.all() {
-			owed[h.Host] = owed[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
+			pending[h.Host] = pending[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
 		}
 		if names := l.Playbook.Notifiable(); remote && len(names) > 0 && !l.Snapshot.Check {
 			doc.Open = append(doc.Open, openRun{Run: l.Run.ID, Playbook: l.Playbook.Name, Since: l.Snapshot.Launched, Handlers: names, Hosts: launchHosts(l)})
@@ -153,7 +153,7 @@ func keepHandlers(l *launch.Launch, remote bool) (*handlersKeeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pending handlers of playbook %s: %w", l.Playbook.Name, err)
 	}
-	if err := l.Owe(owed); err != nil || l.Snapshot.Check || len(owed) == 0 && len(l.Playbook.Handlers) == 0 {
+	if err := l.SetPending(pending); err != nil || l.Snapshot.Check || len(pending) == 0 && len(l.Playbook.Handlers) == 0 {
 		return nil, err
 	}
 	return k, nil
@@ -227,14 +227,14 @@ func (k *handlersKeeper) finish(over bool) error {
 	return errors.Join(k.err, k.write(over))
 }
 
-// armedQueue is a queue that ends with this process: what jobs save of their handlers is also kept on disk.
-type armedQueue struct {
+// handlersQueue is a queue that ends with this process: what jobs save of their handlers is also kept on disk.
+type handlersQueue struct {
 	queue.Queue
 	keepers map[string]*handlersKeeper // by run
 }
 
 // Save keeps the handlers of a job before it says that the state is saved.
-func (q *armedQueue) Save(ctx context.Context, s queue.Save) error {
+func (q *handlersQueue) Save(ctx context.Context, s queue.Save) error {
 	if err := q.Queue.Save(ctx, s); err != nil {
 		return err
 	}

@@ -135,9 +135,9 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 		return err
 	}
 	defer stopKeeping()
-	armed := &armedQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
+	keeping := &handlersQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
 	if f.queue.url == "" {
-		q = armed
+		q = keeping
 	}
 	c := newConductor(a, q)
 	c.windows = book
@@ -152,7 +152,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 		if p.keeper, err = keepHandlers(l, f.queue.url != ""); err != nil {
 			return err
 		}
-		armed.keepers[l.Run.ID] = p.keeper
+		keeping.keepers[l.Run.ID] = p.keeper
 		parts, tallies = append(parts, p), append(tallies, p.tally)
 	}
 	stopView := a.showProgress(tallies...)
