@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -65,7 +64,7 @@ type keyDoc struct {
 }
 
 // chatty is a service over real hosts, whose words go everywhere that a service keeps something.
-func chatty(t *testing.T, l *lab) string {
+func chatty(t *testing.T, l *lab) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(l.dir, "ops", "playbooks"), 0o700); err != nil {
 		t.Fatal(err)
@@ -81,7 +80,6 @@ func chatty(t *testing.T, l *lab) string {
 		"  - {name: say, uses: command, with: {run: \"echo "+words[3]+" ${{ host.vars.word }} ${{ vars.mine }}\"}}\n"+
 		"  - {name: flood, uses: command, with: {run: flood 200000}}\n"+
 		"  - {name: fail, uses: command, with: {run: \"echo "+words[4]+" >&2; exit 3\"}}\n")
-	return filepath.Join(l.dir, "ops")
 }
 
 // A whole service with SQLite, objects and Redis: of what people write and hosts say no word is legible in any of its files, and the service
@@ -90,26 +88,15 @@ func TestNothingOfASealedServiceIsLegible(t *testing.T) {
 	t.Parallel()
 	for _, sealed := range []bool{true, false} {
 		l := newLab(t, fleet.Config{Hosts: 3}).withRedis("--save", "3600 1")
-		ops := chatty(t, l)
+		chatty(t, l)
 		data := filepath.Join(l.dir, "data")
 		ring := filepath.Join(l.dir, "ring.json")
-		args := []string{"up", "--redis", l.redis.url(), "--data", data, "--definitions", ops, "--listen", "127.0.0.1:0", "--context", ""}
-		args = append(args, l.pluginFlags()...)
+		args := append([]string{"--redis", l.redis.url()}, l.pluginFlags()...)
 		if sealed {
 			l.keys(nil, "new", ring)
 			args = append(args, "--keyring", ring)
 		}
-		p := l.start(args...)
-		until(t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
-		token, err := os.ReadFile(filepath.Join(data, "admin.token"))
-		if err != nil {
-			t.Fatalf("%v; %s", err, p.err)
-		}
-		c, err := client.New(client.Config{Server: address(p), Token: strings.TrimSpace(string(token))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
+		p, c := l.startUp(data, args...)
 		run := submitted(t, c)
 		finished(t, c, run.ID)
 		id := core.JobID{Run: run.ID}

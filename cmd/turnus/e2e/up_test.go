@@ -44,17 +44,23 @@ func newUpSite(t *testing.T, hosts int, step string) *upSite {
 
 func (u *upSite) up() (*process, *client.Client) {
 	u.t.Helper()
-	p := u.start(slices.Concat([]string{"up", "--data", u.data, "--definitions", filepath.Join(u.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "", "-f", "8"}, u.pluginFlags(), u.more)...)
-	until(u.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
-	token, err := os.ReadFile(filepath.Join(u.data, "admin.token"))
+	return u.startUp(u.data, slices.Concat([]string{"-f", "8"}, u.pluginFlags(), u.more)...)
+}
+
+// startUp starts turnus up on the project in ops, and returns it with a client that has its admin token.
+func (l *lab) startUp(data string, args ...string) (*process, *client.Client) {
+	l.t.Helper()
+	p := l.start(append([]string{"up", "--data", data, "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, args...)...)
+	until(l.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
+	token, err := os.ReadFile(filepath.Join(data, "admin.token"))
 	if err != nil {
-		u.t.Fatalf("%v; %s", err, p.err)
+		l.t.Fatalf("%v; %s", err, p.err)
 	}
 	c, err := client.New(client.Config{Server: address(p), Token: strings.TrimSpace(string(token))})
 	if err != nil {
-		u.t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	u.t.Cleanup(c.Close)
+	l.t.Cleanup(c.Close)
 	return p, c
 }
 
