@@ -135,8 +135,8 @@ func TestAgent(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close(); wg.Wait(); _ = os.RemoveAll(dir) })
 
 	p := newPool(t, func(c *Config) { offers(c).Agent = socket })
-	if _, err := run(t, p, s.Host("web1"), "true"); err != nil {
-		t.Error(err)
+	if out, err := run(t, p, s.Host("web1"), "env"); err != nil || strings.Contains(out, "SSH_AUTH_SOCK=") {
+		t.Errorf("no login, or the agent is forwarded: %v\n%s", err, out)
 	}
 	offers(&p.cfg).Identities = []string{file} // the agent signs for a named key that is encrypted
 	if _, err := run(t, p, s.Host("web2"), "true"); err != nil {
