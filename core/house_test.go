@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -249,4 +250,46 @@ func TestNoTestSleeps(t *testing.T) {
 			t.Errorf("%s sleeps: wait on a condition, or use testing/synctest", path)
 		}
 	})
+}
+
+var (
+	namedTest    = regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`)
+	declaredTest = regexp.MustCompile(`(?m)^func (Test|Fuzz)\w+`)
+	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```")
+)
+
+// unknownTests returns the tests that a page names, outside of code blocks, and that no test's name contains, as `go test -run`
+// takes them.
+func unknownTests(page string, tests []string) (unknown []string) {
+	for _, name := range namedTest.FindAllString(codeBlock.ReplaceAllString(page, ""), -1) {
+		if !slices.ContainsFunc(tests, func(test string) bool { return strings.Contains(test, name) }) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+func TestTestsThatTheDocsNameExist(t *testing.T) {
+	var tests []string
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") {
+			tests = append(tests, declaredTest.FindAllString(string(src), -1)...)
+		}
+	})
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, path := range append(pages, filepath.Join(root(t), "ARCHITECTURE.md"), filepath.Join(root(t), "README.md")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unknown := unknownTests(string(text), tests); len(unknown) > 0 && filepath.Base(path) != "CHANGELOG.md" {
+			t.Errorf("%s names tests that do not exist: %v", filepath.Base(path), unknown)
+		}
+	}
+	if got := unknownTests("run TestOldName and TestTestsThat", tests); !slices.Equal(got, []string{"TestOldName"}) {
+		t.Errorf("unknown %v", got)
+	}
 }
