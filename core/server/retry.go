@@ -41,7 +41,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if err := ownHosts(by, run.ID, material); err != nil {
+	if err := refuseForeignHosts(by, run.ID, material); err != nil {
 		return nil, err
 	}
 	before, err := launch.Restore(material.Snapshot, material.Queue, s.cfg.Types)
@@ -127,8 +127,8 @@ func retried(before, now *launch.Launch, wanted map[string]string) *api.Retried 
 	return r
 }
 
-// ownHosts refuses what would touch hosts of others: the provider may have launched a tenant's playbook on them.
-func ownHosts(by caller, run string, m ledger.Material) error {
+// refuseForeignHosts refuses a retry on hosts of other tenants: the provider may have launched a tenant's playbook on them.
+func refuseForeignHosts(by caller, run string, m ledger.Material) error {
 	if slices.ContainsFunc(m.Jobs, func(j ledger.JobHost) bool { return !by.scope.Allows(j.Tenant) }) {
 		return forbidden("run " + run + " has hosts of other tenants")
 	}

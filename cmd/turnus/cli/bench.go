@@ -112,7 +112,7 @@ func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
-	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, login: ownFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 30 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}})
+	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 30 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ type fanout struct {
 }
 
 func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (*fanout, error) {
-	n, err := f.reach(ctx, ownHosts, func() *inventory.Inventory { return nil }, a.logger(false))
+	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
 	if err != nil {
 		return nil, err
 	}

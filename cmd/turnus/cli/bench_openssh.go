@@ -84,7 +84,7 @@ func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err err
 	}
 	add("bare x/crypto/ssh loop, 50 at once", wall, cpu)
 	hosts := s.hosts(r.addresses)
-	bench, err := a.startFanout(ctx, hosts, nodeFlags{slots: slots, login: ownFlags{keys: []string{s.userKey}, agent: "none"}, ssh: sshFlags{connectTimeout: time.Minute}})
+	bench, err := a.startFanout(ctx, hosts, nodeFlags{slots: slots, login: userLoginFlags{keys: []string{s.userKey}, agent: "none"}, ssh: sshFlags{connectTimeout: time.Minute}})
 	if err != nil {
 		return err
 	}

@@ -164,8 +164,8 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 	})
 }
 
-// loginless warns that this node can log in nowhere.
-func (a *app) loginless(n *node) {
+// warnWithoutCredentials warns if this node can log in to no host.
+func (a *app) warnWithoutCredentials(n *node) {
 	if len(n.secrets.Credentials()) == 0 {
 		a.message(a.paint(yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
 			"hint: define them in a file, and give it by --secrets or TURNUS_SECRETS; docs/secrets.md shows how")

@@ -122,14 +122,14 @@ func (s *trap) host(more string) string {
 // attack has a worker with this file of its own work on a job as the queue holds it, and returns how the job ended.
 func attack(t *testing.T, own, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
-	return attackNode(t, &nodeFlags{secrets: secretFlags{file: own}}, otherHosts, nil, host, steps, refs)
+	return attackNode(t, &nodeFlags{secrets: secretFlags{file: own}}, byCredentials, nil, host, steps, refs)
 }
 
-func attackNode(t *testing.T, f *nodeFlags, whose hostsOf, inv *inventory.Inventory, host, steps string, refs map[string]secrets.Ref) core.Result {
+func attackNode(t *testing.T, f *nodeFlags, by loginMode, inv *inventory.Inventory, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
 	f.slots, f.ssh = 1, sshFlags{knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), whose, func() *inventory.Inventory { return inv }, a.logger(false))
+	n, err := f.reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &nodeFlags{login: ownFlags{keys: []string{}, agent: "none"}}
-	r := attackNode(t, f, ownHosts, inv, s.host(""), pingStep, nil)
+	f := &nodeFlags{login: userLoginFlags{keys: []string{}, agent: "none"}}
+	r := attackNode(t, f, byUserLogins, inv, s.host(""), pingStep, nil)
 	if _, err := os.Stat(marker); err != nil || !strings.Contains(s.stolen(), "hunter2") {
 		t.Errorf("%s: %s; stolen %q, marker %v", r.Outcome, r.Reason, s.stolen(), err)
 	}

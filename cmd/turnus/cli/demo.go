@@ -76,8 +76,8 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := nodeFlags{slots: 256, login: ownFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}}
-	n, err := f.reach(ctx, ownHosts, func() *inventory.Inventory { return nil }, a.logger(false))
+	f := nodeFlags{slots: 256, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}}
+	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
 	if err != nil {
 		return err
 	}

@@ -99,9 +99,9 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 		}
 		hosts[i].Labels = map[string]string{"role": role}
 	}
-	f := nodeFlags{slots: 64, login: ownFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 20 * time.Second}}
+	f := nodeFlags{slots: 64, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 20 * time.Second}}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), ownHosts, func() *inventory.Inventory { return nil }, a.logger(false))
+	n, err := f.reach(t.Context(), byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}

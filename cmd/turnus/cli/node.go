@@ -35,7 +35,7 @@ import (
 // nodeFlags say how this process works on jobs.
 type nodeFlags struct {
 	ssh      sshFlags
-	login    ownFlags // of turnus run only
+	login    userLoginFlags // of turnus run only
 	secrets  secretFlags
 	plugins  pluginFlags
 	sandbox  sandboxFlags
@@ -117,17 +117,17 @@ type workerOf struct {
 	traces  trace.TracerProvider // nil: nothing is traced
 }
 
-// hostsOf says whose hosts a node logs in to.
-type hostsOf int
+// loginMode says what a node logs in to hosts with.
+type loginMode int
 
 const (
-	ownHosts   hostsOf = iota // those of the person who types the command: their keys, agent and passwords serve
-	otherHosts                // those that a tree, a server or a queue names: only credentials of the settings serve
+	byUserLogins  loginMode = iota // keys, agent and passwords of the person who types the command, for that person's hosts
+	byCredentials                  // credentials of the node's own file, for hosts that a tree, a server or a queue names
 )
 
 // reach makes the parts that a node has before it works: connections and plugins. The inventory may
 // change, and may be nil for a while.
-func (f *nodeFlags) reach(ctx context.Context, whose hostsOf, inv func() *inventory.Inventory, log *slog.Logger) (*node, error) {
+func (f *nodeFlags) reach(ctx context.Context, by loginMode, inv func() *inventory.Inventory, log *slog.Logger) (*node, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (f *nodeFlags) reach(ctx context.Context, whose hostsOf, inv func() *invent
 	if err != nil {
 		return nil, err
 	}
-	pool, err := f.connect(ctx, whose, inv, store, log)
+	pool, err := f.connect(ctx, by, inv, store, log)
 	if err != nil {
 		store.Close()
 		return nil, err
@@ -158,15 +158,15 @@ func (f *nodeFlags) reach(ctx context.Context, whose hostsOf, inv func() *invent
 }
 
 // connect makes the SSH pool.
-func (f *nodeFlags) connect(ctx context.Context, whose hostsOf, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*transport.Pool, error) {
-	if whose == ownHosts {
+func (f *nodeFlags) connect(ctx context.Context, by loginMode, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*transport.Pool, error) {
+	if by == byUserLogins {
 		logins, err := f.login.logins(ctx, inv, store, log)
 		if err != nil {
 			return nil, err
 		}
 		return f.ssh.pool(inv, logins.of, f.login.sshConfig, log)
 	}
-	if err := f.login.shared(); err != nil {
+	if err := f.login.refuse(); err != nil {
 		return nil, err
 	}
 	known := newCredentials(store)

@@ -78,14 +78,14 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if !f.node.verbose {
 		f.node.ssh.warnings = a.warnings()
 	}
-	whose := ownHosts
+	logins := byUserLogins
 	if f.queue.url != "" {
-		whose = otherHosts
+		logins = byCredentials
 		if err := inv.Shared(); err != nil {
 			return err
 		}
 	}
-	n, err := f.node.reach(ctx, whose, func() *inventory.Inventory { return inv }, log)
+	n, err := f.node.reach(ctx, logins, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func nodeLogin(t *testing.T, own string, h core.Host) (string, error) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	pool, err := f.connect(t.Context(), otherHosts, func() *inventory.Inventory { return nil }, store, log)
+	pool, err := f.connect(t.Context(), byCredentials, func() *inventory.Inventory { return nil }, store, log)
 	if err != nil {
 		t.Fatal(err)
 	}

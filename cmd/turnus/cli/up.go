@@ -67,7 +67,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.manager.Close()) }()
-	n, err := f.node.reach(ctx, otherHosts, s.inventory, log)
+	n, err := f.node.reach(ctx, byCredentials, s.inventory, log)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
 	a.unconfined(n)
 	f.node.plugins.tellDev(a)
-	a.loginless(n)
+	a.warnWithoutCredentials(n)
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}

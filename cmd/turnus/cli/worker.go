@@ -123,7 +123,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := f.node.reach(ctx, otherHosts, func() *inventory.Inventory { return inv }, log)
+	n, err := f.node.reach(ctx, byCredentials, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return errors.Join(err, closeQueue())
 	}
@@ -131,7 +131,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
 	a.unconfined(n)
 	f.node.plugins.tellDev(a)
-	a.loginless(n)
+	a.warnWithoutCredentials(n)
 	files := f.files
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {

@@ -21,10 +21,9 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// ownFlags are what the person who types a command logs in with: keys, agent and passwords of
-// their own. They serve that person's run in that person's process and nothing else. Workers have
-// credentials.
-type ownFlags struct {
+// userLoginFlags are the keys, agent and passwords of the person who types a command. They are for that person's run in that
+// person's process only. Workers have credentials.
+type userLoginFlags struct {
 	keys                          []string
 	agent, sshConfig              string
 	password, passwordCommand     string
@@ -34,12 +33,12 @@ type ownFlags struct {
 	used                          func(name string) bool // tells flags that were given
 }
 
-var ownFlagNames = []string{
+var userLoginFlagNames = []string{
 	"private-key", "agent", "ssh-config", "password-env", "password-command", "passphrase-env", "passphrase-command",
 	"ssh-ca-key", "ssh-ca-vault", "ssh-cert-lifetime",
 }
 
-func (f *ownFlags) add(c *cobra.Command) {
+func (f *userLoginFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVar(&f.keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
 	fl.StringVar(&f.agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
@@ -54,9 +53,9 @@ func (f *ownFlags) add(c *cobra.Command) {
 	f.used = fl.Changed
 }
 
-// shared refuses flags that would serve hosts which others name: in a queue that others write to.
-func (f *ownFlags) shared() error {
-	for _, name := range ownFlagNames {
+// refuse returns an error if a flag was given. Others who write to a queue would choose the hosts that get the login.
+func (f *userLoginFlags) refuse() error {
+	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
 			return invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
 				"hint: define a credential in a file, give it by --secrets, and name it in the inventory: credential: NAME; docs/secrets.md shows how", name)
@@ -65,10 +64,10 @@ func (f *ownFlags) shared() error {
 	return nil
 }
 
-// ownLogins is what a person's own run offers: the flags', and what the person's inventory says.
-// Hosts that name a credential get that. Safe for concurrent use.
-type ownLogins struct {
-	f     *ownFlags
+// userLogins makes the logins of a person's run from flags and the person's inventory. Hosts that name a credential get that.
+// Safe for concurrent use.
+type userLogins struct {
+	f     *userLoginFlags
 	inv   func() *inventory.Inventory
 	named *credentials
 	base  transport.Credential // of all hosts
@@ -77,8 +76,8 @@ type ownLogins struct {
 	made map[string]*transport.Credential // by what the inventory says
 }
 
-func (f *ownFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*ownLogins, error) {
-	o := &ownLogins{f: f, inv: inv, named: newCredentials(store), made: map[string]*transport.Credential{}}
+func (f *userLoginFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*userLogins, error) {
+	o := &userLogins{f: f, inv: inv, named: newCredentials(store), made: map[string]*transport.Credential{}}
 	keys := transport.NewKeys(func(file string) ([]byte, error) {
 		text, err := secretFrom(ctx, f.passphrase, f.passphraseCommand)
 		if err == nil && text == "" {
@@ -112,7 +111,7 @@ func (f *ownFlags) logins(ctx context.Context, inv func() *inventory.Inventory, 
 }
 
 // of is a transport.Config.Credential.
-func (o *ownLogins) of(h core.Host) (*transport.Credential, error) {
+func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
 	if h.SSH.Credential != "" {
 		return o.named.of(h)
 	}
@@ -136,9 +135,8 @@ func (o *ownLogins) of(h core.Host) (*transport.Credential, error) {
 	return &c, nil
 }
 
-// passwordOf is the password for a host: the inventory's reference, the flags', or the inventory's
-// own.
-func (f *ownFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
+// passwordOf returns the password for a host, from the first of: the inventory's reference, the flags, the inventory itself.
+func (f *userLoginFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
 	switch {
 	case said.PasswordEnv != "":
 		return secretFrom(ctx, said.PasswordEnv, "")
@@ -164,7 +162,7 @@ func secretFrom(ctx context.Context, env, command string) (string, error) {
 	return printedBy(ctx, []string{"/bin/sh", "-c", command})
 }
 
-// printedBy is the first line that a command prints.
+// printedBy returns the first line that a command prints.
 func printedBy(ctx context.Context, argv []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
