@@ -16,10 +16,9 @@ const (
 	whole             // nothing, and only whole forms are matches
 )
 
-// telling is how many bytes of a form at the end of a text are taken for its beginning, where they are half of it too.
-// What is replaced tells a reader that it is right. With fewer, a host that does not know the value would guess it byte
-// by byte: each guess that is replaced is one byte more.
-const telling = 16
+// minPrefix is how many bytes at the end of a text count as the beginning of a form, if they are also half of it. A
+// replaced guess tells a host that the guess is right: with a smaller number it could find the value byte by byte.
+const minPrefix = 16
 
 // scan lists the matches that begin before undecided, the longest of each place, by where they begin. It needs s.mu.
 func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int) {
@@ -78,9 +77,9 @@ func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ mat
 		case matched == 0:
 			continue
 		case matched == len(p.text):
-		case m == more, m == idle && matched >= telling:
+		case m == more, m == idle && matched >= minPrefix:
 			return best, true
-		case m == atEnd && matched >= telling && 2*matched >= len(p.text):
+		case m == atEnd && matched >= minPrefix && 2*matched >= len(p.text):
 		default:
 			continue
 		}

@@ -32,9 +32,9 @@ func digest(texts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// again finds the run that a key made before, so that a repeat is answered whatever the project says by now; found is false where
-// there is none. Another request under the key is core.ErrConflict.
-func (s *Server) again(ctx context.Context, by caller, key string, request []byte) (answer *versioned[api.Run], found bool, err error) {
+// repeated finds the run that a request with the key made before: a repeat gets its run, whatever the project says by now. found is
+// false if there is none. Another request under the key is core.ErrConflict.
+func (s *Server) repeated(ctx context.Context, by caller, key string, request []byte) (answer *versioned[api.Run], found bool, err error) {
 	if key == "" {
 		return nil, false, nil
 	}

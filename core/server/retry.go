@@ -31,7 +31,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	key, request := in.of(by, "retry-run"), fmt.Append(nil, "retry ", run.ID, in.Body.Outcomes)
-	if answer, found, err := s.again(ctx, by, key, request); found || err != nil {
+	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
 	if !run.Complete() {
@@ -48,7 +48,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	tenants, err := s.toRetry(ctx, run.ID, material.Jobs, in.Body.Outcomes)
+	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, in.Body.Outcomes)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
-	l, err := s.prepare(ctx, by, sameAgain(before), "", still)
+	l, err := s.prepare(ctx, by, requestOf(before), "", still)
 	if err != nil {
 		return nil, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
 	}
@@ -79,8 +79,8 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	return answer, nil
 }
 
-// sameAgain is the request that an earlier launch came from, as far as the launch shows it.
-func sameAgain(l *launch.Launch) api.NewRun {
+// requestOf is the request of an earlier launch, as far as the launch shows it.
+func requestOf(l *launch.Launch) api.NewRun {
 	snap := l.Snapshot
 	n := api.NewRun{Playbook: l.Playbook.Name, Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff}
 	if l.Run.MaxInFlight != l.Playbook.Strategy.MaxInFlight.Of(len(l.Hosts)) { // it was launched with a number of its own
@@ -89,9 +89,9 @@ func sameAgain(l *launch.Launch) api.NewRun {
 	return n
 }
 
-// toRetry returns the hosts of a run that ended with one of the outcomes, or without success where none is given, each with the
+// hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success where none is given, each with the
 // tenant that it belonged to. No such host is core.ErrNotFound.
-func (s *Server) toRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
+func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
 	ended, err := s.cfg.Ledger.Ended(ctx, run)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	key := in.of(by, "create-run")
-	if answer, found, err := s.again(ctx, by, key, request); found || err != nil {
+	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
 	l, err := s.prepare(ctx, by, in.Body, "", nil)

@@ -9,27 +9,27 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// handling is how a job stands with the handlers of its playbook.
-type handling struct {
+// handlersState is the state of a job's handlers.
+type handlersState struct {
 	core.Handlers
-	Flushed int   `json:"flushed,omitempty"` // steps whose flush is over, from the first; more than the steps: the end's too
-	Ran     []ran `json:"ran,omitempty"`
+	Flushed int          `json:"flushed,omitempty"` // steps whose flush is over, from the first; more than the steps: the end's too
+	Ran     []handlerRun `json:"ran,omitempty"`
 }
 
-// ran is the result of a handler, which ran after so many steps.
-type ran struct {
+// handlerRun is the result of a handler, which ran after so many steps.
+type handlerRun struct {
 	After int `json:"after"`
 	core.StepResult
 }
 
 // nextHandler returns the index of the handler to run now: the first that is pending. After a failure only those with
 // on_failure run, and none that has failed in this job.
-func nextHandler(handlers []playbooks.Step, h *handling, failed bool) (index int, ok bool) {
+func nextHandler(handlers []playbooks.Step, h *handlersState, failed bool) (index int, ok bool) {
 	for i, one := range handlers {
 		if !slices.Contains(h.Pending, one.Name) {
 			continue
 		}
-		bad := slices.ContainsFunc(h.Ran, func(r ran) bool { return r.Name == one.Name && !r.Outcome.Good() })
+		bad := slices.ContainsFunc(h.Ran, func(r handlerRun) bool { return r.Name == one.Name && !r.Outcome.Good() })
 		if !failed || one.OnFailure && !bad {
 			return i, true
 		}
@@ -49,9 +49,9 @@ func (m *machine) flush(at int) *verdict {
 			h.Flushed = at + 1
 			return nil
 		}
-		sr, v := m.handle(i)
+		sr, v := m.runHandler(i)
 		if v == nil && !sr.Outcome.Good() {
-			end := m.ended(sr)
+			end := m.afterFailure(sr)
 			v = &end
 		}
 		if v != nil {
@@ -75,8 +75,8 @@ func (m *machine) failure() *core.StepResult {
 	return nil
 }
 
-// ended runs the handlers with on_failure of a job that has failed, and returns the job's verdict.
-func (m *machine) ended(why core.StepResult) verdict {
+// afterFailure runs the handlers with on_failure of a job that has failed, and returns the job's verdict.
+func (m *machine) afterFailure(why core.StepResult) verdict {
 	end := done(why.Outcome, why.Name, why.Reason)
 	if why.Outcome != core.Failed && why.Outcome != core.RolledBack {
 		return end // the host does not answer, or nobody knows what it saw
@@ -92,14 +92,14 @@ func (m *machine) ended(why core.StepResult) verdict {
 		if !ok {
 			return end
 		}
-		if _, v := m.handle(i); v != nil {
+		if _, v := m.runHandler(i); v != nil {
 			return *v
 		}
 	}
 }
 
-// handle runs one handler to its result, or returns the verdict with which the lease ends.
-func (m *machine) handle(i int) (core.StepResult, *verdict) {
+// runHandler runs one handler to its result, or returns the verdict with which the lease ends.
+func (m *machine) runHandler(i int) (core.StepResult, *verdict) {
 	h, s := m.state.Handlers, m.prog.book.Handlers[i]
 	if v, stop := m.between(s.Name); stop {
 		return core.StepResult{}, &v
@@ -118,13 +118,13 @@ func (m *machine) handle(i int) (core.StepResult, *verdict) {
 	}
 	sr.Handler = true
 	m.job.say(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
-	h.Ran = append(h.Ran, ran{len(m.state.Done), sr})
+	h.Ran = append(h.Ran, handlerRun{len(m.state.Done), sr})
 	m.state.Current = progress{}
 	if sr.Outcome.Good() {
 		h.Handlers = h.Clear(s.Name)
 		m.tryCatchUp(sr.Name)
 	}
-	m.job.stands(h.Handlers)
+	m.job.setHandlers(h.Handlers)
 	return sr, nil
 }
 
@@ -145,15 +145,15 @@ func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
 	return sr
 }
 
-// settle takes in the result of a step, or of one item of it.
-func (m *machine) settle(s playbooks.Step, sr core.StepResult) {
+// noteOutcome makes handlers pending by the result of a step, or of one item of it.
+func (m *machine) noteOutcome(s playbooks.Step, sr core.StepResult) {
 	if len(s.Notify) == 0 {
 		return
 	}
 	h := m.state.Handlers
 	kept := m.prog.snapshot.Check || h.Has(s.Notify)
 	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, ignored(s, sr.Outcome))
-	m.job.stands(h.Handlers)
+	m.job.setHandlers(h.Handlers)
 	if kept || sr.Outcome != core.Changed {
 		return
 	}
@@ -171,7 +171,7 @@ func (a *attempts) arm(ctx context.Context) error {
 	}
 	before := h.Handlers
 	h.Handlers = h.Arm(a.step.Notify)
-	a.m.job.stands(h.Handlers)
+	a.m.job.setHandlers(h.Handlers)
 	if err := a.m.saveHandlers(ctx); err != nil {
 		h.Handlers = before
 		return err
@@ -211,8 +211,8 @@ func (m *machine) pendingHandlers() *core.Handlers {
 	return h.Final()
 }
 
-// stands notes the job's handlers for the poller, which ends a job whose job type does not return.
-func (j *job) stands(h core.Handlers) {
+// setHandlers keeps the job's handlers for the poller, which ends a job whose job type does not return.
+func (j *job) setHandlers(h core.Handlers) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.handlers = &h

@@ -376,13 +376,13 @@ func TestStateOfTheVersionBeforeHandlers(t *testing.T) {
 	if err != nil || s.Handlers != nil || len(s.steps()) != 1 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	s.Handlers = &handling{}
+	s.Handlers = &handlersState{}
 	data, err := s.encode()
 	if err != nil || !strings.Contains(string(data), `"v":1`) || strings.Contains(string(data), "handlers") {
 		t.Errorf("%s, %v: a job without handlers is written as before", data, err)
 	}
 	s.Handlers.Handlers = s.Handlers.Notify([]string{"web"})
-	s.Handlers.Ran = []ran{{After: 1, StepResult: core.StepResult{Name: "log", Handler: true, Outcome: core.Changed}}}
+	s.Handlers.Ran = []handlerRun{{After: 1, StepResult: core.StepResult{Name: "log", Handler: true, Outcome: core.Changed}}}
 	if data, err = s.encode(); err != nil || !strings.Contains(string(data), `"v":2`) {
 		t.Fatalf("%s, %v", data, err)
 	}
@@ -401,10 +401,10 @@ func TestStateOfTheVersionBeforeHandlers(t *testing.T) {
 // Which handler runs next, by what is pending and whether the host has failed.
 func TestFaultW1NextHandler(t *testing.T) {
 	handlers := []playbooks.Step{{Name: "web"}, {Name: "log", OnFailure: true}, {Name: "mail", OnFailure: true}}
-	bad := []ran{{StepResult: core.StepResult{Name: "log", Outcome: core.Failed}}}
+	bad := []handlerRun{{StepResult: core.StepResult{Name: "log", Outcome: core.Failed}}}
 	for _, row := range []struct {
 		pending []string
-		ran     []ran
+		ran     []handlerRun
 		failed  bool
 		want    string
 	}{
@@ -416,7 +416,7 @@ func TestFaultW1NextHandler(t *testing.T) {
 		{[]string{"log"}, bad, true, ""},
 		{[]string{"gone"}, nil, false, ""},
 	} {
-		i, ok := nextHandler(handlers, &handling{Handlers: core.Handlers{Pending: row.pending}, Ran: row.ran}, row.failed)
+		i, ok := nextHandler(handlers, &handlersState{Handlers: core.Handlers{Pending: row.pending}, Ran: row.ran}, row.failed)
 		got := ""
 		if ok {
 			got = handlers[i].Name

@@ -49,11 +49,11 @@ type machine struct {
 func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers) *machine {
 	m := &machine{job: j, prog: prog, host: h, state: s}
 	if s.Handlers == nil {
-		s.Handlers = &handling{Handlers: pending}
+		s.Handlers = &handlersState{Handlers: pending}
 	}
 	s.Handlers.Handlers = s.Handlers.Replaces(pending.From)
 	if o := m.pendingHandlers(); o != nil {
-		j.stands(s.Handlers.Handlers)
+		j.setHandlers(s.Handlers.Handlers)
 	}
 	if s.Started.IsZero() {
 		s.Started = j.started
@@ -105,7 +105,7 @@ func (m *machine) run() verdict {
 		}
 	}
 	if why := m.failure(); why != nil {
-		return m.ended(*why)
+		return m.afterFailure(*why)
 	}
 	if v := m.flush(len(steps)); v != nil {
 		return *v
@@ -202,7 +202,7 @@ func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *ve
 	m.armed = false
 	sr, v := m.try(i, s, items)
 	if v == nil {
-		m.settle(s, sr)
+		m.noteOutcome(s, sr)
 	}
 	return sr, v
 }

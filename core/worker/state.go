@@ -29,7 +29,7 @@ type state struct {
 	Passed  int               `json:"passed,omitempty"`  // gates of launch.Turns
 	AtGate  bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
 
-	Handlers *handling `json:"handlers,omitempty"`
+	Handlers *handlersState `json:"handlers,omitempty"`
 }
 
 // waiting is how a job stands with its windows.
