@@ -27,8 +27,3 @@ var (
 	QuotaTests     = Quota{"tests of channels that wait", "a tenant", 20, "mend the channel, or wait until they are sent or given up"}
 	QuotaApprovals = Quota{"approvals that count", "a tenant", 300, "revoke those that nobody needs, or write lasting ones into the project"}
 )
-
-// Quotas lists all quotas.
-func Quotas() []Quota {
-	return []Quota{QuotaRuns, QuotaVars, QuotaSchedules, QuotaTests, QuotaSetApprovals, QuotaApprovals}
-}

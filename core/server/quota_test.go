@@ -24,7 +24,7 @@ func TestQuotasAreThoseOfTheGuide(t *testing.T) {
 	_, table, _ := strings.Cut(string(text), "## Quotas\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var rows []string
-	for _, q := range core.Quotas() {
+	for _, q := range []core.Quota{core.QuotaRuns, core.QuotaVars, core.QuotaSchedules, core.QuotaTests, core.QuotaSetApprovals, core.QuotaApprovals} {
 		rows = append(rows, fmt.Sprintf("| %s | %s | %d |", q.What, q.Of, q.Max))
 	}
 	if !strings.Contains(table, "| --- | --- | --- |\n"+strings.Join(rows, "\n")+"\n") {
