@@ -171,7 +171,8 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 				late = time.Now().Add(lateFor)
 			}
 		}
-		n, err := f.page(ctx, !late.IsZero())
+		last := !late.IsZero() && !time.Now().Before(late)
+		n, err := f.page(ctx, !late.IsZero(), last)
 		switch {
 		case err != nil:
 			return err
@@ -179,7 +180,7 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 			if err := f.out.flush(); err != nil {
 				return err
 			}
-		case !late.IsZero() && (heard() || !time.Now().Before(late) || f.quiet()):
+		case !late.IsZero() && (heard() || last || f.quiet()):
 			return nil
 		default:
 			if err := f.out.idle(); err != nil {
@@ -192,8 +193,9 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 // quiet tells whether nothing live was ever heard of: the feed has forgotten the run, or there is none.
 func (f *follow) quiet() bool { return f.cursor == "" || f.s.cfg.Feed == nil }
 
-// page sends one page of the feed; behind the end it does not wait long.
-func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
+// page sends one page of the feed; behind the end it does not wait long, and the last look is at the feed itself: what shares the
+// reading may be behind it on a busy server.
+func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error) {
 	wait := feedWait
 	if behind {
 		wait = 100 * time.Millisecond
@@ -205,7 +207,11 @@ func (f *follow) page(ctx context.Context, behind bool) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	messages, next, err := f.topic.read(ctx, at, feedPage, wait)
+	read := func() ([]message, queue.FeedCursor, error) { return f.topic.read(ctx, at, feedPage, wait) }
+	if last {
+		read = func() ([]message, queue.FeedCursor, error) { return f.topic.own(ctx, at, feedPage) }
+	}
+	messages, next, err := read()
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger tells the end nevertheless
 		return 0, pause(ctx, wait)
 	}

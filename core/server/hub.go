@@ -108,16 +108,8 @@ func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wai
 	if some, ok := t.have(cursor, most); ok && len(some) > 0 {
 		return some, some[len(some)-1].at, nil
 	} else if !ok { // from before what is kept, or the first look
-		raw, text, err := t.hub.feed.Follow(ctx, t.run, cursor.String(), most, 0)
-		if err != nil || len(raw) > 0 {
-			next, bad := queue.ParseFeedCursor(text)
-			if err == nil {
-				err = bad
-			}
-			if err != nil {
-				return nil, cursor, err
-			}
-			return messagesOf(raw, next), next, nil
+		if some, next, err := t.own(ctx, cursor, most); err != nil || len(some) > 0 {
+			return some, next, err
 		}
 	}
 	timer := time.NewTimer(wait)
@@ -143,6 +135,19 @@ func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wai
 			return nil, cursor, context.Cause(ctx)
 		}
 	}
+}
+
+// own gives what the feed itself has behind a cursor, without waiting, whatever is kept.
+func (t *topic) own(ctx context.Context, cursor queue.FeedCursor, most int) ([]message, queue.FeedCursor, error) {
+	raw, text, err := t.hub.feed.Follow(ctx, t.run, cursor.String(), most, 0)
+	if err != nil || len(raw) == 0 {
+		return nil, cursor, err
+	}
+	next, err := queue.ParseFeedCursor(text)
+	if err != nil {
+		return nil, cursor, err
+	}
+	return messagesOf(raw, next), next, nil
 }
 
 func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {

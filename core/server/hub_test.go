@@ -98,6 +98,42 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 	}
 }
 
+// late is a feed that wakes nobody who waits at it, as on a machine that is too busy for it.
+type late struct {
+	queue.Feed
+	waits chan struct{} // each wait that began
+}
+
+func (l *late) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
+	if wait == 0 {
+		return l.Feed.Follow(ctx, topic, cursor, most, 0)
+	}
+	select {
+	case l.waits <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return nil, cursor, context.Cause(ctx)
+}
+
+// What was published before the recorded end comes to who watches, however late the follower is that they share.
+func TestALateFollowerLosesNothing(t *testing.T) {
+	t.Parallel()
+	feed := &late{waits: make(chan struct{}, 1)}
+	b := newBed(t, func(c *Config) { feed.Feed = c.Feed; c.Feed = feed })
+	defer b.server.Close()
+	run := b.launch("acme", api.NewRun{})
+	b.publish(run.ID, output(run, 0, "early"))
+	r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/events")
+	<-feed.waits
+	b.publish(run.ID, output(run, 1, "behind"), output(run, 2, "it"))
+	b.finish(run)
+	b.publish(run.ID, done(run, 0), done(run, 1), done(run, 2))
+	if got := fmt.Sprint(r.rest()); got != "[output early output behind output it job_done job_done job_done run_done]" {
+		t.Fatal(got)
+	}
+}
+
 // A follower begins with the first watcher and ends with the last, or with the server.
 func TestHubEndsWithItsWatchers(t *testing.T) {
 	t.Parallel()
