@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +100,7 @@ func TestTrapUnpackOverflowExpired(t *testing.T) {
 }
 
 // TestTrapRetriesDelayTimedJobs // sidekiq#3889: 20,000 overdue retries of one run do not delay the timed jobs of another. What
-// is counted is turns, not time.
+// is counted is turns; when a job is due the test decides, not the clock.
 func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	t.Parallel()
 	b := patient(t)
@@ -114,31 +115,27 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 		2, b.run(no, "xWaiting"), b.key("kDue"), crowd, no)
 
 	const timed = 50
-	start := time.Now()
-	var due []time.Time
-	b.submit("timed", timed, func(r *queue.Run) {
+	at := b.submit("timed", timed, func(r *queue.Run) {
 		for i := range timed {
-			due = append(due, start.Add(time.Duration(i)*2*time.Millisecond))
-			r.Segments = append(r.Segments, queue.Segment{Due: due[i], Count: 1})
+			r.Segments = append(r.Segments, queue.Segment{Due: time.Now().Add(time.Hour + time.Duration(i)*time.Second), Count: 1})
 		}
 	})
 	var late []int // turns that a due job was passed over
-	since := map[int]int{}
-	for turn := 0; len(late) < timed; turn++ {
-		res := b.turn(s, 16)
-		for i := range due {
-			if _, ok := since[i]; !ok && !res.Now.Before(due[i]) {
-				since[i] = turn
+	for i := range timed {
+		// The hour is over for one more of them, and the run is due as if its time had come when retries were last looked at.
+		b.do("eval", "redis.call('ZADD', KEYS[1], 'XX', 1, ARGV[1]) redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], ARGV[3]), ARGV[2])",
+			2, b.run(at, "xSegments"), b.key("kDue"), fmt.Sprintf("%d:%d", i, i+1), at, no)
+		for turns, started := 0, false; !started; turns++ {
+			if turns > 100 {
+				t.Fatalf("timed job %d has not started after %d turns", i, turns)
 			}
-		}
-		for _, l := range res.Leases {
-			if l.Job.Run == "timed" {
-				late = append(late, turn-since[l.Job.Index])
+			res := b.turn(s, 16)
+			for _, l := range res.Leases {
+				if l.Job.Run == "timed" {
+					late, started = append(late, turns), true
+				}
 			}
-		}
-		b.ack(s, res.Leases, nil)
-		if turn > 5000 {
-			t.Fatalf("after %d turns %d of %d timed jobs have started", turn, len(late), timed)
+			b.ack(s, res.Leases, nil)
 		}
 	}
 	slices.Sort(late)
