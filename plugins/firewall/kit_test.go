@@ -92,7 +92,7 @@ func (d *device) exec(ctx context.Context, c plugintest.Call) plugintest.Reply {
 
 // with are the params of a push of rules, which are lines of the chain input.
 func (d *device) with(rules string, more ...sdk.With) sdk.With {
-	w := sdk.With{"ruleset": ruleset(rules), "state_dir": d.state, "confirm_timeout": "20s", "connect_timeout": "5s"}
+	w := sdk.With{"ruleset": ruleset(rules), "state_dir": d.state, "confirm_timeout": "10m", "connect_timeout": "5s"}
 	for _, m := range more {
 		maps.Copy(w, m)
 	}
