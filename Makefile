@@ -38,8 +38,8 @@ test: deps ## install what tests need, then run the tests: minutes
 	$(SHIPPED) $(GO) test -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end
 	$(SHIPPED) $(GO) -C $(SDK) test -shuffle=on ./...
 
-test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins
-	$(SHIPPED) $(GO) test -tags labs -run '^TestLab' -shuffle=on -timeout 20m ./cmd/... ./plugins ./core/controller
+test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
+	$(SHIPPED) $(GO) test -tags labs -run '^TestLab' -shuffle=on -timeout 20m ./cmd/... ./plugins ./plugins/conformance ./core/controller
 
 race: ## the tests under the race detector, the processes that they start too
 	$(UNINSTRUMENTED) $(GO) test -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
