@@ -179,7 +179,7 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(value))
 	told := false
-	for n := 1; n < telling; n++ {
+	for n := 1; n < minPrefix; n++ {
 		for _, form := range []string{value[:n], encoded[:n], strings.Join(strings.Split(encoded[:n], ""), strings.Repeat("\n", maxGap))} {
 			right, wrong := strings.Repeat(". ", holding)+form, strings.Repeat(". ", holding)+form[:len(form)-1]+"~"
 			if a, b := shown(right, holding), shown(wrong, holding); a != b {

@@ -16,8 +16,8 @@ type Stream struct {
 }
 
 // holding is how many bytes Write holds back, whatever they are: who watched whether a piece waits could else guess a value
-// byte by byte. A beginning that is longer, white space within it included, has [telling] bytes.
-const holding = telling * (maxGap + 1)
+// byte by byte. A beginning that is longer, white space within it included, has [minPrefix] bytes.
+const holding = minPrefix * (maxGap + 1)
 
 // Stream makes one that passes text on to out, whose argument is valid until out returns.
 func (s *Set) Stream(out func([]byte)) *Stream { return &Stream{set: s, out: out} }

@@ -98,13 +98,13 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 	}
 }
 
-// late is a feed that wakes nobody who waits at it, as on a machine that is too busy for it.
-type late struct {
+// lateFeed is a feed that wakes nobody who waits at it, as on a machine that is too busy for it.
+type lateFeed struct {
 	queue.Feed
 	waits chan struct{} // each wait that began
 }
 
-func (l *late) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
+func (l *lateFeed) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
 	if wait == 0 {
 		return l.Feed.Follow(ctx, topic, cursor, most, 0)
 	}
@@ -119,7 +119,7 @@ func (l *late) Follow(ctx context.Context, topic, cursor string, most int, wait 
 // What was published before the recorded end comes to who watches, however late the follower is that they share.
 func TestALateFollowerLosesNothing(t *testing.T) {
 	t.Parallel()
-	feed := &late{waits: make(chan struct{}, 1)}
+	feed := &lateFeed{waits: make(chan struct{}, 1)}
 	b := newBed(t, func(c *Config) { feed.Feed = c.Feed; c.Feed = feed })
 	defer b.server.Close()
 	run := b.launch("acme", api.NewRun{})
