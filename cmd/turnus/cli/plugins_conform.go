@@ -17,7 +17,7 @@ import (
 )
 
 // networkBuiltins open connections of their own, and their manuals say so.
-var networkBuiltins = []string{"http", "firewall"}
+var networkBuiltins = []string{"http", "firewall", "firmware"}
 
 type pluginsTestFlags struct {
 	lab      string
