@@ -37,7 +37,7 @@ func put(t *testing.T, dir, named string, force bool) Installed {
 // shortDir is a folder whose path leaves room for that of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dev")
+	dir, err := os.MkdirTemp("", "dev") //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
