@@ -76,7 +76,7 @@ func TestFaultP12EncodersAndOthersNameNoTypes(t *testing.T) {
 		"NaN cannot be written as JSON":                           encode(math.NaN()),
 		"a value that holds itself cannot be written as JSON":     encode(loop),
 		"reading the answer: path: expected text, found a number": fmt.Errorf("reading the answer: %w", json.Unmarshal([]byte(`{"path":5}`), new(all))),
-		"line 3: unknown key answrs; line 7: unknown key a":        errors.New("yaml: unmarshal errors:\n  line 3: field answrs not found in type conformance.Lab\n  line 7: field a not found in type conformance.Lab"),
+		"line 3: unknown key answrs; line 7: unknown key a":       errors.New("yaml: unmarshal errors:\n  line 3: field answrs not found in type conformance.Lab\n  line 7: field a not found in type conformance.Lab"),
 		"line 4: expected a whole number, found text `x`":         errors.New("yaml: unmarshal errors:\n  line 4: cannot unmarshal !!str `x` into int"),
 		"line 5: expected a mapping, found a list":                errors.New("yaml: unmarshal errors:\n  line 5: cannot unmarshal !!seq into map[string]interface {}"),
 		"the disk is full":                                        errors.New("the disk is full"),
