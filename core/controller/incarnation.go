@@ -36,9 +36,9 @@ func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	return string(name), nil
 }
 
-// calmDocument is on the board while workers may still be at work on leases of a queue that was lost: with it went the locks of
+// recoveringDocument is on the board while workers may still be at work on leases of a queue that was lost: with it went the locks of
 // their hosts. Nothing is let go on in the new queue meanwhile.
-const calmDocument = "calm"
+const recoveringDocument = "recovering"
 
 // nameQueue is incarnationOf, which holds the queue up first where jobs of the one before may run: for as long as a session is
 // trusted that nobody answers.
@@ -50,7 +50,7 @@ func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if lost {
-			if _, err := c.cfg.Queue.Post(ctx, calmDocument, nil, queue.SessionTTL); err != nil {
+			if _, err := c.cfg.Queue.Post(ctx, recoveringDocument, nil, queue.SessionTTL); err != nil {
 				return "", fmt.Errorf("hold the new queue up: %w", err)
 			}
 		}
@@ -58,18 +58,18 @@ func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 	return incarnationOf(ctx, c.cfg.Queue)
 }
 
-// calm tells whether nothing is to be let go on in the queue for now.
-func (c *Controller) calm(ctx context.Context) (bool, error) {
-	_, _, err := c.cfg.Queue.Posted(ctx, calmDocument, 0)
+// recovering tells whether nothing is to be let go on in the queue for now.
+func (c *Controller) recovering(ctx context.Context) (bool, error) {
+	_, _, err := c.cfg.Queue.Posted(ctx, recoveringDocument, 0)
 	if errors.Is(err, core.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// letGo has the queue start jobs of a run that it holds. While calm it does not: whoever follows the run asks again.
+// letGo has the queue start jobs of a run that it holds. While recovering it does not: whoever follows the run asks again.
 func (c *Controller) letGo(ctx context.Context, id string) error {
-	if calm, err := c.calm(ctx); err != nil || calm {
+	if recovering, err := c.recovering(ctx); err != nil || recovering {
 		return err
 	}
 	return c.setQueuePaused(ctx, id, false)
