@@ -418,6 +418,7 @@ func (p *process) diedUnder(err error) string {
 	if status.Code(err) != codes.Unavailable || p.ended.Load() || !within(p.exited, pipeLimit) || p.ended.Load() {
 		return ""
 	}
+	within(p.piped, pipeLimit) // its last words
 	return fmt.Sprintf("the process ended under the call, the %d. that it was asked for: %s%s", p.calls.Load(), p.how, p.words())
 }
 

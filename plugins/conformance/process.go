@@ -29,7 +29,7 @@ import (
 
 const (
 	startLimit = 20 * time.Second // for the handshake, as a worker gives
-	pipeLimit  = 400 * time.Millisecond
+	pipeLimit  = 3 * time.Second
 	healthName = "plugin"
 	socketName = "h"
 )
@@ -312,9 +312,10 @@ func (p *process) stop(grace time.Duration) ending {
 
 // outliving are the descendants that are still there when a process has ended: not those that the system is just ending with it.
 func outliving(socket string) []string {
-	tick := time.NewTicker(pipeLimit / 20)
+	const often = 20 * time.Millisecond
+	tick := time.NewTicker(often)
 	defer tick.Stop()
-	for range 20 {
+	for range pipeLimit / often {
 		if len(descendants(socket)) == 0 {
 			return nil
 		}
