@@ -113,7 +113,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	lost := a.out.problem()
 	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
 	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent && !gone {
-		a.message(a.paint(red, "error: ") + err.Error())
+		a.message(a.paint(red, "error: ") + errorText(err))
 	}
 	if lost != nil && code == exitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
@@ -122,6 +122,13 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitInternal
 	}
 	return code
+}
+
+// errorText returns the text of an error without the word of core.ErrInvalid: it chooses the exit code, and says nothing to people.
+func errorText(err error) string {
+	kind := core.ErrInvalid.Error()
+	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), kind+": "), ": "+kind)
+	return strings.Replace(strings.Replace(text, ": "+kind+": ", ": ", 1), ": "+kind+"\n", "\n", 1)
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -352,7 +352,7 @@ func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) 
 		err := store.Try(ctx, e)
 		ok := err == nil
 		if l.OK = &ok; !ok {
-			l.Problem = err.Error()
+			l.Problem = errorText(err)
 			bad++
 		}
 		list = append(list, l)
@@ -363,7 +363,7 @@ func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) 
 		err := known.checkOne(ctx, c)
 		ok := err == nil
 		if l.OK = &ok; !ok {
-			l.Problem = err.Error()
+			l.Problem = errorText(err)
 			bad++
 		}
 		list = append(list, l)
