@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,14 @@ Those of runs on a server are kept there; --local asks for those of turnus run, 
 	}
 	c.AddCommand(a.handlersListCmd(), a.handlersDropCmd())
 	return c
+}
+
+// orLocal adds to the error of a command that found no server that handlers of turnus run need none.
+func orLocal(err error) error {
+	if errors.Is(err, errNoServer) {
+		return fmt.Errorf("%w; or --local, for the handlers of turnus run on this machine", err)
+	}
+	return err
 }
 
 func matches(f client.HandlerFilter) func(api.PendingHandler) bool {
@@ -56,7 +65,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 		Example: "  turnus handlers ls\n  turnus handlers ls --host web-17 -o json\n  turnus handlers ls --local",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !local {
-				return ask(cmd, args)
+				return orLocal(ask(cmd, args))
 			}
 			all, err := localHandlers()
 			if err != nil {
@@ -111,7 +120,7 @@ what the handler does. A server drops at most 1000 at once, and its audit log sa
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Playbook = args[0]
 			if !local {
-				return ask(cmd, args)
+				return orLocal(ask(cmd, args))
 			}
 			var dropped []api.PendingHandler
 			match := matches(client.HandlerFilter{Playbook: in.Playbook, Host: in.Host, Handler: in.Handler})

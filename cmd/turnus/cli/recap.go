@@ -97,7 +97,7 @@ func (a *app) writePending(w io.Writer, r report) {
 	for _, name := range sortedKeys(hosts) {
 		fmt.Fprintf(w, "%s %s on %s: %s\n", a.paint(yellow, "pending handler"), printable(name), plural(len(hosts[name]), "host"), cutText(foldHosts(hosts[name]), 160))
 	}
-	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop forgets them\n\n", r.Playbook)
+	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
 }
 
 // outputGroup is hosts whose step printed the same.

@@ -34,6 +34,8 @@ func (f *remoteFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
+var errNoServer = invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
+
 // target is what flags, environment and contexts say of the server. Flags win over the environment, and that over
 // the chosen context.
 func (f *remoteFlags) target() (serverContext, error) {
@@ -56,7 +58,7 @@ func (f *remoteFlags) target() (serverContext, error) {
 			name = file.Current
 		}
 		if name == "" {
-			return s, invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
+			return s, errNoServer
 		}
 		if s, err = file.find(name); err != nil {
 			return s, err
