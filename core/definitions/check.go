@@ -176,7 +176,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 	if len(without) > 0 {
 		line, col := placeOf(p.Source, "window")
 		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("%d of %d hosts have no window set, so nothing disruptive will ever run on them: %s", len(without), len(names), some(without)),
-			"give them a window_set in the inventory"))
+			"give them a window_set in the inventory (turnus_window_set in Ansible's formats)"))
 	}
 	return false, nil
 }

@@ -178,6 +178,9 @@ func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, c
 	if val == nil {
 		text = ""
 	}
+	if key == "window_set" || key == "ha_group" || key == "credential" { // keys of a Turnus inventory: here they set nothing
+		f.warn(line, col, "%s is a plain var here; if it is meant for Turnus, write turnus_%s", key, key)
+	}
 	if strings.HasPrefix(key, "ansible_") || strings.HasPrefix(key, "turnus_") {
 		if strings.Contains(text, "{{") && isConnection(key) {
 			f.warn(line, col, "%s holds a Jinja expression, which is not supported; it is left out", key)

@@ -96,6 +96,20 @@ func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
 	}
 }
 
+// A key of the Turnus format in an Ansible inventory looks as if it were one, and sets nothing: that is told.
+func TestKeysOfTurnusAmongAnsibleVars(t *testing.T) {
+	inv := loadText(t, "hosts", "[web]\na window_set=fra ha_group=p credential=c turnus_window_set=ber turnus_ha_group=q turnus_credential=d\n")
+	if h := mustHost(t, inv, "a"); h.WindowSet != "ber" || h.HAGroup != "q" || h.SSH.Credential != "d" || len(h.Vars) != 3 {
+		t.Errorf("host: %+v", h)
+	}
+	all := strings.Join(inv.Warnings, "\n")
+	for _, key := range []string{"window_set", "ha_group", "credential"} {
+		if !strings.Contains(all, ": "+key+" is a plain var here; if it is meant for Turnus, write turnus_"+key) {
+			t.Errorf("no warning of %s in %q", key, inv.Warnings)
+		}
+	}
+}
+
 func TestVaultIsLeftOut(t *testing.T) {
 	inv := loadText(t, "h.yml", "all:\n  hosts:\n    a:\n      secret: !vault |\n        $ANSIBLE_VAULT;1.1;AES256\n        6162\n      plain: 1\n")
 	if h := mustHost(t, inv, "a"); !reflect.DeepEqual(h.Vars, map[string]any{"plain": 1}) {
