@@ -135,7 +135,11 @@ func (s *Store) Credential(h core.Host) (*Credential, error) {
 		if h.SSH.Credential == "" {
 			said = fmt.Sprintf("host %s names no credential, and there is no %q", cut(h.Name), DefaultCredential)
 		}
-		return nil, refusal(core.ErrNotFound, "define it under credentials: there, with the addresses it is for; docs/secrets.md shows how",
+		hint := "define it under credentials: there, with the addresses it is for; docs/secrets.md shows how"
+		if s.cfg.File == "" {
+			hint = "define it under credentials: of a file, and give the file by --secrets or TURNUS_SECRETS; docs/secrets.md shows how"
+		}
+		return nil, refusal(core.ErrNotFound, hint,
 			"%s: %s", said, s.missing())
 	}
 	if err := c.permits(h); err != nil {
@@ -147,7 +151,7 @@ func (s *Store) Credential(h core.Host) (*Credential, error) {
 // missing says where a credential should be defined.
 func (s *Store) missing() string {
 	if s.cfg.File == "" {
-		return "this worker has no file of its own (--secrets)"
+		return "this worker was started without --secrets FILE"
 	}
 	return "not in " + s.cfg.File + " of this worker"
 }

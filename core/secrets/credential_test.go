@@ -148,3 +148,16 @@ func TestOwnFileIsReadAgain(t *testing.T) {
 		}
 	})
 }
+
+// A worker without --secrets says that the file is missing, not that a file lacks the credential.
+func TestCredentialWithoutAFile(t *testing.T) {
+	s, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Credential(named("", "acme"))
+	if err == nil || !strings.Contains(err.Error(), "started without --secrets FILE\nhint: define it under credentials: of a file, and give the file by --secrets") {
+		t.Errorf("error %v", err)
+	}
+}
