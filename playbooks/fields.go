@@ -127,7 +127,9 @@ func retryFields() []field[Retry] {
 // Words of other tools, with what to write here.
 
 func playbookWords() map[string]string {
+	ofWindows := "this is a file of windows: turnus windows lint checks it, and turnus diff a folder of definitions with all its parts"
 	return map[string]string{
+		"window_sets": ofWindows, "freezes": ofWindows, "holidays": ofWindows,
 		"name": `the playbook's name is the key "playbook"`, "hosts": `hosts are selected by "targets", an expression`,
 		"tasks": `tasks are called "steps"`, "jobs": `what is done on a host are its "steps"`, "serial": `it is called "strategy: {waves: …}"`,
 		"cron": `it stands under "schedule"`, "on": `a recurring launch is called "schedule"`, "env": `values are given in "vars"`,
