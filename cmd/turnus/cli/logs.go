@@ -47,7 +47,7 @@ flood, which is said, while logs without it shows all that was kept.`,
 
 // logs shows what is recorded, a page of jobs at a time.
 func (a *app) logs(ctx context.Context, c *client.Client, run, host string) error {
-	all, found := []api.Job{}, false
+	all, found, shown := []api.Job{}, false, false
 	for p := (client.Page{Limit: 100}); ; {
 		page, err := c.Jobs(ctx, run, client.JobFilter{Host: host, State: "done"}, p)
 		if err != nil {
@@ -66,7 +66,7 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 				if err != nil {
 					return err
 				}
-				writeJobLogs(a.out, j, whole)
+				shown = writeJobLogs(a.out, j, whole) || shown
 				if err := whole.failed; err != nil {
 					return err
 				}
@@ -83,26 +83,35 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 	if a.output == "json" {
 		return printJSON(a.out, all)
 	}
+	if !shown {
+		a.message("no finished host of this run has output; turnus runs show " + run + " --jobs lists the hosts")
+	}
 	return nil
 }
 
-// writeJobLogs writes what the steps of a job showed, then how it ended.
-func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) {
+// writeJobLogs writes what the steps of a job showed, then how it ended. It tells whether it wrote anything.
+func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 	for i, s := range j.Steps {
 		s := whole.write(w, j.Host, i, s)
+		wrote = wrote || s.Truncated
 		for line := range strings.Lines(stepText(s)) {
+			wrote = true
 			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(strings.TrimRight(line, "\r\n")))
 		}
 		for _, line := range evidenceLines(s) {
+			wrote = true
 			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, printable(line))
 		}
 		if s.Reason != "" && !s.Outcome.Good() {
+			wrote = true
 			fmt.Fprintf(w, "%s %s | %s: %s\n", j.Host, s.Name, s.Outcome, printable(firstLine(s.Reason)))
 		}
 	}
 	if len(j.Steps) == 0 && j.Outcome != "" && !j.Outcome.Good() {
+		wrote = true
 		fmt.Fprintf(w, "%s | %s: %s\n", j.Host, j.Outcome, printable(firstLine(j.Reason)))
 	}
+	return wrote
 }
 
 // evidenceLines is what a job type attached to its outcome, a line each name.

@@ -19,3 +19,16 @@ func TestLogsShowEvidence(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }
+
+// turnus logs says so where no host showed anything: an empty answer looks like a fault.
+func TestLogsTellWhetherAnythingWasShown(t *testing.T) {
+	var out strings.Builder
+	quiet := api.Job{Host: "fw-1", Outcome: core.Unchanged, Steps: []core.StepResult{{Name: "config", Outcome: core.Unchanged}}}
+	if writeJobLogs(&out, quiet, &keptApart{}) || out.Len() > 0 {
+		t.Errorf("shown of a host without output: %q", out.String())
+	}
+	quiet.Steps[0].Stdout = "done\n"
+	if !writeJobLogs(&out, quiet, &keptApart{}) {
+		t.Error("output was shown, and not told")
+	}
+}
