@@ -19,10 +19,10 @@ import (
 func (a *app) secretsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "secrets",
-		Short: "Secrets that lie sealed in definitions: encrypt, edit, rotate, list and check them",
-		Long: `Secrets that lie sealed in definitions: encrypt, edit, rotate, list and check them.
+		Short: "Encrypted secrets of the definitions: encrypt, edit, rotate, list and check them",
+		Long: `Encrypted secrets of the definitions: encrypt, edit, rotate, list and check them.
 
-A value is sealed to public keys, and opened by the workers that have one of the private ones.
+A value is encrypted to public keys. Workers that have one of the private keys decrypt it.
 It is read from the terminal or from stdin, never from an argument.`,
 	}
 	c.AddCommand(a.secretsKeygenCmd(), a.secretsEncryptCmd(), a.secretsEditCmd(), a.secretsRotateCmd(), a.secretsLsCmd(), a.secretsCheckCmd())
@@ -42,7 +42,7 @@ func addSecretFile(c *cobra.Command, path *string) {
 }
 
 func addIdentities(c *cobra.Command, files *[]string) {
-	c.Flags().StringArrayVar(files, "secrets-identity", identityFromEnv(), "file with an age identity, or SSH private key, that opens what is sealed (repeatable; TURNUS_SECRETS_IDENTITY)")
+	c.Flags().StringArrayVar(files, "secrets-identity", identityFromEnv(), "file with an age identity, or SSH private key, that decrypts the values (repeatable; TURNUS_SECRETS_IDENTITY)")
 }
 
 func readSecretFile(path string) (*secretFile, error) {
@@ -73,7 +73,7 @@ func (f *secretFile) entry(name string) (secrets.Entry, error) {
 // put seals a value to the file's recipients, under a name.
 func (f *secretFile) put(name string, value []byte) error {
 	if len(f.said.Recipients) == 0 {
-		return invalid("%s does not say whom secrets are sealed to\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
+		return invalid("%s has no recipients\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
 	}
 	if err := secrets.CheckShort(value); err != nil {
 		return fmt.Errorf("secret %q: %w", name, err)
@@ -123,11 +123,11 @@ func (a *app) secretsEncryptCmd() *cobra.Command {
 	var path string
 	var recipients []string
 	c := &cobra.Command{
-		Use: "encrypt NAME", Short: "Seal a value from the terminal or stdin under a name of the file", Args: cobra.ExactArgs(1),
-		Long: `Seal a value from the terminal or stdin under a name of the file, in place of the one that
+		Use: "encrypt NAME", Short: "Encrypt a value from the terminal or stdin under a name of the file", Args: cobra.ExactArgs(1),
+		Long: `Encrypt a value from the terminal or stdin under a name of the file, in place of the one that
 is there. One end of line at its end is not part of it. The rest of the file stays as it is.
 
-A file that is not there yet is begun, sealed to --recipient.`,
+A file that does not exist is created, with --recipient as its recipients.`,
 		Example: `  turnus secrets encrypt snmp --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
   turnus secrets encrypt tls_key < key.pem
   pwgen -s 32 1 | turnus secrets encrypt api_token`,
@@ -154,7 +154,7 @@ A file that is not there yet is begun, sealed to --recipient.`,
 		},
 	}
 	addSecretFile(c, &path)
-	c.Flags().StringArrayVar(&recipients, "recipient", nil, "public key that a new file's secrets are sealed to: age1…, ssh-ed25519 … or ssh-rsa … (repeatable)")
+	c.Flags().StringArrayVar(&recipients, "recipient", nil, "public key to which the secrets of a new file are encrypted: age1…, ssh-ed25519 … or ssh-rsa … (repeatable)")
 	return c
 }
 
@@ -181,7 +181,7 @@ func (a *app) sealed(f *secretFile, names []string) error {
 	if a.output == "json" {
 		return printJSON(a.out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})
 	}
-	fmt.Fprintf(a.out, "%s: sealed %s to %s\n", f.path, strings.Join(names, ", "), plural(len(f.said.Recipients), "recipient"))
+	fmt.Fprintf(a.out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), plural(len(f.said.Recipients), "recipient"))
 	return nil
 }
 
@@ -189,8 +189,8 @@ func (a *app) secretsRotateCmd() *cobra.Command {
 	var path string
 	var identities []string
 	c := &cobra.Command{
-		Use: "rotate", Short: "Seal all secrets of the file anew, to the recipients that it lists now", Args: cobra.NoArgs,
-		Long: `Seal all secrets of the file anew, to the recipients that it lists now. Edit recipients: first.
+		Use: "rotate", Short: "Encrypt all secrets of the file again, to the recipients that it lists now", Args: cobra.NoArgs,
+		Long: `Encrypt all secrets of the file again, to the recipients that it lists now. Edit recipients: first.
 
 Whoever could open the file before still can, in git's history. If you took a recipient away
 because of that, change the values at their source too, and encrypt the new ones.`,
@@ -290,7 +290,7 @@ func (a *app) secretsLsCmd() *cobra.Command {
 			for _, l := range list {
 				note := ""
 				if l.Current != nil && !*l.Current {
-					note = "  not sealed to all recipients: turnus secrets rotate"
+					note = "  not encrypted to all recipients: turnus secrets rotate"
 				}
 				fmt.Fprintf(a.out, "%-24s %-8s %s%s\n", l.Name, l.Kind, printable(l.limits()), note)
 			}

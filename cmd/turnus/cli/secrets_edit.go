@@ -83,8 +83,8 @@ func (a *app) secretsEditCmd() *cobra.Command {
 	var path string
 	var identities []string
 	c := &cobra.Command{
-		Use: "edit NAME", Short: "Change a sealed value in $VISUAL or $EDITOR", Args: cobra.ExactArgs(1),
-		Long: `Change a sealed value in $VISUAL or $EDITOR. It lies in memory meanwhile (/dev/shm), in a
+		Use: "edit NAME", Short: "Change an encrypted value in $VISUAL or $EDITOR", Args: cobra.ExactArgs(1),
+		Long: `Change an encrypted value in $VISUAL or $EDITOR. It lies in memory meanwhile (/dev/shm), in a
 folder that nobody else can enter, and is gone when the editor ends or a signal comes.`,
 		Example: "  turnus secrets edit snmp --secrets-identity admin.age",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -85,7 +85,7 @@ func TestASecretTypedIsNotSeen(t *testing.T) {
 		}
 		err := cmd.Wait()
 		if c.ok {
-			s.until(t, "sealed snmp")
+			s.until(t, "encrypted snmp")
 		} else {
 			s.until(t, "not the same")
 		}
