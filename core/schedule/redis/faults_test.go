@@ -131,11 +131,18 @@ func TestRestart(t *testing.T) {
 	v := put(t, s, 1, now(t, s).Add(-time.Second))
 	id := c.Info(t.Context(), "server").Val()
 	_ = c.Do(t.Context(), "debug", "restart").Err() // the connection breaks
-	redistest.Until(t, "the server to be there again", func() bool {
-		info, err := user.Info(t.Context(), "server", "persistence").Result() // its connections broke, too
-		return err == nil && !strings.Contains(info, field(id, "run_id")) && strings.Contains(info, "loading:0")
+	var got schedule.Taken
+	redistest.Until(t, "the server to be there again, with what it had", func() (there bool) {
+		info, err := user.Info(t.Context(), "server").Result() // its connections broke, too
+		if err != nil || strings.Contains(info, field(id, "run_id")) {
+			return false
+		}
+		got, err = s.Take(t.Context(), 10, time.Minute) // refused as long as the server loads
+		if err != nil && !errors.Is(err, core.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
 	})
-	got := take(t, s, time.Minute)
 	if len(got.Records) != 1 || got.Records[0].Version <= v {
 		t.Errorf("after the restart: %+v", got)
 	}
