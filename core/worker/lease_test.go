@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -233,6 +235,68 @@ func (q *rolledBack) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, 
 		}
 	}
 	return res, err
+}
+
+// A queue that was set back holds leases of jobs that ended here, and the worker's session with them. They are given back, and not
+// begun a second time: after a turn whose end is unknown, and after one that did not arrive. Red with start in the place of
+// startNew in adopt, and with a turn that did not arrive told from the others in turnFailed.
+func TestFaultR4LeasesThatEndedHereAreGivenBack(t *testing.T) {
+	for name, lost := range map[string]error{"unknown": core.ErrUnknown, "unavailable": core.ErrUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				q := &heldAgain{Worker: l.q}
+				c := l.config()
+				c.Queue = q
+				n := l.start(c)
+				l.results(l.submit("first", 2, oneStep))
+				calls := len(l.plugins.seen())
+				q.lost.Store(&lost)
+				pass(5 * time.Second)
+				if got := len(l.plugins.seen()); got != calls || !q.back.Load() {
+					t.Errorf("%d calls, %d before; the lease was given back: %v", got, calls, q.back.Load())
+				}
+				l.results(l.submit("second", 2, oneStep))
+				n.drain()
+			})
+		})
+	}
+}
+
+// heldAgain is a queue that fails one turn when lost is set, and holds a lease from then on that it gave before, until it is given back.
+type heldAgain struct {
+	queue.Worker
+	lost  atomic.Pointer[error]
+	held  atomic.Bool
+	back  atomic.Bool
+	first atomic.Pointer[queue.Lease]
+}
+
+func (q *heldAgain) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	if lost := q.lost.Swap(nil); lost != nil {
+		q.held.Store(true)
+		return queue.TurnResult{}, *lost
+	}
+	for i, a := range t.Acks {
+		if first := q.first.Load(); q.held.Load() && first != nil && a.Token == first.Token && a.Kind == queue.AckReturn {
+			q.held.Store(false)
+			q.back.Store(true)
+			t.Acks = slices.Delete(slices.Clone(t.Acks), i, i+1) // the queue behind does not have it
+			break
+		}
+	}
+	res, err := q.Worker.Turn(ctx, t)
+	if len(res.Leases) > 0 {
+		q.first.CompareAndSwap(nil, &res.Leases[0])
+	}
+	return res, err
+}
+
+func (q *heldAgain) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
+	leases, err := q.Worker.Adopt(ctx, session)
+	if q.held.Load() {
+		leases = append(leases, *q.first.Load())
+	}
+	return leases, err
 }
 
 // A queue that was set back leases a job with a token that this node has seen pass: it may have ended since. Red with start in

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -212,8 +213,7 @@ func (p *poller) turnFailed(err error) {
 		p.dropSession()
 		p.retryAt = now.Add(p.w.pace.look)
 		return
-	case errors.Is(err, core.ErrUnavailable): // nothing was done
-	default: // it may have been done
+	default: // it may have been done; and where it was not, the queue may come back older, with leases that ended here
 		p.adoptAt = now
 	}
 	p.w.queueAway(err)
@@ -224,7 +224,8 @@ func (p *poller) turnFailed(err error) {
 }
 
 // adopt compares what the queue thinks this node holds with what it runs, after a Turn
-// without an answer: leases that never arrived are started, acks that had arrived are dropped.
+// without an answer: leases that never arrived are started, acks that had arrived are dropped. Leases
+// of jobs that ended here, in a queue that was set back, are given back: else they are never free again.
 func (p *poller) adopt(ctx context.Context) bool {
 	p.collectAll()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -254,11 +255,8 @@ func (p *poller) adopt(ctx context.Context) bool {
 		}
 	}
 	p.acks = kept
-	for _, l := range leases {
-		if !acked[l.Token] && !p.runs(l.Token) {
-			p.start(l)
-		}
-	}
+	leases = slices.DeleteFunc(leases, func(l queue.Lease) bool { return acked[l.Token] || p.runs(l.Token) })
+	p.startNew(leases)
 	return true
 }
 
