@@ -7,7 +7,7 @@ import (
 
 // Poll calls try until it says that it is done or gives an error, waiting first between
 // the calls, then half as long again each time, up to most. When ctx ends it returns
-// the reason of ctx.
+// the reason of ctx, whatever try says of that.
 func Poll(ctx context.Context, first, most time.Duration, try func(ctx context.Context) (done bool, err error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -19,6 +19,9 @@ func Poll(ctx context.Context, first, most time.Duration, try func(ctx context.C
 		case <-timer.C:
 		}
 		done, err := try(ctx)
+		if err != nil && ctx.Err() != nil { // what failed then is no news: a cancelled job is not one whose host is away
+			return context.Cause(ctx)
+		}
 		if done || err != nil {
 			return err
 		}
