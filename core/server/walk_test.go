@@ -298,7 +298,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			t.Errorf("%s: %d %s", o.OperationID, a.status, a.body)
 			continue
 		}
-		after := b.newest()
+		after := b.newestBy(who, before.Seq)
 		if o.Method == http.MethodGet || o.quiet {
 			if after.Seq != before.Seq {
 				t.Errorf("%s is said to change nothing, and left in the audit log: %s", o.OperationID, asJSON(after))
@@ -344,13 +344,17 @@ func TestReweightTellsTheFormerWeight(t *testing.T) {
 }
 
 // newest is the last entry of the audit log.
-func (b *bed) newest() api.Entry {
+func (b *bed) newest() api.Entry { b.t.Helper(); return b.newestBy("", 0) }
+
+// newestBy is the newest entry of the audit log, or that of this person behind seq if there is one: what a trigger launches is
+// entered after it.
+func (b *bed) newestBy(who string, seq int64) api.Entry {
 	b.t.Helper()
-	items := want[struct{ Items []api.Entry }](b.t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/audit?limit=1", nil), http.StatusOK).Items
+	items := want[struct{ Items []api.Entry }](b.t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/audit?limit=5", nil), http.StatusOK).Items
 	if len(items) == 0 {
 		return api.Entry{}
 	}
-	return items[0]
+	return items[max(0, slices.IndexFunc(items, func(e api.Entry) bool { return e.Who == who && e.Seq > seq }))]
 }
 
 func TestUnknownRoutesAndHealth(t *testing.T) {
