@@ -90,9 +90,12 @@ handlers:
 				if _, err := ask.CancelRun(t.Context(), first.ID, "the host was looked at"); err != nil {
 					t.Fatal(err)
 				}
+				until(t, "the worker to give up the job of the lost queue", func() bool { return strings.Contains(strings.Join(c.allLogs(), ""), "session_lost") })
 				open()
 			}
-			over(first.ID)
+			if ended := over(first.ID); name == "lost" && ended.Outcomes[core.Lost] != 1 {
+				t.Errorf("its job ended as %v, expected lost", ended.Outcomes)
+			}
 			if n := pending(name); n != 1 || strings.Contains(h.log(t), "handled") {
 				t.Fatalf("%d handlers are pending, expected 1; the host noted %q", n, h.log(t))
 			}
