@@ -167,6 +167,11 @@ func (f *follower) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ended, err := f.c.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.id)
+	if err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
+	status.Outcomes = ended.Outcomes // the queue knows nothing of a queue before it that was lost
 	f.c.say(Event{Kind: RunEnded, Run: f.id, Status: &status})
 	return nil
 }

@@ -65,6 +65,10 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 						t.Errorf("job %d is %s, expected %s", i, o, want)
 					}
 				}
+				l.until("its end is told", func() bool { return len(l.said(controller.RunEnded)) == 1 })
+				if told := l.said(controller.RunEnded)[0].Status.Outcomes; told[core.Lost] != 4 || told[core.Cancelled] != 5 {
+					t.Errorf("told: %v, expected what the ledger has", told)
+				}
 				l.sound()
 			})
 		})
