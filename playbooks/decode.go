@@ -9,7 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // decoder reads one file. It collects problems and goes on, so that all of
@@ -194,9 +194,9 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 // unknownKey reports a key and returns the one that was likely meant.
 func (d *decoder) unknownKey(e entry, what string, keys []string, foreign map[string]string) (meant string) {
 	p := problem{message: fmt.Sprintf("unknown key %s in %s", quote(e.name), what), expected: oneOf(keys), hint: foreign[e.name]}
-	meant = spell.Nearest(e.name, keys)
+	meant = yamlread.Nearest(e.name, keys)
 	if p.hint == "" {
-		p.hint = spell.DidYouMean(e.name, keys)
+		p.hint = yamlread.DidYouMean(e.name, keys)
 	} else if i := slices.IndexFunc(keys, func(k string) bool { return strings.Contains(p.hint, strconv.Quote(k)) }); i >= 0 {
 		meant = keys[i]
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Expr is a compiled expression with its place in the file. The zero Expr is
@@ -275,5 +275,5 @@ func compileProblem(message string) problem {
 func suggestFor(name string, s *shape) problem {
 	known := s.names()
 	slices.Sort(known)
-	return problem{expected: oneOf(known), hint: spell.DidYouMean(name, known)}
+	return problem{expected: oneOf(known), hint: yamlread.DidYouMean(name, known)}
 }

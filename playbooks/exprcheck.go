@@ -11,7 +11,7 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // shape is what is known of a value before anything runs: its fields, or nothing.
@@ -206,7 +206,7 @@ func leftOut() []string { return []string{"now", "date", "duration", "timezone"}
 func (k *checker) identifier(n *ast.IdentifierNode) {
 	if k.callees[n] {
 		if !slices.Contains(functions(), n.Value) {
-			k.report(n, problem{message: fmt.Sprintf("unknown function %q", n.Value), hint: spell.DidYouMean(n.Value, functions()),
+			k.report(n, problem{message: fmt.Sprintf("unknown function %q", n.Value), hint: yamlread.DidYouMean(n.Value, functions()),
 				expected: "a function of the expression language (docs/playbooks.md lists them)"})
 		}
 		return

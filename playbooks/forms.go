@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/rollout"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // form is what a value may look like: in words for messages, and as a schema for editors.
@@ -139,7 +139,7 @@ func (d *decoder) enumOf(n *yaml.Node, values ...string) string {
 		return ""
 	}
 	if !slices.Contains(values, target.Value) {
-		d.mismatch(n, target, oneOf(values), spell.DidYouMean(target.Value, values))
+		d.mismatch(n, target, oneOf(values), yamlread.DidYouMean(target.Value, values))
 		return ""
 	}
 	return target.Value

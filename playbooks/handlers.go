@@ -6,7 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // notice is one name in a notify:.
@@ -145,9 +145,9 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: "handlers: a list of handlers, at the top of the file",
 				hint: "who is told of the playbook's runs stands in notify: at the top of the file"})
 		case at < 0:
-			near := spell.Nearest(n.name, names)
+			near := yamlread.Nearest(n.name, names)
 			notified[near] = true
-			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: oneOf(known), hint: spell.DidYouMean(n.name, names)})
+			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: oneOf(known), hint: yamlread.DidYouMean(n.name, names)})
 		case n.by >= 0 && at <= n.by:
 			d.reportNode(n.node, problem{message: fmt.Sprintf("handler %s notifies %s, which has run by then", quote(names[n.by]), quote(n.name)),
 				expected: "a handler further down: they run once, in the order of the file"})

@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Load reads files and folders (their *.yaml and *.yml, recursively), all of
@@ -90,7 +90,7 @@ func (p *Playbook) CheckVars(vars map[string]any) error {
 }
 
 func nearVar(name string, known map[string]bool) string {
-	if hint := spell.DidYouMean(name, sortedKeys(known)); hint != "" {
+	if hint := yamlread.DidYouMean(name, sortedKeys(known)); hint != "" {
 		return ", " + hint
 	}
 	return ""

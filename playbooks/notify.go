@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/notify/policy"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Bounds of notify:.
@@ -105,7 +105,7 @@ func (d *decoder) kindOf(n *yaml.Node) string {
 			return name
 		}
 	}
-	d.mismatch(n, target, oneOf(tenantKinds()), spell.DidYouMean(target.Value, tenantKinds()))
+	d.mismatch(n, target, oneOf(tenantKinds()), yamlread.DidYouMean(target.Value, tenantKinds()))
 	return ""
 }
 

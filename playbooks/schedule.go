@@ -9,7 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -184,7 +184,7 @@ func (d *decoder) zoneOf(n *yaml.Node) string {
 		common := []string{"UTC", "Europe/Zurich", "Europe/Berlin", "Europe/London", "Europe/Paris", "Europe/Madrid", "Europe/Rome", "Europe/Vienna",
 			"Europe/Amsterdam", "Europe/Stockholm", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
 			"Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Shanghai", "Australia/Sydney"}
-		d.reportNode(n, problem{message: "unknown time zone " + quote(name), expected: want, hint: spell.DidYouMean(name, common)})
+		d.reportNode(n, problem{message: "unknown time zone " + quote(name), expected: want, hint: yamlread.DidYouMean(name, common)})
 		return ""
 	}
 	return name

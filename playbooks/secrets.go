@@ -13,7 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -281,7 +281,7 @@ func (p *Playbook) MissingSecret(name string, known []string) error {
 		for _, listed := range s.Secrets {
 			if listed == name {
 				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
-					expected: oneOf(known), hint: cmp.Or(spell.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
+					expected: oneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -215,7 +215,7 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	}
 	t, ok := d.o.Types(s.Uses)
 	if !ok {
-		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: cmp.Or(spell.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: cmp.Or(yamlread.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
 		return nil, false
 	}
 	typ, err := newTypeSchema(t)

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/rollout"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -57,7 +57,7 @@ func (d *decoder) perGroupOf(n *yaml.Node) map[string]int {
 	out := map[string]int{}
 	for _, e := range d.entries(target, 1) {
 		if !groupPattern.MatchString(e.name) {
-			hint := spell.DidYouMean(e.name, known[:3])
+			hint := yamlread.DidYouMean(e.name, known[:3])
 			if hint == "" && !strings.Contains(e.name, ":") {
 				hint = fmt.Sprintf("a label is written %q", "label:"+clip(e.name, 40))
 			}
@@ -80,7 +80,7 @@ func (d *decoder) pauseOf(n *yaml.Node) rollout.Pause {
 	}
 	v, err := ParseDuration(target.Value)
 	if err != nil {
-		d.mismatch(n, target, wantPause, spell.DidYouMean(target.Value, []string{"approve"}))
+		d.mismatch(n, target, wantPause, yamlread.DidYouMean(target.Value, []string{"approve"}))
 	}
 	return rollout.Pause{For: v}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // typeSchema is a job type with its schemas read.
@@ -242,7 +242,7 @@ func (k *paramCheck) allowed(v *value, s *jsonschema.Schema, path string) bool {
 	for _, e := range values {
 		words = append(words, fmt.Sprint(e))
 	}
-	k.report(v, problem{message: fmt.Sprintf("%s is %s", paramName(path), v.describe()), expected: oneOf(words), hint: spell.DidYouMean(fmt.Sprint(v.plain()), words)})
+	k.report(v, problem{message: fmt.Sprintf("%s is %s", paramName(path), v.describe()), expected: oneOf(words), hint: yamlread.DidYouMean(fmt.Sprint(v.plain()), words)})
 	return false
 }
 
@@ -254,7 +254,7 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 		sub := s.Properties[f.name]
 		if sub == nil && len(s.PatternProperties) == 0 {
 			if isFalse(s.AdditionalProperties) {
-				have[spell.Nearest(f.name, names)] = true
+				have[yamlread.Nearest(f.name, names)] = true
 				k.reportAt(v.src, f.key, k.unknown(f.name, path, names))
 				continue
 			}
@@ -274,7 +274,7 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 }
 
 func (k *paramCheck) unknown(name, path string, names []string) problem {
-	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: oneOf(names), hint: spell.DidYouMean(name, names)}
+	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: oneOf(names), hint: yamlread.DidYouMean(name, names)}
 	if len(names) == 0 {
 		p.expected = "no params: this job type has none"
 	}

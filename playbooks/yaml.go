@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // readYAML turns bytes into one YAML document whose nodes know their places.
@@ -30,7 +30,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Diagnostic) {
 		line, col := src.place(at)
 		return fail(src, span{line, col, 1}, p)
 	}
-	root, second, err := yamlnode.Decode(data)
+	root, second, err := yamlread.Decode(data)
 	switch {
 	case err != nil:
 		at, p := src.explainYAML(err)
@@ -117,7 +117,7 @@ func (s *source) firstBadLine(message string) int {
 	low, high := 1, len(s.starts)
 	for low < high {
 		mid := (low + high) / 2
-		_, _, err := yamlnode.Decode([]byte(s.text[:s.starts[mid]]))
+		_, _, err := yamlread.Decode([]byte(s.text[:s.starts[mid]]))
 		if err != nil && strings.HasSuffix(err.Error(), message) {
 			high = mid
 		} else {

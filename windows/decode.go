@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -63,7 +63,7 @@ func (d *decoder) mapping(n *yaml.Node, what string, known keys, required ...str
 		read, ok := known[key]
 		switch {
 		case !ok:
-			near := spell.Nearest(key, slices.Sorted(slices.Values(names)))
+			near := yamlread.Nearest(key, slices.Sorted(slices.Values(names)))
 			seen[near] = true // misspelt, not missing besides
 			good = false
 			hint := "expected one of: " + strings.Join(names, ", ")

@@ -6,5 +6,5 @@
 // Times are half-open intervals [open, close). Wall clock times are computed as civil time
 // and resolved once (package windows/civil). Whatever is unknown is closed, and says so.
 //
-// It must not know hosts, runs or queues; of the rest of Turnus it imports core/spell only.
+// It must not know hosts, runs or queues; of the rest of Turnus it imports core/yamlread only.
 package windows

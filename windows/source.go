@@ -12,8 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Bounds of what is read. They keep a hostile file from costing time or memory.
@@ -124,7 +123,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
 			}
 		}
 	}
-	root, second, err := yamlnode.Decode([]byte(text))
+	root, second, err := yamlread.Decode([]byte(text))
 	switch {
 	case err != nil:
 		m := yamlLine.FindStringSubmatch(err.Error())
@@ -151,5 +150,5 @@ func quote(text string) string {
 }
 
 func didYouMean(word string, names []string) string {
-	return spell.DidYouMean(word, slices.Sorted(slices.Values(names)))
+	return yamlread.DidYouMean(word, slices.Sorted(slices.Values(names)))
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -67,7 +67,7 @@ func some(names []string) string {
 
 func (l *loader) setHint(name string) string {
 	sets := slices.Sorted(maps.Keys(l.set.Windows.Sets))
-	switch near := spell.DidYouMean(name, sets); {
+	switch near := yamlread.DidYouMean(name, sets); {
 	case len(sets) == 0:
 		return "the tree defines no window set: they stand in windows.yaml or windows/"
 	case near != "":

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -76,7 +76,7 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 // plainYAML is a playbook as plain values. The source is known to be good.
 func plainYAML(source []byte) map[string]any {
 	out := map[string]any{}
-	if n, err := yamlnode.Root(source); err == nil && n != nil {
+	if n, err := yamlread.Root(source); err == nil && n != nil {
 		_ = n.Decode(&out) // it is a mapping: it was loaded
 	}
 	return out

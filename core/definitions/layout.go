@@ -10,8 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -70,7 +69,7 @@ func (l *loader) convention(part string) {
 // readLayout reads turnus.yaml.
 func (l *loader) readLayout(data []byte) {
 	keys := append(slices.Clone(parts), keyFourEyes)
-	root, err := yamlnode.Root(data)
+	root, err := yamlread.Root(data)
 	if err != nil {
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
 		return
@@ -89,7 +88,7 @@ func (l *loader) readLayout(data []byte) {
 			l.readFourEyes(data, v)
 		case !slices.Contains(keys, k.Value):
 			hint := "expected one of: " + strings.Join(keys, ", ")
-			if near := spell.DidYouMean(k.Value, keys); near != "" {
+			if near := yamlread.DidYouMean(k.Value, keys); near != "" {
 				hint = near + " " + hint
 			}
 			l.failAt(data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
@@ -125,7 +124,7 @@ func (l *loader) readFourEyes(data []byte, v *yaml.Node) {
 			}
 			if !known[tenant] {
 				l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", keyFourEyes, cut(tenant)),
-					spell.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
+					yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
 			}
 		})
 	}
@@ -146,7 +145,7 @@ func (l *loader) places(data []byte, part string, v *yaml.Node) []string {
 		case !fs.ValidPath(p):
 			l.failAt(data, n, fmt.Sprintf("%s: %q does not lie in the tree", part, cut(n.Value)), "paths are relative to the root of the tree")
 		case !l.has(part, p):
-			l.failAt(data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), spell.DidYouMean(p, l.folders()))
+			l.failAt(data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), yamlread.DidYouMean(p, l.folders()))
 		case slices.Contains(out, p):
 			l.failAt(data, n, fmt.Sprintf("%s: %q is there twice", part, cut(n.Value)), "")
 		default:

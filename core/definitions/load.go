@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -269,7 +269,7 @@ func (l *loader) data(p string) []byte {
 // placeOf is the line and column of the value at a path of keys and indexes; 0, 0 if it is
 // not there. The file is known to be good.
 func placeOf(data []byte, keys ...any) (line, col int) {
-	n, err := yamlnode.Root(data)
+	n, err := yamlread.Root(data)
 	if err != nil || n == nil {
 		return 0, 0
 	}

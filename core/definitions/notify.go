@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core/notify/policy"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -36,7 +36,7 @@ func (l *loader) checkNotify(p *playbooks.Playbook) {
 			known := l.set.Notify.Visible(p.Tenant)
 			line, col := placeOf(l.data(p.File), "notify", i, "to", j)
 			hint := "expected one of " + strings.Join(known, ", ") + "; notify.yaml defines channels"
-			if near := spell.DidYouMean(name, known); near != "" {
+			if near := yamlread.DidYouMean(name, known); near != "" {
 				hint = near + " " + hint
 			}
 			l.fail(at(p.File, l.data(p.File), line, col, fmt.Sprintf("playbook %s names the channel %q, which %s does not have", p.Name, cut(name), whose(p.Tenant)), hint))

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -66,7 +66,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 	for _, name := range e.Playbooks {
 		if !slices.Contains(books, name) {
-			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", cut(name)), spell.DidYouMean(name, books)))
+			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", cut(name)), yamlread.DidYouMean(name, books)))
 		}
 	}
 	switch {

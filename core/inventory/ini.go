@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 var (
@@ -68,7 +68,7 @@ func (f *file) ini(data []byte) {
 			known = append(known, name)
 		}
 		e := r.problem(p.line, 1, "section [%s] names the group %q, which is not defined", p.section, p.name)
-		e.Hint = spell.DidYouMean(p.name, known)
+		e.Hint = yamlread.DidYouMean(p.name, known)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -320,7 +320,7 @@ func (inv *Inventory) nothing(part string) error {
 		names = append(names, inv.Hosts[i].Name)
 	}
 	err := fmt.Errorf("%w: %q matches no host and no group", core.ErrInvalid, part)
-	hint := spell.DidYouMean(part, names)
+	hint := yamlread.DidYouMean(part, names)
 	if strings.Count(part, "[") > strings.Count(part, "]") {
 		hint = "a range ends with ], as in web[1:20]"
 	}

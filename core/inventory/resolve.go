@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // glob tells whether a shell pattern (* ? [ab] [!ab]) matches a whole name.
@@ -29,7 +29,7 @@ func (b *builder) resolveChildren() {
 			if c == nil {
 				err := b.problem(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
 				if len(b.errs) <= maxHints {
-					err.Hint = spell.DidYouMean(ref.text, slices.Sorted(maps.Keys(b.groups)))
+					err.Hint = yamlread.DidYouMean(ref.text, slices.Sorted(maps.Keys(b.groups)))
 				}
 				continue
 			}
@@ -86,7 +86,7 @@ func (b *builder) addByName(g *group, name string, sel selector) {
 	}
 	err := b.problem(sel.at, "group %q lists the host %q, which is not defined", g.name, name)
 	if len(b.errs) <= maxHints {
-		err.Hint = spell.DidYouMean(name, slices.Sorted(maps.Keys(b.hosts)))
+		err.Hint = yamlread.DidYouMean(name, slices.Sorted(maps.Keys(b.hosts)))
 	}
 }
 

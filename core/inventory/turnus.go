@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 var (
@@ -210,12 +210,12 @@ func (t *turnus) known(s *settings, k *yaml.Node, what string) {
 	c := t.b.customers[s.customer]
 	if c == nil {
 		t.problem(k.Line, k.Column, "%s: the customer %q is not defined", what, s.customer).
-			Hint = spell.DidYouMean(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
+			Hint = yamlread.DidYouMean(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
 		return
 	}
 	if s.site != "" && len(c.sites) > 0 && c.sites[s.site] == nil {
 		t.problem(k.Line, k.Column, "%s: the customer %q has no site %q", what, s.customer, s.site).
-			Hint = spell.DidYouMean(s.site, slices.Sorted(maps.Keys(c.sites)))
+			Hint = yamlread.DidYouMean(s.site, slices.Sorted(maps.Keys(c.sites)))
 	}
 }
 

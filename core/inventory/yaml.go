@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Bounds of one YAML file, against alias bombs and absurd nesting.
@@ -158,7 +158,7 @@ func (f *file) merge(n *yaml.Node, what string, seen map[string]*yaml.Node, visi
 // unknown reports a key that does not belong here.
 func (f *file) unknown(k *yaml.Node, what string, known []string) {
 	e := f.problem(k.Line, k.Column, "%s: unknown key %q", what, shorten(k.Value))
-	if e.Hint = spell.DidYouMean(k.Value, known); e.Hint == "" {
+	if e.Hint = yamlread.DidYouMean(k.Value, known); e.Hint == "" {
 		e.Hint = "known keys: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
 	}
 }

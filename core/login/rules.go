@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/fresh"
 	"github.com/turnus/turnus/core/ownfiles"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Rules say what people may do by what their provider claims of them. The first that holds counts; without one there is no access.
@@ -102,7 +102,7 @@ func parseRule(node *yaml.Node, roles []string, bad func(*yaml.Node, string, ...
 }
 
 func hintOf(word string, words []string) string {
-	if hint := spell.DidYouMean(word, words); hint != "" {
+	if hint := yamlread.DidYouMean(word, words); hint != "" {
 		return "; " + hint
 	}
 	return ""

@@ -12,8 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -122,7 +121,7 @@ func Parse(file string, data []byte, base Rule) (Policy, error) {
 	if len(data) > maxPolicy {
 		return Policy{}, fmt.Errorf("%s: it has more than %d bytes: %w", file, maxPolicy, core.ErrInvalid)
 	}
-	root, err := yamlnode.Root(data)
+	root, err := yamlread.Root(data)
 	if err != nil {
 		return Policy{}, fmt.Errorf("%s: %w: %w", file, core.ErrInvalid, err)
 	}
@@ -173,7 +172,7 @@ func (d *reader) mapping(n *yaml.Node, keys map[string]func(*yaml.Node)) {
 		read, ok := keys[key.Value]
 		if !ok {
 			hint := "expected " + strings.Join(slices.Sorted(maps.Keys(keys)), ", ")
-			if near := spell.Nearest(key.Value, slices.Sorted(maps.Keys(keys))); near != "" {
+			if near := yamlread.Nearest(key.Value, slices.Sorted(maps.Keys(keys))); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			d.bad(key, "unknown key %q: %s: %w", key.Value, hint, core.ErrInvalid)

@@ -8,8 +8,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // MaxFile bounds a file of secrets, in bytes.
@@ -63,7 +62,7 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, fmt.Errorf("the file is larger than %d MiB", MaxFile>>20)
 	}
-	root, err := yamlnode.Root(data)
+	root, err := yamlread.Root(data)
 	if err != nil {
 		return nil, yamlError(err)
 	}
@@ -117,7 +116,7 @@ func (r *reader) fields(n *yaml.Node, what string, known ...field) {
 		switch {
 		case k.Kind != yaml.ScalarNode || at < 0:
 			hint := "expected one of: " + strings.Join(names, ", ")
-			if near := spell.DidYouMean(k.Value, names); near != "" {
+			if near := yamlread.DidYouMean(k.Value, names); near != "" {
 				hint = near + " " + hint
 			}
 			r.fail(k, hint, "%s: unknown key %q", what, cut(k.Value))

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -161,7 +161,7 @@ func unknownPlaybook(set *definitions.Set, by caller, name string) error {
 		}
 	}
 	err := noPlaybook(name)
-	if near := spell.DidYouMean(clip(name, 200), names); near != "" {
+	if near := yamlread.DidYouMean(clip(name, 200), names); near != "" {
 		return fmt.Errorf("%w: %s", err, near)
 	}
 	return err

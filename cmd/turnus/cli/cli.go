@@ -26,7 +26,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/exec"
 	"github.com/turnus/turnus/windows"
@@ -254,7 +254,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := spell.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := yamlread.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			hint = "did you mean --" + near + "? " + hint
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/redisconn"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // longRunners are the commands that settings are for.
@@ -319,7 +319,7 @@ func unknownVariables(all []longRunning, environ []string) error {
 			continue
 		}
 		text := fmt.Sprintf("the environment has %s, which is no setting", name)
-		if hint := spell.DidYouMean(name, known); hint != "" {
+		if hint := yamlread.DidYouMean(name, known); hint != "" {
 			text += "\nhint: " + hint
 		}
 		errs = append(errs, errors.New(text))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -84,7 +84,7 @@ func unknownHost(ctx context.Context, r *configs.Repo, host string) error {
 		return err
 	}
 	text := fmt.Sprintf("no configuration of host %q was kept in %s", host, r.Dir())
-	if hint := spell.DidYouMean(host, hosts); hint != "" {
+	if hint := yamlread.DidYouMean(host, hosts); hint != "" {
 		text += "\nhint: " + hint
 	}
 	return invalid("%s", text)

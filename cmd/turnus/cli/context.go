@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 func (a *app) contextCmd() *cobra.Command {
@@ -203,7 +203,7 @@ func (c *contextFile) find(name string) (serverContext, error) {
 	if ok {
 		return s, nil
 	}
-	hint := spell.DidYouMean(name, sortedKeys(c.Contexts))
+	hint := yamlread.DidYouMean(name, sortedKeys(c.Contexts))
 	if hint == "" {
 		hint = "turnus context ls lists them"
 	}

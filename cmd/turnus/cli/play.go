@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -147,7 +147,7 @@ func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
 		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
 			continue
 		}
-		hint := cmp.Or(spell.DidYouMean(tag, sortedKeys(known)), "tags there are: "+cmp.Or(strings.Join(sortedKeys(known), ", "), "none"))
+		hint := cmp.Or(yamlread.DidYouMean(tag, sortedKeys(known)), "tags there are: "+cmp.Or(strings.Join(sortedKeys(known), ", "), "none"))
 		return invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -88,7 +88,7 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		}
 		known = append(known, t.Name)
 	}
-	hint := cmp.Or(spell.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
+	hint := cmp.Or(yamlread.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
 	return nil, invalid("job type %q is not known\nhint: %s", args[0], hint)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/redisacl"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // aclDoc is the -o json document of queue acl.
@@ -62,7 +62,7 @@ func roleNames() []string {
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	role := redisacl.Role(doc.Role)
 	if !slices.Contains(redisacl.Roles(), role) {
-		return invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(spell.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
+		return invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
 	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
 		return invalid("--user %q: expected a name without blanks", doc.User)

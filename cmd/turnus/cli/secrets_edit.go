@@ -19,12 +19,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // nearOr is the hint after a name that there is not.
 func nearOr(name string, names []string) string {
-	return cmp.Or(spell.DidYouMean(name, names), "turnus secrets ls lists what there is")
+	return cmp.Or(yamlread.DidYouMean(name, names), "turnus secrets ls lists what there is")
 }
 
 // readSecret reads a value: from a terminal twice, unseen, or all of stdin. One end of line is cut.

@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/spell"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // maxSettings bounds a file of settings.
@@ -224,7 +224,7 @@ func addSetting(settings map[string]setting, path string, c *cobra.Command, key,
 			}
 		})
 		text := fmt.Sprintf("unknown setting %q: expected a flag of turnus %s", key.Value, c.Name())
-		if hint := spell.DidYouMean(key.Value, names); hint != "" {
+		if hint := yamlread.DidYouMean(key.Value, names); hint != "" {
 			text += "\nhint: " + hint
 		}
 		return refuse(key, "%s", text)

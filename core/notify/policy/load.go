@@ -14,8 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/turnus/turnus/core/spell"
-	"github.com/turnus/turnus/core/yamlnode"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Bounds of what is read.
@@ -73,7 +72,7 @@ func (p *parser) fail(n *yaml.Node, hint, format string, args ...any) {
 }
 
 func (p *parser) document(data []byte) {
-	root, err := yamlnode.Root(data)
+	root, err := yamlread.Root(data)
 	if err != nil {
 		p.problems = append(p.problems, Problem{File: p.file, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
 		return
@@ -277,7 +276,7 @@ func (p *parser) names() {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		p.fail(n.at, spell.DidYouMean(n.at.Value, names), "%s has no channel %q: expected one of %s", whose, clip(n.at.Value), cmp.Or(strings.Join(names, ", "), "its channels, of which there are none"))
+		p.fail(n.at, yamlread.DidYouMean(n.at.Value, names), "%s has no channel %q: expected one of %s", whose, clip(n.at.Value), cmp.Or(strings.Join(names, ", "), "its channels, of which there are none"))
 	}
 	slices.SortStableFunc(p.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
@@ -301,7 +300,7 @@ func (p *parser) keys(n *yaml.Node, what string, readers map[string]func(*yaml.N
 		read := readers[key.Value]
 		switch {
 		case read == nil:
-			p.fail(key, spell.DidYouMean(key.Value, known), "%s has an unknown key %q: expected one of %s", what, clip(key.Value), strings.Join(known, ", "))
+			p.fail(key, yamlread.DidYouMean(key.Value, known), "%s has an unknown key %q: expected one of %s", what, clip(key.Value), strings.Join(known, ", "))
 		case seen[key.Value]:
 			p.fail(key, "", "%s has the key %q twice", what, clip(key.Value))
 		case value.Kind == yaml.AliasNode || value.Tag == "!!null":
@@ -353,7 +352,7 @@ func (p *parser) oneOf(n *yaml.Node, what string, all []string) string {
 	if n.Kind == yaml.ScalarNode && slices.Contains(all, n.Value) {
 		return n.Value
 	}
-	p.fail(n, spell.DidYouMean(n.Value, all), "%s %q: expected one of %s", what, clip(n.Value), strings.Join(all, ", "))
+	p.fail(n, yamlread.DidYouMean(n.Value, all), "%s %q: expected one of %s", what, clip(n.Value), strings.Join(all, ", "))
 	return ""
 }
 

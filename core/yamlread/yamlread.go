@@ -1,5 +1,6 @@
-// Package yamlnode owns reading YAML as nodes, which know their places. It must not know whose keys these are.
-package yamlnode
+// Package yamlread reads YAML as nodes that keep their positions, and finds the known name that is
+// nearest to a misspelt one. It must not know whose keys and names these are.
+package yamlread
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package yamlnode
+package yamlread
 
 import (
 	"strings"

@@ -1,6 +1,4 @@
-// Package spell owns the guess at what a misspelt word meant. It must not know whose
-// words these are.
-package spell
+package yamlread
 
 import (
 	"fmt"
