@@ -12,7 +12,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // Key describes one key of a ring, without the key itself.
@@ -121,7 +121,7 @@ func write(path string, m *keyset.Manager) error {
 		return fmt.Errorf("key ring: %w", err)
 	}
 	text.WriteByte('\n')
-	if err := ownfiles.Replace(path, text.Bytes(), 0o600); err != nil {
+	if err := securefile.Replace(path, text.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("key ring: %w", err)
 	}
 	return nil

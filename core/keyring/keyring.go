@@ -21,8 +21,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // Why bytes cannot be opened.
@@ -106,7 +105,7 @@ type Ring struct {
 	path  string
 	opt   Options
 	keys  atomic.Pointer[keys]
-	watch *fresh.Watch
+	watch *securefile.Watch
 	mu    sync.Mutex // of reading the file again
 }
 
@@ -128,7 +127,7 @@ func Open(path string, o Options) (*Ring, error) {
 	if o.Refused == nil {
 		o.Refused = o.Told
 	}
-	r := &Ring{path: path, opt: o, watch: fresh.New(path)}
+	r := &Ring{path: path, opt: o, watch: securefile.NewWatch(path)}
 	k, err := load(path)
 	if err != nil {
 		return nil, err
@@ -164,11 +163,11 @@ func newKeys(path string, h *keyset.Handle) (*keys, error) {
 const maxFile = 256 << 10
 
 func readFile(path string) (*keyset.Handle, error) {
-	data, err := ownfiles.Read(path, ownfiles.Rule{Most: maxFile, Shut: 0o077})
+	data, err := securefile.Read(path, securefile.Rule{Most: maxFile, Shut: 0o077})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("key ring %s does not exist: %w\nhint: turnus keys new %s makes one", path, core.ErrInvalid, path)
 	}
-	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+	if open, ok := errors.AsType[*securefile.ModeError](err); ok {
 		return nil, fmt.Errorf("key ring %s: others may read or change it (mode %04o): %w\nhint: chmod 600 %s", path, open.Mode, core.ErrInvalid, path)
 	}
 	if err != nil {
@@ -190,7 +189,7 @@ func readFile(path string) (*keyset.Handle, error) {
 
 // current looks at the file, if that was not done just now; now asks for a look in any case, but not more often than every 50 ms.
 func (r *Ring) current(now bool) *keys {
-	old := fresh.Usual
+	old := securefile.MaxAge
 	if now {
 		old = atOnce
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // postgresURL is a URL with what it says of how the server is reached.
@@ -83,11 +82,11 @@ func filesOr(q url.Values, or error) error {
 			return fmt.Errorf("%s in the URL: %w: %w", name, err, core.ErrInvalid)
 		}
 	}
-	files := tlsfiles.Files{Cert: q.Get("sslcert"), Key: q.Get("sslkey")}
+	files := securefile.TLSFiles{Cert: q.Get("sslcert"), Key: q.Get("sslkey")}
 	if path := q.Get("sslrootcert"); path != "system" {
 		files.CA = path
 	}
-	if _, err := tlsfiles.Open(files, nil); err != nil {
+	if _, err := securefile.OpenTLS(files, nil); err != nil {
 		return err
 	}
 	return or
@@ -116,7 +115,7 @@ func weak(host string, c *tls.Config) bool {
 // renewed gives new connections the certificates that are in the files now.
 type renewed struct {
 	url   string
-	watch *fresh.Watch // nil: there are no files
+	watch *securefile.Watch // nil: there are no files
 
 	mu  sync.Mutex
 	now *pgx.ConnConfig
@@ -135,7 +134,7 @@ func newRenewed(p postgresURL, config *pgx.ConnConfig) *renewed {
 		}
 	}
 	if len(files) > 0 {
-		r.watch = fresh.New(files...)
+		r.watch = securefile.NewWatch(files...)
 	}
 	return r
 }
@@ -147,7 +146,7 @@ func (r *renewed) connect(_ context.Context, c *pgx.ConnConfig) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.watch.Changed(fresh.Usual) {
+	if r.watch.Changed(securefile.MaxAge) {
 		if next, err := pgx.ParseConfig(r.url); err == nil {
 			r.now = next
 		} else {
@@ -169,7 +168,7 @@ func tlsHint(err error) string {
 	if strings.Contains(err.Error(), "requires a valid client certificate") {
 		return "the server wants a client's certificate that an authority it knows has signed\nhint: sslcert=FILE and sslkey=FILE in the URL name one"
 	}
-	return tlsfiles.Explain(err, tlsfiles.Options{
+	return securefile.ExplainTLS(err, securefile.TLSHints{
 		CA: "sslrootcert=FILE in the URL", Cert: "sslcert=FILE and sslkey=FILE in the URL name one", Name: "the URL's host",
 	})
 }

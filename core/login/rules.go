@@ -13,8 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -111,13 +110,13 @@ func hintOf(word string, words []string) string {
 // RulesFile gives what a file says, read again when it changes: who is taken out of it has no access from the next login on. A file that
 // cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
-	watch := fresh.New(path)
+	watch := securefile.NewWatch(path)
 	var mu sync.Mutex
 	rules, err := readRules(path, roles)
 	return func() (Rules, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if watch.Changed(fresh.Usual) {
+		if watch.Changed(securefile.MaxAge) {
 			rules, err = readRules(path, roles)
 		}
 		return rules, err
@@ -125,8 +124,8 @@ func RulesFile(path string, roles []string) func() (Rules, error) {
 }
 
 func readRules(path string, roles []string) (Rules, error) {
-	text, err := ownfiles.Read(path, ownfiles.Rule{Most: maxFile, Shut: 0o022})
-	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+	text, err := securefile.Read(path, securefile.Rule{Most: maxFile, Shut: 0o022})
+	if open, ok := errors.AsType[*securefile.ModeError](err); ok {
 		return Rules{}, fmt.Errorf("access file %s: others may write it (mode %04o), and with it who is an admin\nhint: chmod go-w: %w", path, open.Mode, core.ErrInvalid)
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // Dial builds the client that a URL names. It connects at the first use.
@@ -69,7 +69,7 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 type target struct {
 	kind                           string // "", unix, sentinel, cluster
 	tls, insecure                  bool
-	files                          tlsfiles.Files
+	files                          securefile.TLSFiles
 	serverName                     string
 	addrs                          []string
 	user, password, master         string

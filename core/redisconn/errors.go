@@ -10,7 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // notSent marks an error that came before anything was sent.
@@ -36,8 +36,8 @@ func Translate(ctx context.Context, err error, doing string) error {
 		return fmt.Errorf("%s: %w", doing, early.error)
 	case errors.As(err, &own):
 		return fmt.Errorf("%s: %w", doing, own.error)
-	case errors.As(err, &shake), tlsfiles.Explain(err, urlOptions()) != "":
-		why := tlsfiles.Explain(err, urlOptions())
+	case errors.As(err, &shake), securefile.ExplainTLS(err, urlOptions()) != "":
+		why := securefile.ExplainTLS(err, urlOptions())
 		if why == "" {
 			why = err.Error()
 		}
@@ -57,8 +57,8 @@ func Translate(ctx context.Context, err error, doing string) error {
 }
 
 // urlOptions are how a URL names what a handshake needs.
-func urlOptions() tlsfiles.Options {
-	return tlsfiles.Options{CA: "?ca_file=FILE in the URL", Cert: "?cert_file=FILE and &key_file=FILE in the URL name one", Name: "?server_name=NAME in the URL"}
+func urlOptions() securefile.TLSHints {
+	return securefile.TLSHints{CA: "?ca_file=FILE in the URL", Cert: "?cert_file=FILE and &key_file=FILE in the URL name one", Name: "?server_name=NAME in the URL"}
 }
 
 // aclHint is what to do about a user that lacks a right.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // dialTimeout bounds the TCP connection and the handshake.
@@ -22,9 +22,9 @@ const dialTimeout = 3 * time.Second
 // dialer opens the connections of one client. It is asked for each, so that renewed certificates are taken over, and so that a
 // Sentinel or a Cluster cannot send a client that talks in the clear to another machine.
 type dialer struct {
-	files      *tlsfiles.Source // nil: without TLS
-	serverName string           // expected; the address' host when empty
-	insecure   bool             // may talk in the clear to other machines
+	files      *securefile.TLSSource // nil: without TLS
+	serverName string                // expected; the address' host when empty
+	insecure   bool                  // may talk in the clear to other machines
 }
 
 // refused is an error of this side, before anything was sent.
@@ -114,7 +114,7 @@ func local(addr string) bool {
 func (t *target) dialer() (*dialer, error) {
 	d := &dialer{serverName: t.serverName, insecure: t.insecure || t.kind == "unix"}
 	if !t.tls {
-		if t.files != (tlsfiles.Files{}) || t.serverName != "" {
+		if t.files != (securefile.TLSFiles{}) || t.serverName != "" {
 			return nil, badURL("ca_file, cert_file, key_file and server_name are for TLS: rediss://, rediss-sentinel:// or rediss-cluster://")
 		}
 		for _, addr := range t.addrs {
@@ -125,7 +125,7 @@ func (t *target) dialer() (*dialer, error) {
 		return d, nil
 	}
 	var err error
-	if d.files, err = tlsfiles.Open(t.files, nil); err != nil {
+	if d.files, err = securefile.OpenTLS(t.files, nil); err != nil {
 		return nil, fmt.Errorf("redis url: %w", err)
 	}
 	return d, nil

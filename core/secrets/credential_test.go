@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 const twoCredentials = `credentials:
@@ -130,7 +130,7 @@ func TestOwnFileIsReadAgain(t *testing.T) {
 			if err := os.Chmod(s.cfg.File, mode); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(fresh.Usual) // of the bubble's clock
+			<-time.After(securefile.MaxAge) // of the bubble's clock
 		}
 		wide := "credentials: {default: {agent: /s, addresses: 203.0.113.0/24}}\nsecrets: {b: {env: NEW}}\n"
 		for _, step := range []struct {

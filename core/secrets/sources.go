@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 func compare(a, b string) int { return strings.Compare(a, b) }
@@ -50,7 +50,7 @@ const (
 
 func fromFile(path string) ([]byte, error) {
 	value, err := readTrusted(path, MaxValue+2, readableByOthers)
-	if errors.Is(err, ownfiles.ErrLong) {
+	if errors.Is(err, securefile.ErrTooLong) {
 		return nil, fmt.Errorf("its value is longer than %d KiB: %w", MaxValue>>10, core.ErrInvalid)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func trimLine(value []byte) []byte {
 
 // readTrusted reads a file of at most so many bytes that this user or root owns and that has no bit of forbidden.
 func readTrusted(path string, most int, forbidden fs.FileMode) ([]byte, error) {
-	data, err := ownfiles.Read(path, ownfiles.Rule{Most: most, Shut: forbidden, Owned: true})
+	data, err := securefile.Read(path, securefile.Rule{Most: most, Shut: forbidden, Owned: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: %w", path, core.ErrInvalid)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // Config says what a node resolves secrets with. The zero value resolves nothing.
@@ -34,9 +34,9 @@ type Config struct {
 type Store struct {
 	cfg        Config
 	identities identities
-	watch      *fresh.Watch // nil without a file of its own
-	reading    sync.Mutex   // held while the file is read again
-	refused    string       // why it could not be used the last time; guarded by reading
+	watch      *securefile.Watch // nil without a file of its own
+	reading    sync.Mutex        // held while the file is read again
+	refused    string            // why it could not be used the last time; guarded by reading
 	own        atomic.Pointer[ownFile]
 	vault      *vaultClient // nil: this node has none
 	values     *cache
@@ -63,7 +63,7 @@ func Open(cfg Config) (*Store, error) {
 		s.own.Store(&ownFile{})
 		return s, nil
 	}
-	s.watch = fresh.New(cfg.File)
+	s.watch = securefile.NewWatch(cfg.File)
 	o, err := s.readOwn()
 	if err != nil {
 		return nil, err
@@ -114,12 +114,12 @@ func (s *Store) readOwn() (*ownFile, error) {
 
 // current returns what the node's own file says now. A file that cannot be used changes nothing.
 func (s *Store) current() *ownFile {
-	if s.watch == nil || !s.watch.Due(fresh.Usual) {
+	if s.watch == nil || !s.watch.Due(securefile.MaxAge) {
 		return s.own.Load()
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if !s.watch.Changed(fresh.Usual) {
+	if !s.watch.Changed(securefile.MaxAge) {
 		return s.own.Load()
 	}
 	old := s.own.Load()

@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of files count from the folder of the
@@ -131,7 +131,7 @@ func (v *Vault) url() (*url.URL, error) {
 // transport is HTTP over TLS as the settings say. Files that are renewed are taken over with the next connection; behind a proxy those of
 // the start stay.
 func (v *Vault) transport(log *slog.Logger) (*http.Transport, error) {
-	files, err := tlsfiles.Open(tlsfiles.Files{CA: v.CAFile, Cert: v.ClientCert, Key: v.ClientKey}, func(text string) { log.Info("vault: " + text) })
+	files, err := securefile.OpenTLS(securefile.TLSFiles{CA: v.CAFile, Cert: v.ClientCert, Key: v.ClientKey}, func(text string) { log.Info("vault: " + text) })
 	if err != nil {
 		return nil, fmt.Errorf("ca_file, client_cert_file, client_key_file: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // sshd ends a connection at its sixth failure (MaxAuthTries 6). One password
@@ -289,7 +289,7 @@ func (e *endpoint) by() string {
 const maxCertificateFile = 1 << 20
 
 func readCertificate(file string) (*ssh.Certificate, error) {
-	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxCertificateFile})
+	text, err := securefile.Read(file, securefile.Rule{Most: maxCertificateFile})
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // identity is one private key file, with the certificate beside it.
@@ -85,8 +85,8 @@ func (k *Keys) load(file string) (*identity, error) {
 }
 
 func (k *Keys) read(file string) (*identity, error) {
-	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxKeyFile, Shut: 0o077, Pipes: true})
-	if open, ok := errors.AsType[*ownfiles.ModeError](err); ok {
+	text, err := securefile.Read(file, securefile.Rule{Most: maxKeyFile, Shut: 0o077, Pipes: true})
+	if open, ok := errors.AsType[*securefile.ModeError](err); ok {
 		return nil, fmt.Errorf("key file %s: mode %04o lets others read it: chmod 600 %s", file, open.Mode, file)
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 const maxKnownHosts = 64 << 20 // bytes a file
@@ -36,7 +36,7 @@ func readKnownHosts(files []string, log *slog.Logger) (*knownHosts, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	clean := make([]string, 0, len(files))
 	for i, file := range files {
-		text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxKnownHosts, Pipes: true})
+		text, err := securefile.Read(file, securefile.Rule{Most: maxKnownHosts, Pipes: true})
 		if err != nil {
 			return nil, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
 		}

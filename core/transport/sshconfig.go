@@ -13,7 +13,7 @@ import (
 	sshcfg "github.com/kevinburke/ssh_config"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // sshConfig is an imported OpenSSH client configuration. A nil one says nothing.
@@ -31,7 +31,7 @@ func loadSSHConfig(file string) (*sshConfig, error) {
 		return nil, nil
 	}
 	file = expandHome(file)
-	text, err := ownfiles.Read(file, ownfiles.Rule{Most: maxSSHConfig, Pipes: true})
+	text, err := securefile.Read(file, securefile.Rule{Most: maxSSHConfig, Pipes: true})
 	if err != nil {
 		return nil, fmt.Errorf("%w: ssh_config: %w", core.ErrInvalid, err)
 	}

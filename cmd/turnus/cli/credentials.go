@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/transport"
 )
 
@@ -29,7 +29,7 @@ type credentials struct {
 // madeCredential is one credential with its files read.
 type madeCredential struct {
 	from  *secrets.Credential
-	watch *fresh.Watch
+	watch *securefile.Watch
 	cred  *transport.Credential
 	err   error
 }
@@ -51,8 +51,8 @@ func (c *credentials) get(from *secrets.Credential) (*transport.Credential, erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.made[from.Name]
-	if m == nil || m.from != from || m.watch.Changed(fresh.Usual) {
-		m = &madeCredential{from: from, watch: fresh.New(filesOf(from)...)}
+	if m == nil || m.from != from || m.watch.Changed(securefile.MaxAge) {
+		m = &madeCredential{from: from, watch: securefile.NewWatch(filesOf(from)...)}
 		m.cred, m.err = c.make(from)
 		if m.err != nil {
 			m.err = fmt.Errorf("credential %q: %s: %w", from.Name, from.Place(), m.err)

@@ -17,8 +17,8 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // handlersDoc is what run keeps of the handlers of one playbook, beside the record for --retry-failed.
@@ -83,13 +83,13 @@ func changeHandlers(playbook string, change func(*handlersDoc)) error {
 	}
 	change(&doc)
 	if len(doc.Pending)+len(doc.Open) == 0 {
-		return ownfiles.Remove(path)
+		return securefile.Remove(path)
 	}
 	data, err := json.Marshal(doc)
 	if err != nil {
 		return err
 	}
-	return ownfiles.Replace(path, data, 0o600)
+	return securefile.Replace(path, data, 0o600)
 }
 
 func readHandlers(path string) (doc handlersDoc, err error) {

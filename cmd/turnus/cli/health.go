@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // healthWait bounds the question; an answer takes a server 3 s at most.
@@ -26,7 +26,7 @@ const healthWait = 5 * time.Second
 // healthFlags say which process is asked, and what.
 type healthFlags struct {
 	data  string
-	files tlsfiles.Files
+	files securefile.TLSFiles
 	ready bool
 }
 
@@ -65,7 +65,7 @@ type asked struct {
 func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
-	files, err := tlsfiles.Open(f.files, nil)
+	files, err := securefile.OpenTLS(f.files, nil)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	}
 	res, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
-		if why := tlsfiles.Explain(err, tlsfiles.Options{CA: "--ca-file", Cert: "--cert-file and --key-file name one", Name: "the URL"}); why != "" {
+		if why := securefile.ExplainTLS(err, securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one", Name: "the URL"}); why != "" {
 			return fmt.Errorf("health: %w: %w: %s", core.ErrUnavailable, err, why)
 		}
 		return fmt.Errorf("health: %w: %w", core.ErrUnavailable, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/metrics"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // metricsFlags say where a worker is asked how it is, and by whom.
@@ -47,7 +47,7 @@ func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(s
 		}
 	}
 	if f.cert != "" {
-		files, err := tlsfiles.Open(tlsfiles.Files{Cert: f.cert, Key: f.key, CA: f.clientCA}, told)
+		files, err := securefile.OpenTLS(securefile.TLSFiles{Cert: f.cert, Key: f.key, CA: f.clientCA}, told)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -93,7 +93,7 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 	}
 	if f.ca != "" {
 		var err error
-		if cfg.Roots, err = tlsfiles.WithSystem(f.ca); err != nil {
+		if cfg.Roots, err = securefile.SystemAuthorities(f.ca); err != nil {
 			return nil, fmt.Errorf("--notify-ca-file: %w", err)
 		}
 	}

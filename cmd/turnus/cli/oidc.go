@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/core/login"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
-	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // oidcFlags say which OpenID provider a service believes.
@@ -57,7 +57,7 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 func outsideClient(ca string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
 	if ca != "" {
-		files, err := tlsfiles.Open(tlsfiles.Files{CA: ca}, nil)
+		files, err := securefile.OpenTLS(securefile.TLSFiles{CA: ca}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("the provider's authority: %w", err)
 		}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // lastRun is what run keeps of a playbook's last run, for --retry-failed.
@@ -65,7 +65,7 @@ func replaceFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return ownfiles.Replace(path, text, 0o600)
+	return securefile.Replace(path, text, 0o600)
 }
 
 // hostsToRetry are the hosts of the playbook's last run that are not as they should be.

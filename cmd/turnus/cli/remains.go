@@ -12,9 +12,9 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/securefile"
 )
 
 // remainsFile holds what the queue of a service had reached when it was stopped in good order. It is there only between that
@@ -58,7 +58,7 @@ func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 
 // forgetRemains removes the file: from now on the queue is beyond it.
 func (d *dataDir) forgetRemains() error {
-	return ownfiles.Remove(filepath.Join(d.path, remainsFile))
+	return securefile.Remove(filepath.Join(d.path, remainsFile))
 }
 
 // keepRemains writes what the queue has reached, durably: nobody works on it any more.
@@ -70,7 +70,7 @@ func (d *dataDir) keepRemains(rest leftover) error {
 	if err != nil {
 		return err
 	}
-	return ownfiles.Replace(filepath.Join(d.path, remainsFile), data, 0o600)
+	return securefile.Replace(filepath.Join(d.path, remainsFile), data, 0o600)
 }
 
 // keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/tlsfiles"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/tracing"
 )
 
@@ -127,8 +127,8 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 }
 
 // clientOptions are the flags that certificates of clients come from, for hints.
-func clientOptions() tlsfiles.Options {
-	return tlsfiles.Options{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
+func clientOptions() securefile.TLSHints {
+	return securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
 }
 
 // told adds what to do next to the error of a server, and chooses the exit code: what the server refuses is wrong
@@ -143,8 +143,8 @@ func told(err error) error {
 		return &exit{exitInvalid, fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. Where the server has an OpenID provider, turnus login opens a session. The first one of turnus up is in its data folder, admin.token", err)}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
 		return &exit{exitInvalid, err}
-	case e.Cause != nil && tlsfiles.Explain(e.Cause, clientOptions()) != "":
-		return fmt.Errorf("%w: %s", err, tlsfiles.Explain(e.Cause, clientOptions()))
+	case e.Cause != nil && securefile.ExplainTLS(e.Cause, clientOptions()) != "":
+		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
 	case e.Status == 0:
 		return fmt.Errorf("%w\nhint: is it running? turnus up runs one here; turnus context ls shows which server is asked", err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core/ownfiles"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -89,7 +89,7 @@ func (f *secretFile) put(name string, value []byte) error {
 	return err
 }
 
-func (f *secretFile) save() error { return ownfiles.Replace(f.path, f.data, f.mode) }
+func (f *secretFile) save() error { return securefile.Replace(f.path, f.data, f.mode) }
 
 func (a *app) secretsKeygenCmd() *cobra.Command {
 	return &cobra.Command{

@@ -35,9 +35,9 @@ import (
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/core/systemd"
-	"github.com/turnus/turnus/core/tlsfiles"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -54,11 +54,11 @@ type service struct {
 	catalog  *catalog.Catalog
 	api      *server.Server
 	listener net.Listener
-	cert     *tlsfiles.Source  // of files; nil without
-	acme     *autocert.Manager // nil without ACME
-	looks    *acmeLooks        // of its authority
-	hear     net.Listener      // of challenges over HTTP; nil without
-	closers  []func() error    // last opened first
+	cert     *securefile.TLSSource // of files; nil without
+	acme     *autocert.Manager     // nil without ACME
+	looks    *acmeLooks            // of its authority
+	hear     net.Listener          // of challenges over HTTP; nil without
+	closers  []func() error        // last opened first
 	messages messageLimiter
 	metrics  *metrics.Registry
 	traces   trace.TracerProvider // nil: nothing is traced
@@ -75,7 +75,7 @@ type service struct {
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
 	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
-		if s.cert, err = tlsfiles.Open(tlsfiles.Files{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
+		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
 			return err
 		}
 	}

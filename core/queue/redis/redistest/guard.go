@@ -11,8 +11,8 @@ import (
 
 	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/testparts/certs"
-	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 // The user that has the rights of redisacl on each server, and what it says to be let in.
@@ -106,7 +106,7 @@ func (g *Guard) config(addr string) *tls.Config {
 	if !g.Secure() {
 		return nil
 	}
-	files, err := tlsfiles.Open(tlsfiles.Files{CA: g.CA, Cert: g.Client.Cert, Key: g.Client.Key}, nil)
+	files, err := securefile.OpenTLS(securefile.TLSFiles{CA: g.CA, Cert: g.Client.Cert, Key: g.Client.Key}, nil)
 	if err != nil {
 		panic(err) // this package wrote them
 	}

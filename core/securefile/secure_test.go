@@ -1,4 +1,4 @@
-package ownfiles_test
+package securefile_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/turnus/turnus/core/ownfiles"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -34,22 +34,22 @@ func TestRead(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, path string
-		rule       ownfiles.Rule
+		rule       securefile.Rule
 		says       string // "": it is read
 	}{
-		{"as it must be", file(t, 0o600), ownfiles.Rule{Most: 7, Shut: 0o077, Owned: true}, ""},
-		{"behind a link", link, ownfiles.Rule{Most: 7, Shut: 0o077, Owned: true}, ""},
-		{"readable by the group", file(t, 0o640), ownfiles.Rule{Most: 7, Shut: 0o077}, "mode 0640"},
-		{"which may", file(t, 0o640), ownfiles.Rule{Most: 7, Shut: 0o027}, ""},
-		{"a byte too long", file(t, 0o600), ownfiles.Rule{Most: 6}, "at most 6 bytes"},
-		{"a folder", t.TempDir(), ownfiles.Rule{Most: 7, Pipes: true}, "no regular file"},
-		{"a pipe that nobody writes to", pipe, ownfiles.Rule{Most: 7}, "no regular file"},
-		{"a device", os.DevNull, ownfiles.Rule{Most: 7}, "no regular file"},
-		{"which will do", os.DevNull, ownfiles.Rule{Most: 7, Pipes: true}, ""},
-		{"a device without an end", "/dev/zero", ownfiles.Rule{Most: 7, Pipes: true}, "at most 7 bytes"},
-		{"none", filepath.Join(t.TempDir(), "none"), ownfiles.Rule{Most: 7}, "no such file"},
+		{"as it must be", file(t, 0o600), securefile.Rule{Most: 7, Shut: 0o077, Owned: true}, ""},
+		{"behind a link", link, securefile.Rule{Most: 7, Shut: 0o077, Owned: true}, ""},
+		{"readable by the group", file(t, 0o640), securefile.Rule{Most: 7, Shut: 0o077}, "mode 0640"},
+		{"which may", file(t, 0o640), securefile.Rule{Most: 7, Shut: 0o027}, ""},
+		{"a byte too long", file(t, 0o600), securefile.Rule{Most: 6}, "at most 6 bytes"},
+		{"a folder", t.TempDir(), securefile.Rule{Most: 7, Pipes: true}, "no regular file"},
+		{"a pipe that nobody writes to", pipe, securefile.Rule{Most: 7}, "no regular file"},
+		{"a device", os.DevNull, securefile.Rule{Most: 7}, "no regular file"},
+		{"which will do", os.DevNull, securefile.Rule{Most: 7, Pipes: true}, ""},
+		{"a device without an end", "/dev/zero", securefile.Rule{Most: 7, Pipes: true}, "at most 7 bytes"},
+		{"none", filepath.Join(t.TempDir(), "none"), securefile.Rule{Most: 7}, "no such file"},
 	} {
-		got, err := ownfiles.Read(c.path, c.rule)
+		got, err := securefile.Read(c.path, c.rule)
 		want := "hunter2"
 		if c.path == os.DevNull {
 			want = ""
@@ -62,26 +62,26 @@ func TestRead(t *testing.T) {
 		}
 	}
 	open := file(t, 0o644)
-	if mode, ok := errors.AsType[*ownfiles.ModeError](readError(open, ownfiles.Rule{Most: 7, Shut: 0o077})); !ok || mode.Mode != 0o644 || mode.Path != open {
+	if mode, ok := errors.AsType[*securefile.ModeError](readError(open, securefile.Rule{Most: 7, Shut: 0o077})); !ok || mode.Mode != 0o644 || mode.Path != open {
 		t.Errorf("the mode is told as %+v", mode)
 	}
-	if err := readError(open, ownfiles.Rule{Most: 1}); !errors.Is(err, ownfiles.ErrLong) {
+	if err := readError(open, securefile.Rule{Most: 1}); !errors.Is(err, securefile.ErrTooLong) {
 		t.Errorf("%v is not ErrLong", err)
 	}
-	if err := readError("none", ownfiles.Rule{}); !errors.Is(err, fs.ErrNotExist) {
+	if err := readError("none", securefile.Rule{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is not fs.ErrNotExist", err)
 	}
 }
 
-func readError(path string, r ownfiles.Rule) error {
-	_, err := ownfiles.Read(path, r)
+func readError(path string, r securefile.Rule) error {
+	_, err := securefile.Read(path, r)
 	return err
 }
 
 // A credential of systemd shows as readable by a group; beside its folder, or open to more, such a file is refused.
 func TestReadOfACredential(t *testing.T) {
 	path, open := file(t, 0o440), file(t, 0o444)
-	rule := ownfiles.Rule{Most: 7, Shut: 0o077}
+	rule := securefile.Rule{Most: 7, Shut: 0o077}
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	if err := readError(path, rule); err == nil {
 		t.Error("a file that is no credential is read")
@@ -99,10 +99,10 @@ func TestReadOfACredential(t *testing.T) {
 func TestReadOfAnothersFile(t *testing.T) {
 	path := file(t, 0o600)
 	testparts.Able(t, "a file of another user", os.Chown(path, 12345, -1))
-	if err := readError(path, ownfiles.Rule{Most: 7, Owned: true}); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+	if err := readError(path, securefile.Rule{Most: 7, Owned: true}); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Error(err)
 	}
-	if err := readError(path, ownfiles.Rule{Most: 7}); err != nil {
+	if err := readError(path, securefile.Rule{Most: 7}); err != nil {
 		t.Errorf("who owns it was not asked: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestReplace(t *testing.T) {
 		to, text string
 		mode     fs.FileMode
 	}{{path, "first", 0o600}, {path, "second", 0o640}, {link, "through the link", 0o600}} {
-		if err := ownfiles.Replace(c.to, []byte(c.text), c.mode); err != nil {
+		if err := securefile.Replace(c.to, []byte(c.text), c.mode); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -131,7 +131,7 @@ func TestReplace(t *testing.T) {
 	if to, err := os.Readlink(link); err != nil || to != "f" {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}
-	if err := ownfiles.Replace(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+	if err := securefile.Replace(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 	// What cannot take the place leaves all as it was: no file can replace a folder.
@@ -139,7 +139,7 @@ func TestReplace(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := ownfiles.Replace(folder, []byte("x"), 0o600); err == nil {
+	if err := securefile.Replace(folder, []byte("x"), 0o600); err == nil {
 		t.Error("a folder was replaced")
 	}
 	entries, err := os.ReadDir(dir)
@@ -154,11 +154,11 @@ func TestRemove(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := ownfiles.Remove(filepath.Join(path, "below")); err == nil { // negative control
+	if err := securefile.Remove(filepath.Join(path, "below")); err == nil { // negative control
 		t.Error("what a file cannot hold was removed from it")
 	}
 	for range 2 { // the second time there is none
-		if err := ownfiles.Remove(path); err != nil {
+		if err := securefile.Remove(path); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

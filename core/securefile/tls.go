@@ -1,8 +1,4 @@
-// Package tlsfiles owns certificates, keys and authorities that stand in files: it reads them again when they change, so that a
-// renewed one needs no restart, and says what a handshake that failed means.
-//
-// It must not know who connects to whom.
-package tlsfiles
+package securefile
 
 import (
 	"context"
@@ -17,20 +13,19 @@ import (
 	"sync"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/fresh"
 )
 
-// Files are PEM files. Cert, a chain, and Key go together.
-type Files struct {
+// TLSFiles are PEM files. Cert, a chain, and Key go together.
+type TLSFiles struct {
 	CA        string // the authorities that sign the other side's certificate; for a client without it, the system's
 	Cert, Key string // of this side
 }
 
-// Source is what the files hold. It is safe for concurrent use.
-type Source struct {
-	files Files
+// TLSSource is what the files hold. It is safe for concurrent use.
+type TLSSource struct {
+	files TLSFiles
 	told  func(string)
-	watch *fresh.Watch
+	watch *Watch
 
 	mu  sync.Mutex
 	now contents
@@ -42,16 +37,16 @@ type contents struct {
 	own         *tls.Certificate
 }
 
-// Open reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken over later, and what cannot be,
+// OpenTLS reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken over later, and what cannot be,
 // is told; told may be nil.
-func Open(f Files, told func(string)) (*Source, error) {
+func OpenTLS(f TLSFiles, told func(string)) (*TLSSource, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, fmt.Errorf("a certificate and its key go together: %w", core.ErrInvalid)
 	}
 	if told == nil {
 		told = func(string) {}
 	}
-	s := &Source{files: f, told: told, watch: fresh.New(f.paths()...)}
+	s := &TLSSource{files: f, told: told, watch: NewWatch(f.paths()...)}
 	var err error
 	if s.now, err = f.read(); err != nil {
 		return nil, err
@@ -60,7 +55,7 @@ func Open(f Files, told func(string)) (*Source, error) {
 }
 
 // Client is how a connection to a server of that name is made now.
-func (s *Source) Client(name string) *tls.Config {
+func (s *TLSSource) Client(name string) *tls.Config {
 	now := s.current()
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, RootCAs: now.authorities}
 	if now.own != nil {
@@ -70,7 +65,7 @@ func (s *Source) Client(name string) *tls.Config {
 }
 
 // Dial opens a connection over TLS, as http.Transport has it, to the server of an address, by the files as they are now.
-func (s *Source) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (s *TLSSource) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w: %w", err, core.ErrInvalid)
@@ -78,14 +73,14 @@ func (s *Source) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	c := s.Client(host)
 	c.NextProtos = []string{"h2", "http/1.1"}
 	d := tls.Dialer{Config: c}
-	return d.DialContext(ctx, network, addr) //nolint:wrapcheck // Explain asks for what it is
+	return d.DialContext(ctx, network, addr) //nolint:wrapcheck // ExplainTLS asks for what it is
 }
 
 // Certificate is this side's own as it is now; nil without one.
-func (s *Source) Certificate() *tls.Certificate { return s.current().own }
+func (s *TLSSource) Certificate() *tls.Certificate { return s.current().own }
 
 // Server is what a listener needs. With an authority clients must have a certificate that it signed.
-func (s *Source) Server() *tls.Config {
+func (s *TLSSource) Server() *tls.Config {
 	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
 		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			own := s.Certificate()
@@ -110,10 +105,10 @@ func (s *Source) Server() *tls.Config {
 
 // current looks at the files if that was not done just now. Files that do not fit, as between the writing of one and the other,
 // leave the former contents in use, and are tried again when one changes.
-func (s *Source) current() contents {
+func (s *TLSSource) current() contents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.watch.Changed(fresh.Usual) {
+	if !s.watch.Changed(MaxAge) {
 		return s.now
 	}
 	next, err := s.files.read()
@@ -127,14 +122,14 @@ func (s *Source) current() contents {
 }
 
 // names are what an operator knows the files by.
-func (f Files) names() string {
+func (f TLSFiles) names() string {
 	if f.Cert != "" {
 		return f.Cert
 	}
 	return f.CA
 }
 
-func (f Files) paths() []string {
+func (f TLSFiles) paths() []string {
 	var all []string
 	for _, path := range []string{f.CA, f.Cert, f.Key} {
 		if path != "" {
@@ -144,7 +139,7 @@ func (f Files) paths() []string {
 	return all
 }
 
-func (f Files) read() (c contents, err error) {
+func (f TLSFiles) read() (c contents, err error) {
 	if f.CA != "" {
 		c.authorities = x509.NewCertPool()
 		if err := addAuthorities(c.authorities, f.CA); err != nil {
@@ -164,8 +159,8 @@ func (f Files) read() (c contents, err error) {
 // maxAuthorities bounds a file of authorities: the system's own, with all that there are, has a quarter of it.
 const maxAuthorities = 1 << 20
 
-// WithSystem are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
-func WithSystem(path string) (*x509.CertPool, error) {
+// SystemAuthorities are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
+func SystemAuthorities(path string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		return nil, fmt.Errorf("the system's authorities: %w", err)
@@ -194,11 +189,11 @@ func addAuthorities(pool *x509.CertPool, path string) error {
 	return nil
 }
 
-// Options are how whoever connects is told about certificates, for hints.
-type Options struct{ CA, Cert, Name string }
+// TLSHints are how whoever connects is told about certificates, for hints.
+type TLSHints struct{ CA, Cert, Name string }
 
-// Explain says what is wrong where err is of a TLS handshake, and what to do; else it is empty.
-func Explain(err error, o Options) string {
+// ExplainTLS says what is wrong where err is of a TLS handshake, and what to do; else it is empty.
+func ExplainTLS(err error, o TLSHints) string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package ownfiles
+package securefile
 
 import "io/fs"
 

@@ -1,8 +1,9 @@
-// Package ownfiles owns files that nobody else may have a hand in: reading one only where its mode, owner, kind and size are as they must
-// be, and putting a new one in the place of the old one, whole or not at all.
+// Package securefile reads and replaces files that only this user may access, watches files for
+// changes so that a new content needs no restart, and keeps TLS connections on such files.
 //
-// It must not know what is in them: secrets, keys, rules or settings.
-package ownfiles
+// It must not know what the files hold, except that certificates and keys are PEM, nor who connects
+// to whom.
+package securefile
 
 import (
 	"bytes"
@@ -22,8 +23,8 @@ type Rule struct {
 	Pipes bool        // a pipe or a device will do, too, and is waited for; else it must be a regular file
 }
 
-// ErrLong is a file that has more bytes than it may have.
-var ErrLong = errors.New("file too long")
+// ErrTooLong is a file that has more bytes than it may have.
+var ErrTooLong = errors.New("file too long")
 
 // ModeError is a file whose permissions give others a right to it that they must not have.
 type ModeError struct {
@@ -35,7 +36,7 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("%s: mode %04o gives others a right to it: chmod 600 %s", e.Path, e.Mode, e.Path)
 }
 
-// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrLong, or an error that names the file and what
+// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrTooLong, or an error that names the file and what
 // to do. Of a file that is not there the error is fs.ErrNotExist. What was judged is what is read, even when another file takes its place
 // meanwhile. Links are followed: service managers hand files over through them. What systemd hands over as a credential may be readable by its
 // group.
@@ -66,7 +67,7 @@ func Read(path string, r Rule) ([]byte, error) {
 	data := bytes.NewBuffer(make([]byte, 0, min(st.Size(), int64(r.Most))+bytes.MinRead)) // at once: growing leaves copies of a secret behind
 	_, err = data.ReadFrom(io.LimitReader(f, int64(r.Most)+1))
 	if err == nil && data.Len() > r.Most {
-		err = fmt.Errorf("%s: %w: expected at most %d bytes", path, ErrLong, r.Most)
+		err = fmt.Errorf("%s: %w: expected at most %d bytes", path, ErrTooLong, r.Most)
 	}
 	if err != nil {
 		clear(data.Bytes())

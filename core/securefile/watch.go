@@ -1,7 +1,4 @@
-// Package fresh owns whether files are still those that were read, so that what stands in them is renewed without a restart.
-//
-// It must not know what the files hold, nor what is done with those that cannot be read.
-package fresh
+package securefile
 
 import (
 	"os"
@@ -11,8 +8,8 @@ import (
 	"time"
 )
 
-// Usual is how old a look at the files may be: whoever uses them asks each time.
-const Usual = time.Second
+// MaxAge is how old a look at the files may be: whoever uses them asks each time.
+const MaxAge = time.Second
 
 // Watch tells when files have changed. It is safe for concurrent use.
 type Watch struct {
@@ -24,8 +21,8 @@ type Watch struct {
 	seen []os.FileInfo // one a path; nil: it could not be looked at
 }
 
-// New takes the first look. Files are read after it, not before: what is written in between shows as a change.
-func New(paths ...string) *Watch {
+// NewWatch takes the first look. Files are read after it, not before: what is written in between shows as a change.
+func NewWatch(paths ...string) *Watch {
 	w := &Watch{paths: paths, from: time.Now()}
 	w.seen = w.look()
 	return w

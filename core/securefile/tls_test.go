@@ -1,4 +1,4 @@
-package tlsfiles_test
+package securefile_test
 
 import (
 	"crypto/tls"
@@ -19,15 +19,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/testparts/certs"
-	"github.com/turnus/turnus/core/tlsfiles"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, f tlsfiles.Files, told func(string)) *tlsfiles.Source {
+func open(t *testing.T, f securefile.TLSFiles, told func(string)) *securefile.TLSSource {
 	t.Helper()
-	s, err := tlsfiles.Open(f, told)
+	s, err := securefile.OpenTLS(f, told)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,22 +69,22 @@ func TestBothSidesAreHeldToTheAuthority(t *testing.T) {
 	a, stranger := certs.Common(t), certs.Other(t)
 	ca, foreignCA := a.CA(t, dir), stranger.CA(t, other)
 	server, client, foreign := a.Sign(t, dir, "server", certs.Here()...), a.Sign(t, dir, "client"), stranger.Sign(t, other, "client")
-	mutual := open(t, tlsfiles.Files{CA: ca, Cert: server.Cert, Key: server.Key}, nil).Server()
-	plain := open(t, tlsfiles.Files{Cert: server.Cert, Key: server.Key}, nil).Server()
+	mutual := open(t, securefile.TLSFiles{CA: ca, Cert: server.Cert, Key: server.Key}, nil).Server()
+	plain := open(t, securefile.TLSFiles{Cert: server.Cert, Key: server.Key}, nil).Server()
 	for _, tc := range []struct {
 		name   string
 		server *tls.Config
-		files  tlsfiles.Files
+		files  securefile.TLSFiles
 		host   string
 		good   bool
 	}{
-		{"each knows the other", mutual, tlsfiles.Files{CA: ca, Cert: client.Cert, Key: client.Key}, "localhost", true},
-		{"nothing is asked of the client", plain, tlsfiles.Files{CA: ca}, "localhost", true},
-		{"no client's certificate", mutual, tlsfiles.Files{CA: ca}, "localhost", false},
-		{"a foreign client's", mutual, tlsfiles.Files{CA: ca, Cert: foreign.Cert, Key: foreign.Key}, "localhost", false},
-		{"another authority", plain, tlsfiles.Files{CA: foreignCA}, "localhost", false},
-		{"the system's authorities", plain, tlsfiles.Files{}, "localhost", false},
-		{"another name", plain, tlsfiles.Files{CA: ca}, "queue.example.net", false},
+		{"each knows the other", mutual, securefile.TLSFiles{CA: ca, Cert: client.Cert, Key: client.Key}, "localhost", true},
+		{"nothing is asked of the client", plain, securefile.TLSFiles{CA: ca}, "localhost", true},
+		{"no client's certificate", mutual, securefile.TLSFiles{CA: ca}, "localhost", false},
+		{"a foreign client's", mutual, securefile.TLSFiles{CA: ca, Cert: foreign.Cert, Key: foreign.Key}, "localhost", false},
+		{"another authority", plain, securefile.TLSFiles{CA: foreignCA}, "localhost", false},
+		{"the system's authorities", plain, securefile.TLSFiles{}, "localhost", false},
+		{"another name", plain, securefile.TLSFiles{CA: ca}, "queue.example.net", false},
 	} {
 		c, s := shake(t, tc.server, open(t, tc.files, nil).Client(tc.host))
 		if (c == nil && s == nil) != tc.good {
@@ -99,7 +99,7 @@ func TestRenewalIsTakenOverWhole(t *testing.T) {
 	a := certs.Common(t)
 	pair := a.Sign(t, dir, "server", "one.example.net")
 	var said atomic.Pointer[string]
-	s := open(t, tlsfiles.Files{Cert: pair.Cert, Key: pair.Key}, func(text string) { said.Store(&text) })
+	s := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, func(text string) { said.Store(&text) })
 	name := func() string {
 		t.Helper()
 		c, err := s.Server().GetCertificate(nil)
@@ -157,14 +157,14 @@ func TestWrongFilesAreNamed(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, f := range map[string]tlsfiles.Files{
+	for name, f := range map[string]securefile.TLSFiles{
 		"/nonexistent":    {CA: "/nonexistent"},
 		"empty":           {CA: empty},
 		"go together":     {CA: ca, Cert: pair.Cert},
 		"private key":     {Cert: pair.Cert, Key: other.Key},
 		pair.Key + " hol": {CA: pair.Key},
 	} {
-		if _, err := tlsfiles.Open(f, nil); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) {
+		if _, err := securefile.OpenTLS(f, nil); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v, expected %q", f, err, name)
 		}
 	}
@@ -176,7 +176,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 	a, stranger := certs.Common(t), certs.Other(t)
 	pair := a.Sign(t, dir, "server", certs.Here()...)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-	own := open(t, tlsfiles.Files{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for who gives no name
+	own := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for who gives no name
 	server.TLS, server.EnableHTTP2 = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS12}, true
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
@@ -193,7 +193,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 		return string(text), err
 	}
 	ca := stranger.CA(t, dir)
-	files := open(t, tlsfiles.Files{CA: ca}, nil)
+	files := open(t, securefile.TLSFiles{CA: ca}, nil)
 	renewing := &http.Transport{DialTLSContext: files.Dial, ForceAttemptHTTP2: true}
 	if _, err := ask(renewing); !strings.Contains(fmt.Sprint(err), "unknown authority") {
 		t.Fatalf("negative control, another authority: %v", err)
@@ -218,7 +218,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	both, err := tlsfiles.WithSystem(ca)
+	both, err := securefile.SystemAuthorities(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 		t.Errorf("beside the system's: %v", err)
 	}
 	for name, path := range map[string]string{"no file": "/nonexistent", "no certificate": pair.Key} {
-		if pool, err := tlsfiles.WithSystem(path); pool != nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), path) {
+		if pool, err := securefile.SystemAuthorities(path); pool != nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package fresh_test
+package securefile_test
 
 import (
 	"os"
@@ -8,12 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/turnus/turnus/core/fresh"
+	"github.com/turnus/turnus/core/securefile"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
@@ -36,7 +32,7 @@ func TestEachChangeIsToldOnce(t *testing.T) {
 	}
 	set(one)
 	set(two)
-	w := fresh.New(one, two)
+	w := securefile.NewWatch(one, two)
 	for _, step := range []struct {
 		what   string
 		change func() error
@@ -72,7 +68,7 @@ func TestEachChangeIsToldOnce(t *testing.T) {
 func TestALookIsGoodForAWhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	put(t, path, "1")
-	w := fresh.New(path)
+	w := securefile.NewWatch(path)
 	put(t, path, "22")
 	if w.Due(time.Hour) || w.Changed(time.Hour) {
 		t.Error("it looked again within the hour")
@@ -85,7 +81,7 @@ func TestALookIsGoodForAWhile(t *testing.T) {
 func TestOneOfManyHearsOfAChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	put(t, path, "1")
-	w := fresh.New(path)
+	w := securefile.NewWatch(path)
 	put(t, path, "22")
 	var told atomic.Int64
 	var all sync.WaitGroup
