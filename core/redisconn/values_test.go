@@ -9,7 +9,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -31,7 +30,7 @@ func TestDoctorReadsAllValues(t *testing.T) {
 			t.Fatal(c.Err())
 		}
 	}
-	all := redisacl.Keys(redisacl.Doctor)
+	all := redisconn.RoleKeys(redisconn.DoctorRole)
 	if len(all) != 1 {
 		t.Fatalf("patterns of all keys: %q", all)
 	}
@@ -54,7 +53,7 @@ func TestDoctorReadsAllValues(t *testing.T) {
 		t.Errorf("negative control: nothing of others is there: %q, %v", found, err)
 	}
 	for _, command := range []string{"scan", "type", "get", "hscan", "xrange"} {
-		if !slices.Contains(redisacl.Commands(redisacl.Doctor), command) {
+		if !slices.Contains(redisconn.RoleCommands(redisconn.DoctorRole), command) {
 			t.Errorf("a doctor may not call %s", command)
 		}
 		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "-"+command).Err(); err != nil {
@@ -67,7 +66,7 @@ func TestDoctorReadsAllValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules, err := redisacl.Rules(redisacl.Server, redistest.Password)
+	rules, err := redisconn.ACLRules(redisconn.ServerRole, redistest.Password)
 	if err != nil {
 		t.Fatal(err)
 	}

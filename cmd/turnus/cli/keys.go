@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/sealed"
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	redisschedule "github.com/turnus/turnus/core/schedule/redis"
 	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
@@ -270,7 +269,7 @@ func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *k
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	found := map[keyring.ID]int{}
-	for _, ours := range redisacl.Keys(redisacl.Doctor) {
+	for _, ours := range redisconn.RoleKeys(redisconn.DoctorRole) {
 		if err := redisconn.Values(ctx, client, ours, func(_ string, value []byte) error {
 			keyring.Find(value, func(id keyring.ID) { found[id]++ })
 			return nil

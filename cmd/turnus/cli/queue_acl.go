@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -53,15 +53,15 @@ Without --password-file a password is made, and told on stderr, once. Redis keep
 
 func roleNames() []string {
 	var names []string
-	for _, r := range redisacl.Roles() {
+	for _, r := range redisconn.Roles() {
 		names = append(names, string(r))
 	}
 	return names
 }
 
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
-	role := redisacl.Role(doc.Role)
-	if !slices.Contains(redisacl.Roles(), role) {
+	role := redisconn.Role(doc.Role)
+	if !slices.Contains(redisconn.Roles(), role) {
 		return invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
 	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
@@ -78,10 +78,10 @@ func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 		doc.Password = password
 	}
 	var err error
-	if doc.Rules, err = redisacl.Rules(role, password, doc.Pools...); err != nil {
+	if doc.Rules, err = redisconn.ACLRules(role, password, doc.Pools...); err != nil {
 		return err
 	}
-	doc.Commands, doc.Keys = redisacl.Commands(role), slices.Concat([]string{}, redisacl.Keys(role, doc.Pools...))
+	doc.Commands, doc.Keys = redisconn.RoleCommands(role), slices.Concat([]string{}, redisconn.RoleKeys(role, doc.Pools...))
 	if doc.Pools == nil {
 		doc.Pools = []string{}
 	}

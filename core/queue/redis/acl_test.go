@@ -11,16 +11,15 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
 // restricted is a client of a new user with a role's rights and more rules.
-func restricted(t *testing.T, server *redistest.Server, name string, role redisacl.Role, pools []string, more ...string) *goredis.Client {
+func restricted(t *testing.T, server *redistest.Server, name string, role redisconn.Role, pools []string, more ...string) *goredis.Client {
 	t.Helper()
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	rules, err := redisacl.Rules(role, redistest.Password, pools...)
+	rules, err := redisconn.ACLRules(role, redistest.Password, pools...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func restricted(t *testing.T, server *redistest.Server, name string, role redisa
 func TestUserHasItsRoleOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	c := restricted(t, server, "dmz", redisacl.Worker, []string{"dmz"})
+	c := restricted(t, server, "dmz", redisconn.WorkerRole, []string{"dmz"})
 	q := newQueue(t, c, redis.Options{Pool: "dmz"})
 	if warnings, err := q.Preflight(t.Context()); err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
@@ -76,9 +75,9 @@ func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	t.Cleanup(func() { _ = admin.Close() })
-	c := restricted(t, server, "less", redisacl.Worker, nil)
+	c := restricted(t, server, "less", redisconn.WorkerRole, nil)
 	q := newQueue(t, c, redis.Options{})
-	for _, name := range redisacl.Queue() {
+	for _, name := range redisconn.QueueCommands() {
 		if err := admin.Do(t.Context(), "acl", "setuser", "less", "-"+name).Err(); err != nil {
 			t.Fatal(err)
 		}

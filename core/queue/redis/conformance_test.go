@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func TestConformance(t *testing.T) {
 	client := server.User(t)
 	calls := redistest.Record(client)
 	// After the tests of the suite, and before the server ends. INFO is Preflight's.
-	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisacl.Queue(), "info") })
+	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisconn.QueueCommands(), "info") })
 	queuetest.Run(t, queuetest.Subject{
 		Open:   (&pools{client: client}).open,
 		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire

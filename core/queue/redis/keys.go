@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // leaseSteps is into how many steps a session's life is cut. Of two calls of the queue as much time is counted as one step at
@@ -133,4 +133,4 @@ func (ks keyspace) run(no int64, suffix string) string {
 }
 
 // escape makes any text safe inside a hash tag and readable in a key.
-func escape(s string) string { return redisacl.Escape(s) }
+func escape(s string) string { return redisconn.EscapeKey(s) }

@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // Preflight looks at the server. The error is for a server that cannot be used or reached; the warnings are for
@@ -21,7 +21,7 @@ func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing, err := q.conn.Missing(ctx, q.keys.key("kMeta"), redisacl.Queue())
+	missing, err := q.conn.Missing(ctx, q.keys.key("kMeta"), redisconn.QueueCommands())
 	if err != nil {
 		return nil, err
 	}

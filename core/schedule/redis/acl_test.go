@@ -9,14 +9,14 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 )
 
 // roleUser is a client of a user with the rights of a role.
-func roleUser(t *testing.T, server *redistest.Server, admin *goredis.Client, name string, role redisacl.Role, pools ...string) goredis.UniversalClient {
+func roleUser(t *testing.T, server *redistest.Server, admin *goredis.Client, name string, role redisconn.Role, pools ...string) goredis.UniversalClient {
 	t.Helper()
-	rules, err := redisacl.Rules(role, redistest.Password, pools...)
+	rules, err := redisconn.ACLRules(role, redistest.Password, pools...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func TestMissingRightIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client()
 	t.Cleanup(func() { _ = admin.Close() })
-	s := newStore(t, roleUser(t, server, admin, "less", redisacl.Server, "dmz"), "")
+	s := newStore(t, roleUser(t, server, admin, "less", redisconn.ServerRole, "dmz"), "")
 	if err := s.Preflight(t.Context()); err != nil {
 		t.Fatalf("negative control, all rights of a server: %v", err)
 	}
-	for _, name := range redisacl.Schedules() {
+	for _, name := range redisconn.ScheduleCommands() {
 		if err := admin.Do(t.Context(), "acl", "setuser", "less", "-"+name).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestMissingRightIsNamedBeforeAnythingIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	worker := newStore(t, roleUser(t, server, admin, "worker", redisacl.Worker, "dmz"), "")
+	worker := newStore(t, roleUser(t, server, admin, "worker", redisconn.WorkerRole, "dmz"), "")
 	if err := worker.Preflight(t.Context()); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "and") {
 		t.Errorf("a worker's user: %v", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/core/schedule/redis"
@@ -82,7 +81,7 @@ func TestConformance(t *testing.T) {
 	server := redistest.StartTLS(t)
 	user := server.User(t)
 	calls := redistest.Record(user)
-	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisacl.Schedules()) })
+	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisconn.ScheduleCommands()) })
 	var n atomic.Int64
 	scheduletest.Run(t, scheduletest.Subject{
 		Open: func(t scheduletest.TB) schedule.Store {

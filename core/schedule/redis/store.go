@@ -15,7 +15,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 )
@@ -68,7 +67,7 @@ func New(client goredis.UniversalClient, opt Options) (*Store, error) {
 // Preflight asks whether the user of the connection has the rights that the store needs: core.ErrInvalid says which it lacks, and
 // core.ErrUnavailable that the server does not answer. It changes nothing; without it, a script may be refused half-way.
 func (s *Store) Preflight(ctx context.Context) error {
-	missing, err := s.conn.Missing(ctx, s.wake, redisacl.Schedules())
+	missing, err := s.conn.Missing(ctx, s.wake, redisconn.ScheduleCommands())
 	if err != nil {
 		return err
 	}

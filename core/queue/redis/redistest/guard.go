@@ -9,13 +9,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/redisacl"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/testparts/certs"
 )
 
-// The user that has the rights of redisacl on each server, and what it says to be let in.
+// The user that has the rights of the doctor on each server, and what it says to be let in.
 const (
 	User     = "turnus"
 	Password = "pass word/of?tests" //nolint:gosec // of servers that tests make
@@ -57,12 +56,12 @@ func (g *Guard) listen(port string) []string {
 // Arguments are those of a server on a port of 127.0.0.1 that e2e tests start by themselves.
 func (g *Guard) Arguments(tb testing.TB, port string) []string {
 	tb.Helper()
-	return append(g.listen(port), aclArguments(tb, redisacl.Doctor)...)
+	return append(g.listen(port), aclArguments(tb, redisconn.DoctorRole)...)
 }
 
-func aclArguments(tb testing.TB, role redisacl.Role) []string {
+func aclArguments(tb testing.TB, role redisconn.Role) []string {
 	tb.Helper()
-	rules, err := redisacl.Rules(role, Password)
+	rules, err := redisconn.ACLRules(role, Password)
 	must(tb, err)
 	return append([]string{"--user", User}, rules...)
 }

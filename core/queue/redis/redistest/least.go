@@ -14,7 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 )
 
 // Called notes the commands that a client sends.
@@ -92,10 +92,10 @@ func WantLeast(tb testing.TB, c *Called, server *Server, scripts string, room []
 		names[name] = true
 	}
 	c.mu.Unlock()
-	allowed := slices.Concat(room, redisacl.Connection())
+	allowed := slices.Concat(room, redisconn.ConnectionCommands())
 	for name := range names {
 		// Any connection may say hello; to list keys is a doctor's.
-		if !slices.Contains(allowed, name) && name != "hello" && !slices.Contains(redisacl.Listing(), name) {
+		if !slices.Contains(allowed, name) && name != "hello" && !slices.Contains(redisconn.ListCommands(), name) {
 			tb.Errorf("%s is called, and the user may not", name)
 		}
 	}

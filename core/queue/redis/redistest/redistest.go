@@ -23,7 +23,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/redisacl"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/certs"
 )
@@ -79,7 +79,7 @@ func (s *Server) start(tb testing.TB, args []string) {
 	base := append([]string{
 		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
 		"--dir", s.Dir, "--daemonize", "no", "--protected-mode", "no",
-	}, aclArguments(tb, redisacl.Doctor)...)
+	}, aclArguments(tb, redisconn.DoctorRole)...)
 	s.launch(tb, append(base, args...))
 	tb.Cleanup(s.Kill)
 	s.ready(tb)
@@ -316,7 +316,7 @@ func sentinelConfig(tb testing.TB, s *Server, host, port string) string {
 			fmt.Fprintf(&b, "%s %s\n", name, words[i+1])
 		}
 	}
-	rules, err := redisacl.Rules(redisacl.Sentinel, Password)
+	rules, err := redisconn.ACLRules(redisconn.SentinelRole, Password)
 	must(tb, err)
 	fmt.Fprintf(&b, "user %s %s\n", User, strings.Join(rules, " "))
 	fmt.Fprintf(&b, "sentinel monitor mymaster %s %s 1\nsentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", host, port)
