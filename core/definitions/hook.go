@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/turnus/turnus/core/webhook"
+	"github.com/turnus/turnus/core"
 )
 
 // maxHook bounds the body of a webhook; GitHub sends 25 MB at most.
@@ -52,5 +52,5 @@ func (h Hook) allowed(body io.Reader, header http.Header) (bool, error) {
 		a, b := sha256.Sum256([]byte(token)), sha256.Sum256(h.Secret) // of one length, so that it does not show
 		return subtle.ConstantTimeCompare(a[:], b[:]) == 1, nil
 	}
-	return webhook.Signed(header.Get("X-Hub-Signature-256"), h.Secret, body)
+	return core.WebhookSigned(header.Get("X-Hub-Signature-256"), h.Secret, body)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
-	"github.com/turnus/turnus/core/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -147,7 +146,7 @@ func newReceiver(t *testing.T, answer func(http.ResponseWriter)) *receiver {
 		body, err := io.ReadAll(req.Body)
 		var n Notice
 		r.mu.Lock()
-		if sign := req.Header.Get(webhook.Header); err != nil || json.Unmarshal(body, &n) != nil || req.Header.Get(HeaderID) != n.ID || sign != "" && sign != webhook.Sign([]byte(secret), body) {
+		if sign := req.Header.Get(core.WebhookHeader); err != nil || json.Unmarshal(body, &n) != nil || req.Header.Get(HeaderID) != n.ID || sign != "" && sign != core.SignWebhook([]byte(secret), body) {
 			r.bad = append(r.bad, string(body))
 		}
 		r.got = append(r.got, n)

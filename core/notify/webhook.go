@@ -17,11 +17,10 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
-	"github.com/turnus/turnus/core/webhook"
 	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
-// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in webhook.Header, its signature.
+// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in core.WebhookHeader, its signature.
 const HeaderID = "X-Turnus-Notification"
 
 const (
@@ -121,7 +120,7 @@ func (w *web) post(ctx context.Context, address string, body []byte, id string, 
 	req.Header.Set("User-Agent", "turnus")
 	req.Header.Set(HeaderID, id)
 	if sign != nil {
-		req.Header.Set(webhook.Header, webhook.Sign(sign, body))
+		req.Header.Set(core.WebhookHeader, core.SignWebhook(sign, body))
 	}
 	resp, err := w.client.Do(req)
 	if bad, ok := errors.AsType[*url.Error](err); ok {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/webhook"
 )
 
 // Hook makes the call of a hook: an http:// or https:// URL gets a POST, signed with secret where there is one; anything else is a
@@ -47,7 +46,7 @@ func post(ctx context.Context, client *http.Client, target string, secret []byte
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if len(secret) > 0 {
-		req.Header.Set(webhook.Header, webhook.Sign(secret, body))
+		req.Header.Set(core.WebhookHeader, core.SignWebhook(secret, body))
 	}
 	resp, err := client.Do(req)
 	if err != nil {
