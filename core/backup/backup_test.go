@@ -20,7 +20,6 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
-	"github.com/turnus/turnus/core/objects"
 )
 
 func TestMain(m *testing.M) {
@@ -63,7 +62,7 @@ func (s *site) open() {
 
 func (s *site) bucket() *blob.Bucket {
 	s.Helper()
-	b, err := objects.Open(context.Background(), s.outputs)
+	b, err := ledger.OpenBucket(context.Background(), s.outputs)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -9,14 +9,14 @@ import (
 
 	"gocloud.dev/blob"
 
-	"github.com/turnus/turnus/core/objects"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // bucket is a place in an object store.
 type bucket struct{ b *blob.Bucket }
 
 func openBucket(ctx context.Context, url string) (*bucket, error) {
-	b, err := objects.Open(ctx, url)
+	b, err := ledger.OpenBucket(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +31,10 @@ type objectFile struct {
 
 func (p *bucket) create(ctx context.Context, name string) (file, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w, err := p.b.NewWriter(ctx, name, objects.WriterOptions("application/octet-stream"))
+	w, err := p.b.NewWriter(ctx, name, ledger.BucketWriterOptions("application/octet-stream"))
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("write %s: %w", name, objects.Error(err))
+		return nil, fmt.Errorf("write %s: %w", name, ledger.BucketError(err))
 	}
 	return &objectFile{w, cancel, name}, nil
 }
@@ -42,7 +42,7 @@ func (p *bucket) create(ctx context.Context, name string) (file, error) {
 func (f *objectFile) keep() error {
 	defer f.cancel()
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", f.name, objects.Error(err))
+		return fmt.Errorf("write %s: %w", f.name, ledger.BucketError(err))
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (f *objectFile) drop() {
 func (p *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	r, err := p.b.NewReader(ctx, name, nil)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, objects.Error(err))
+		return nil, fmt.Errorf("read %s: %w", name, ledger.BucketError(err))
 	}
 	return r, nil
 }
@@ -64,7 +64,7 @@ func (p *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
 func (p *bucket) size(ctx context.Context, name string) (int64, error) {
 	a, err := p.b.Attributes(ctx, name)
 	if err != nil {
-		return 0, objects.Error(err)
+		return 0, ledger.BucketError(err)
 	}
 	return a.Size, nil
 }
@@ -77,7 +77,7 @@ func (p *bucket) folders(ctx context.Context) ([]string, error) {
 			return ids, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list backups: %w", objects.Error(err))
+			return nil, fmt.Errorf("list backups: %w", ledger.BucketError(err))
 		}
 		if id := strings.TrimSuffix(o.Key, "/"); o.IsDir && idForm.MatchString(id) {
 			ids = append(ids, id)

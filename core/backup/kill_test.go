@@ -16,7 +16,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // harm changes a ledger in SQLite behind its back.
@@ -42,7 +41,7 @@ func child(dir string) {
 		fmt.Println(what)
 		in.Scan()
 	}
-	b, err := objects.Open(ctx, filepath.Join(dir, os.Getenv("TURNUS_BACKUP_TEST_OUTPUTS")))
+	b, err := ledger.OpenBucket(ctx, filepath.Join(dir, os.Getenv("TURNUS_BACKUP_TEST_OUTPUTS")))
 	url, where := "sqlite:"+filepath.Join(dir, os.Getenv("TURNUS_BACKUP_TEST_LEDGER")), filepath.Join(dir, "backups")
 	switch {
 	case err != nil:

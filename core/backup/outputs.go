@@ -17,7 +17,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // Objects are copied so many at once: over a network each takes its time.
@@ -336,7 +335,7 @@ func writeList(ctx context.Context, p place, id string, list *spool) (Sum, error
 // copyObject copies one, and says what it is; its bytes are negative where the bucket has it no more.
 func copyObject(ctx context.Context, p place, from *blob.Bucket, o *object) (err error) {
 	r, err := from.NewReader(ctx, o.key, nil)
-	if err = objects.Error(err); errors.Is(err, core.ErrNotFound) {
+	if err = ledger.BucketError(err); errors.Is(err, core.ErrNotFound) {
 		o.bytes = -1
 		return nil
 	}
@@ -351,7 +350,7 @@ func copyObject(ctx context.Context, p place, from *blob.Bucket, o *object) (err
 	m := newMeter()
 	if _, err := io.Copy(io.MultiWriter(f, m), r); err != nil {
 		f.drop()
-		return fmt.Errorf("copy %s: %w", o.key, objects.Error(err))
+		return fmt.Errorf("copy %s: %w", o.key, ledger.BucketError(err))
 	}
 	o.bytes, o.sha256 = m.n, hex.EncodeToString(m.h.Sum(nil))
 	return f.keep()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // Restoring says what is restored, and into what.
@@ -111,9 +110,9 @@ func eachObject(ctx context.Context, p place, m *Manifest, do func(context.Conte
 func putObject(ctx context.Context, to *blob.Bucket, b *object, src io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written
-	w, err := to.NewWriter(ctx, b.key, objects.WriterOptions("text/plain; charset=utf-8"))
+	w, err := to.NewWriter(ctx, b.key, ledger.BucketWriterOptions("text/plain; charset=utf-8"))
 	if err != nil {
-		return fmt.Errorf("write %s: %w", b.key, objects.Error(err))
+		return fmt.Errorf("write %s: %w", b.key, ledger.BucketError(err))
 	}
 	if err := check(b, src, w); err != nil {
 		cancel()
@@ -121,7 +120,7 @@ func putObject(ctx context.Context, to *blob.Bucket, b *object, src io.Reader) e
 		return err
 	}
 	if err := w.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", b.key, objects.Error(err))
+		return fmt.Errorf("write %s: %w", b.key, ledger.BucketError(err))
 	}
 	return nil
 }
@@ -130,7 +129,7 @@ func putObject(ctx context.Context, to *blob.Bucket, b *object, src io.Reader) e
 func check(b *object, src io.Reader, to io.Writer) error {
 	m := newMeter()
 	if _, err := io.Copy(io.MultiWriter(to, m), src); err != nil {
-		return fmt.Errorf("copy %s: %w", b.key, objects.Error(err))
+		return fmt.Errorf("copy %s: %w", b.key, ledger.BucketError(err))
 	}
 	want, err := hex.DecodeString(b.sha256)
 	if err != nil || m.n != b.bytes || subtle.ConstantTimeCompare(want, m.h.Sum(nil)) == 0 {

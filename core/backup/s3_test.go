@@ -8,12 +8,12 @@ import (
 
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects/s3test"
+	"github.com/turnus/turnus/core/testparts"
 )
 
 // Outputs in one bucket, backups in another: copied once, verified, restored into a third; what no row names is swept away.
 func TestBucketsAllTheWay(t *testing.T) {
-	s3 := s3test.Start(t, "outputs", "backups", "restored")
+	s3 := testparts.StartS3(t, "outputs", "backups", "restored")
 	s := &site{TB: t, url: sqliteURL(t), outputs: s3.URL("outputs")}
 	s.open()
 	s.run("one", 5, 3)

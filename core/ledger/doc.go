@@ -22,6 +22,9 @@
 // Two databases hold a ledger: SQLite in a file, for one server or several on one
 // machine, and PostgreSQL, for any number. Everything but a handful of words of SQL is the same.
 //
+// Large outputs are objects in a folder or a bucket of S3. OpenBucket opens such a place, also for
+// backups.
+//
 // All methods are safe for concurrent use. Errors wrap core.ErrNotFound, ErrConflict,
 // ErrInvalid, ErrUnavailable (later may succeed) or ErrUnknown (it may have happened: ask,
 // or repeat what is idempotent), or the context's. What is outside a Scope is not found.

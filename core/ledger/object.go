@@ -7,7 +7,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // A large output lies in the bucket in segments that are sealed with a key of its own, so that a part of it can be read. That key is
@@ -49,7 +48,7 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 		}
 		r, err := l.bucket.NewRangeReader(ctx, o.object, offset, length, nil)
 		if err != nil {
-			return nil, objects.Error(err)
+			return nil, BucketError(err)
 		}
 		return r, nil
 	}
@@ -60,7 +59,7 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 	from, n := keyring.Span(o.Size, offset, length)
 	r, err := l.bucket.NewRangeReader(ctx, o.object, from, n, nil)
 	if err != nil {
-		return nil, objects.Error(err)
+		return nil, BucketError(err)
 	}
 	return key.Open(r, o.Size, offset, length), nil
 }

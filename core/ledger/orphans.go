@@ -11,7 +11,6 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // Swept says what was found among the objects of the bucket.
@@ -35,7 +34,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 			return s, nil
 		}
 		if err != nil {
-			return s, objects.Error(err)
+			return s, BucketError(err)
 		}
 		if s.Looked++; s.Looked%rest == 0 && pause != nil {
 			if err := pause(ctx); err != nil {
@@ -57,7 +56,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 		if !remove {
 			continue
 		}
-		if err := objects.Error(l.bucket.Delete(ctx, o.Key)); err != nil && !errors.Is(err, core.ErrNotFound) {
+		if err := BucketError(l.bucket.Delete(ctx, o.Key)); err != nil && !errors.Is(err, core.ErrNotFound) {
 			return s, err
 		}
 	}

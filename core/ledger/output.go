@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // Bounds of output.
@@ -77,18 +76,18 @@ func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, id core.JobID
 	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written
-	w, err := l.bucket.NewWriter(ctx, o.object, objects.WriterOptions("text/plain; charset=utf-8"))
+	w, err := l.bucket.NewWriter(ctx, o.object, BucketWriterOptions("text/plain; charset=utf-8"))
 	if err != nil {
-		return objects.Error(err)
+		return BucketError(err)
 	}
 	_, err = io.Copy(w, r)
 	o.Size = plain.n
 	if err != nil {
 		cancel()
 		_ = w.Close()
-		return objects.Error(err)
+		return BucketError(err)
 	}
-	return objects.Error(w.Close())
+	return BucketError(w.Close())
 }
 
 // putOutput writes the row, and removes the object that it named before.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // Owners are tenants whose runs are meant: those named, or with Others all but those.
@@ -176,7 +175,7 @@ func (l *Ledger) pruneObjects(ctx context.Context, seq int64, most int) error {
 		if key == "" {
 			continue
 		}
-		if err := objects.Error(l.bucket.Delete(ctx, key)); err != nil && !errors.Is(err, core.ErrNotFound) {
+		if err := BucketError(l.bucket.Delete(ctx, key)); err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
 	}

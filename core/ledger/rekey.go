@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // KeyUse is how much of one kind is sealed with one key, or not at all.
@@ -387,7 +386,7 @@ func (l *Ledger) sealObjects(ctx context.Context, out *Resealed, progress func(i
 func (l *Ledger) resealObject(ctx context.Context, seq int64, id core.JobID, o Output) error {
 	r, err := l.bucket.NewReader(ctx, o.object, nil)
 	if err != nil {
-		return objects.Error(err)
+		return BucketError(err)
 	}
 	defer func() { _ = r.Close() }()
 	fresh := o

@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
-	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/retention"
 )
 
@@ -109,7 +108,7 @@ func newSite(tb testing.TB, url, outputs string) *site {
 }
 
 func open(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
-	b, err := objects.Open(context.Background(), outputs)
+	b, err := ledger.OpenBucket(context.Background(), outputs)
 	if err != nil {
 		return nil, nil, err
 	}

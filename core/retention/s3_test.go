@@ -5,12 +5,12 @@ package retention_test
 import (
 	"testing"
 
-	"github.com/turnus/turnus/core/objects/s3test"
+	"github.com/turnus/turnus/core/testparts"
 )
 
 // Outputs in a bucket go as those in a folder do, whichever ledger names them.
 func TestBuckets(t *testing.T) {
-	s3 := s3test.Start(t, "over", "killed")
+	s3 := testparts.StartS3(t, "over", "killed")
 	for name, url := range ledgers(t) {
 		t.Run(name, func(t *testing.T) { whatIsOverGoes(newSite(t, url, s3.URL("over/"+name))) })
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 )
 
 func (a *app) backupCmd() *cobra.Command {
@@ -81,12 +80,12 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 		warn(plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
 	}
 	if m.Outputs != nil && m.Outputs.Damaged > 0 {
-		warn(plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + objects.Shown(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
+		warn(plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
 	}
 	if a.output == "json" {
 		return printJSON(a.out, backupDoc(m))
 	}
-	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, objects.Shown(where), plural(int(m.Rows("runs")), "run"), bytesText(m.Size()))
+	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, ledger.ShownBucket(where), plural(int(m.Rows("runs")), "run"), bytesText(m.Size()))
 	if m.Outputs != nil {
 		text += fmt.Sprintf(", %s (%s, %d new)", plural(int(m.Outputs.Objects), "large output"), bytesText(m.Outputs.Size), m.Outputs.New)
 	}

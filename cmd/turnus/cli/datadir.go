@@ -14,7 +14,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -130,7 +129,7 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *key
 	if outputs == "" {
 		outputs = filepath.Join(d.path, "outputs")
 	}
-	bucket, err := objects.Open(ctx, outputs)
+	bucket, err := ledger.OpenBucket(ctx, outputs)
 	if err != nil {
 		return nil, fmt.Errorf("--outputs: %w", err)
 	}

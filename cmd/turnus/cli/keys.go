@@ -16,7 +16,6 @@ import (
 
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
@@ -170,7 +169,7 @@ func (f *sealedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, 
 	}
 	o := ledger.Options{Keyring: ring}
 	if f.outputs != "" {
-		if o.Bucket, err = objects.Open(ctx, f.outputs); err != nil {
+		if o.Bucket, err = ledger.OpenBucket(ctx, f.outputs); err != nil {
 			return nil, nil, err
 		}
 	}

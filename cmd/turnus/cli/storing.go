@@ -12,7 +12,6 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/objects"
 )
 
 // storeFlags say where a ledger and its large outputs are, for commands that work on them without a server.
@@ -45,7 +44,7 @@ func (f *storeFlags) objects(ctx context.Context, make bool) (*blob.Bucket, erro
 			return nil, nil //nolint:nilnil // no large output was ever written
 		}
 	}
-	return objects.Open(ctx, where)
+	return ledger.OpenBucket(ctx, where)
 }
 
 // ledgerThere refuses a file that is not there: opening would make an empty ledger.

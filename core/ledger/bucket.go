@@ -1,8 +1,4 @@
-// Package objects owns how a place for objects is named, opened and written to: a folder, or a bucket of S3 or of what speaks like it. It gives out
-// gocloud.dev's buckets, and their errors in core's words.
-//
-// It must not know what the objects are.
-package objects
+package ledger
 
 import (
 	"context"
@@ -36,34 +32,34 @@ const (
 	openWithin  = 15 * time.Second // the first answer of a bucket
 )
 
-// WriterOptions are what objects are written with: in parts, in bounded memory.
-func WriterOptions(contentType string) *blob.WriterOptions {
+// BucketWriterOptions are what objects are written with: in parts, in bounded memory.
+func BucketWriterOptions(contentType string) *blob.WriterOptions {
 	return &blob.WriterOptions{ContentType: contentType, BufferSize: partSize, MaxConcurrency: partsAtOnce}
 }
 
-// Open opens a place for objects, and asks a bucket whether it is there. where is a folder, which is made, or
+// OpenBucket opens a place for objects, and asks a bucket whether it is there. where is a folder, which is made, or
 //
 //	s3://BUCKET[/PREFIX][?endpoint=URL][&region=R][&profile=P][&path_style=true|false][&insecure=true]
 //
 // Credentials come from where AWS's own programs find them: the environment, ~/.aws, the machine's role; never from the URL. With an
 // endpoint, buckets are in the path, the region is us-east-1, and checksums are sent only where they must be, unless told
 // otherwise: what many stores other than AWS's expect. Errors wrap core.ErrInvalid, or core.ErrUnavailable.
-func Open(ctx context.Context, where string) (*blob.Bucket, error) {
+func OpenBucket(ctx context.Context, where string) (*blob.Bucket, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	switch {
 	case !isURL:
-		return openFolder(where)
+		return openBucketFolder(where)
 	case scheme != "s3":
 		return nil, fmt.Errorf("%s://: expected a folder or s3://BUCKET: %w", scheme, core.ErrInvalid)
 	}
-	at, err := parse(where)
+	at, err := parseBucketURL(where)
 	if err != nil {
 		return nil, err
 	}
 	return at.open(ctx)
 }
 
-func openFolder(dir string) (*blob.Bucket, error) {
+func openBucketFolder(dir string) (*blob.Bucket, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder of objects: %w", err)
 	}
@@ -74,15 +70,15 @@ func openFolder(dir string) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// location is what a URL says.
-type location struct {
+// bucketLocation is what a URL says.
+type bucketLocation struct {
 	bucket, prefix            string
 	endpoint, region, profile string
 	pathStyle                 bool
 }
 
-// Shown is how a place is told of: without anything that could be a secret.
-func Shown(where string) string {
+// ShownBucket is how a place is told of: without anything that could be a secret.
+func ShownBucket(where string) string {
 	scheme, rest, ok := strings.Cut(where, "://")
 	if !ok {
 		return where
@@ -93,10 +89,10 @@ func Shown(where string) string {
 	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 
-// parse reads a URL. Its errors repeat nothing but Shown.
-func parse(where string) (location, error) {
-	bad := func(format string, args ...any) (location, error) {
-		return location{}, fmt.Errorf("%s: %s: %w", Shown(where), fmt.Sprintf(format, args...), core.ErrInvalid)
+// parseBucketURL reads a URL. Its errors repeat nothing but ShownBucket.
+func parseBucketURL(where string) (bucketLocation, error) {
+	bad := func(format string, args ...any) (bucketLocation, error) {
+		return bucketLocation{}, fmt.Errorf("%s: %s: %w", ShownBucket(where), fmt.Sprintf(format, args...), core.ErrInvalid)
 	}
 	u, err := url.Parse(where)
 	if err != nil || u.Host == "" || u.Fragment != "" {
@@ -105,7 +101,7 @@ func parse(where string) (location, error) {
 	if u.User != nil {
 		return bad("credentials do not belong into the URL: give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile")
 	}
-	at := location{bucket: u.Host, prefix: strings.Trim(u.Path, "/"), region: u.Query().Get("region"), profile: u.Query().Get("profile"), endpoint: u.Query().Get("endpoint")}
+	at := bucketLocation{bucket: u.Host, prefix: strings.Trim(u.Path, "/"), region: u.Query().Get("region"), profile: u.Query().Get("profile"), endpoint: u.Query().Get("endpoint")}
 	at.pathStyle = at.endpoint != ""
 	insecure := false
 	for name, values := range u.Query() {
@@ -139,7 +135,7 @@ func parse(where string) (location, error) {
 	return at, nil
 }
 
-func (at *location) open(ctx context.Context) (*blob.Bucket, error) {
+func (at *bucketLocation) open(ctx context.Context) (*blob.Bucket, error) {
 	var options []func(*config.LoadOptions) error
 	if at.region != "" {
 		options = append(options, config.WithRegion(at.region))
@@ -176,7 +172,7 @@ func (at *location) open(ctx context.Context) (*blob.Bucket, error) {
 		err = fmt.Errorf("there is no such bucket: make it, or look at endpoint and region: %w", core.ErrInvalid)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", name, Error(err)), b.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, BucketError(err)), b.Close())
 	}
 	if at.prefix != "" {
 		b = blob.PrefixedBucket(b, at.prefix+"/")
@@ -184,8 +180,8 @@ func (at *location) open(ctx context.Context) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// Error translates what a bucket says. Others, and nil, stay as they are.
-func Error(err error) error {
+// BucketError translates what a bucket says. Others, and nil, stay as they are.
+func BucketError(err error) error {
 	if refused, ok := errors.AsType[*awshttp.ResponseError](err); ok && (refused.HTTPStatusCode() == http.StatusForbidden || refused.HTTPStatusCode() == http.StatusUnauthorized) {
 		return fmt.Errorf("the bucket refuses these credentials: %w: %w", core.ErrUnavailable, err)
 	}

@@ -1,6 +1,6 @@
 //go:build s3
 
-package objects_test
+package ledger_test
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/objects"
-	"github.com/turnus/turnus/core/objects/s3test"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/testparts"
 )
 
-func open(t *testing.T, url string) *blob.Bucket {
+func openBucket(t *testing.T, url string) *blob.Bucket {
 	t.Helper()
-	b, err := objects.Open(t.Context(), url)
+	b, err := ledger.OpenBucket(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func (p *pattern) Read(b []byte) (int, error) {
 
 // An object of many parts goes in bounded memory, and any part of it is read back.
 func TestS3StreamsInParts(t *testing.T) {
-	s := s3test.Start(t, "out")
-	b := open(t, s.URL("out/some/prefix"))
+	s := testparts.StartS3(t, "out")
+	b := openBucket(t, s.URL("out/some/prefix"))
 	const size = 200<<20 + 77
 	var peak uint64
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestS3StreamsInParts(t *testing.T) {
 			<-tick.C
 		}
 	}()
-	w, err := b.NewWriter(t.Context(), "output/1/2/ab", objects.WriterOptions("text/plain"))
+	w, err := b.NewWriter(t.Context(), "output/1/2/ab", ledger.BucketWriterOptions("text/plain"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,12 +95,12 @@ func TestS3StreamsInParts(t *testing.T) {
 			t.Errorf("from %d: %d bytes, %v, expected %d", r[0], len(got), err, len(want))
 		}
 	}
-	if ok, err := open(t, s.URL("out")).Exists(t.Context(), "some/prefix/output/1/2/ab"); err != nil || !ok {
+	if ok, err := openBucket(t, s.URL("out")).Exists(t.Context(), "some/prefix/output/1/2/ab"); err != nil || !ok {
 		t.Errorf("it is not where the prefix says: %v", err)
 	}
 	// One that breaks off leaves nothing.
 	broken, stop := context.WithCancel(t.Context())
-	w, err = b.NewWriter(broken, "output/1/2/cd", objects.WriterOptions("text/plain"))
+	w, err = b.NewWriter(broken, "output/1/2/cd", ledger.BucketWriterOptions("text/plain"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,23 +118,23 @@ func TestS3StreamsInParts(t *testing.T) {
 
 // What a server refuses, or that it is gone, is said in core's words, without a secret.
 func TestS3ErrorsAreTranslated(t *testing.T) {
-	s := s3test.Start(t, "out")
-	b := open(t, s.URL("out"))
-	if _, err := b.NewReader(t.Context(), "nothing", nil); !errors.Is(objects.Error(err), core.ErrNotFound) {
+	s := testparts.StartS3(t, "out")
+	b := openBucket(t, s.URL("out"))
+	if _, err := b.NewReader(t.Context(), "nothing", nil); !errors.Is(ledger.BucketError(err), core.ErrNotFound) {
 		t.Errorf("no such object: %v", err)
 	}
-	if _, err := objects.Open(t.Context(), s.URL("other")); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "no such bucket") {
+	if _, err := ledger.OpenBucket(t.Context(), s.URL("other")); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "no such bucket") {
 		t.Errorf("no such bucket: %v", err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret-55")
-	_, err := objects.Open(t.Context(), s.URL("out"))
-	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "refuses these credentials") || strings.Contains(err.Error(), "wrong-secret-55") || strings.Contains(err.Error(), s3test.Secret) {
+	_, err := ledger.OpenBucket(t.Context(), s.URL("out"))
+	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "refuses these credentials") || strings.Contains(err.Error(), "wrong-secret-55") || strings.Contains(err.Error(), testparts.S3Secret) {
 		t.Errorf("a wrong secret: %v", err)
 	}
 	s.Stop()
 	began := time.Now()
 	_, err = b.NewReader(t.Context(), "nothing", nil)
-	if err = objects.Error(err); !errors.Is(err, core.ErrUnavailable) || time.Since(began) > time.Minute {
+	if err = ledger.BucketError(err); !errors.Is(err, core.ErrUnavailable) || time.Since(began) > time.Minute {
 		t.Errorf("a server that is gone: %v after %v", err, time.Since(began))
 	}
 }
