@@ -69,7 +69,7 @@ var borders = []struct {
 	{"core/notify", "tells people what the ledger has to be told; it must not know how runs are driven, nor who asks", []string{"core", "core/ledger", "core/notify/policy", "plugins/sdk/outward"}},
 	{"core/notify/policy", "who is told of what, as plain values: playbooks and definitions read it", []string{"core/yamlread"}},
 	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
-	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/securefile", "core/keyring", "core/ledger", "core/testparts"}},
+	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/securefile", "core/keyring", "core/testparts"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger"}},
 	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/yamlread", "windows"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/yamlread", "core/testparts"}},
@@ -84,7 +84,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/testparts/bootlab", "core/testparts/dnslab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/secrets/vaulttest", "core/testparts/acmelab", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/pebblelab", "core/testparts/vaultlab"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/vaultlab"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

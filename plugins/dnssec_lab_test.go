@@ -21,7 +21,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/dnslab"
+	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
@@ -31,15 +31,15 @@ import (
 // seconds, so a roll that takes days takes half a minute.
 
 type signerLab struct {
-	*dnslab.Lab
+	*netlab.DNS
 	t       *testing.T
 	sshd    *sshdtest.Server
 	private string
 }
 
-func newSignerLab(t *testing.T, opts ...dnslab.Option) *signerLab {
+func newSignerLab(t *testing.T, opts ...netlab.DNSOption) *signerLab {
 	t.Helper()
-	d := &signerLab{t: t, Lab: dnslab.New(t, opts...)}
+	d := &signerLab{t: t, DNS: netlab.NewDNS(t, opts...)}
 	private, public := sshdtest.NewKey(t)
 	d.private = private
 	d.sshd = sshdtest.Start(t, sshdtest.Address(d.Net.Address), sshdtest.Authorize(public), sshdtest.Inside(22, d.Net.Prefix()...))
@@ -49,10 +49,10 @@ func newSignerLab(t *testing.T, opts ...dnslab.Option) *signerLab {
 // with are the params of a roll; times are as short as the zone's.
 func (d *signerLab) with(key string, more ...sdk.With) sdk.With {
 	w := sdk.With{
-		"zone": dnslab.Zone, "key": key, "validators": []string{dnslab.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "700ms", "state_dir": d.Path("state"),
-		"signer":  sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": dnslab.Child},
-		"parent":  sdk.With{"method": "nsupdate", "server": dnslab.Parent, "tsig": d.Path("registry.key"), "within": "1m", "ns": []string{dnslab.Parent}},
-		"servers": []string{dnslab.Child},
+		"zone": netlab.Zone, "key": key, "validators": []string{netlab.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "700ms", "state_dir": d.Path("state"),
+		"signer":  sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": netlab.Child},
+		"parent":  sdk.With{"method": "nsupdate", "server": netlab.Parent, "tsig": d.Path("registry.key"), "within": "1m", "ns": []string{netlab.Parent}},
+		"servers": []string{netlab.Child},
 	}
 	for _, m := range more {
 		maps.Copy(w, m)
@@ -154,7 +154,7 @@ func (j *rolling) changed() *rolling {
 }
 
 // unbroken ends the probes: enough of them, and not one SERVFAIL.
-func (d *signerLab) unbroken(p *dnslab.Prober) dnslab.Probes {
+func (d *signerLab) unbroken(p *netlab.Prober) netlab.Probes {
 	d.t.Helper()
 	n := p.Stop()
 	if n.ServFail > 0 || n.Answered < 20 || n.Answered < n.Sent*9/10 || n.Secure != n.Answered {
@@ -248,7 +248,7 @@ func labByHand(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
 	probes := d.Probe()
-	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{dnslab.Parent}}}))
+	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{netlab.Parent}}}))
 	j.until(in("K3 submit"))
 	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab.") {
 		t.Errorf("parked for %s", j.outcome.Reason)
@@ -279,15 +279,15 @@ func labByHand(t *testing.T) {
 
 // A server of the parent that is behind holds the roll: at K4 while the new DS is not there, at K5 while the old one is.
 func labStaleParent(t *testing.T) {
-	d := newSignerLab(t, dnslab.SecondParent())
+	d := newSignerLab(t, netlab.SecondParent())
 	old := d.KSK()
 	probes := d.Probe()
 	d.Stale(true)
 	j := d.job("stale", d.with("ksk", sdk.With{"parent": sdk.With{
-		"method": "nsupdate", "server": dnslab.Parent, "tsig": d.Path("registry.key"), "within": "4s", "ns": []string{dnslab.Parent, dnslab.Secondary},
+		"method": "nsupdate", "server": netlab.Parent, "tsig": d.Path("registry.key"), "within": "4s", "ns": []string{netlab.Parent, netlab.Secondary},
 	}}))
 	j.until(func(reason string) bool { return overdue(reason) && strings.Contains(reason, "K4 prove") })
-	if !strings.Contains(j.outcome.Reason, dnslab.Secondary) || len(d.Delegation()) != 2 {
+	if !strings.Contains(j.outcome.Reason, netlab.Secondary) || len(d.Delegation()) != 2 {
 		t.Errorf("DS %v at the parent; stalls for %s", d.Delegation(), j.outcome.Reason)
 	}
 	d.Stale(false)
@@ -308,7 +308,7 @@ func labCDS(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var registry sync.WaitGroup
 	registry.Go(func() { d.Registry(ctx, 2*time.Second) })
-	j := d.job("cds", d.with("ksk", sdk.With{"parent": sdk.With{"method": "cds", "within": "1m", "ns": []string{dnslab.Parent}}})).changed()
+	j := d.job("cds", d.with("ksk", sdk.With{"parent": sdk.With{"method": "cds", "within": "1m", "ns": []string{netlab.Parent}}})).changed()
 	cancel()
 	registry.Wait()
 	d.rolled("ksk", old, true)
@@ -400,15 +400,15 @@ func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	fresh := d.Successor(old)
 	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
 	d.Tell("-checkds", "-key", fresh, "published")
-	if !dnslab.Until(t.Context(), func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
+	if !netlab.Until(t.Context(), 100*time.Millisecond, func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
 		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may tell it", d.Published(), d.Delegation())
 	}
 }
 
 // bogus waits until the resolver fails, and ends the probes.
-func (d *signerLab) bogus(probes *dnslab.Prober) {
+func (d *signerLab) bogus(probes *netlab.Prober) {
 	d.t.Helper()
-	dnslab.Until(d.t.Context(), func() bool { return probes.Counts().ServFail > 3 })
+	netlab.Until(d.t.Context(), 100*time.Millisecond, func() bool { return probes.Counts().ServFail > 3 })
 	n := probes.Stop()
 	d.t.Logf("the first SERVFAIL after %v; %+v", n.FirstServFail.Round(100*time.Millisecond), n)
 	if n.ServFail == 0 {
@@ -482,10 +482,10 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	// The example, with the lab's places.
 	text := string(example)
 	for from, to := range map[string]string{
-		"signer: signer-1, zone: cust.example.org":      "signer: signer, zone: " + dnslab.Zone,
-		"[192.0.2.53, 198.51.100.53]":                   "[" + dnslab.Resolver + "]",
-		"server: 192.0.2.1, tsig: /etc/bind/parent.key": "server: " + dnslab.Parent + ", tsig: " + d.Path("registry.key"),
-		"poll: 5m": "poll: 1s\n      state_dir: " + d.Path("state") + "\n      signer: {config: " + d.Path("child/named.conf") + ", rndc_conf: " + d.Path("rndc.conf") + ", address: " + dnslab.Child + "}",
+		"signer: signer-1, zone: cust.example.org":      "signer: signer, zone: " + netlab.Zone,
+		"[192.0.2.53, 198.51.100.53]":                   "[" + netlab.Resolver + "]",
+		"server: 192.0.2.1, tsig: /etc/bind/parent.key": "server: " + netlab.Parent + ", tsig: " + d.Path("registry.key"),
+		"poll: 5m": "poll: 1s\n      state_dir: " + d.Path("state") + "\n      signer: {config: " + d.Path("child/named.conf") + ", rndc_conf: " + d.Path("rndc.conf") + ", address: " + netlab.Child + "}",
 	} {
 		if !strings.Contains(text, from) {
 			t.Fatalf("the example lacks %q", from)
@@ -520,7 +520,7 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Logf("\n\nA signed zone %[2]s is there, with its parent and a validating resolver. Roll its keys, and watch:\n\n"+
 		"  bin/turnus run %[1]s -i %[3]s -e key=ksk --check\n  bin/turnus run %[1]s -i %[3]s -e key=ksk\n"+
 		"  while dig +noall +comments +answer @%[4]s www.%[2]s | grep -E 'status|flags'; do sleep 1; done\n  ip netns exec %[5]s rndc -c %[6]s dnssec -status %[2]s\n\nCtrl-C removes it.\n",
-		book, dnslab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
+		book, netlab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	<-ctx.Done()

@@ -42,7 +42,7 @@ func newLabDevice(t *testing.T) *labDevice {
 	t.Helper()
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
-	d := &labDevice{t: t, net: netlab.New(t), dir: t.TempDir()}
+	d := &labDevice{t: t, net: netlab.NewHost(t), dir: t.TempDir()}
 	var err error
 	if _, d.hostKey, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		t.Fatal(err)

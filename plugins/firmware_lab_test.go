@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/bootlab"
+	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -30,9 +30,9 @@ import (
 
 // firmwareDevice is a device and a worker that knows it.
 type firmwareDevice struct {
-	*bootlab.Device
+	*netlab.Device
 	t      *testing.T
-	vendor *bootlab.Vendor
+	vendor *netlab.Vendor
 	place  *place
 
 	mu    sync.Mutex
@@ -41,8 +41,8 @@ type firmwareDevice struct {
 
 func newFirmwareDevice(t *testing.T) *firmwareDevice {
 	t.Helper()
-	vendor := bootlab.NewVendor(t)
-	d := &firmwareDevice{t: t, vendor: vendor, Device: bootlab.New(t, vendor)}
+	vendor := netlab.NewVendor(t)
+	d := &firmwareDevice{t: t, vendor: vendor, Device: netlab.NewDevice(t, vendor)}
 	d.place = d.worker()
 	return d
 }
@@ -64,7 +64,7 @@ func (d *firmwareDevice) host() core.Host {
 // bundle puts a bundle among the worker's files and makes the params that install it.
 func (d *firmwareDevice) bundle(version, behaviour string, more ...sdk.With) sdk.With {
 	d.t.Helper()
-	return d.params(d.vendor.Bundle(d.t, version, behaviour, bootlab.Compatible), version, more...)
+	return d.params(d.vendor.Bundle(d.t, version, behaviour, netlab.DeviceName), version, more...)
 }
 
 func (d *firmwareDevice) params(file, version string, more ...sdk.With) sdk.With {
@@ -79,7 +79,7 @@ func (d *firmwareDevice) params(file, version string, more ...sdk.With) sdk.With
 	}
 	sum := sha256.Sum256(content)
 	with := sdk.With{
-		"artifact":  sdk.With{"path": name, "sha256": hex.EncodeToString(sum[:]), "compatible": bootlab.Compatible, "version": version},
+		"artifact":  sdk.With{"path": name, "sha256": hex.EncodeToString(sum[:]), "compatible": netlab.DeviceName, "version": version},
 		"state_dir": d.Path("data") + "/turnus", "reboot": d.Path("reboot"), "health": []string{"/run/slot/health"},
 		"reboot_timeout": "20s", "health_timeout": "3s", "connect_timeout": "5s", "install_timeout": "1m",
 	}
@@ -195,7 +195,7 @@ func tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 func TestLabFirmwareUpgrade(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	with := d.bundle("2.0", bootlab.Fine)
+	with := d.bundle("2.0", netlab.ImageFine)
 	d.want(d.upgrade(with, firmwareCall{check: true}), "changed", "would upgrade it from 1.0 to 2.0", "1.0 A")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "unchanged", "it is there", "1.0 A")
@@ -211,18 +211,18 @@ func TestLabFirmwareUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.want(d.upgrade(with, firmwareCall{}), "changed", "it ran 2.0 already", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine), firmwareCall{}), "failed", "allow_downgrade", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", bootlab.Fine, sdk.With{"allow_downgrade": true, "soak": "1s"}), firmwareCall{}), "changed", "", "1.9 A")
+	d.want(d.upgrade(d.bundle("1.9", netlab.ImageFine), firmwareCall{}), "failed", "allow_downgrade", "2.0 B")
+	d.want(d.upgrade(d.bundle("1.9", netlab.ImageFine, sdk.With{"allow_downgrade": true, "soak": "1s"}), firmwareCall{}), "changed", "", "1.9 A")
 }
 
 func TestLabFirmwareRefused(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	other := bootlab.NewVendor(t)
-	with := d.params(other.Bundle(t, "2.0", bootlab.Fine, bootlab.Compatible), "2.0")
+	other := netlab.NewVendor(t)
+	with := d.params(other.Bundle(t, "2.0", netlab.ImageFine, netlab.DeviceName), "2.0")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "failed", "signature verification failed", "1.0 A")
 	d.want(d.upgrade(with, firmwareCall{}), "failed", "signature verification failed", "1.0 A")
-	file := d.vendor.Bundle(t, "2.0", bootlab.Fine, bootlab.Compatible)
+	file := d.vendor.Bundle(t, "2.0", netlab.ImageFine, netlab.DeviceName)
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -233,14 +233,14 @@ func TestLabFirmwareRefused(t *testing.T) {
 	}
 	d.want(d.upgrade(d.params(file, "2.0"), firmwareCall{}), "failed", "the device refuses the artifact", "1.0 A")
 	// The playbook is right about the kind of device, the bundle is for another.
-	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", bootlab.Fine, "toaster"), "2.0"), firmwareCall{}), "failed", `is for "toaster"`, "1.0 A")
-	with = d.bundle("2.0", bootlab.Fine)
+	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", netlab.ImageFine, "toaster"), "2.0"), firmwareCall{}), "failed", `is for "toaster"`, "1.0 A")
+	with = d.bundle("2.0", netlab.ImageFine)
 	with["artifact"].(sdk.With)["compatible"] = "toaster"
 	d.want(d.upgrade(with, firmwareCall{}), "failed", `the device is "bootlab"`, "1.0 A")
-	with = d.bundle("2.0", bootlab.Fine)
+	with = d.bundle("2.0", netlab.ImageFine)
 	with["artifact"].(sdk.With)["version"] = "2.1"
 	d.want(d.upgrade(with, firmwareCall{}), "failed", `holds version "2.0"`, "1.0 A")
-	with = d.bundle("2.0", bootlab.Fine)
+	with = d.bundle("2.0", netlab.ImageFine)
 	with["artifact"].(sdk.With)["sha256"] = strings.Repeat("0", 64)
 	d.want(d.upgrade(with, firmwareCall{}), "failed", "source has sha256", "1.0 A")
 	d.empty()
@@ -261,12 +261,12 @@ func TestLabFirmwareDiskFull(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	file := filepath.Join(t.TempDir(), "large.raucb")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), bootlab.Disk), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), netlab.DiskSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.want(d.upgrade(stageOnly(d.params(file, "2.0")), firmwareCall{kind: "firmware.stage"}), "failed", "no room", "1.0 A")
 	// It fits when it is looked at, and somebody fills the disk meanwhile.
-	if err := os.Truncate(file, bootlab.Disk*3/4); err != nil {
+	if err := os.Truncate(file, netlab.DiskSize*3/4); err != nil {
 		t.Fatal(err)
 	}
 	slow := stageOnly(d.params(file, "2.0", sdk.With{"rate": "8MiB"}))
@@ -298,11 +298,11 @@ func TestLabFirmwareTakenBack(t *testing.T) {
 		reason    string
 		boots     int
 	}{
-		"boots but sick":            {bootlab.Sick, "", nil, "the forwarding plane is down", 3},
-		"returns on the old slot":   {bootlab.Deaf, "", nil, "came back in slot rootfs.0 with version 1.0", 3},
-		"said good, stayed bad":     {bootlab.Fine, "good-is-a-lie", nil, "is not kept, though the device said that it is", 3},
-		"the reboot is a lie":       {bootlab.Fine, "reboot-is-a-lie", sdk.With{"reboot_timeout": "2s"}, "still in its old boot", 1},
-		"the new slot is not taken": {bootlab.Fine, "activate-fails", nil, "failed to activate slot rootfs.1", 1},
+		"boots but sick":            {netlab.ImageSick, "", nil, "the forwarding plane is down", 3},
+		"returns on the old slot":   {netlab.ImageDeaf, "", nil, "came back in slot rootfs.0 with version 1.0", 3},
+		"said good, stayed bad":     {netlab.ImageFine, "good-is-a-lie", nil, "is not kept, though the device said that it is", 3},
+		"the reboot is a lie":       {netlab.ImageFine, "reboot-is-a-lie", sdk.With{"reboot_timeout": "2s"}, "still in its old boot", 1},
+		"the new slot is not taken": {netlab.ImageFine, "activate-fails", nil, "failed to activate slot rootfs.1", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -338,14 +338,14 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 	}
 	d.write("upgrade.yaml", strings.NewReplacer("reboot_timeout: 8m", "reboot_timeout: 20s\n      health_timeout: 5s", "soak: 2m", "soak: 3s", "rate: 2MiB", "rate: 20MiB").Replace(string(example)))
 	d.write("hosts.yaml", fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    user: root\n    host_key: %q\n    identity_file: %s\n    labels: {role: gateway, model: %s}\n",
-		d.Net.Address, d.HostKey, d.KeyFile, bootlab.Compatible))
+		d.Net.Address, d.HostKey, d.KeyFile, netlab.DeviceName))
 	var commands []string
-	for version, behaviour := range map[string]string{"2.0": bootlab.Fine, "3.0": bootlab.Sick, "4.0": bootlab.Deaf} {
+	for version, behaviour := range map[string]string{"2.0": netlab.ImageFine, "3.0": netlab.ImageSick, "4.0": netlab.ImageDeaf} {
 		with := d.bundle(version, behaviour)
 		artifact := with["artifact"].(sdk.With)
 		d.write(version+".raucb", d.file(artifact["path"].(string)))
 		vars, err := json.Marshal(sdk.With{
-			"image": version + ".raucb", "sha256": artifact["sha256"], "version": version, "compatible": bootlab.Compatible,
+			"image": version + ".raucb", "sha256": artifact["sha256"], "version": version, "compatible": netlab.DeviceName,
 			"health": "/run/slot/health", "reboot": d.Path("reboot"), "state_dir": d.Path("data") + "/turnus",
 		})
 		if err != nil {
@@ -355,7 +355,7 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 		commands = append(commands, fmt.Sprintf("  bin/turnus run %[1]s/upgrade.yaml -i %[1]s/hosts.yaml --outside-windows -e @%[1]s/%[2]s.json   # %[3]s", d.Dir, version, behaviour))
 	}
 	if os.Getenv("TURNUS_LAB") == "" {
-		d.want(d.upgrade(d.bundle("2.0", bootlab.Fine), firmwareCall{}), "changed", "", "2.0 B")
+		d.want(d.upgrade(d.bundle("2.0", netlab.ImageFine), firmwareCall{}), "changed", "", "2.0 B")
 		return
 	}
 	slices.Sort(commands)

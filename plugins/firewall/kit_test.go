@@ -46,7 +46,7 @@ func newDevice(t *testing.T) *device {
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
 	state := filepath.Join(t.TempDir(), "state dir") // first: it is removed when the host with its timers is gone
-	d := &device{t: t, lab: netlab.New(t), kit: plugintest.New(t, firewall.Def()), state: state}
+	d := &device{t: t, lab: netlab.NewHost(t), kit: plugintest.New(t, firewall.Def()), state: state}
 	d.host = d.kit.Host("r1").Handle(d.handle).OnProbe(func(int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -14,14 +14,13 @@ import (
 
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/certs"
-	"github.com/turnus/turnus/core/testparts/pebblelab"
 )
 
 // A certificate that pebble signed is renewed while the server works, and at no time is there none that holds.
 func TestPebbleSignsAndRenews(t *testing.T) {
 	t.Parallel()
 	port := testparts.FreePort(t)
-	a := pebblelab.Start(t, pebblelab.Config{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
+	a := certs.StartPebble(t, certs.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
 	c := startCertified(t, port, a.Directory, a.CA)
 	first := c.certificate(t, a.Roots)
 	if !slices.Equal(first.DNSNames, []string{acmeName}) {
@@ -54,7 +53,7 @@ func TestPebbleSignsAndRenews(t *testing.T) {
 func TestPebbleLooksOverHTTP(t *testing.T) {
 	t.Parallel()
 	web := testparts.FreePort(t)
-	a := pebblelab.Start(t, pebblelab.Config{TLSPort: testparts.FreePort(t), HTTPPort: web, Valid: time.Hour})
+	a := certs.StartPebble(t, certs.PebbleConfig{TLSPort: testparts.FreePort(t), HTTPPort: web, Valid: time.Hour})
 	c := startCertified(t, testparts.FreePort(t), a.Directory, a.CA, "--acme-http", "127.0.0.1:"+strconv.Itoa(web))
 	c.certificate(t, a.Roots)
 	if strings.Contains(c.Log(), "ACME: ") {
@@ -78,11 +77,11 @@ func TestPebbleDoesNotSign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			port := testparts.FreePort(t)
-			cfg := pebblelab.Config{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: time.Hour, Refuses: it.refuses}
+			cfg := certs.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: time.Hour, Refuses: it.refuses}
 			if it.deaf {
 				cfg.TLSPort = testparts.FreePort(t)
 			}
-			a := pebblelab.Start(t, cfg)
+			a := certs.StartPebble(t, cfg)
 			ca := a.CA
 			if it.unknown {
 				ca = certs.Other(t).CA(t, t.TempDir())
@@ -100,7 +99,7 @@ func TestPebbleDoesNotSign(t *testing.T) {
 func TestPebbleIsAwayWhenACertificateEnds(t *testing.T) {
 	t.Parallel()
 	port := testparts.FreePort(t)
-	a := pebblelab.Start(t, pebblelab.Config{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
+	a := certs.StartPebble(t, certs.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
 	c := startCertified(t, port, a.Directory, a.CA)
 	c.certificate(t, a.Roots)
 	a.Stop()

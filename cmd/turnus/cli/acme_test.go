@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/acmelab"
+	"github.com/turnus/turnus/core/testparts/certs"
 )
 
 const acmeName = "turnus.example.net"
@@ -109,7 +109,7 @@ func (c *certified) get(t *testing.T, path string, roots *x509.CertPool) string 
 func TestACMECertificateIsMeasured(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), testparts.FreePort(t)
-	a := acmelab.Start(t, dir)
+	a := certs.StartACME(t, dir)
 	a.OverTLS = func() string { return "127.0.0.1:" + strconv.Itoa(port) }
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(a.Signed.CA(t, dir))
@@ -128,7 +128,7 @@ func TestACMECertificateIsMeasured(t *testing.T) {
 func TestACMETellsWhatTheAuthorityMet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a := acmelab.Start(t, dir)
+	a := certs.StartACME(t, dir)
 	nobody := "127.0.0.1:" + strconv.Itoa(testparts.FreePort(t))
 	a.OverTLS = func() string { return nobody }
 	c := startCertified(t, testparts.FreePort(t), a.URL, a.CA)

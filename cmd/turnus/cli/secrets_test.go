@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/secrets/vaulttest"
+	"github.com/turnus/turnus/core/testparts/vaultlab"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
@@ -40,7 +40,7 @@ func TestTheShortestSecretIsOneForAll(t *testing.T) {
 
 // Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the authority.
 func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	vault := vaulttest.Start(t)
+	vault := vaultlab.StartSimulated(t)
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)
 	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+trusted))
 	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)

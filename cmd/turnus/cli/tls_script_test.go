@@ -14,7 +14,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/acmelab"
 	"github.com/turnus/turnus/core/testparts/certs"
 )
 
@@ -34,7 +33,7 @@ func scriptParts(ts *testscript.TestScript) scriptTB { return scriptTB{ts: ts} }
 
 func startAuthority(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptParts(ts)
-	a := acmelab.Start(tb, ts.MkAbs("."))
+	a := certs.StartACME(tb, ts.MkAbs("."))
 	for _, name := range []string{"PORT", "HTTP"} {
 		ts.Setenv(name, tb.port())
 	}

@@ -1,4 +1,5 @@
-// Package certs owns the certificates of tests: one authority for a test binary, and what it signs, as files.
+// Package certs owns the certificates of tests: one authority for a test binary, and the certificates
+// that it signs, as files; authorities that speak ACME, simulated and real.
 //
 // It must not know who uses them.
 package certs

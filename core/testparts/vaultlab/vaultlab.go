@@ -1,6 +1,6 @@
-// Package vaultlab owns the private Vaults of tests: HashiCorp Vault's own core, in memory and unsealed, on loopback; they die with the test. The
-// program is built by make check-vault; tests that need it have the build tag vault. What it costs to have others, as one that is sealed or sends
-// elsewhere, is in core/secrets/vaulttest.
+// Package vaultlab owns the private Vaults of tests on loopback; they die with the test. Server is
+// HashiCorp Vault's own core, in memory and unsealed: make check-vault builds it, and tests that need it
+// have the build tag vault. Simulated is for all tests, also for Vaults that fail, are sealed or late.
 //
 // It must not know who asks for what is in them.
 package vaultlab

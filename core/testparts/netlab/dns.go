@@ -1,10 +1,6 @@
 //go:build linux
 
-// Package dnslab owns a small DNS for tests, of real servers in one network namespace: a signed parent zone "lab", a signed child
-// "cust.lab" with lifetimes of seconds, and a validating resolver with a trust anchor. It ends with its test.
-//
-// It must not know what the tests are about.
-package dnslab
+package netlab
 
 import (
 	"context"
@@ -23,7 +19,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
 // Zone is the child, whose keys are rolled.
@@ -34,15 +29,17 @@ const (
 	Parent    = "127.0.1.1"
 	Secondary = "127.0.1.2" // of the parent; with [SecondParent]
 	Child     = "127.0.2.1"
-	Resolver  = "127.0.3.1" // also at Lab.Net.Address, for this machine
+	Resolver  = "127.0.3.1" // also at DNS.Net.Address, for this machine
 )
 
 // patience bounds the start of everything on a loaded machine.
 const patience = 2 * time.Minute
 
-// Lab is the servers.
-type Lab struct {
-	Net *netlab.Host
+// DNS is a small DNS of real servers in one network namespace: a signed parent zone "lab", a signed
+// child "cust.lab" with lifetimes of seconds, and a validating resolver with a trust anchor. It ends
+// with its test.
+type DNS struct {
+	Net *Host
 	Dir string
 
 	tb     testing.TB
@@ -52,14 +49,14 @@ type Lab struct {
 	running []*exec.Cmd
 }
 
-// Option changes how a Lab is made.
-type Option func(*Lab)
+// DNSOption changes how a DNS is made.
+type DNSOption func(*DNS)
 
 // SecondParent makes the parent have another server, which follows the first.
-func SecondParent() Option { return func(l *Lab) { l.second = true } }
+func SecondParent() DNSOption { return func(l *DNS) { l.second = true } }
 
-// New starts the servers and waits until the child is secure.
-func New(tb testing.TB, opts ...Option) *Lab {
+// NewDNS starts the servers and waits until the child is secure.
+func NewDNS(tb testing.TB, opts ...DNSOption) *DNS {
 	tb.Helper()
 	named := testparts.Need(tb, "named", "bind9")
 	for _, p := range []string{"named-checkconf", "dnssec-verify", "dnssec-dsfromkey", "rndc"} {
@@ -69,7 +66,7 @@ func New(tb testing.TB, opts ...Option) *Lab {
 		testparts.Need(tb, p, "bind9-dnsutils")
 	}
 	unbound := testparts.Need(tb, "unbound", "unbound")
-	l := &Lab{tb: tb, Net: netlab.New(tb), Dir: tb.TempDir()}
+	l := &DNS{tb: tb, Net: NewHost(tb), Dir: tb.TempDir()}
 	for _, o := range opts {
 		o(l)
 	}
@@ -91,9 +88,9 @@ func New(tb testing.TB, opts ...Option) *Lab {
 }
 
 // Path is a file of the lab.
-func (l *Lab) Path(name string) string { return filepath.Join(l.Dir, name) }
+func (l *DNS) Path(name string) string { return filepath.Join(l.Dir, name) }
 
-func (l *Lab) copy(from, to string) {
+func (l *DNS) copy(from, to string) {
 	l.tb.Helper()
 	in, err := os.Open(from)
 	if err != nil {
@@ -115,7 +112,7 @@ const secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" //nolint:gosec // of keys that
 const times = `dnskey-ttl 3s; publish-safety 1s; retire-safety 1s; signatures-refresh 60s; signatures-validity 70s; signatures-validity-dnskey 70s; signatures-jitter 0s;
  max-zone-ttl 3s; zone-propagation-delay 1s; parent-ds-ttl 3s; parent-propagation-delay 1s; purge-keys 0;`
 
-func (l *Lab) files() {
+func (l *DNS) files() {
 	options := func(at, more string) string {
 		return fmt.Sprintf("options { directory %q; listen-on { %s; }; listen-on-v6 { none; }; recursion no; pid-file \"named.pid\"; session-keyfile \"session.key\"; dnssec-validation no; %s };\n", l.Path(at), map[string]string{"parent": Parent, "second": Secondary, "child": Child}[at], more)
 	}
@@ -154,7 +151,7 @@ func (l *Lab) files() {
 }
 
 // start runs a server; its output is kept in a file.
-func (l *Lab) start(name string, line ...string) {
+func (l *DNS) start(name string, line ...string) {
 	l.tb.Helper()
 	out, err := os.Create(l.Path(name + ".log"))
 	if err != nil {
@@ -172,7 +169,7 @@ func (l *Lab) start(name string, line ...string) {
 	l.running = append(l.running, cmd)
 }
 
-func (l *Lab) stop() {
+func (l *DNS) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cmd := range l.running {
@@ -190,7 +187,7 @@ func (l *Lab) stop() {
 }
 
 // secure makes the delegation, and waits until the signer is at its goal and the resolver calls the zone secure.
-func (l *Lab) secure() {
+func (l *DNS) secure() {
 	l.tb.Helper()
 	l.until("the signed child", func() bool {
 		return l.quiet("dig +time=1 +tries=1 @" + Child + " " + Zone + " DNSKEY +short | grep -q '^257 '")
@@ -220,18 +217,18 @@ func (l *Lab) secure() {
 }
 
 // until waits for a condition.
-func (l *Lab) until(what string, ok func() bool) {
+func (l *DNS) until(what string, ok func() bool) {
 	l.tb.Helper()
-	if !Until(l.tb.Context(), ok) {
+	if !Until(l.tb.Context(), 100*time.Millisecond, ok) {
 		l.tb.Fatalf("waited %v for %s", patience, what)
 	}
 }
 
-// Until polls a condition; false when it does not come true in two minutes.
-func Until(ctx context.Context, ok func() bool) bool {
+// Until checks a condition at each tick. It returns false if the condition is not true within two minutes.
+func Until(ctx context.Context, every time.Duration, ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !ok() {
 		select {
@@ -243,7 +240,7 @@ func Until(ctx context.Context, ok func() bool) bool {
 	return true
 }
 
-func (l *Lab) must(line string) string {
+func (l *DNS) must(line string) string {
 	l.tb.Helper()
 	out, err := l.Net.Shell(line)
 	if err != nil {
@@ -252,21 +249,21 @@ func (l *Lab) must(line string) string {
 	return out
 }
 
-func (l *Lab) quiet(line string) bool { _, err := l.Net.Shell(line); return err == nil }
+func (l *DNS) quiet(line string) bool { _, err := l.Net.Shell(line); return err == nil }
 
 // RNDC is a command line of the dnssec family for the signer.
-func (l *Lab) RNDC(words ...string) string {
+func (l *DNS) RNDC(words ...string) string {
 	return "rndc -c " + l.Path("rndc.conf") + " dnssec " + strings.Join(words, " ") + " " + Zone
 }
 
 // Update changes the parent.
-func (l *Lab) Update(lines ...string) {
+func (l *DNS) Update(lines ...string) {
 	l.tb.Helper()
 	l.must("nsupdate -k " + l.Path("registry.key") + " <<'END'\nserver " + Parent + "\nzone lab.\n" + strings.Join(lines, "\n") + "\nsend\nEND\n")
 }
 
 // states are the signer's records of its keys of a role, ksk or zsk, by tag. One that it is just writing is read again.
-func (l *Lab) states(role string) map[string]string {
+func (l *DNS) states(role string) map[string]string {
 	l.tb.Helper()
 	files, err := filepath.Glob(l.Path("child") + "/*.state")
 	if err != nil {
@@ -288,7 +285,7 @@ func (l *Lab) states(role string) map[string]string {
 }
 
 // Keys are the tags of the signer's KSKs or ZSKs that are not on their way out, by role ksk or zsk.
-func (l *Lab) Keys(role string) (tags []string) {
+func (l *DNS) Keys(role string) (tags []string) {
 	l.tb.Helper()
 	for tag, state := range l.states(role) {
 		if !strings.Contains(state, "\nGoalState: hidden\n") {
@@ -300,7 +297,7 @@ func (l *Lab) Keys(role string) (tags []string) {
 }
 
 // Made is how many keys of a role the signer has ever made.
-func (l *Lab) Made(role string) int {
+func (l *DNS) Made(role string) int {
 	l.tb.Helper()
 	return len(l.states(role))
 }
@@ -308,13 +305,13 @@ func (l *Lab) Made(role string) int {
 var tagOfFile = regexp.MustCompile(`\+(\d{5})\.state$`)
 
 // KSK is the tag of the one active KSK.
-func (l *Lab) KSK() string {
+func (l *DNS) KSK() string {
 	l.tb.Helper()
 	return l.Successor("")
 }
 
 // Successor waits for the one active KSK that is not old: the signer answers a command to roll before it has done so.
-func (l *Lab) Successor(old string) string {
+func (l *DNS) Successor(old string) string {
 	l.tb.Helper()
 	var tags []string
 	l.until("one active KSK that is not "+old, func() bool {
@@ -325,7 +322,7 @@ func (l *Lab) Successor(old string) string {
 }
 
 // DS is the data of the DS of one of the signer's keys.
-func (l *Lab) DS(tag string) string {
+func (l *DNS) DS(tag string) string {
 	l.tb.Helper()
 	out := l.must(fmt.Sprintf("dnssec-dsfromkey -2 %s/K%s.+013+%05s.key", l.Path("child"), Zone, tag))
 	_, data, _ := strings.Cut(strings.TrimSpace(out), " DS ")
@@ -333,13 +330,13 @@ func (l *Lab) DS(tag string) string {
 }
 
 // Delegation is the parent's DS set, sorted.
-func (l *Lab) Delegation() []string {
+func (l *DNS) Delegation() []string {
 	l.tb.Helper()
 	return strings.Fields(l.must("dig +norecurse @" + Parent + " " + Zone + " DS +short | awk '{print $1}' | sort -n"))
 }
 
 // Stale cuts the second parent off from the first, or joins it again.
-func (l *Lab) Stale(yes bool) {
+func (l *DNS) Stale(yes bool) {
 	l.tb.Helper()
 	if !yes {
 		l.must("nft delete table inet stale")
@@ -349,13 +346,13 @@ func (l *Lab) Stale(yes bool) {
 }
 
 // Tell gives the signer a command of its dnssec family, past every guard.
-func (l *Lab) Tell(words ...string) {
+func (l *DNS) Tell(words ...string) {
 	l.tb.Helper()
 	l.must(l.RNDC(words...))
 }
 
 // Ask waits until the resolver calls a name's answer secure.
-func (l *Lab) Ask(name, what string) {
+func (l *DNS) Ask(name, what string) {
 	l.tb.Helper()
 	l.until(what, func() bool {
 		return l.quiet("dig +time=1 +tries=1 +adflag @" + Resolver + " " + name + " A | grep -q 'flags:.* ad[; ]'")
@@ -363,7 +360,7 @@ func (l *Lab) Ask(name, what string) {
 }
 
 // Registry is a parent that reads the child's CDS, and makes its DS the same (RFC 7344), until ctx ends.
-func (l *Lab) Registry(ctx context.Context, every time.Duration) {
+func (l *DNS) Registry(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -380,7 +377,7 @@ func (l *Lab) Registry(ctx context.Context, every time.Duration) {
 }
 
 // Published are the tags of the child's keys, as its server has them.
-func (l *Lab) Published() []string {
+func (l *DNS) Published() []string {
 	l.tb.Helper()
 	return strings.Fields(l.must("dig +norecurse +multiline @" + Child + " " + Zone + " DNSKEY | sed -n 's/.*key id = //p'"))
 }

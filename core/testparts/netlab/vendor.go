@@ -1,6 +1,6 @@
 //go:build linux
 
-package bootlab
+package netlab
 
 import (
 	"crypto/ecdsa"
@@ -67,13 +67,13 @@ func (v *Vendor) Image(tb testing.TB, version, behaviour string) []byte {
 	dir, err := os.MkdirTemp(v.dir, "root") //nolint:usetesting // without the test's name
 	must(tb, err)
 	health := "#!/bin/sh\nexit 0\n"
-	if behaviour == Sick {
+	if behaviour == ImageSick {
 		health = "#!/bin/sh\necho the forwarding plane is down >&2\nexit 1\n"
 	}
 	for name, text := range map[string]string{"os-release": "ID=bootlab\nVERSION_ID=" + version + "\n", "behaviour": behaviour + "\n", "health": health} {
 		must(tb, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700)) //nolint:gosec // it is run
 	}
-	run(tb, program, dir, dir+".img", "-noappend", "-quiet", "-no-progress")
+	runTool(tb, program, dir, dir+".img", "-noappend", "-quiet", "-no-progress")
 	image, err := os.ReadFile(dir + ".img")
 	must(tb, err)
 	return image
@@ -88,11 +88,11 @@ func (v *Vendor) Bundle(tb testing.TB, version, behaviour, compatible string) st
 	manifest := fmt.Sprintf("[update]\ncompatible=%s\nversion=%s\n[bundle]\nformat=plain\n[image.rootfs]\nfilename=rootfs.img\n", compatible, version)
 	must(tb, os.WriteFile(filepath.Join(dir, "manifest.raucm"), []byte(manifest), 0o600))
 	file := dir + ".raucb"
-	run(tb, testparts.Need(tb, "rauc", "rauc"), "--cert", v.path("cert.pem"), "--key", v.path("key.pem"), "bundle", dir, file)
+	runTool(tb, testparts.Need(tb, "rauc", "rauc"), "--cert", v.path("cert.pem"), "--key", v.path("key.pem"), "bundle", dir, file)
 	return file
 }
 
-func run(tb testing.TB, program string, args ...string) {
+func runTool(tb testing.TB, program string, args ...string) {
 	tb.Helper()
 	if out, err := exec.CommandContext(tb.Context(), program, args...).CombinedOutput(); err != nil { //nolint:gosec // our own words
 		tb.Fatalf("%s: %v\n%s", filepath.Base(program), err, out)

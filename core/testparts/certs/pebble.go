@@ -1,8 +1,4 @@
-// Package pebblelab owns the private ACME authorities of tests: Let's Encrypt's pebble on loopback, with a name server for which every name is
-// this machine; they die with the test. The programs are built by make check-acme; tests that need them have the build tag acme.
-//
-// It must not know who asks for certificates.
-package pebblelab
+package certs
 
 import (
 	"crypto/tls"
@@ -20,30 +16,31 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/certs"
 )
 
-// Config says how an authority behaves. The ports stand for 443 and 80 of every name.
-type Config struct {
+// PebbleConfig says how an authority behaves. The ports stand for 443 and 80 of every name.
+type PebbleConfig struct {
 	TLSPort, HTTPPort int           // where it looks at challenges
 	Valid             time.Duration // of what it signs, in seconds
 	Refuses           []string      // names that it signs nothing for
 }
 
-// Authority is one.
-type Authority struct {
+// Pebble is a private ACME authority: Let's Encrypt's pebble on loopback, with a name server for which
+// every name is this machine. make check-acme builds the programs; tests that need them have the build
+// tag acme.
+type Pebble struct {
 	*testparts.Process
 	Directory string         // URL
 	CA        string         // file with who signed the directory's own certificate
 	Roots     *x509.CertPool // who signs what is asked for
 }
 
-// Start runs an authority until the test ends.
-func Start(tb testing.TB, cfg Config) *Authority {
+// StartPebble runs an authority until the test ends.
+func StartPebble(tb testing.TB, cfg PebbleConfig) *Pebble {
 	tb.Helper()
 	program := testparts.Need(tb, "pebble", "make check-acme")
 	dir := tb.TempDir()
-	own := certs.Common(tb).Sign(tb, dir, "pebble", certs.Here()...)
+	own := Common(tb).Sign(tb, dir, "pebble", Here()...)
 	listen, manage := at(testparts.FreePort(tb)), at(testparts.FreePort(tb))
 	text, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": manage, "certificate": own.Cert, "privateKey": own.Key,
@@ -60,7 +57,7 @@ func Start(tb testing.TB, cfg Config) *Authority {
 	cmd := exec.Command(program, "-config", file, "-strict", "-dnsserver", names(tb)) //nolint:noctx,gosec // ended by Stop; the test's own program
 	// Each order is looked at anew, and at once.
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
-	a := &Authority{Process: testparts.Run(tb, cmd), Directory: "https://" + listen + "/dir", CA: certs.Common(tb).CA(tb, dir), Roots: x509.NewCertPool()}
+	a := &Pebble{Process: testparts.Run(tb, cmd), Directory: "https://" + listen + "/dir", CA: Common(tb).CA(tb, dir), Roots: x509.NewCertPool()}
 	a.ready(tb, "https://"+manage+"/roots/0")
 	return a
 }
@@ -84,7 +81,7 @@ func names(tb testing.TB) string {
 }
 
 // ready waits until the authority answers, and takes its root.
-func (a *Authority) ready(tb testing.TB, root string) {
+func (a *Pebble) ready(tb testing.TB, root string) {
 	tb.Helper()
 	text, err := os.ReadFile(a.CA)
 	if err != nil {

@@ -1,10 +1,6 @@
 //go:build linux
 
-// Package bootlab owns devices for tests that really reboot: two slots with an image each, a boot loader that counts tries, an init in
-// namespaces of its own (network, process ids, mounts), and in it OpenSSH, D-Bus and RAUC. A fresh boot id each boot.
-//
-// It must not know what the tests are about.
-package bootlab
+package netlab
 
 import (
 	"context"
@@ -27,7 +23,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
 var (
@@ -43,21 +38,23 @@ var (
 	busConfig []byte // without activation: a second RAUC would be started where the first is not ready yet
 )
 
-// Compatible is what the devices call themselves.
-const Compatible = "bootlab"
+// DeviceName is what the devices call themselves.
+const DeviceName = "bootlab"
 
 // How an image behaves.
 const (
-	Fine = "fine"
-	Sick = "sick" // boots, and its health command fails
-	Deaf = "deaf" // boots, does not let anybody in, and is reset by its watchdog
-	Dead = "dead" // hangs for ever
+	ImageFine = "fine"
+	ImageSick = "sick" // boots, and its health command fails
+	ImageDeaf = "deaf" // boots, does not let anybody in, and is reset by its watchdog
+	ImageDead = "dead" // hangs for ever
 )
 
-// Device is one device. It runs from New to the end of the test. Its files lie in Dir, what must survive a boot in Dir/data, a small disk.
+// Device has two slots with an image each, a boot loader that counts tries, an init in namespaces of
+// its own (network, process ids, mounts), and in it OpenSSH, D-Bus and RAUC. Each boot has a new boot
+// id. It runs from NewDevice to the end of the test. Its files lie in Dir, what must survive a boot in Dir/data, a small disk.
 type Device struct {
 	Dir     string
-	Net     *netlab.Host
+	Net     *Host
 	HostKey string // as inventories hold it
 	KeyFile string // private half of a key that root may log in with
 
@@ -74,11 +71,11 @@ type Device struct {
 // maxBoots bounds a device whose boots fail at once.
 const maxBoots = 100
 
-// Disk is the size of a device's disk.
-const Disk = 24 << 20
+// DiskSize is the size of a device's disk.
+const DiskSize = 24 << 20
 
-// New makes a device that trusts vendor's bundles, and boots its version 1.0 from slot A.
-func New(tb testing.TB, vendor *Vendor) *Device {
+// NewDevice makes a device that trusts vendor's bundles, and boots its version 1.0 from slot A.
+func NewDevice(tb testing.TB, vendor *Vendor) *Device {
 	tb.Helper()
 	for program, from := range map[string]string{
 		"rauc": "rauc", "dbus-daemon": "dbus", "mksquashfs": "squashfs-tools", "unshare": "util-linux", "nsenter": "util-linux", "sshd": "openssh-server",
@@ -88,11 +85,11 @@ func New(tb testing.TB, vendor *Vendor) *Device {
 	dir, err := os.MkdirTemp("", "bootlab") //nolint:usetesting // a test's own folder has its name in it, and mount options take no comma
 	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	d := &Device{Net: netlab.New(tb), Dir: dir, tb: tb, ended: make(chan struct{})}
+	d := &Device{Net: NewHost(tb), Dir: dir, tb: tb, ended: make(chan struct{})}
 	for _, dir := range []string{"data", "boot", "flags"} {
 		d.must(os.Mkdir(d.Path(dir), 0o700))
 	}
-	image := vendor.Image(tb, "1.0", Fine)
+	image := vendor.Image(tb, "1.0", ImageFine)
 	for _, slot := range []string{"A", "B"} {
 		d.write("slot-"+slot+".img", image, 0o600)
 		d.write("boot/"+slot+".tries", []byte("3\n"), 0o600)
@@ -116,7 +113,7 @@ func New(tb testing.TB, vendor *Vendor) *Device {
 func (d *Device) config() []byte {
 	var text strings.Builder
 	fmt.Fprintf(&text, "[system]\ncompatible=%s\nbootloader=custom\nstatusfile=%[2]s/rauc.status\nmountprefix=/run/rauc\n[keyring]\npath=%[2]s/ca.pem\n"+
-		"[handlers]\nbootloader-custom-backend=%[2]s/backend\npre-install=%[2]s/pre-install\n", Compatible, d.Dir)
+		"[handlers]\nbootloader-custom-backend=%[2]s/backend\npre-install=%[2]s/pre-install\n", DeviceName, d.Dir)
 	for i, slot := range []string{"A", "B"} {
 		fmt.Fprintf(&text, "[slot.rootfs.%d]\ndevice=%s/slot-%[3]s.img\ntype=raw\nbootname=%[3]s\n", i, d.Dir, slot)
 	}
@@ -146,7 +143,7 @@ func (d *Device) keys() {
 func (d *Device) hold() {
 	d.tb.Helper()
 	prefix := d.Net.Prefix()
-	line := fmt.Sprintf(`mount --make-rprivate / && mount -t tmpfs -o size=%d,mode=700 none "$0/data" && : >"$0/held" && exec sleep 100000`, Disk)
+	line := fmt.Sprintf(`mount --make-rprivate / && mount -t tmpfs -o size=%d,mode=700 none "$0/data" && : >"$0/held" && exec sleep 100000`, DiskSize)
 	d.holder = exec.Command(prefix[0], append(prefix[1:], "/bin/sh", "-c", line, d.Dir)...) //nolint:noctx,gosec // it ends with the device
 	d.holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.must(d.holder.Start())
@@ -314,25 +311,10 @@ func children(pid int) string {
 // Await waits for a condition, generously.
 func (d *Device) Await(what string, ok func() bool) {
 	d.tb.Helper()
-	if !Wait(ok) {
+	if !Until(context.Background(), 10*time.Millisecond, ok) {
 		console, _ := os.ReadFile(d.Path("console.log"))
 		d.tb.Fatalf("bootlab: no sign of %s\n%s", what, console)
 	}
-}
-
-// Wait waits for a condition, a minute at most; it tells whether it came.
-func Wait(ok func() bool) bool {
-	limit, tick := time.NewTimer(time.Minute), time.NewTicker(10*time.Millisecond)
-	defer limit.Stop()
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			return false
-		}
-	}
-	return true
 }
 
 func (d *Device) is(name string) bool { _, err := os.Stat(d.Path(name)); return err == nil }

@@ -1,8 +1,4 @@
-// Package acmelab owns an authority for tests that speaks ACME (RFC 8555): it looks at a challenge over HTTP or TLS as a real one does, and
-// signs what it was asked for. It does not verify the signatures of requests.
-//
-// It must not know who asks.
-package acmelab
+package certs
 
 import (
 	"bytes"
@@ -30,15 +26,14 @@ import (
 	"time"
 
 	"golang.org/x/crypto/acme"
-
-	"github.com/turnus/turnus/core/testparts/certs"
 )
 
-// Authority is one. Where it looks stands for the ports 80 and 443 of each name.
-type Authority struct {
+// ACME is an authority that speaks ACME (RFC 8555): it checks a challenge over HTTP or TLS as a real
+// one does, and signs what it is asked for. It does not verify the signatures of requests. Where it looks stands for the ports 80 and 443 of each name.
+type ACME struct {
 	URL     string // of its directory
 	CA      string // file with the authority of the directory's own certificate
-	Signed  *certs.Authority
+	Signed  *Authority
 	OverTLS func() string // address that it looks at for tls-alpn-01; nil: that is not offered
 	HTTP    func() string // the same for http-01
 
@@ -53,10 +48,10 @@ type Authority struct {
 	looked     []string // kinds of challenges that were looked at
 }
 
-// Start runs one until the test ends.
-func Start(tb testing.TB, dir string) *Authority {
+// StartACME runs one until the test ends.
+func StartACME(tb testing.TB, dir string) *ACME {
 	tb.Helper()
-	a := &Authority{tb: tb, Signed: certs.Common(tb), valid: map[string]bool{}, failed: map[string]string{}}
+	a := &ACME{tb: tb, Signed: Common(tb), valid: map[string]bool{}, failed: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /dir", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"newNonce": a.at("/nonce"), "newAccount": a.at("/account"), "newOrder": a.at("/order"), "revokeCert": a.at("/revoke"), "keyChange": a.at("/key")})
@@ -84,10 +79,10 @@ func Start(tb testing.TB, dir string) *Authority {
 	return a
 }
 
-func (a *Authority) at(path string) string { return strings.TrimSuffix(a.URL, "/dir") + path }
+func (a *ACME) at(path string) string { return strings.TrimSuffix(a.URL, "/dir") + path }
 
 // Orders is how many certificates were asked for, and Looked which challenges were looked at.
-func (a *Authority) Orders() (orders int, looked []string) {
+func (a *ACME) Orders() (orders int, looked []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.orders, append([]string(nil), a.looked...)
@@ -104,7 +99,7 @@ func posted(r *http.Request, payload, header any) {
 	}
 }
 
-func (a *Authority) account(w http.ResponseWriter, r *http.Request) {
+func (a *ACME) account(w http.ResponseWriter, r *http.Request) {
 	var header struct{ JWK struct{ X, Y string } }
 	var payload struct {
 		TermsOfServiceAgreed bool
@@ -126,7 +121,7 @@ func (a *Authority) account(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusCreated, map[string]string{"status": "valid"})
 }
 
-func (a *Authority) order(w http.ResponseWriter, r *http.Request) {
+func (a *ACME) order(w http.ResponseWriter, r *http.Request) {
 	var payload struct{ Identifiers []struct{ Value string } }
 	posted(r, &payload, nil)
 	a.mu.Lock()
@@ -140,7 +135,7 @@ func (a *Authority) order(w http.ResponseWriter, r *http.Request) {
 }
 
 // state answers with the order.
-func (a *Authority) state(w http.ResponseWriter, status int) {
+func (a *ACME) state(w http.ResponseWriter, status int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	o := map[string]any{"status": "pending", "finalize": a.at("/finalize"), "expires": time.Now().Add(time.Hour).Format(time.RFC3339)}
@@ -165,7 +160,7 @@ func (a *Authority) state(w http.ResponseWriter, status int) {
 	answer(w, status, o)
 }
 
-func (a *Authority) authorization(w http.ResponseWriter, r *http.Request) {
+func (a *ACME) authorization(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,7 +183,7 @@ func (a *Authority) authorization(w http.ResponseWriter, r *http.Request) {
 }
 
 // challenge looks at once.
-func (a *Authority) challenge(w http.ResponseWriter, r *http.Request) {
+func (a *ACME) challenge(w http.ResponseWriter, r *http.Request) {
 	kind, name := r.PathValue("kind"), r.PathValue("name")
 	a.mu.Lock()
 	authorization := "token-of-" + kind + "." + a.thumbprint
@@ -255,7 +250,7 @@ func lookTLS(addr, name, authorization string) error {
 	return fmt.Errorf("the certificate of %s is not the challenge", name)
 }
 
-func (a *Authority) finalize(w http.ResponseWriter, r *http.Request) {
+func (a *ACME) finalize(w http.ResponseWriter, r *http.Request) {
 	var payload struct{ CSR string }
 	posted(r, &payload, nil)
 	der, err := base64.RawURLEncoding.DecodeString(payload.CSR)

@@ -14,7 +14,7 @@ import (
 func TestFaultT1FoldersOutliveTheHostsProcesses(t *testing.T) {
 	var dir string
 	t.Run("host", func(t *testing.T) {
-		h := New(t)
+		h := NewHost(t)
 		dir = t.TempDir()
 		line := `nohup sh -c 'i=0; while :; do i=$((i+1)); : >"$0/f$i"; mkdir "$0/d$i"; done' ` + dir + ` >/dev/null 2>&1 &`
 		if _, err := h.Shell(line); err != nil {

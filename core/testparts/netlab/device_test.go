@@ -1,17 +1,17 @@
 //go:build linux
 
-package bootlab_test
+package netlab_test
 
 import (
 	"testing"
 
-	"github.com/turnus/turnus/core/testparts/bootlab"
+	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
 // The lab itself: a reboot is one, a slot without tries is left, and a power cut is noticed by the boot id alone.
 func TestADeviceReallyReboots(t *testing.T) {
 	t.Parallel()
-	d := bootlab.New(t, bootlab.NewVendor(t))
+	d := netlab.NewDevice(t, netlab.NewVendor(t))
 	look := func() string {
 		out, err := d.Shell("cat /proc/sys/kernel/random/boot_id; cat /run/booted; . /etc/os-release; echo $VERSION_ID; rauc status >/dev/null && echo rauc")
 		if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package netlab owns hosts for tests that need a kernel's network stack of their own: a network namespace with one link to
-// this machine, made and removed by ip. Nothing outside of this machine can reach it.
+// Package netlab owns the private networks of tests, all in network namespaces that no other machine
+// reaches: hosts with one link to this machine, devices that really reboot, and a DNS with signed zones.
 //
 // It must not know what the tests are about.
 package netlab
@@ -33,8 +33,8 @@ type Host struct {
 // made is shared by all tests of a process, so that no two hosts meet.
 var made atomic.Uint32
 
-// New makes a host. It ends with the test, and every process in it.
-func New(tb testing.TB) *Host {
+// NewHost makes a host. It ends with the test, and every process in it.
+func NewHost(tb testing.TB) *Host {
 	tb.Helper()
 	ip := testparts.Need(tb, "ip", "iproute2")
 	tb.TempDir() // cleanups run last in, first out: the test's folders go when no process of the host writes to them

@@ -1,9 +1,4 @@
-// Package vaulttest owns a server for tests that answers as HashiCorp Vault's HTTP API does, as far as its documentation says, where
-// Turnus asks: tokens with a time to live, AppRole, key-value engines of both versions, the SSH engine, namespaces. It is no Vault:
-// what it does not know it answers with 404.
-//
-// It must not know what is asked for.
-package vaulttest
+package vaultlab
 
 import (
 	"crypto/ed25519"
@@ -26,8 +21,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server answers until its test ends.
-type Server struct {
+// Simulated answers as HashiCorp Vault's HTTP API does, as far as its documentation says, where Turnus
+// asks: tokens with a time to live, AppRole, key-value engines of both versions, the SSH engine,
+// namespaces. Any other request is answered with 404. It ends with its test.
+type Simulated struct {
 	URL       string // https
 	CAFile    string // PEM, of who signed its certificate
 	Token     string // may do everything, for ever
@@ -61,10 +58,10 @@ type role struct {
 	may      []string
 }
 
-// Start runs a server with a key-value engine of version 2 at kv/, one of version 1 at old/, and an SSH engine at ssh/.
-func Start(tb testing.TB) *Server {
+// StartSimulated runs a server with a key-value engine of version 2 at kv/, one of version 1 at old/, and an SSH engine at ssh/.
+func StartSimulated(tb testing.TB) *Simulated {
 	tb.Helper()
-	s := &Server{
+	s := &Simulated{
 		Token: "root-" + random(), tokens: map[string]*token{}, roles: map[string]*role{}, news: make(chan struct{}),
 		mounts: map[string]string{"kv/": "2", "old/": "1"}, values: map[string]map[string]any{}, late: map[string]chan struct{}{},
 	}
@@ -97,34 +94,34 @@ func random() string {
 }
 
 // Put keeps an entry: a path such as kv/fw/api, and its fields.
-func (s *Server) Put(path string, fields map[string]any) {
+func (s *Simulated) Put(path string, fields map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values[path] = fields
 }
 
 // NewToken makes a token; ttl 0 is for ever. may are the prefixes of API paths that it may ask for, all when there are none.
-func (s *Server) NewToken(ttl time.Duration, renewable bool, may ...string) string {
+func (s *Simulated) NewToken(ttl time.Duration, renewable bool, may ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newToken(ttl, renewable, may)
 }
 
-func (s *Server) newToken(ttl time.Duration, renewable bool, may []string) string {
+func (s *Simulated) newToken(ttl time.Duration, renewable bool, may []string) string {
 	name := "hvs." + random()
 	s.tokens[name] = &token{ttl: ttl, until: time.Now().Add(ttl), renewable: renewable, may: may}
 	return name
 }
 
 // Revoke ends a token.
-func (s *Server) Revoke(name string) {
+func (s *Simulated) Revoke(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tokens, name)
 }
 
 // RevokeAll ends all tokens but Token.
-func (s *Server) RevokeAll() {
+func (s *Simulated) RevokeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.tokens {
@@ -135,21 +132,21 @@ func (s *Server) RevokeAll() {
 }
 
 // AppRole lets a role log in for tokens that hold ttl.
-func (s *Server) AppRole(roleID, secretID string, ttl time.Duration, may ...string) {
+func (s *Simulated) AppRole(roleID, secretID string, ttl time.Duration, may ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roles[roleID] = &role{secretID, ttl, may}
 }
 
 // Break makes the next answers these status codes.
-func (s *Server) Break(codes ...int) {
+func (s *Simulated) Break(codes ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = append(s.broken, codes...)
 }
 
 // Late lets the server act on the next request METHOD PATH at once, but answer only after send.
-func (s *Server) Late(request string) (send func()) {
+func (s *Simulated) Late(request string) (send func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent := make(chan struct{})
@@ -158,7 +155,7 @@ func (s *Server) Late(request string) (send func()) {
 }
 
 // Seen is how often a request METHOD PATH came, without the v1/ of its path.
-func (s *Server) Seen(request string) (n int) {
+func (s *Simulated) Seen(request string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.seen {
@@ -170,7 +167,7 @@ func (s *Server) Seen(request string) (n int) {
 }
 
 // Wait ends when a request came n times, or the test's context ends.
-func (s *Server) Wait(tb testing.TB, request string, n int) {
+func (s *Simulated) Wait(tb testing.TB, request string, n int) {
 	tb.Helper()
 	for limit := time.After(time.Minute); s.Seen(request) < n; {
 		s.mu.Lock()
@@ -188,7 +185,7 @@ func (s *Server) Wait(tb testing.TB, request string, n int) {
 }
 
 // Live are the tokens that hold, Token apart.
-func (s *Server) Live() (n int) {
+func (s *Simulated) Live() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, t := range s.tokens {
@@ -201,10 +198,8 @@ func (s *Server) Live() (n int) {
 
 func (t *token) holds() bool { return t.ttl == 0 || time.Now().Before(t.until) }
 
-type object = map[string]any
-
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Simulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	code, answer, late := s.serve(r, path)
 	if late != nil {
@@ -227,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve notes a request and acts on it. Its answer waits for late, if that is not nil.
-func (s *Server) serve(r *http.Request, path string) (code int, answer object, late chan struct{}) {
+func (s *Simulated) serve(r *http.Request, path string) (code int, answer object, late chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	request := r.Method + " " + path
@@ -246,7 +241,7 @@ func (s *Server) serve(r *http.Request, path string) (code int, answer object, l
 	return code, answer, late
 }
 
-func (s *Server) answer(r *http.Request, path string, body object) (int, object) {
+func (s *Simulated) answer(r *http.Request, path string, body object) (int, object) {
 	if s.Namespace != "" && r.Header.Get("X-Vault-Namespace") != s.Namespace {
 		return http.StatusNotFound, nil
 	}
@@ -297,7 +292,7 @@ func (t *token) allows(path string) bool {
 	return len(t.may) == 0
 }
 
-func (s *Server) mountOf(path string) (int, object) {
+func (s *Simulated) mountOf(path string) (int, object) {
 	for at, version := range s.mounts {
 		if strings.HasPrefix(path, at) {
 			var options any
@@ -313,7 +308,7 @@ func (s *Server) mountOf(path string) (int, object) {
 	return http.StatusForbidden, nil
 }
 
-func (s *Server) value(path string) (int, object) {
+func (s *Simulated) value(path string) (int, object) {
 	at, rest, _ := strings.Cut(path, "/")
 	if s.mounts[at+"/"] == "2" {
 		rest, ok := strings.CutPrefix(rest, "data/")
@@ -332,7 +327,7 @@ func (s *Server) value(path string) (int, object) {
 	return http.StatusNotFound, nil
 }
 
-func (s *Server) sign(body object) (int, object) {
+func (s *Simulated) sign(body object) (int, object) {
 	text := func(key string) string { v, _ := body[key].(string); return v }
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text("public_key")))
 	ttl, bad := time.ParseDuration(text("ttl"))

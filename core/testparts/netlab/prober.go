@@ -1,6 +1,6 @@
 //go:build linux
 
-package dnslab
+package netlab
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type Prober struct {
 }
 
 // Probe begins to ask; Stop must follow.
-func (l *Lab) Probe() *Prober {
+func (l *DNS) Probe() *Prober {
 	l.tb.Helper()
 	conn, err := new(net.Dialer).DialContext(l.tb.Context(), "udp4", net.JoinHostPort(l.Net.Address, "53"))
 	if err != nil {
