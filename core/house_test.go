@@ -68,7 +68,7 @@ var borders = []struct {
 	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
 	{"core/notify", "tells people what the ledger has to be told; it must not know how runs are driven, nor who asks", []string{"core", "core/ledger", "core/notify/policy", "plugins/sdk/outward"}},
 	{"core/notify/policy", "who is told of what, as plain values: playbooks and definitions read it", []string{"core/yamlread"}},
-	{"core/forecast", "an estimate from plain values", []string{"core", "windows"}},
+	{"core/forecast", "an estimate from plain values", []string{"core", "core/rollout", "windows"}},
 	{"core/ledger", "the durable record keeps names and opaque bytes, sealed where there is a key ring; it must not know queues", []string{"core", "core/securefile", "core/keyring", "core/testparts"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger"}},
 	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/yamlread", "windows"}},

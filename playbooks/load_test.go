@@ -62,6 +62,26 @@ schedule: {cron: "17 3 1 */3 *", timezone: Europe/Zurich, catch_up: once, overla
 steps: [{uses: dnssec.rollover, with: {zone: example.org, key: zsk}}]
 `
 
+func TestNextWaveAt(t *testing.T) {
+	t.Parallel()
+	parse := func(strategy string) (*playbooks.Playbook, error) {
+		return playbooks.Parse("a.yaml", []byte("playbook: p\ntargets: true\nstrategy: "+strategy+"\nsteps: [{uses: x}]\n"), playbooks.Options{})
+	}
+	for text, want := range map[string]rollout.NextWave{
+		"{waves: [1]}": {}, "{next_wave_at: 98%}": {Finished: 98}, "{next_wave_at: 99.5%}": {Finished: 99.5}, "{next_wave_at: 10m}": {After: 10 * time.Minute},
+	} {
+		p, err := parse(text)
+		if err != nil || p.Strategy.NextWaveAt != want {
+			t.Errorf("%s: %+v, %v", text, p, err)
+		}
+	}
+	for _, text := range []string{"0%", "101%", "50", "0s", "soon", "[98%]", "-1m"} {
+		if _, err := parse("{next_wave_at: " + text + "}"); err == nil || !strings.Contains(err.Error(), "such as 98%") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestWaitForWindows(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"{waves: [1]}": false, "{waves: [1], wait_for_windows: true}": true, "{wait_for_windows: false}": false} {

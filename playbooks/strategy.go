@@ -13,6 +13,7 @@ import (
 
 const (
 	wantPause    = "approve, or a duration such as 30m"
+	wantNextWave = "a share of the released hosts such as 98%, or a duration such as 10m"
 	patternGroup = `^(ha_group|site|customer|pool|label:.+)$`
 	maxGroup     = 1_000_000
 	maxWaves     = 100
@@ -83,4 +84,20 @@ func (d *decoder) pauseOf(n *yaml.Node) rollout.Pause {
 		d.mismatch(n, target, wantPause, yamlread.DidYouMean(target.Value, []string{"approve"}))
 	}
 	return rollout.Pause{For: v}
+}
+
+// nextWaveOf reads a share of hosts or a duration.
+func (d *decoder) nextWaveOf(n *yaml.Node) rollout.NextWave {
+	target, ok := d.scalar(n, wantNextWave)
+	if !ok {
+		return rollout.NextWave{}
+	}
+	if size, err := rollout.ParseSize(target.Value); err == nil && size.Percent > 0 {
+		return rollout.NextWave{Finished: size.Percent}
+	}
+	v, err := ParseDuration(target.Value)
+	if err != nil || v <= 0 {
+		d.mismatch(n, target, wantNextWave, "")
+	}
+	return rollout.NextWave{After: v}
 }

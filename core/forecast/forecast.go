@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -31,8 +32,9 @@ type Input struct {
 	Pause       time.Duration // between waves; an approval between waves is the caller's to mention
 	// WaitForWindows keeps a wave open until also its hosts that wait for a window are done.
 	WaitForWindows bool
-	Samples        int    // DefaultSamples when 0
-	Seed           uint64 // the same seed gives the same forecast
+	NextWaveAt     rollout.NextWave // which stragglers of a wave the next one does not wait for
+	Samples        int              // DefaultSamples when 0
+	Seed           uint64           // the same seed gives the same forecast
 }
 
 // Host is one job of the run.

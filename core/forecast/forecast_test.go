@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -101,6 +102,8 @@ func TestStartsAndFinish(t *testing.T) {
 		{"a host that waits for its window does not hold up its wave", Input{}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 1:00", "23:00", "waves  1h", "windows night"},
 		{"but another host of the wave must have shown what comes of it", Input{}, h, h, []string{"night", "- wave=1"}, "22:00 23:00", "24:00", "waves  23h", "windows night"},
 		{"unless the playbook says so", Input{WaitForWindows: true}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 23:00", "24:00", "waves  23h", "windows night"},
+		{"a straggler of a wave is not waited for", Input{Slots: 2, NextWaveAt: rollout.NextWave{Finished: 66}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:10", "0:20", "waves  10m", "work "},
+		{"nor after a time", Input{Slots: 2, NextWaveAt: rollout.NextWave{After: 15 * m}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:15", "0:25", "waves  15m", "slots "},
 		{"a window missed too often ends it", Input{Slots: 1}, h, h, []string{"twice", "twice", "twice", "twice", "twice"}, "22:00 23:00 46:00 47:00 -", "48:00", "", "windows twice"},
 		{"an approval that is missing binds", Input{}, h, h, []string{"asked"}, "98:00", "99:00", "windows asked 4d2h", "windows asked"},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -266,7 +267,8 @@ type limits struct {
 	perGroup        int32
 	pause           int64
 	barriers        bool
-	wait            bool   // a wave waits for its hosts' windows
+	wait            bool // a wave waits for its hosts' windows
+	next            rollout.NextWave
 	approveAll      bool   // windows that are not approved are open
 	approve         string // those of this set
 	noWindows       bool
@@ -276,7 +278,7 @@ type limits struct {
 }
 
 func limitsOf(in Input) limits {
-	l := limits{slots: in.Slots, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, free: none}
+	l := limits{slots: in.Slots, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, next: in.NextWaveAt, free: none}
 	if l.slots == 0 {
 		l.slots = math.MaxInt
 	}

@@ -23,6 +23,7 @@ const (
 	evFinish  = iota // of a stage
 	evDue            // a window opens
 	evRelease        // of the next wave
+	evLate           // the wave's stragglers are not waited for any more
 )
 
 // sim simulates one sample after the other, in the same memory. Ready hosts start least
@@ -42,6 +43,7 @@ type sim struct {
 	missed   []int32
 	running  int
 	released int   // waves
+	began    int64 // when the last one was released
 	open     int   // released hosts that are not done
 	busy     int   // those of them that wait for no window
 	proven   bool  // a host of the last wave was done, and did not give up
@@ -152,7 +154,15 @@ func active(st state) bool { return st >= ready && st <= running }
 
 // waveDone is the rule of rollout.Progress.WaveDone.
 func (s *sim) waveDone() bool {
-	return s.open == 0 || !s.lim.wait && s.proven && s.busy == 0
+	if s.open == 0 || !s.proven {
+		return s.open == 0
+	}
+	waits := s.open
+	if !s.lim.wait {
+		waits = s.busy
+	}
+	hosts := int(s.m.waves[s.released])
+	return hosts-waits >= s.lim.next.Hosts(hosts) || s.lim.next.After > 0 && s.now >= s.began+int64(s.lim.next.After)
 }
 
 func (s *sim) to(h int32, st state) {
@@ -186,7 +196,10 @@ func (s *sim) release() {
 		last = len(s.m.waves) - 1
 	}
 	from, to := s.m.waves[s.released], s.m.waves[last]
-	s.released = last
+	s.released, s.began = last, s.now
+	if s.lim.next.After > 0 {
+		s.events.push(entry{key: s.now + int64(s.lim.next.After), kind: evLate}) // has barrier look again
+	}
 	for h := from; h < to; h++ {
 		if s.state[h] != done {
 			s.enter(h)

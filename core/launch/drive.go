@@ -67,8 +67,9 @@ type Resume struct {
 type Rest struct {
 	Asked  int       // wave that waits for an approval, from 0; -1 if none does
 	Paused int       // last wave before which a pause was said
+	Began  time.Time // when the last wave was released
 	Done   time.Time // when the released waves were seen settled
-	Until  time.Time // when the pause before the next wave is over
+	Until  time.Time // when the pause before the next wave is over, or stragglers are not waited for any more
 }
 
 // ErrIdle is what Drive returns when Idle ended it.
@@ -117,12 +118,15 @@ func Drive(ctx context.Context, q Driver, l *Launch, o DriveOptions) (queue.Stat
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
 	}
-	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), said: -1, proven: make([]int, len(l.Limits)), good: make([]int, len(l.Limits)), outcome: make([]core.Outcome, len(l.Hosts))}
+	d := &drive{q: q, l: l, o: o, answers: make(chan answer, 1), changed: time.Now(), began: time.Now(), said: -1, proven: make([]int, len(l.Limits)), good: make([]int, len(l.Limits)), outcome: make([]core.Outcome, len(l.Hosts))}
 	if o.Resume != nil {
 		d.cursor = o.Resume.Cursor
 		d.settle(o.Resume.Settled)
 		if rest := o.Resume.Rest; rest != nil {
 			d.said, d.paused, d.doneAt = rest.Asked, max(rest.Paused, 0), rest.Done
+			if !rest.Began.IsZero() {
+				d.began = rest.Began
+			}
 		}
 	} else if err := d.submit(ctx); err != nil {
 		return queue.Status{}, err
@@ -166,6 +170,7 @@ type drive struct {
 	lookedAt time.Time // when waits was worked out
 	status   queue.Status
 	statusAt time.Time
+	began    time.Time // when the last wave was released, or Drive joined the run if that was later
 	doneAt   time.Time // when the released waves were seen settled
 	asked    int       // last wave that somebody was asked about
 	approved int
@@ -279,7 +284,7 @@ func (d *drive) rests(n int) bool {
 		d.changed, d.before = time.Now(), now
 		return false
 	}
-	rest := Rest{Asked: -1, Paused: d.paused, Done: d.doneAt, Until: d.until}
+	rest := Rest{Asked: -1, Paused: d.paused, Began: d.began, Done: d.doneAt, Until: d.until}
 	if d.asked > d.approved {
 		rest.Asked = d.asked
 	}

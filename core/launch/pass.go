@@ -142,7 +142,7 @@ func (d *drive) pass(ctx context.Context, pass int, g gates, p *rollout.Progress
 			}
 		}
 	}
-	p.Released = total*pass + from
+	p.Passed, p.Released = total*pass, total*pass+from
 	p.Settled = p.Released - away
 	if wave == 0 {
 		p.Deferred = 0 // a barrier waits for those that wait for windows, too

@@ -22,6 +22,7 @@ type Plan struct {
 	Disruptive      bool       `json:"disruptive"`
 	OnLost          string     `json:"on_lost"`
 	Pause           string     `json:"pause_between,omitempty"` // "approve" or a duration
+	NextWaveAt      string     `json:"next_wave_at,omitempty"`  // a share of the released hosts, or a duration
 	Check           bool       `json:"check,omitempty"`
 	Steps           []PlanStep `json:"steps"`
 	Handlers        []PlanStep `json:"handlers,omitempty"` // each runs on hosts where a step that notifies it changes something
@@ -93,7 +94,7 @@ func (l *Launch) Plan() Plan {
 		Total: len(l.Hosts), MaxInFlight: l.Run.MaxInFlight, StopAfter: l.Run.StopAfter,
 		StopUnreachable: l.Run.StopUnreachable, PerGroup: l.Run.PerGroup,
 		Disruptive: l.Run.Disruptive, OnLost: string(l.Run.OnLost), Check: l.Snapshot.Check,
-		Pause: pauseText(l.Playbook.Strategy.PauseBetween),
+		Pause: pauseText(l.Playbook.Strategy.PauseBetween), NextWaveAt: l.Playbook.Strategy.NextWaveAt.String(),
 	}
 	for i, s := range l.Playbook.Calls() {
 		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.runs(i), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}

@@ -26,7 +26,7 @@ func (d *drive) advance(ctx context.Context) error {
 	p := rollout.Progress{
 		Released: d.status.Limit, Settled: d.status.Ended(), Deferred: d.status.Deferred, Proven: d.proven[last], Succeeded: d.good[last], Complete: d.status.Complete,
 		Held:     d.status.Phase != queue.Active || d.ending || d.ended != nil,
-		Approved: d.approved, Now: time.Now(),
+		Approved: d.approved, Began: d.began, Now: time.Now(),
 	}
 	limits := d.l.Limits
 	if d.l.Snapshot.Turns != nil && !p.Complete {
@@ -71,7 +71,7 @@ func (d *drive) release(ctx context.Context, next rollout.Decision) error {
 		}
 		d.status.Limit = next.Limit
 	}
-	d.doneAt = time.Time{}
+	d.began, d.doneAt = time.Now(), time.Time{}
 	d.say(Event{Kind: EventReleased, Wave: next.Wave})
 	return nil
 }

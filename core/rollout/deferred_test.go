@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -13,6 +14,10 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 	limits := []int{4, 10}
 	next := Decision{Action: Release, Wave: 1, Limit: 10}
 	wait := Decision{Action: Wait}
+	at75, in10m := Strategy{NextWaveAt: NextWave{Finished: 75}}, Strategy{NextWaveAt: NextWave{After: 10 * time.Minute}}
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	passes := []int{4, 10, 14, 20}
+	next14 := Decision{Action: Release, Wave: 3, Limit: 20}
 	for _, c := range []struct {
 		why string
 		s   Strategy
@@ -28,10 +33,28 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Settled: 4, Proven: 4, Succeeded: 4}, next},
 		{"the only one that is done failed", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, wait},
 		{"it failed, and the playbook goes on", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, next},
+		{"a straggler", Strategy{}, Progress{Released: 4, Settled: 3, Proven: 3, Succeeded: 3}, wait},
+		{"a straggler that nobody waits for", at75, Progress{Released: 4, Settled: 3, Proven: 3, Succeeded: 3}, next},
+		{"two stragglers", at75, Progress{Released: 4, Settled: 2, Proven: 2, Succeeded: 2}, wait},
+		{"a straggler, one waits for its window", at75, Progress{Released: 4, Settled: 2, Deferred: 1, Proven: 2, Succeeded: 2}, next},
+		{"and the playbook waits for windows", Strategy{NextWaveAt: at75.NextWaveAt, WaitForWindows: true}, Progress{Released: 4, Settled: 2, Deferred: 1, Proven: 2, Succeeded: 2}, wait},
+		{"a straggler, and all others failed", at75, Progress{Released: 4, Settled: 3, Proven: 3}, wait},
+		{"nobody of the last wave has finished", at75, Progress{Released: 4, Settled: 3}, wait},
+		{"stragglers, in time", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10*time.Minute - 1)}, Decision{Action: Wait, Until: began.Add(10 * time.Minute)}},
+		{"stragglers, late", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10 * time.Minute)}, next},
+		{"late, and nobody has finished", in10m, Progress{Released: 4, Began: began, Now: began.Add(time.Hour)}, wait},
+		{"late, and all that finished failed", in10m, Progress{Released: 4, Settled: 3, Proven: 3, Began: began, Now: began.Add(time.Hour)}, wait},
+		{"late, and held", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Held: true, Began: began, Now: began.Add(time.Hour)}, wait},
+		{"behind a barrier, a straggler of 4", at75, Progress{Released: 14, Passed: 10, Settled: 13, Proven: 3, Succeeded: 3}, next14},
+		{"behind a barrier, two stragglers of 4", at75, Progress{Released: 14, Passed: 10, Settled: 12, Proven: 2, Succeeded: 2}, wait},
 		{"held", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1, Held: true}, wait},
 		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, Decision{Action: Ask, Wave: 1}},
 	} {
-		if got := Next(limits, c.s, c.p); got != c.out {
+		l := limits
+		if c.p.Passed > 0 {
+			l = passes
+		}
+		if got := Next(l, c.s, c.p); got != c.out {
 			t.Errorf("%s: %+v, expected %+v", c.why, got, c.out)
 		}
 	}

@@ -7,7 +7,7 @@ type Action string
 
 // The actions.
 const (
-	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused
+	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused; look again at Decision.Until
 	Release Action = "release" // release Decision.Wave
 	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
 	Delay   Action = "delay"   // wait until Decision.Until, then look again
@@ -18,6 +18,7 @@ const (
 // Progress is what is known of a run when its next action is decided.
 type Progress struct {
 	Released int // hosts released so far: the queue's limit
+	Passed   int // of them, those released before the last barrier
 	Settled  int // jobs with an outcome
 	Deferred int // released hosts without one that wait for a time when they may start
 	Proven   int // hosts of the last released wave on which the steps were tried
@@ -26,6 +27,7 @@ type Progress struct {
 	Complete  bool      // every job has its outcome
 	Held      bool      // paused, stopped or cancelled: nothing may be released
 	Approved  int       // highest wave, from 0, that an operator approved
+	Began     time.Time // when the last wave was released
 	Done      time.Time // when WaveDone was first seen; zero if it is not so
 	Now       time.Time
 }
@@ -35,18 +37,32 @@ type Decision struct {
 	Action Action
 	Wave   int       // of Release and Ask the next one, of Stop the one that failed, from 0
 	Limit  int       // of Release: hosts to release in all
-	Until  time.Time // of Delay
+	Until  time.Time // of Delay; of Wait, if time alone may end it
 }
 
 // WaveDone tells whether the released waves are done: every host has its outcome. A host that waits
 // for its service window does not hold up its wave, unless the strategy says so, once another
-// host of the wave has shown what comes of it and the wave cannot fail any more.
+// host of the wave has shown what comes of it and the wave cannot fail any more. Nor do the
+// stragglers that NextWaveAt does not wait for.
 func (p Progress) WaveDone(s Strategy) bool {
 	if p.Settled >= p.Released {
 		return true
 	}
-	return !s.WaitForWindows && p.Proven > 0 && !p.failed(s) && p.Settled+p.Deferred >= p.Released
+	if !p.shown(s) {
+		return false
+	}
+	finished := p.Settled - p.Passed
+	if !s.WaitForWindows {
+		finished += p.Deferred
+	}
+	return finished >= s.NextWaveAt.Hosts(p.Released-p.Passed) || s.NextWaveAt.After > 0 && !p.Now.Before(p.late(s))
 }
+
+// shown tells whether the wave has shown what comes of it, and cannot fail any more.
+func (p Progress) shown(s Strategy) bool { return p.Proven > 0 && !p.failed(s) }
+
+// late is when NextWaveAt stops waiting for stragglers.
+func (p Progress) late(s Strategy) time.Time { return p.Began.Add(s.NextWaveAt.After) }
 
 // failed reports whether no host of the wave has succeeded, and that matters.
 func (p Progress) failed(s Strategy) bool { return p.Succeeded == 0 && s.OnFailedWave != ContinueRun }
@@ -57,7 +73,13 @@ func Next(limits []int, s Strategy, p Progress) Decision {
 		return Decision{Action: Finish}
 	}
 	wave := nextWave(limits, p.Released)
-	if p.Held || wave == len(limits) || !p.WaveDone(s) {
+	if p.Held || wave == len(limits) {
+		return Decision{Action: Wait}
+	}
+	if !p.WaveDone(s) {
+		if s.NextWaveAt.After > 0 && p.shown(s) {
+			return Decision{Action: Wait, Until: p.late(s)}
+		}
 		return Decision{Action: Wait}
 	}
 	if wave > 0 && limits[wave-1] == p.Released && p.failed(s) { //nolint:gosec // nextWave returns at most len(limits)

@@ -17,6 +17,8 @@ type Strategy struct {
 	WaitForWindows bool `json:"wait_for_windows,omitempty"`
 	// OnFailedWave says what follows a wave of which no host succeeded: StopRun when not given.
 	OnFailedWave string `json:"on_failed_wave,omitempty"`
+	// NextWaveAt begins a wave before all released hosts have finished; the zero value does not.
+	NextWaveAt NextWave `json:"next_wave_at,omitzero"`
 }
 
 // What OnFailedWave says.
@@ -24,6 +26,30 @@ const (
 	StopRun     = "stop"
 	ContinueRun = "continue"
 )
+
+// NextWave says when the next wave begins although released hosts have not finished yet. At most
+// one of its fields is set.
+type NextWave struct {
+	Finished float64       `json:"finished,omitempty"` // percent of the released hosts that have finished
+	After    time.Duration `json:"after_ns,omitempty"` // time since the last wave was released
+}
+
+// Hosts returns how many of the released hosts must have finished, or wait for a window that no
+// wave waits for.
+func (n NextWave) Hosts(released int) int {
+	if n.Finished == 0 {
+		return released
+	}
+	return Size{Percent: n.Finished}.Of(released)
+}
+
+// String writes the value as in a playbook, and "" for the zero value.
+func (n NextWave) String() string {
+	if n.After > 0 {
+		return n.After.String()
+	}
+	return Size{Percent: n.Finished}.String()
+}
 
 // Pause is what happens between waves.
 type Pause struct {

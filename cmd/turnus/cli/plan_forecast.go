@@ -80,7 +80,7 @@ func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Typ
 	d.steps = stepTimes(l, f.play.past)
 	in := forecast.Input{
 		At: d.at, Slots: d.slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive,
-		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, Seed: 1,
+		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
 	w := stager{d: d, steps: steps, book: f.play.windows.book, why: map[question]string{}}
 	d.hosts = make([]plannedHost, len(l.Hosts))

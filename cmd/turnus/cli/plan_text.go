@@ -54,6 +54,9 @@ func (a *app) writePlanHead(d *planView) {
 	if p.Pause != "" {
 		fmt.Fprintf(a.out, ", between waves: %s", p.Pause)
 	}
+	if p.NextWaveAt != "" {
+		fmt.Fprintf(a.out, ", next wave at %s", p.NextWaveAt)
+	}
 	fmt.Fprintln(a.out)
 	rows := [][]string{}
 	for _, s := range d.steps {
