@@ -163,11 +163,12 @@ func judge(v evidence) (all []violation) {
 
 // overlaps: a host, and an HA group of disruptive steps, has one fence at a time.
 func overlaps(v evidence, kind map[string]string) (all []violation) {
-	latest := map[string]execution{}
+	latest, named := map[string]execution{}, map[string]execution{}
 	for _, e := range v.seen {
+		named[fmt.Sprintf("%s %d:%s:%s", e.host, e.fence, e.run, e.step)] = e
 		for _, other := range e.alive {
 			if fence, _, _ := strings.Cut(other, ":"); fence != strconv.FormatUint(e.fence, 10) || !strings.HasPrefix(other, fence+":"+e.run+":") {
-				all = append(all, violation{"overlap", e.begin, fmt.Sprintf("%s began while %s was alive", e.job(), other), []string{e.line}})
+				all = append(all, violation{"overlap", e.begin, fmt.Sprintf("%s began while %s was alive", e.job(), other), []string{named[e.host+" "+other].line, e.line}})
 			}
 		}
 		places := []string{e.host}
