@@ -221,6 +221,7 @@ type execution struct {
 	id      string // in the command's environment
 	s       *session
 	proof   *shellProof
+	fenced  bool // the command has a fence
 	lock    [2]sync.Mutex
 	over    atomic.Bool
 	moved   atomic.Int64
@@ -230,7 +231,7 @@ type execution struct {
 
 // exec runs line over the session and waits for its end.
 func (s *session) exec(ctx context.Context, line, id string, e Exec) (Exit, error) {
-	x := &execution{s: s, id: id, proof: newProof(id), failed: make(chan error, 1), drained: make(chan struct{})}
+	x := &execution{s: s, id: id, proof: newProof(id), fenced: e.Fence.Queue != "", failed: make(chan error, 1), drained: make(chan struct{})}
 	if err := s.start(ctx, "exec", line); err != nil {
 		return Exit{}, x.notStarted(ctx, err)
 	}
@@ -322,8 +323,14 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 		x.stop()
 		return Exit{}, x.broken(err)
 	case <-ctx.Done():
-		x.stop()
-		return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+		if !s.hasExited() {
+			x.stop()
+			return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+		}
+		// It ended before it was asked to, which this process may see late: how it ended is known.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), killAfter)
+		defer cancel()
 	}
 	x.drain(ctx, outputGrace+4*s.c.rtt)
 	select {
@@ -331,6 +338,8 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 		return s.exitSoFar(), x.broken(err)
 	case <-s.exited:
 		switch ok, stale := x.proved(ctx); {
+		case !ok && x.fenced && s.exit.Signal != "": // before it began: a command with a newer fence ended it
+			return Exit{}, s.c.e.stale()
 		case !ok:
 			return Exit{}, x.proof.missing(s.c.e, s.exit)
 		case stale:
@@ -368,13 +377,20 @@ func (x *execution) broken(err error) error {
 	return fmt.Errorf("%s: writing the command's output: %w", x.s.c.e.name, err)
 }
 
-func (s *session) exitSoFar() Exit {
+func (s *session) hasExited() bool {
 	select {
 	case <-s.exited:
-		return s.exit
+		return true
 	default:
-		return Exit{}
+		return false
 	}
+}
+
+func (s *session) exitSoFar() Exit {
+	if s.hasExited() {
+		return s.exit
+	}
+	return Exit{}
 }
 
 // drain reads what the command wrote before it ended. It returns when both
