@@ -183,7 +183,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
-		Key: a.key(), Fence: j.lease.Token, Queue: j.session.queueName(j.ctx), Fetch: j.w.cfg.FetchDir, Sink: a.sink,
+		Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
 	}
 	if len(a.step.Notify) > 0 {
@@ -345,6 +345,9 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 		return say(core.RolledBack, detail)
 	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
 		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
+	case errors.Is(cause, errSession) && onLost(a.typ) == queue.LostHold && out.Effects != host.EffectsNone:
+		// The worker may have slept while the step ended on its host.
+		return say(core.Lost, "; nobody knows what the host saw"+detail)
 	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
 		return say(core.Cancelled, detail)
 	}

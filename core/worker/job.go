@@ -146,7 +146,13 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newMachine(j, prog, h, state, pending), nil
+	name, err := j.session.queueName(j.ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := newMachine(j, prog, h, state, pending)
+	m.queue = name
+	return m, nil
 }
 
 func (j *job) unprepared(err error) queue.Ack {
@@ -154,7 +160,7 @@ func (j *job) unprepared(err error) queue.Ack {
 		return j.giveBack("", 0)
 	}
 	if core.NoAnswer(err) {
-		return j.giveBack("the run's snapshot could not be read: "+err.Error(), returnAfter)
+		return j.giveBack("the queue did not answer what the job needs: "+err.Error(), returnAfter)
 	}
 	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error(), Handlers: launch.HandlersOf(j.lease.State)})
 }

@@ -34,6 +34,7 @@ type machine struct {
 	job   *job
 	prog  *program
 	host  core.Host
+	queue string // its incarnation, see session.queueName
 	state *state
 	env   playbooks.Env
 	// partial is the step that was under way when the lease ended, for the record.

@@ -105,25 +105,30 @@ func (s *session) left() time.Duration {
 	return s.good - s.w.since(s.renewed)
 }
 
-// queueName is the incarnation of the queue, within which its tokens grow: hosts compare them. A queue without one
-// lives in one process, as that of turnus run, and nobody else's leases follow its own.
-func (s *session) queueName(ctx context.Context) string {
+// queueName returns the incarnation of the queue, within which its tokens grow: hosts compare them. A
+// queue without one has the name "": it lives in one process, as that of turnus run, and nobody
+// else's leases follow its own. If the name cannot be read, nothing may begin on a host: it would
+// run there without a fence.
+func (s *session) queueName(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	name := s.queue
 	s.mu.Unlock()
 	if name != "" || s.w.cfg.Board == nil {
-		return name
+		return name, nil
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	text, _, err := s.w.cfg.Board.Posted(call, queue.IncarnationDocument, 0)
+	if errors.Is(err, core.ErrNotFound) {
+		return "", nil
+	}
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("read the name of the queue: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = string(text)
-	return s.queue
+	return s.queue, nil
 }
 
 // trusted tells whether new jobs may be started under the session.

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,4 +47,86 @@ func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 			}
 		}
 	})
+}
+
+// unnamed is a board that answers what the queue is called only once it is known.
+type unnamed struct {
+	queue.Board
+	known atomic.Bool
+}
+
+func (b *unnamed) Posted(ctx context.Context, name string, version uint64) ([]byte, uint64, error) {
+	if name == queue.IncarnationDocument && !b.known.Load() {
+		return nil, 0, fmt.Errorf("read: %w", core.ErrUnavailable)
+	}
+	return b.Board.Posted(ctx, name, version)
+}
+
+// A worker that cannot read what the queue is called begins nothing: the host could not compare its
+// fence. Red when such a call goes without one.
+func TestFaultR3NothingBeginsWithoutAFence(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if c.Queue != "life" {
+				t.Errorf("a call has the fence %q %d", c.Queue, c.Fence)
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), queue.MaxKeep); err != nil {
+			t.Fatal(err)
+		}
+		board := &unnamed{Board: l.q}
+		la := l.submit("r", 3, oneStep)
+		c := l.config()
+		c.Board = board
+		n := l.start(c)
+		pass(time.Minute)
+		if calls := l.plugins.seen(); len(calls) != 0 {
+			t.Errorf("%d calls while the queue had no name", len(calls))
+		}
+		board.known.Store(true)
+		res := l.results(la)
+		n.drain()
+		if l.exactlyOnce(la, res); count(res)[core.Changed] != 3 {
+			t.Errorf("outcomes %v", count(res))
+		}
+	})
+}
+
+// A step that must not be repeated and was cut because its lease could not be trusted any more may have
+// ended on its host while the worker slept: its outcome is not known, also where the queue still
+// takes this worker's word. A cancel by a person is a cancel.
+func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
+	for _, c := range []struct {
+		why  string
+		cut  func(l *lab, f *flaky)
+		want core.Outcome
+	}{
+		{"the queue was silent", func(_ *lab, f *flaky) {
+			f.set(func(string) *fault { return &fault{reached: true, hang: true} }) // its replies are lost, so the session lives
+			pass(queue.SessionTTL)
+			f.set(nil)
+		}, core.Lost},
+		{"a person cancelled it", func(l *lab, _ *flaky) {
+			if err := l.q.Cancel(l.t.Context(), "r", "wrong playbook"); err != nil {
+				l.t.Error(err)
+			}
+		}, core.Cancelled},
+	} {
+		inLab(t, func(l *lab) {
+			l.plugins.do = sleep(time.Hour)
+			f := &flaky{Worker: l.q}
+			config := l.config()
+			config.Queue = f
+			la := l.submit("r", 1, oneStep)
+			n := l.start(config)
+			pass(10 * time.Second)
+			c.cut(l, f)
+			res := l.results(la)
+			n.drain()
+			if res[0].Outcome != c.want || !strings.Contains(res[0].Reason, "during step a") {
+				t.Errorf("%s: %+v", c.why, res[0])
+			}
+		})
+	}
 }
