@@ -13,9 +13,8 @@ import (
 )
 
 // incarnationOf is the name that the queue has for as long as it keeps its runs. One that was emptied has
-// forgotten it and gets a new one, and every run that was in it before is put in again. Of two servers
-// that find it empty at once the later one's name stays; runs that were put in under the earlier
-// one are put in again, which changes nothing.
+// forgotten it and gets a new one, and every run that was in it before is put in again. Of several servers that
+// find it empty at once the first one's name stays: hosts compare fences of one name only.
 func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	name, _, err := board.Posted(ctx, queue.IncarnationDocument, 0)
 	if err == nil {
@@ -27,11 +26,8 @@ func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	fresh := hex.EncodeToString(random[:])
-	if _, err := board.Post(ctx, queue.IncarnationDocument, []byte(fresh), queue.MaxKeep); err != nil {
+	if name, err = board.PostFirst(ctx, queue.IncarnationDocument, []byte(fresh), queue.MaxKeep); err != nil {
 		return "", fmt.Errorf("name the queue's incarnation: %w", err)
-	}
-	if name, _, err = board.Posted(ctx, queue.IncarnationDocument, 0); err != nil {
-		return "", fmt.Errorf("read the queue's incarnation back: %w", err)
 	}
 	return string(name), nil
 }

@@ -26,6 +26,9 @@ type Board interface {
 	// returns its version, which grows with each Post. A name is 1 to MaxIDLength bytes;
 	// a larger document than MaxDocument, or keep outside 1 s … MaxKeep, is core.ErrInvalid.
 	Post(ctx context.Context, name string, data []byte, keep time.Duration) (version uint64, err error)
+	// PostFirst posts the document if the board has none of that name, and returns the one that it has
+	// then: of several callers at once, all get the same.
+	PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) (have []byte, err error)
 	// Posted returns the document and its version; data is nil when known is that version.
 	// A name that was never posted, or was kept long enough, is core.ErrNotFound.
 	Posted(ctx context.Context, name string, known uint64) (data []byte, version uint64, err error)

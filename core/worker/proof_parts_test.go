@@ -152,6 +152,10 @@ func (l *line) Post(ctx context.Context, name string, data []byte, keep time.Dur
 	return l.far().Post(ctx, name, data, keep)
 }
 
+func (l *line) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
+	return l.far().PostFirst(ctx, name, data, keep)
+}
+
 // driver is the queue for Drive: its looks are far apart, and what is due is moved to the queue's clock.
 type driver struct {
 	*memory.Queue

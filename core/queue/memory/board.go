@@ -28,6 +28,26 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.post(name, data, keep), nil
+}
+
+// PostFirst puts a document on the board that has none of the name.
+func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
+	if err := queue.ValidateDocument(name, data, keep); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d, ok := q.board[name]; !ok || !q.now().Before(d.until) {
+		q.post(name, data, keep)
+	}
+	return q.board[name].data, nil
+}
+
+func (q *Queue) post(name string, data []byte, keep time.Duration) uint64 {
 	now := q.now()
 	for name, d := range q.board { // a handful: one a run that waits for windows
 		if !now.Before(d.until) {
@@ -36,7 +56,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	}
 	q.posts++
 	q.board[name] = document{data: append([]byte{}, data...), version: q.posts, until: now.Add(keep)}
-	return q.posts, nil
+	return q.posts
 }
 
 // Posted reads a document from the board. The caller must not change it.

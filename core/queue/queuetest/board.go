@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ var boardTests = []test{
 	{name: "BoardAnswersAKnownVersionWithoutTheData", run: boardKnown},
 	{name: "BoardForgets", run: boardForgets},
 	{name: "BoardKeepsNamesApart", run: boardNames},
+	{name: "BoardPostsFirst", run: boardFirst},
 	{name: "BoardListsNames", run: boardLists},
 	{name: "BoardRefuses", run: boardRefuses},
 	{name: "BoardShowsNobodyAnOlderVersion", run: boardLinear},
@@ -40,6 +42,35 @@ func (f *fixture) posted(name, text string, version uint64) {
 	}
 	eq(f, "document "+name, string(data), text)
 	eq(f, "version", v, version)
+}
+
+// boardFirst: of several first posts all get one document, and a later one changes nothing.
+func boardFirst(f *fixture) {
+	got := make([]string, 8)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() {
+			have, err := f.q.PostFirst(f.ctx, "w", fmt.Appendf(nil, "text %d", i), time.Hour)
+			if err != nil {
+				f.Errorf("PostFirst: %v", err)
+			}
+			got[i] = string(have)
+		})
+	}
+	wg.Wait()
+	_, version, err := f.q.Posted(f.ctx, "w", 0)
+	f.must(err)
+	for _, text := range got {
+		f.posted("w", text, version)
+	}
+	v := f.post("w", "another")
+	have, err := f.q.PostFirst(f.ctx, "w", []byte("late"), time.Hour)
+	f.must(err)
+	eq(f, "what is there", string(have), "another")
+	f.posted("w", "another", v)
+	if _, err := f.q.PostFirst(f.ctx, "", nil, time.Hour); !errors.Is(err, core.ErrInvalid) {
+		f.Errorf("without a name: %v", err)
+	}
 }
 
 func (f *fixture) notPosted(name string) {

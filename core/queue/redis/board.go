@@ -17,7 +17,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	if err := queue.ValidateDocument(name, data, keep); err != nil {
 		return 0, err
 	}
-	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name)
+	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name, 0)
 	if err != nil {
 		return 0, fmt.Errorf("post document %q: %w", name, err)
 	}
@@ -26,6 +26,22 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 		return 0, fmt.Errorf("queue: answer of script post is a %T: %w", v, core.ErrUnknown)
 	}
 	return uint64(version), nil
+}
+
+// PostFirst puts a document on the board that has none of the name. After core.ErrUnknown it may be called again.
+func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
+	if err := queue.ValidateDocument(name, data, keep); err != nil {
+		return nil, err
+	}
+	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name, 1)
+	if err != nil {
+		return nil, fmt.Errorf("post document %q: %w", name, err)
+	}
+	have, ok := v.(string)
+	if !ok {
+		return nil, fmt.Errorf("queue: answer of script post is a %T: %w", v, core.ErrUnknown)
+	}
+	return []byte(have), nil
 }
 
 // Posted reads a document from the board, from the server that takes the writes.

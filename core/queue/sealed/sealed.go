@@ -230,6 +230,19 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	return q.Queue.Post(ctx, name, q.seal(data, keyring.Context(documentOf, name)), keep)
 }
 
+// PostFirst seals a document for its name, and opens the one that is there.
+func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
+	if name == queue.IncarnationDocument {
+		return q.Queue.PostFirst(ctx, name, data, keep)
+	}
+	place := keyring.Context(documentOf, name)
+	have, err := q.Queue.PostFirst(ctx, name, q.seal(data, place), keep)
+	if err != nil {
+		return nil, err
+	}
+	return q.open(have, place)
+}
+
 // Posted opens a document.
 func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
 	data, version, err := q.Queue.Posted(ctx, name, known)
