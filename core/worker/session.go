@@ -162,6 +162,7 @@ func (s *session) beat(ctx context.Context) {
 	defer close(s.done)
 	timer := time.NewTimer(s.w.pace.beat)
 	defer timer.Stop()
+	silent := false // the last call had no answer
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,10 +173,10 @@ func (s *session) beat(ctx context.Context) {
 		if left <= 0 { // the process was stopped, or the machine suspended
 			s.fence(whySilent)
 		}
-		sent := s.w.moment()
 		call, cancel := context.WithTimeout(ctx, min(s.w.pace.beat, max(left, beatRetry)))
-		res, err := s.w.cfg.Queue.Beat(call, s.id)
+		sent, res, err := s.ask(call, silent)
 		cancel()
+		silent = err != nil
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -201,6 +202,20 @@ func (s *session) beat(ctx context.Context) {
 			timer.Reset(s.w.pace.beat)
 		}
 	}
+}
+
+// ask beats once, and returns when it did. After silence it first makes sure that answers come: a beat
+// without one prolongs the session for the queue, which then keeps its jobs from other nodes, and not
+// for this node.
+func (s *session) ask(ctx context.Context, silent bool) (sent moment, res queue.BeatResult, err error) {
+	if silent {
+		if _, err := s.w.cfg.Queue.Adopt(ctx, s.id); err != nil {
+			return moment{}, queue.BeatResult{}, err
+		}
+	}
+	sent = s.w.moment()
+	res, err = s.w.cfg.Queue.Beat(ctx, s.id)
+	return sent, res, err
 }
 
 // renew takes in that the queue keeps the session for ttl from sent on. It is false when that is over already.

@@ -130,3 +130,34 @@ func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
 		})
 	}
 }
+
+// A node that the queue hears and that hears nothing: its beats arrive, and others must have its jobs
+// all the same. Red where it goes on beating.
+func TestANodeThatHearsNothingIsRecovered(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) > 1 {
+				return host.Outcome{Changed: true}, nil
+			}
+			return sleep(time.Hour)(ctx, host.Call{})
+		}
+		f := &flaky{Worker: l.q}
+		c := l.config()
+		c.Queue = f
+		la := l.submit("r", 1, safeStep)
+		deaf := l.start(c)
+		pass(10*time.Second + time.Millisecond) // just after a beat
+		cut := time.Now()
+		f.set(func(string) *fault { return &fault{reached: true, hang: true} })
+		c = l.config()
+		c.Name = "other"
+		other := l.start(c)
+		res := l.results(la)
+		if took := time.Since(cut); took > 10*time.Second || res[0].Outcome != core.Changed || res[0].Worker != "other" {
+			t.Errorf("%+v after %v", res[0], took)
+		}
+		f.set(nil)
+		other.drain()
+		deaf.drain()
+	})
+}
