@@ -54,10 +54,10 @@ type cluster struct {
 	logs    []string // of processes that are gone
 }
 
-const (
-	diskDir  = "/mnt"
-	diskSize = "48m"
-)
+const diskDir = "/mnt"
+
+// diskSize is for Redis' append-only file, which is not rewritten and grows by 4 MiB a minute.
+func (s shape) diskSize() string { return fmt.Sprintf("%dm", 48+8*int(s.length.Minutes())) }
 
 // newCluster starts all of it over the playbooks, windows and hosts of a project.
 func newCluster(t *testing.T, s shape, p project) *cluster {
@@ -80,7 +80,7 @@ func newCluster(t *testing.T, s shape, p project) *cluster {
 	for name, text := range p.playbooks {
 		c.write("ops/playbooks/"+name+".yaml", text)
 	}
-	c.disk = start(t, nil, "unshare", "--mount", "/bin/sh", "-c", "mount -t tmpfs -o size="+diskSize+" tmpfs "+diskDir+" && mkdir "+diskDir+"/redis "+diskDir+"/ledger && exec sleep infinity")
+	c.disk = start(t, nil, "unshare", "--mount", "/bin/sh", "-c", "mount -t tmpfs -o size="+s.diskSize()+" tmpfs "+diskDir+" && mkdir "+diskDir+"/redis "+diskDir+"/ledger && exec sleep infinity")
 	until(t, "the small disk", func() bool { _, err := os.Stat(c.onDisk("ledger")); return err == nil })
 	c.guard = redistest.NewGuard(t, c.dir, false)
 	c.startRedis()
