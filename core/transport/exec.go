@@ -58,8 +58,8 @@ const (
 // within 500 ms after the exit status is still read; a background child that
 // holds stdout open longer is let go, and keeps running.
 //
-// When ctx ends, the remote process group gets TERM, 2 s later KILL, and Run
-// returns within a further second, with an *Error that wraps ctx's error. Its
+// When ctx ends, the remote process group gets TERM, within 2 s KILL, and Run
+// returns when all of it has ended, or 5 s later at the latest, with an *Error that wraps ctx's error. Its
 // field Before tells whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	r, err := p.resolve(h)

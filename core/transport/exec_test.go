@@ -187,6 +187,36 @@ func TestRunEndsRemoteProcessGroupWhenContextEnds(t *testing.T) {
 	}
 }
 
+// A command whose shell ends at once, and what it started only after a while: Run returns when the whole
+// group has ended, so that nothing else begins on the host before. Red where the shell's end will do.
+func TestRunWaitsForTheWholeProcessGroupWhenContextEnds(t *testing.T) {
+	s, p := startSSHD(t)
+	for name, c := range map[string]struct {
+		trap string // of the child, upon TERM
+	}{
+		"it takes a moment to end": {"sleep 0.7; exit"},
+		"it has to be killed":      {""},
+	} {
+		ctx, cancel := context.WithCancel(testContext(t))
+		var out bytes.Buffer
+		began := &firstWrite{make(chan struct{})}
+		go func() {
+			<-began.began
+			cancel()
+		}()
+		command := "sh -c 'trap \"" + c.trap + "\" TERM; echo $PPID; while :; do sleep 0.1; done'; true"
+		if _, err := p.Run(ctx, s.Host("web1"), Exec{Command: command, Stdout: io.MultiWriter(&out, began)}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		group := strings.TrimSpace(out.String())
+		var left strings.Builder
+		exit, err := p.Run(testContext(t), s.Host("web1"), Exec{Command: "sed -n 's/.*) [^ZX] [0-9]* " + group + " .*/&/p' /proc/[0-9]*/stat 2>/dev/null", Stdout: &left})
+		if err != nil || left.Len() > 0 {
+			t.Errorf("%s: of group %s is left %q; %+v, %v", name, group, left.String(), exit, err)
+		}
+	}
+}
+
 func TestTrapBackgroundChildHoldsStdout(t *testing.T) { // reference ssh 8
 	s, p := startSSHD(t)
 	var out bytes.Buffer
