@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -299,6 +300,34 @@ func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 		}
 		if at := (*starts)[0].at; at.Hour() != 22 || at.Minute() > 15 {
 			t.Errorf("began at %v, expected soon after the window opens at 22:00", at)
+		}
+	})
+}
+
+// While the clock is in doubt no window may be long enough: the job waits until it is known, and is not
+// ended for want of one. Red where the doubt counts as time that the step needs for good.
+func TestFaultR2ALeapEndsNoJobForWantOfAWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leap atomic.Int64
+		l := &lab{t: t, plugins: &script{}}
+		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(leap.Load())) }})
+		defer l.q.Shutdown()
+		starts := l.starts(time.Second)
+		pass(21*time.Hour + 55*time.Minute)
+		n := l.start(l.gatedConfig())
+		pass(time.Minute)
+		la := l.gated("r", 1, strings.Replace(night, "+1d 02:00", "22:02", 1), strings.Replace(flash, "30m", "1m", 1))
+		synctest.Wait()
+		leap.Store(int64(5 * time.Minute))
+		pass(4*time.Minute + 30*time.Second)
+		leap.Store(0) // what is due in a memory queue waits for a clock that was set back, so this window may pass
+		res := l.results(la)
+		n.drain()
+		if res[0].Outcome != core.Changed || len(*starts) != 1 {
+			t.Fatalf("%+v, %d starts", res[0], len(*starts))
+		}
+		if at := (*starts)[0].at; at.Hour() != 22 || at.Minute() > 0 {
+			t.Errorf("began at %v, expected in a window, with a minute left", at)
 		}
 	})
 }

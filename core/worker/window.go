@@ -142,6 +142,9 @@ func (m *machine) ready(step string) (admission, *verdict) {
 
 // wait parks the job until its next start, or ends it when it has waited long enough.
 func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
+	if answer.Reapprove && m.onlyInDoubt(r) {
+		return m.park(step, "closed, for the queue's clock is in doubt: "+answer.Reason, askAgain)
+	}
 	w := waiting{}
 	if m.state.Window != nil {
 		w = *m.state.Window
@@ -173,6 +176,14 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 		after = max(min(after, answer.Next.Sub(r.early)), leastPause)
 	}
 	return m.park(step, answer.Reason, after)
+}
+
+// onlyInDoubt tells whether a window would be left if the queue's clock were known: by how much it is
+// not comes on top of what the step needs. Doubt ends, and must not end a job.
+func (m *machine) onlyInDoubt(r admission) bool {
+	r.late = r.early
+	answer, err := m.job.w.admit(r)
+	return err == nil && !answer.Reapprove
 }
 
 // park lets the job wait for its window, without slot and locks.
