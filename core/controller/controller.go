@@ -43,7 +43,7 @@ type Config struct {
 // Times of the loops.
 const (
 	tickEvery   = time.Second      // between looks at the ledger when nobody pokes
-	claimFor    = 10 * time.Second // a server that died in between holds runs up for so long
+	claimFor    = 5 * time.Second  // a server that died or lost the ledger in between holds runs up for so long; putting one in twice is the same as once
 	claimMax    = 64               // runs of one look
 	aliveFor    = 10 * time.Second // a server is counted among those that follow for so long after it last said so
 	followPage  = 1000
