@@ -18,6 +18,9 @@ type pendingData struct {
 // DecodePending reads from Target.Data what SetPending added.
 func DecodePending(data []byte) (core.Handlers, error) {
 	var p pendingData
+	if !mayName(data, "handlers") {
+		return core.Handlers{}, nil
+	}
 	if err := json.Unmarshal(data, &p); err != nil {
 		return core.Handlers{}, fmt.Errorf("read the host's pending handlers: %w: %w", core.ErrInvalid, err)
 	}

@@ -135,6 +135,9 @@ func DecodeHost(data []byte) (core.Host, error) {
 	if err != nil {
 		return core.Host{}, err
 	}
+	if !mayName(data, logins...) {
+		return h, nil
+	}
 	var said struct {
 		SSH map[string]any `json:"ssh"`
 	}
@@ -164,6 +167,12 @@ func decodeHost(data []byte) (core.Host, error) {
 // logins are the keys of a host's SSH settings that only a process's own settings may have. Versions
 // before credentials wrote them into jobs.
 var logins = []string{"identity_files", "certificate_file", "password_env", "password_command"}
+
+// mayName tells whether JSON may have one of the keys. It spares reading most hosts a second time.
+func mayName(data []byte, keys ...string) bool {
+	lower := bytes.ToLower(data)
+	return bytes.IndexByte(data, '\\') >= 0 || slices.ContainsFunc(keys, func(key string) bool { return bytes.Contains(lower, []byte(key)) })
+}
 
 func unmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -29,10 +29,10 @@ func (b *bed) hang(held time.Duration, leased chan<- struct{}) {
 		if len(res.Leases) > 0 {
 			lease = res.Leases[0]
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	close(leased)
-	for until := time.Now().Add(held); time.Now().Before(until); time.Sleep(queue.BeatEvery) {
+	for until := time.Now().Add(held); time.Now().Before(until); <-time.After(queue.BeatEvery) {
 		if _, err := b.q.Beat(ctx, s); err != nil {
 			b.t.Error(err)
 			return
