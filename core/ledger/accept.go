@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -52,61 +54,167 @@ type JobHost struct {
 	Tenant string
 }
 
+// Accepted is the answer to one run of several that were accepted together.
+type Accepted struct {
+	Run     Run
+	Created bool  // false: the same request was accepted before
+	Err     error // why this run was refused
+}
+
 // Accept makes a run durable, in PhaseQueued, PhasePaused where it is to be, or PhaseAwaiting where it needs approvals. Of
 // the same request, by id or by key in its tenant, it returns the run that was accepted first and created
 // false, also when several servers are asked at once; another request is core.ErrConflict.
 func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, err error) {
-	if err := n.validate(); err != nil {
-		return Run{}, false, err
+	row := l.acceptRow(n)
+	if row.refused != nil {
+		return Run{}, false, row.refused
 	}
-	if n.Created.IsZero() {
-		n.Created = l.now()
-	}
-	hash := n.hash()
-	snapshot, queue, hosts := l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs) // before the one writer is taken
-	phase, key := PhaseQueued, any(nil)
-	if n.Approvals > 0 {
-		phase = PhaseAwaiting
-	}
-	if n.Paused {
-		phase = PhasePaused
-	}
-	if n.Key != "" {
-		key = n.Key
-	}
+	var out []Accepted
 	err = l.db.transact(ctx, "accept run "+n.ID, func(t *tx) error {
-		seq := int64(0)
-		err := t.row(ctx, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING RETURNING seq`,
-			n.ID, n.Tenant, n.Playbook, n.Revision, n.LaunchedBy, micros(n.Created), n.Criticality, string(phase), key, hash, len(n.Jobs), n.Approvals).Scan(&seq)
-		if none(err) {
-			run, err = accepted(ctx, t, n, hash)
+		var entries []Entry
+		if out, entries, err = l.accept(ctx, t, []*acceptRow{row}); err != nil {
 			return err
 		}
-		if err != nil {
-			return err
+		if out[0].Err != nil {
+			return out[0].Err
 		}
-		if _, err := t.exec(ctx, `INSERT INTO materials (run, snapshot, queue, hosts) VALUES ($1, $2, $3, $4)`, seq, snapshot, queue, hosts); err != nil {
-			return err
-		}
-		if err := within(ctx, t, core.QuotaRuns, n.Tenant, `SELECT 1 FROM runs WHERE tenant = $1 AND ended = 0`); err != nil {
-			return err
-		}
-		created = true
-		if run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, seq)); err != nil {
-			return err
-		}
-		if phase == PhaseAwaiting {
-			if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
-				return err
-			}
-		}
-		return l.auditRun(ctx, t, n.LaunchedBy, "run.accept", nil, &run)
+		return l.auditAll(ctx, t, entries)
 	})
 	if err != nil {
 		return Run{}, false, err
 	}
-	return run, created, nil
+	return out[0].Run, out[0].Created, nil
+}
+
+// acceptRow is a run with its columns, made outside the transaction.
+type acceptRow struct {
+	*NewRun
+	refused                       error
+	hash, snapshot, queue, packed []byte
+	phase                         Phase
+}
+
+func (l *Ledger) acceptRow(n NewRun) *acceptRow {
+	r := &acceptRow{NewRun: &n, phase: PhaseQueued}
+	if r.refused = n.validate(); r.refused != nil {
+		return r
+	}
+	if n.Created.IsZero() {
+		n.Created = l.now()
+	}
+	r.hash = n.hash()
+	r.snapshot, r.queue, r.packed = l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
+	if n.Approvals > 0 {
+		r.phase = PhaseAwaiting
+	}
+	if n.Paused {
+		r.phase = PhasePaused
+	}
+	return r
+}
+
+func (r *acceptRow) values() []any {
+	var key any
+	if r.Key != "" {
+		key = r.Key
+	}
+	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals}
+}
+
+// accept inserts runs. Each has its own answer: one that is refused does not refuse the others. The error is the
+// transaction's. The entries belong into the audit log, at the end of the transaction.
+func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Accepted, entries []Entry, err error) {
+	out = make([]Accepted, len(all))
+	rows, full, err := admit(ctx, t, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	inserted, err := insertRuns(ctx, t, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	var materials [][]any
+	for i, r := range all {
+		run, ok := inserted[r.ID]
+		switch {
+		case r.refused != nil:
+			out[i].Err = r.refused
+		case ok:
+			delete(inserted, r.ID) // a second request with this id is the same again, or a conflict
+			out[i] = Accepted{Run: run, Created: true}
+			materials = append(materials, []any{run.seq, r.snapshot, r.queue, r.packed})
+			entries = append(entries, runEntry(r.LaunchedBy, "run.accept", nil, &run))
+			if r.phase == PhaseAwaiting {
+				if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
+					return nil, nil, err
+				}
+			}
+		default:
+			if out[i], err = accepted(ctx, t, r); err != nil {
+				return nil, nil, err
+			}
+			if full[i] && errors.Is(out[i].Err, core.ErrUnavailable) { // nothing stands in its way but the quota
+				out[i].Err = core.QuotaRuns.Over("tenant " + r.Tenant)
+			}
+		}
+	}
+	return out, entries, t.bulk(ctx, `INSERT INTO materials (run, snapshot, queue, hosts) VALUES `, "", materials, nil)
+}
+
+// admit leaves out runs that were refused and those over their tenant's quota. The provider, tenant "", has none.
+func admit(ctx context.Context, t *tx, all []*acceptRow) (rows [][]any, full []bool, err error) {
+	full = make([]bool, len(all))
+	var tenants []string
+	for _, r := range all {
+		if r.refused == nil && r.Tenant != "" && !slices.Contains(tenants, r.Tenant) {
+			tenants = append(tenants, r.Tenant)
+		}
+	}
+	unfinished, err := unfinishedOf(ctx, t, tenants)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, r := range all {
+		switch {
+		case r.refused != nil:
+		case r.Tenant != "" && unfinished[r.Tenant] >= core.QuotaRuns.Max:
+			full[i] = true
+		default:
+			unfinished[r.Tenant]++
+			rows = append(rows, r.values())
+		}
+	}
+	return rows, full, nil
+}
+
+// unfinishedOf counts the unfinished runs of tenants.
+func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int, error) {
+	counts := make(map[string]int, len(tenants))
+	if len(tenants) == 0 {
+		return counts, nil
+	}
+	q := &query{d: t.dialect}
+	cond := q.anyOf("tenant", tenants)
+	rows, err := t.rows(ctx, `SELECT tenant, count(*) FROM runs WHERE ended = 0 AND `+cond+` GROUP BY tenant`, q.args...)
+	_, err = collect(rows, err, func(row scanner) (tenant string, err error) {
+		var n int
+		err = row.Scan(&tenant, &n)
+		counts[tenant] = n
+		return tenant, err
+	})
+	return counts, err
+}
+
+// insertRuns returns the runs that were not there, by id.
+func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[string]Run, error) {
+	inserted := make(map[string]Run, len(rows))
+	err := t.bulk(ctx, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals) VALUES `,
+		` ON CONFLICT DO NOTHING RETURNING `+runColumns, rows, func(row scanner) error {
+			run, err := scanRun(row)
+			inserted[run.ID] = run
+			return err
+		})
+	return inserted, err
 }
 
 // within refuses what a tenant has just added, as rows tell that a query finds, over its quota. The provider has none.
@@ -149,32 +257,32 @@ func (l *Ledger) Accepted(ctx context.Context, s Scope, key string, request []by
 	return run, nil
 }
 
-// accepted finds the run that stood in the way of an insert, and tells whether it is the same.
-func accepted(ctx context.Context, t *tx, n NewRun, hash []byte) (Run, error) {
+// accepted finds the run that stood in the way of an insert, and whether it is the same.
+func accepted(ctx context.Context, t *tx, r *acceptRow) (Accepted, error) {
 	for _, by := range []struct {
 		what, cond string
 		args       []any
 	}{
-		{"id " + n.ID, `id = $1`, []any{n.ID}},
-		{"idempotency key " + n.Key, `tenant = $1 AND idempotency = $2`, []any{n.Tenant, n.Key}},
+		{"id " + r.ID, `id = $1`, []any{r.ID}},
+		{"idempotency key " + r.Key, `tenant = $1 AND idempotency = $2`, []any{r.Tenant, r.Key}},
 	} {
 		run, err := scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE `+by.cond, by.args...))
 		if none(err) {
 			continue
 		}
 		if err != nil {
-			return Run{}, err
+			return Accepted{}, err
 		}
-		var had []byte
-		if err := t.row(ctx, `SELECT request FROM runs WHERE seq = $1`, run.seq).Scan(&had); err != nil {
-			return Run{}, err
+		had, err := scanOne[[]byte](t.row(ctx, `SELECT request FROM runs WHERE seq = $1`, run.seq))
+		if err != nil {
+			return Accepted{}, err
 		}
-		if run.Tenant != n.Tenant || !bytes.Equal(had, hash) {
-			return Run{}, fmt.Errorf("%s was used for another request: %w", by.what, core.ErrConflict)
+		if run.Tenant != r.Tenant || !bytes.Equal(had, r.hash) {
+			return Accepted{Err: fmt.Errorf("%s was used for another request: %w", by.what, core.ErrConflict)}, nil
 		}
-		return run, nil
+		return Accepted{Run: run}, nil
 	}
-	return Run{}, fmt.Errorf("it was in the way of another one, which is gone: try again: %w", core.ErrUnavailable)
+	return Accepted{Err: fmt.Errorf("the run in the way of run %s is gone: try again: %w", r.ID, core.ErrUnavailable)}, nil
 }
 
 func (n *NewRun) validate() error {

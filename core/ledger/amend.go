@@ -97,6 +97,11 @@ func amendedPhase(before Phase, approvals int) Phase {
 
 // auditRun writes down what a run was and is. before may be nil.
 func (l *Ledger) auditRun(ctx context.Context, t *tx, who, action string, before, after *Run) error {
+	_, err := l.audit(ctx, t, runEntry(who, action, before, after))
+	return err
+}
+
+func runEntry(who, action string, before, after *Run) Entry {
 	type shown struct {
 		Playbook    string `json:"playbook"`
 		Revision    string `json:"revision,omitempty"`
@@ -110,6 +115,5 @@ func (l *Ledger) auditRun(ctx context.Context, t *tx, who, action string, before
 	if before != nil {
 		e.Before = asJSON(show(before))
 	}
-	_, err := l.audit(ctx, t, e)
-	return err
+	return e
 }

@@ -54,32 +54,58 @@ func (l *Ledger) AppendAudit(ctx context.Context, e Entry) (Entry, error) {
 
 // audit comes last in a transaction: the head of the chain is locked from then on.
 func (l *Ledger) audit(ctx context.Context, t *tx, e Entry) (Entry, error) {
+	all := []Entry{e}
+	err := l.auditAll(ctx, t, all)
+	return all[0], err
+}
+
+// auditAll is audit of several entries. It fills in Seq, At and Hash of each.
+func (l *Ledger) auditAll(ctx context.Context, t *tx, entries []Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	for i := range entries {
+		if err := entries[i].validate(); err != nil {
+			return err
+		}
+	}
+	var seq int64
+	var hash []byte
+	if err := t.row(ctx, `SELECT seq, hash FROM audit_head WHERE one = 1`+t.forUpdate).Scan(&seq, &hash); err != nil {
+		return err
+	}
+	at := fromMicros(micros(l.now()))
+	rows := make([][]any, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		seq++
+		e.Seq, e.At = seq, at
+		e.Hash = e.chain(hash)
+		hash = e.Hash
+		rows[i] = []any{e.Seq, micros(at), e.Who, e.Tenant, e.Action, e.Kind, e.Subject, string(e.Before), string(e.After), e.Hash}
+	}
+	if err := t.bulk(ctx, `INSERT INTO audit (`+auditColumns+`) VALUES `, "", rows, nil); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `UPDATE audit_head SET seq = $1, hash = $2 WHERE one = 1`, seq, hash)
+	return err
+}
+
+func (e *Entry) validate() error {
 	for _, f := range []struct {
 		what, text string
 		needed     bool
 	}{{"who", e.Who, true}, {"tenant", e.Tenant, false}, {"action", e.Action, true}, {"kind", e.Kind, true}, {"subject", e.Subject, false}} {
 		if err := checkText("audit: "+f.what, f.text, f.needed, maxText); err != nil {
-			return Entry{}, err
+			return err
 		}
 	}
 	for _, j := range []json.RawMessage{e.Before, e.After} {
 		if len(j) > MaxAuditJSON || len(j) > 0 && (!json.Valid(j) || checkText("", string(j), false, MaxAuditJSON) != nil) {
-			return Entry{}, fmt.Errorf("audit of %s: before or after is not JSON of at most %d bytes: %w", e.Action, MaxAuditJSON, core.ErrInvalid)
+			return fmt.Errorf("audit of %s: before or after is not JSON of at most %d bytes: %w", e.Action, MaxAuditJSON, core.ErrInvalid)
 		}
 	}
-	var before []byte
-	if err := t.row(ctx, `SELECT seq, hash FROM audit_head WHERE one = 1`+t.forUpdate).Scan(&e.Seq, &before); err != nil {
-		return Entry{}, err
-	}
-	e.Seq++
-	e.At = fromMicros(micros(l.now()))
-	e.Hash = e.chain(before)
-	if _, err := t.exec(ctx, `INSERT INTO audit (seq, at, who, tenant, action, kind, subject, before, after, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		e.Seq, micros(e.At), e.Who, e.Tenant, e.Action, e.Kind, e.Subject, string(e.Before), string(e.After), e.Hash); err != nil {
-		return Entry{}, err
-	}
-	_, err := t.exec(ctx, `UPDATE audit_head SET seq = $1, hash = $2 WHERE one = 1`, e.Seq, e.Hash)
-	return e, err
+	return nil
 }
 
 // chain is the hash of an entry behind another: SHA-256 over that hash, the two numbers, and

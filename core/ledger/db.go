@@ -16,6 +16,8 @@ type db struct {
 
 	statements sync.Map // of read: query text → *sql.Stmt; bounded by the number of texts in this package
 
+	bulks sync.Map // of write: query text → *sql.Stmt, nil where it is to be prepared; bounded as statements are
+
 	waiting     atomic.Int32 // for a transaction that writes
 	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL
 	checkpoints sync.Mutex   // one at a time
@@ -23,6 +25,12 @@ type db struct {
 
 func (d *db) close() {
 	d.statements.Range(func(_, s any) bool { _ = s.(*sql.Stmt).Close(); return true })
+	d.bulks.Range(func(_, s any) bool {
+		if s := s.(*sql.Stmt); s != nil {
+			_ = s.Close()
+		}
+		return true
+	})
 	_ = d.read.Close()
 	if d.wal != nil {
 		_ = d.wal.Close()
@@ -111,6 +119,7 @@ func (t *tx) yields() bool {
 // transact runs do in a transaction and commits what it did; after an error nothing of it
 // remains. Errors are translated; what says what was being done.
 func (d *db) transact(ctx context.Context, what string, do func(*tx) error) error {
+	d.prepareBulks(ctx)
 	d.waiting.Add(1)
 	t, err := d.write.BeginTx(ctx, nil)
 	d.waiting.Add(-1)
