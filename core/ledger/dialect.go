@@ -10,6 +10,7 @@ type dialect struct {
 	name      string
 	schema    *strings.Replacer // of the words in braces in migrations
 	now       string            // the database's clock in microseconds
+	clock     bool              // it has a clock of its own, which servers share
 	forUpdate string            // locks the rows that were read until the transaction ends
 	skip      string            // the same, passing over those that others hold
 	anyOf     string            // "is one of the values of parameter N", as a list() made it

@@ -103,6 +103,10 @@ func (l *Loader) all(ctx context.Context, all []migration, version int, from str
 	if err := l.t.migrate(ctx, all, latest); err != nil {
 		return err
 	}
+	// Fires between the copy and now may have been launched.
+	if _, err = l.t.exec(ctx, `UPDATE schedules SET passed = $1`, micros(time.Now())); err != nil {
+		return err
+	}
 	_, err = l.t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, revision, who, updated) VALUES ($1, '', $2, 1, $3, '', $4)
 		ON CONFLICT (kind, tenant, name) DO UPDATE SET version = documents.version + 1, revision = excluded.revision, updated = excluded.updated`,
 		kindLedger, nameRestored, clean(from, maxText), micros(time.Now()))

@@ -49,26 +49,29 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 // the caller cancels it in the queue, whose records then end them. A cancelled run
 // stays as it is; a finished one is core.ErrConflict.
 func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id, reason string) (Run, error) {
-	return l.change(ctx, s, id, "cancel run", func(t *tx, run *Run) error {
-		if run.Phase == PhaseCancelled {
-			return nil
-		}
-		if run.Complete() {
-			return fmt.Errorf("it is %s, and complete: %w", run.Phase, core.ErrConflict)
-		}
-		before := run.Phase
-		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
-			return err
-		}
-		idle, err := unclaimed(ctx, t, run)
-		if err == nil && idle {
-			err = l.endRest(ctx, t, run, 0)
-		}
-		if err != nil {
-			return err
-		}
-		return l.auditPhase(ctx, t, who, "run.cancel", run, before)
-	})
+	return l.change(ctx, s, id, "cancel run", func(t *tx, run *Run) error { return l.cancelRun(ctx, t, run, who, reason) })
+}
+
+// cancelRun is Cancel of a locked run.
+func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who, reason string) error {
+	if run.Phase == PhaseCancelled {
+		return nil
+	}
+	if run.Complete() {
+		return fmt.Errorf("it is %s, and complete: %w", run.Phase, core.ErrConflict)
+	}
+	before := run.Phase
+	if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+		return err
+	}
+	idle, err := unclaimed(ctx, t, run)
+	if err == nil && idle {
+		err = l.endRest(ctx, t, run, 0)
+	}
+	if err != nil {
+		return err
+	}
+	return l.auditPhase(ctx, t, who, "run.cancel", run, before)
 }
 
 // Refuse ends a claimed run that no queue can take: the first begun jobs that have no outcome as lost, since

@@ -16,6 +16,7 @@ func postgresDialect() *dialect {
 		schema: strings.NewReplacer("{text}", `TEXT COLLATE "C"`, "{bytes}", "BYTEA", "{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 			"{clustered}", ""),
 		now:       "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+		clock:     true,
 		forUpdate: " FOR UPDATE",
 		skip:      " FOR UPDATE SKIP LOCKED",
 		anyOf:     "= ANY(%s)",

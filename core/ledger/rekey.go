@@ -65,6 +65,9 @@ func sealedColumns() []sealedColumn {
 		{table: "documents", name: "data", keys: []string{"kind", "tenant", "name"}, only: "c.kind <> '" + markerKind + "'", batch: 4, place: func(_ string, v []any) []string {
 			return []string{documentOf, text(v[0]), text(v[1]), text(v[2])}
 		}},
+		{table: "schedules", name: "data", keys: []string{"tenant", "name"}, batch: 200, place: func(_ string, v []any) []string {
+			return []string{scheduleOf, text(v[0]), text(v[1])}
+		}},
 		{table: "happenings", name: "data", keys: []string{"seq"}, more: []string{"id", "what", "fold"}, batch: 100, place: func(_ string, v []any) []string {
 			return happeningPlace(text(v[1]), text(v[2]), text(v[3]))
 		}},

@@ -20,6 +20,7 @@ const (
 	detailOf   = "ledger.detail"
 	reasonOf   = "ledger.reason"
 	documentOf = "ledger.document"
+	scheduleOf = "ledger.schedule"
 	outputOf   = "ledger.output"
 	objectOf   = "ledger.object" // the key of a large output
 	happenedOf = "ledger.happening"
