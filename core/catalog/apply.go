@@ -100,7 +100,7 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 		return Applied{}, err
 	}
 	c.postNow(ctx)
-	nudge(c.stir)
+	c.keepAligned(ctx)
 	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
 }
 
@@ -166,6 +166,9 @@ func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source
 		now := *c.current
 		c.mu.Unlock()
 		return now, nil
+	}
+	if c.current.Set == nil {
+		close(c.begun)
 	}
 	c.current = next
 	if r := c.rejected; r != nil && r.Version <= next.Version {
@@ -268,17 +271,19 @@ func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, er
 func (c *Catalog) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
+	var told time.Time
 	for ctx.Err() == nil {
-		before := c.Current().Version
-		now, err := c.refresh(ctx)
+		_, err := c.refresh(ctx)
 		if err != nil && c.rejection() == nil {
 			c.trouble(ctx, "the definitions cannot be looked up for now", err)
 		}
-		if err == nil && now.Version != before {
-			nudge(c.stir)
-		}
 		if err == nil {
+			c.keepAligned(ctx)
 			c.trouble(ctx, "windows are not given to the workers for now", c.keepBoard(ctx))
+		}
+		if now := time.Now(); now.Sub(told) >= tellEvery {
+			told = now
+			c.trouble(ctx, "recording that definitions are rejected failed", c.keepRejection(ctx, now.UTC()))
 		}
 		select {
 		case <-ctx.Done():

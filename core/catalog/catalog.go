@@ -22,15 +22,12 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a catalog works on. Ledger, Board, Controller and Schedules must be set.
+// Config says what a catalog works on. Ledger, Board and Controller must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Board      queue.Board
 	Controller *controller.Controller
-	Schedules  schedule.Store
-	// OwnSchedules says that Schedules lives in this process: it is empty at each start, which is not a loss.
-	OwnSchedules bool
-	Playbooks    playbooks.Options // what is known of job types
+	Playbooks  playbooks.Options // what is known of job types
 	// Pool is the one whose workers take what schedules launch; "" takes hosts of every pool.
 	Pool string
 	// Follow, when set, makes this server follow a branch. Load and Apply are filled in. Any number of
@@ -50,8 +47,7 @@ type Config struct {
 const (
 	watchEvery = time.Second     // between looks at the ledger's version, and at the board
 	folderLook = time.Second     // between looks at a folder
-	keepEvery  = 2 * time.Second // between looks at all schedules, at least; a twentieth of the time is spent on them at most
-	markEvery  = 4 * time.Second // between marks of how far schedules are decided
+	tellEvery  = 2 * time.Second // between looks at what the ledger says of rejected definitions
 )
 
 // BoardName is the name of the service's windows on the queue's board.
@@ -115,9 +111,12 @@ type Catalog struct {
 	follower *definitions.Follower // nil: no branch is followed
 	control  *schedule.Control
 	engine   *schedule.Engine
+	begun    chan struct{} // closed with the first definitions
 	poke     chan struct{} // has room for one: look at the ledger
-	stir     chan struct{} // has room for one: look at the schedules
 	ended    chan string   // runs that are complete
+
+	templates templates
+	aligning  sync.Mutex // held while schedules are brought in line
 
 	boarding sync.Mutex // held while the board is looked at
 	board    boardState
@@ -129,15 +128,15 @@ type Catalog struct {
 	current  *Current // never nil
 	given    givenState
 	rejected *Rejected
-	kept     keptState
+	aligned  alignState
 
 	folderError string // why the folder's definitions were not taken over
 }
 
 // New checks the configuration. Nothing is read before Run. Errors wrap core.ErrInvalid.
 func New(cfg Config) (*Catalog, error) {
-	if cfg.Ledger == nil || cfg.Board == nil || cfg.Controller == nil || cfg.Schedules == nil {
-		return nil, fmt.Errorf("catalog: a ledger, a board, a controller and a store of schedules are needed: %w", core.ErrInvalid)
+	if cfg.Ledger == nil || cfg.Board == nil || cfg.Controller == nil {
+		return nil, fmt.Errorf("catalog: a ledger, a board and a controller are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Follow != nil && cfg.Folder != "" {
 		return nil, fmt.Errorf("catalog: either a repository or a folder can be followed: %w", core.ErrInvalid)
@@ -146,10 +145,10 @@ func New(cfg Config) (*Catalog, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Catalog{
-		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Schedules), current: &Current{},
-		poke: make(chan struct{}, 1), stir: make(chan struct{}, 1), ended: make(chan string, 1024),
+		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
+		begun: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan string, 1024),
 	}
-	c.engine = schedule.NewEngine(cfg.Schedules, &launcher{c}, schedule.Options{Events: c.fired})
+	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.fired)
 	if cfg.Follow != nil {
 		o := *cfg.Follow
 		o.Load.Playbooks, o.Apply, o.Still, o.OnStatus = cfg.Playbooks, c.followed, c.still, c.gitStatus(cfg.Follow.OnStatus)
@@ -179,8 +178,14 @@ func (c *Catalog) Run(ctx context.Context) error {
 	if c.cfg.Folder != "" {
 		wg.Go(func() { c.watchFolder(ctx) })
 	}
-	wg.Go(func() { c.keepSchedules(ctx) })
-	wg.Go(func() { c.engine.Run(ctx) })
+	wg.Go(func() { c.wakeWaiting(ctx) })
+	wg.Go(func() {
+		select {
+		case <-c.begun: // before, no fire could be launched
+			c.engine.Run(ctx)
+		case <-ctx.Done():
+		}
+	})
 	c.watch(ctx)
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -17,7 +17,6 @@ const (
 	DefinitionsRejected EventKind = "definitions_rejected" // Err says why; the last good ones hold
 	WindowsPosted       EventKind = "windows_posted"       // workers ask the windows of Version from now on
 	SchedulesChanged    EventKind = "schedules_changed"    // Count of them were added, changed or removed
-	SchedulesLost       EventKind = "schedules_lost"       // their store had forgotten Count of them; they go on where they were
 	FireLaunched        EventKind = "fire_launched"        // as run Run
 	FireSkipped         EventKind = "fire_skipped"         // Reason says why
 	FireFailed          EventKind = "fire_failed"          // Err says why; it is tried again

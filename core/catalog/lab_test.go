@@ -2,7 +2,7 @@ package catalog_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -18,8 +18,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/schedule"
-	schedules "github.com/turnus/turnus/core/schedule/memory"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -29,76 +27,15 @@ func types(name string) (playbooks.Type, bool) {
 	return playbooks.Type{OnLost: "retry", Disruptive: name == "flash"}, name == "look" || name == "flash"
 }
 
-// lab is a ledger, a queue, a store of schedules that may be lost, and servers.
+// lab is a ledger, a queue, and servers.
 type lab struct {
 	testing.TB
 	ledger *ledger.Ledger
 	url    string // of it
 	queue  *memory.Queue
-	store  *losable
 
 	mu     sync.Mutex
 	events []catalog.Event
-}
-
-// losable is a store that can be emptied, or away.
-type losable struct {
-	mu   sync.Mutex
-	now  schedule.Store
-	away bool
-}
-
-func (l *losable) lose() { l.mu.Lock(); l.now = schedules.New(); l.mu.Unlock() }
-
-func (l *losable) set(away bool) { l.mu.Lock(); l.away = away; l.mu.Unlock() }
-
-func (l *losable) at() (schedule.Store, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.away {
-		return nil, fmt.Errorf("the test took it away: %w", core.ErrUnavailable)
-	}
-	return l.now, nil
-}
-
-func (l *losable) Take(ctx context.Context, most int, hold time.Duration) (t schedule.Taken, err error) {
-	s, err := l.at()
-	if err != nil {
-		return t, err
-	}
-	return s.Take(ctx, most, hold)
-}
-
-func (l *losable) Write(ctx context.Context, changes []schedule.Change) ([]uint64, error) {
-	s, err := l.at()
-	if err != nil {
-		return nil, err
-	}
-	return s.Write(ctx, changes)
-}
-
-func (l *losable) Get(ctx context.Context, ids []schedule.ID) (r schedule.Read, err error) {
-	s, err := l.at()
-	if err != nil {
-		return r, err
-	}
-	return s.Get(ctx, ids)
-}
-
-func (l *losable) List(ctx context.Context, p schedule.Page) (r schedule.Listed, err error) {
-	s, err := l.at()
-	if err != nil {
-		return r, err
-	}
-	return s.List(ctx, p)
-}
-
-func (l *losable) Wait(ctx context.Context, until time.Time) error {
-	s, err := l.at()
-	if err != nil {
-		return err
-	}
-	return s.Wait(ctx, until)
 }
 
 func fake(t *testing.T, f func(l *lab)) {
@@ -111,10 +48,10 @@ func fake(t *testing.T, f func(l *lab)) {
 			t.Fatal(err)
 		}
 		q := memory.New(memory.Options{})
-		l := &lab{TB: t, ledger: store, url: url, queue: q, store: &losable{now: schedules.New()}}
+		l := &lab{TB: t, ledger: store, url: url, queue: q}
 		defer func() {
 			q.Shutdown()
-			if err := store.Close(); err != nil {
+			if err := errors.Join(l.ledger.Close(), store.Close()); err != nil { // a test may have opened another
 				t.Error(err)
 			}
 		}()
@@ -151,7 +88,7 @@ func (l *lab) server(name string, change func(*catalog.Config)) (c *catalog.Cata
 	if err != nil {
 		l.Fatal(err)
 	}
-	cfg := catalog.Config{Ledger: l.ledger, Board: l.queue, Controller: ctl, Schedules: l.store, Playbooks: playbooks.Options{Types: types}, Events: func(e catalog.Event) {
+	cfg := catalog.Config{Ledger: l.ledger, Board: l.queue, Controller: ctl, Playbooks: playbooks.Options{Types: types}, Events: func(e catalog.Event) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.events = append(l.events, e)

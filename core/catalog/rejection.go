@@ -2,14 +2,19 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
 )
 
 const (
-	nameRejected   = "rejected" // rejectedDoc
+	kindKept       = "schedule.kept" // documents of the service
+	nameRejected   = "rejected"      // rejectedDoc
 	rejectedRenew  = time.Minute
 	rejectedStale  = 3 * time.Minute // a server that has not renewed its record for so long is gone
 	rejectedLength = 4096            // bytes of the error that are kept
@@ -90,4 +95,34 @@ func nextRejection(mine *Rejection, was *rejectedDoc, server string, now time.Ti
 		return was
 	}
 	return next
+}
+
+// readKept reads a document of the service; the zero value and version 0 where there is none.
+func readKept[T any](ctx context.Context, l *ledger.Ledger, name string) (value T, version int64, err error) {
+	doc, err := l.Document(ctx, ledger.AllTenants(), kindKept, "", name)
+	if errors.Is(err, core.ErrNotFound) {
+		return value, 0, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(doc.Data, &value); err != nil {
+			err = fmt.Errorf("%s %s in the ledger: %w: %w", kindKept, name, core.ErrInvalid, err)
+		}
+	}
+	return value, doc.Version, err
+}
+
+func (c *Catalog) writeKept(ctx context.Context, name string, value any, version int64) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = c.cfg.Ledger.PutDocument(ctx, ledger.AllTenants(), "", ledger.Document{Kind: kindKept, Name: name, Data: data}, version)
+	return err
+}
+
+func ignoreConflict(err error) error {
+	if errors.Is(err, core.ErrConflict) {
+		return nil
+	}
+	return err
 }

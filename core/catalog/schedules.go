@@ -3,10 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -14,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// kindSchedule is the kind of the ledger's documents of schedules that people made.
+// kindSchedule is the kind of schedules in the audit log.
 const kindSchedule = "schedule"
 
 // NewSchedule is what a person asks for. Definition.Payload is not theirs to say.
@@ -23,180 +20,52 @@ type NewSchedule struct {
 	Playbook   string
 }
 
-// storedSchedule is the data of a document.
-type storedSchedule struct {
-	Playbook    string        `json:"playbook"`
-	All         bool          `json:"all,omitempty"` // see payload
-	Cron        string        `json:"cron"`
-	Timezone    string        `json:"timezone,omitempty"`
-	CatchUp     string        `json:"catch_up,omitempty"`
-	Overlap     string        `json:"overlap,omitempty"`
-	StartWithin time.Duration `json:"start_within_ns,omitempty"`
-	Jitter      time.Duration `json:"jitter_ns,omitempty"`
-	Paused      bool          `json:"paused,omitempty"`
-}
-
 // Schedule is a schedule as operators see it.
 type Schedule struct {
 	schedule.Status
 	Playbook string
-	Managed  bool   // it stands in the definitions, and is changed there
-	Version  int64  // of the document, for ifVersion; 0 of a managed one
-	By       string // who put it; "" of a managed one
-	Away     bool   // its store does not answer, or has not got it yet: State and Next are not known
+	Managed  bool  // it stands in the definitions, and is changed there
+	Version  int64 // of the definition, for ifVersion; 0 of a managed one
 }
 
-func definitionOf(id schedule.ID, s storedSchedule) schedule.Definition {
-	return schedule.Definition{
-		ID: id, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp), Overlap: schedule.Overlap(s.Overlap),
-		StartWithin: s.StartWithin, Jitter: s.Jitter, Paused: s.Paused, Payload: payload{s.Playbook, s.All}.encode(),
+func shown(s schedule.Status) (Schedule, error) {
+	var p payload
+	if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
+		return Schedule{}, unreadable(s.Definition.ID, err)
 	}
-}
-
-func decodeSchedule(doc ledger.Document) (schedule.Definition, storedSchedule, error) {
-	var s storedSchedule
-	id := schedule.ID{Tenant: doc.Tenant, Name: doc.Name}
-	if err := json.Unmarshal(doc.Data, &s); err != nil {
-		return schedule.Definition{}, s, fmt.Errorf("schedule %s in the ledger: %w: %w", id, core.ErrInvalid, err)
+	out := Schedule{Status: s, Playbook: p.Playbook, Managed: s.By == ""}
+	if !out.Managed {
+		out.Version = s.Edition
 	}
-	return definitionOf(id, s), s, nil
+	return out, nil
 }
 
-// managed finds the schedule of a playbook of the current definitions.
-func (c *Current) managed(id schedule.ID) (schedule.Definition, bool) {
-	if c.Set == nil {
-		return schedule.Definition{}, false
-	}
-	for _, s := range c.Set.Schedules {
-		if s.Playbook != id.Name {
-			continue
-		}
-		d, ok := managed(c.Set, s)
-		return d, ok && d.ID == id
-	}
-	return schedule.Definition{}, false
-}
-
-func noSchedule(id schedule.ID) error {
-	return fmt.Errorf("schedule %s: %w", id, core.ErrNotFound)
-}
-
-// Schedules lists the schedules of tenants in scope by tenant and name, at most limit after the one that cursor names
-// ("" is the beginning). next is "" at the end. While their store is away they are listed without their state.
+// Schedules lists the schedules of tenants in scope by tenant and name, a page of them. next is "" at the end.
 func (c *Catalog) Schedules(ctx context.Context, scope ledger.Scope, cursor string, limit int) (all []Schedule, next string, err error) {
-	wanted, err := c.wanted(ctx, scope)
+	some, next, err := c.control.List(ctx, scope, ledger.Page{Cursor: cursor, Limit: limit})
 	if err != nil {
 		return nil, "", err
 	}
-	key := func(s Schedule) string { return s.Definition.ID.Tenant + "\x00" + s.Definition.ID.Name }
-	slices.SortFunc(wanted, func(a, b Schedule) int { return strings.Compare(key(a), key(b)) })
-	after, err := cursorOf(cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	from, found := slices.BinarySearchFunc(wanted, after, func(s Schedule, k string) int { return strings.Compare(key(s), k) })
-	if found {
-		from++
-	}
-	if limit < 1 || limit > ledger.MaxPage {
-		limit = ledger.DefaultPage
-	}
-	all = wanted[from:min(from+limit, len(wanted))]
-	if from+limit < len(wanted) {
-		last := all[len(all)-1].Definition.ID
-		next = last.Tenant + "/" + last.Name // neither has a slash
-	}
-	for i := range all {
-		if err := c.fill(ctx, &all[i]); err != nil {
+	all = make([]Schedule, len(some))
+	for i, s := range some {
+		if all[i], err = shown(s); err != nil {
 			return nil, "", err
 		}
 	}
 	return all, next, nil
 }
 
-func cursorOf(cursor string) (string, error) {
-	if cursor == "" {
-		return "", nil
-	}
-	tenant, name, ok := strings.Cut(cursor, "/")
-	if !ok {
-		return "", fmt.Errorf("cursor %.40q was not given out: %w", cursor, core.ErrInvalid)
-	}
-	return tenant + "\x00" + name, nil
-}
-
-// wanted lists what should be in the store, without its state.
-func (c *Catalog) wanted(ctx context.Context, scope ledger.Scope) ([]Schedule, error) {
-	var all []Schedule
-	seen := map[schedule.ID]bool{}
-	if now := c.Current(); now.Set != nil {
-		for _, s := range now.Set.Schedules {
-			if d, ok := managed(now.Set, s); ok && scope.Allows(d.ID.Tenant) {
-				seen[d.ID] = true
-				all = append(all, Schedule{Status: schedule.Status{Definition: d}, Playbook: s.Playbook, Managed: true})
-			}
-		}
-	}
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		docs, next, err := c.cfg.Ledger.Documents(ctx, scope, kindSchedule, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, doc := range docs {
-			d, s, err := decodeSchedule(doc)
-			if err != nil {
-				return nil, err
-			}
-			if !seen[d.ID] { // a playbook of the name got a schedule of its own later: that one holds
-				all = append(all, Schedule{Status: schedule.Status{Definition: d}, Playbook: s.Playbook, Version: doc.Version, By: doc.By})
-			}
-		}
-		if next == "" {
-			return all, nil
-		}
-		page.Cursor = next
-	}
-}
-
-// fill adds the state.
-func (c *Catalog) fill(ctx context.Context, s *Schedule) error {
-	status, err := c.control.Get(ctx, s.Definition.ID)
-	switch {
-	case err == nil:
-		s.Status = status
-	case errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrUnavailable):
-		s.Away = true
-	default:
-		return err
-	}
-	return nil
-}
-
 // Schedule reads one.
 func (c *Catalog) Schedule(ctx context.Context, scope ledger.Scope, id schedule.ID) (Schedule, error) {
-	if !scope.Allows(id.Tenant) {
-		return Schedule{}, noSchedule(id)
+	s, err := c.control.Get(ctx, scope, id)
+	if err != nil {
+		return Schedule{}, err
 	}
-	now := c.Current()
-	out := Schedule{Playbook: id.Name, Managed: true}
-	var ok bool
-	if out.Definition, ok = now.managed(id); !ok {
-		doc, err := c.cfg.Ledger.Document(ctx, scope, kindSchedule, id.Tenant, id.Name)
-		if err != nil {
-			return Schedule{}, err
-		}
-		d, s, err := decodeSchedule(doc)
-		if err != nil {
-			return Schedule{}, err
-		}
-		out = Schedule{Status: schedule.Status{Definition: d}, Playbook: s.Playbook, Version: doc.Version, By: doc.By}
-	}
-	return out, c.fill(ctx, &out)
+	return shown(s)
 }
 
-// PutSchedule makes a schedule, or replaces version ifVersion of one (0: there must be none). It holds once it is in
-// the ledger, also while the store of schedules is away. Whoever may not act for all tenants schedules hosts of the
-// schedule's own tenant only. One of the definitions is core.ErrConflict: it is changed there.
+// PutSchedule makes a schedule, or replaces version ifVersion of one (0: there must be none). Whoever may not act for
+// all tenants schedules hosts of the schedule's own tenant only. One of the definitions is core.ErrConflict: it is changed there.
 func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who string, n NewSchedule, ifVersion int64) (Schedule, error) {
 	d := n.Definition
 	now := c.Current()
@@ -210,88 +79,70 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if d.ID.Tenant != book.Tenant {
 		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, book.Name, book.Tenant, core.ErrInvalid)
 	}
-	if _, ok := now.managed(d.ID); ok {
+	if now.defines(d.ID) {
 		return Schedule{}, fmt.Errorf("schedule %s stands in %s: change it there: %w", d.ID, book.File, core.ErrConflict)
 	}
-	stored := storedSchedule{
-		Playbook: n.Playbook, All: scope.All(), Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
-		StartWithin: d.StartWithin, Jitter: d.Jitter, Paused: d.Paused,
-	}
-	d = definitionOf(d.ID, stored)
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
 	if err := d.CheckRecurrence(book.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
-	data, err := json.Marshal(stored)
-	if err != nil {
-		return Schedule{}, fmt.Errorf("write schedule %s: %w", d.ID, err)
-	}
-	note := ledger.Entry{Who: who, Tenant: d.ID.Tenant, Action: "schedule.put", Kind: kindSchedule, Subject: d.ID.Name, After: data}
-	if note.Before, err = c.storedText(ctx, scope, d.ID); err != nil {
-		return Schedule{}, err
-	}
-	if note.Before == nil && d.ID.Tenant != "" {
-		_, more, err := c.cfg.Ledger.Documents(ctx, ledger.Tenants(d.ID.Tenant), kindSchedule, ledger.Page{Limit: core.QuotaSchedules.Max - 1})
-		if err != nil {
-			return Schedule{}, err
-		}
-		if more != "" {
-			return Schedule{}, core.QuotaSchedules.Over("tenant " + d.ID.Tenant)
-		}
-	}
-	doc, err := c.cfg.Ledger.PutDocumentNoted(ctx, scope, ledger.Document{Kind: kindSchedule, Tenant: d.ID.Tenant, Name: d.ID.Name, Data: data}, ifVersion, note)
+	d.Payload = payload{n.Playbook, scope.All()}.encode()
+	put, err := c.control.Put(ctx, d, who, ifVersion, core.QuotaSchedules, func(before, after *schedule.Status) (e ledger.Entry, err error) {
+		return entry(who, "schedule.put", d.ID, asked(before), asked(after))
+	})
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
-	if _, err := c.control.Put(ctx, d); err != nil {
-		c.trouble(ctx, "a schedule is not in the store for now", err)
-		nudge(c.stir)
+	c.engine.Wake()
+	return shown(put)
+}
+
+// defines reports whether a playbook has the schedule.
+func (c *Current) defines(id schedule.ID) bool {
+	for _, s := range c.Set.Schedules {
+		if d, ok := managed(c.Set, s); ok && d.ID == id {
+			return true
+		}
 	}
-	out := Schedule{Status: schedule.Status{Definition: d}, Playbook: n.Playbook, Version: doc.Version, By: doc.By}
-	return out, c.fill(ctx, &out)
+	return false
 }
 
 // DeleteSchedule removes version ifVersion of a schedule that somebody made. What it launched goes on.
 func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, ifVersion int64) error {
-	now := c.Current()
-	if d, ok := now.managed(id); ok && scope.Allows(d.ID.Tenant) {
+	s, err := c.Schedule(ctx, scope, id)
+	switch {
+	case err != nil:
+		return err
+	case s.Managed:
 		return fmt.Errorf("schedule %s stands in the definitions: remove it there: %w", id, core.ErrConflict)
 	}
-	before, err := c.storedText(ctx, scope, id)
-	if err != nil {
-		return err
-	}
-	note := ledger.Entry{Who: who, Tenant: id.Tenant, Action: "schedule.delete", Kind: kindSchedule, Subject: id.Name, Before: before}
-	if err := c.cfg.Ledger.DeleteDocumentNoted(ctx, scope, kindSchedule, id.Tenant, id.Name, ifVersion, note); err != nil {
-		return err
-	}
-	if err := c.control.Delete(ctx, id); err != nil {
-		c.trouble(ctx, "a deleted schedule is still in the store", err)
-		nudge(c.stir)
-	}
-	return nil
-}
-
-// storedText is what the ledger has of a schedule that somebody made, nil where it has none. Compare-and-set says whether it is what
-// a change takes the place of.
-func (c *Catalog) storedText(ctx context.Context, scope ledger.Scope, id schedule.ID) (json.RawMessage, error) {
-	doc, err := c.cfg.Ledger.Document(ctx, scope, kindSchedule, id.Tenant, id.Name)
-	if errors.Is(err, core.ErrNotFound) {
-		return nil, nil
-	}
-	return doc.Data, err
+	return c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
+		return entry(who, "schedule.delete", id, asked(before), nil)
+	})
 }
 
 // PauseSchedule stops its fires until it is resumed.
 func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
-	return c.change(ctx, scope, who, "schedule.pause", id, "", reason, func() error { return c.control.Pause(ctx, reason, id) })
+	return c.change(ctx, scope, id, func() error {
+		return c.control.Pause(ctx, id, reason, note(who, "schedule.pause", id, "", reason))
+	})
 }
 
 // ResumeSchedule lets it go on with its next fire. The audit log has the reason.
 func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
-	return c.change(ctx, scope, who, "schedule.resume", id, "", reason, func() error { return c.control.Resume(ctx, id) })
+	return c.change(ctx, scope, id, func() error {
+		return c.control.Resume(ctx, id, note(who, "schedule.resume", id, "", reason))
+	})
+}
+
+func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID, do func() error) error {
+	if _, err := c.Schedule(ctx, scope, id); err != nil {
+		return err
+	}
+	defer c.engine.Wake()
+	return do()
 }
 
 // Backfill launches the fires of a past range, those launched before excepted, and returns their number. One that would launch
@@ -305,69 +156,31 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
-	if err := c.audit(ctx, who, "schedule.backfill", &s, what, ""); err != nil { // first, as of a trigger
-		return 0, err
-	}
-	return n, c.act(ctx, id, func() (err error) {
-		n, err = c.control.Backfill(ctx, id, from, to)
-		return err
-	})
+	defer c.engine.Wake()
+	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, ""))
 }
 
 // TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives
-// the same run. The run is in the ledger when it returns; the store of schedules may be away. The audit log has the reason.
+// the same run. The run is in the ledger when it returns. The audit log has the reason: its entry comes before the run's, because
+// four eyes ask it whose run it is.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	if key == "" || len(key) > schedule.MaxKey {
-		return ledger.Run{}, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), schedule.MaxKey, core.ErrInvalid)
-	}
 	launches, err := own(scope, s.Definition.Payload)
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	f := schedule.Fire{Schedule: id, RunID: schedule.TriggerRunID(id, key), Nominal: time.Now(), Cause: schedule.ByTrigger, Payload: launches}
-	// First: four eyes ask the audit log whose run it is, and who leaves in between must not be able to approve it.
-	if err := c.audit(ctx, who, "schedule.trigger", &s, f.RunID, reason); err != nil {
-		return ledger.Run{}, err
+	prepare := func(f schedule.Fire) (ledger.NewRun, error) {
+		f.Payload = launches
+		return c.newRun(ctx, f)
 	}
-	run, err := c.launch(ctx, f)
-	if err != nil {
-		return ledger.Run{}, err
+	run, err := c.control.Trigger(ctx, id, key, prepare, note(who, "schedule.trigger", id, schedule.TriggerRunID(id, key), reason))
+	if err == nil && run.Created {
+		c.cfg.Controller.Accepted(run.Run)
 	}
-	// Now the schedule knows of the run, for its overlap. The engine finds it launched.
-	if _, err := c.control.Trigger(ctx, id, key); err != nil {
-		c.trouble(ctx, "a schedule does not know of the run that it was triggered to launch", err)
-	}
-	return run, nil
-}
-
-// change is what all changes of a schedule's state have in common: scope, audit, and that the ledger has it before it is answered.
-func (c *Catalog) change(ctx context.Context, scope ledger.Scope, who, action string, id schedule.ID, what, why string, do func() error) error {
-	before, err := c.Schedule(ctx, scope, id)
-	if err != nil {
-		return err
-	}
-	if err := c.act(ctx, id, do); err != nil {
-		return err
-	}
-	return c.audit(ctx, who, action, &before, what, why)
-}
-
-// act changes a schedule's state, and waits until the ledger has it.
-func (c *Catalog) act(ctx context.Context, id schedule.ID, do func() error) error {
-	if err := do(); err != nil {
-		if errors.Is(err, core.ErrNotFound) { // it stands in the ledger
-			return fmt.Errorf("schedule %s is not in the store yet: try again: %w", id, core.ErrUnavailable)
-		}
-		return err
-	}
-	if err := c.keepOne(ctx, id); err != nil {
-		return fmt.Errorf("schedule %s was changed, but that is not in the ledger yet: try again: %w", id, err)
-	}
-	return nil
+	return run.Run, err
 }
 
 // scheduleState is what the audit log says of a schedule before and after a change.
@@ -379,28 +192,45 @@ type scheduleState struct {
 	Backfill int       `json:"backfills,omitempty"` // ranges that are not launched yet
 	What     string    `json:"what,omitempty"`      // the run that was launched, the range
 	Why      string    `json:"why,omitempty"`       // of the change, as the person said
-	Away     bool      `json:"away,omitempty"`      // the store did not answer: the rest is not known
 }
 
-func stateOfSchedule(s *Schedule, what, why string) scheduleState {
-	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Why: why, Away: s.Away}
+func stateOfSchedule(s *schedule.Status, what, why string) scheduleState {
+	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Why: why}
 }
 
-// audit writes what was done to a schedule, and how it stands now.
-func (c *Catalog) audit(ctx context.Context, who, action string, before *Schedule, what, why string) error {
-	id := before.Definition.ID
-	now := *before
-	if err := c.fill(ctx, &now); err != nil {
-		now.Away = true // what was done is told nevertheless
+// note makes the entry of a change of a schedule's state.
+func note(who, action string, id schedule.ID, what, why string) schedule.Note {
+	return func(before, after *schedule.Status) (ledger.Entry, error) {
+		return entry(who, action, id, stateOfSchedule(before, "", ""), stateOfSchedule(after, what, why))
 	}
-	e := ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}
-	var err error
-	if e.Before, err = json.Marshal(stateOfSchedule(before, "", "")); err != nil {
-		return err
+}
+
+func entry(who, action string, id schedule.ID, before, after any) (e ledger.Entry, err error) {
+	e = ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}
+	for _, side := range []struct {
+		value any
+		to    *json.RawMessage
+	}{{before, &e.Before}, {after, &e.After}} {
+		if side.value == nil {
+			continue
+		}
+		if *side.to, err = json.Marshal(side.value); err != nil {
+			return e, fmt.Errorf("note the change of schedule %s: %w", id, err)
+		}
 	}
-	if e.After, err = json.Marshal(stateOfSchedule(&now, what, why)); err != nil {
-		return err
+	return e, nil
+}
+
+// asked is what the audit log has of a definition; nil: there is none.
+func asked(s *schedule.Status) any {
+	if s == nil {
+		return nil
 	}
-	_, err = c.cfg.Ledger.AppendAudit(ctx, e)
-	return err
+	d := s.Definition
+	var p payload
+	_ = json.Unmarshal(d.Payload, &p) // what cannot be read is launched by nobody
+	return storedSchedule{
+		Playbook: p.Playbook, All: p.All, Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
+		StartWithin: d.StartWithin, Jitter: d.Jitter, Paused: d.Paused,
+	}
 }

@@ -206,7 +206,7 @@ type Status struct {
 	Git *definitions.Status `json:"git,omitempty"`
 	// Folder is why the folder's definitions were not taken over.
 	Folder string `json:"folder,omitempty"`
-	// Schedules is why they cannot be kept in line, as while their store is away.
+	// Schedules is why the schedules of the definitions cannot be brought into the ledger.
 	Schedules string `json:"schedules,omitempty"`
 }
 
@@ -215,7 +215,7 @@ func (c *Catalog) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.current
-	s := Status{Version: now.Version, By: now.By, Source: now.Source, Applied: now.Applied, Rejected: c.rejected, Folder: c.folderError, Schedules: c.kept.failed}
+	s := Status{Version: now.Version, By: now.By, Source: now.Source, Applied: now.Applied, Rejected: c.rejected, Folder: c.folderError, Schedules: c.aligned.failed}
 	if now.Set != nil {
 		s.Revision = now.Set.Revision
 	}

@@ -23,8 +23,8 @@ type Acceptance struct {
 	Paused      bool   // starts nothing before it is resumed; not together with Approvals
 }
 
-// record is what the ledger keeps of it.
-func (a *Acceptance) record() (ledger.NewRun, error) {
+// Record is what the ledger keeps of it.
+func (a *Acceptance) Record() (ledger.NewRun, error) {
 	l := a.Launch
 	encoded, err := launch.EncodeRun(l.Run)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Acceptance) record() (ledger.NewRun, error) {
 // Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
 // need not be in the queue yet, which may be away. created is false for the same request again.
 func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
-	n, err := a.record()
+	n, err := a.Record()
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
@@ -61,17 +61,28 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
 	}
-	if created && c.cfg.Measure.Accepted != nil {
-		c.cfg.Measure.Accepted(n.Tenant, len(n.Jobs))
+	if created {
+		c.Accepted(run)
+	} else {
+		c.Poke()
+	}
+	return run, created, nil
+}
+
+// Accepted counts runs that are new in the ledger, and has them queued soon.
+func (c *Controller) Accepted(runs ...ledger.Run) {
+	if c.cfg.Measure.Accepted != nil {
+		for i := range runs {
+			c.cfg.Measure.Accepted(runs[i].Tenant, runs[i].Total)
+		}
 	}
 	c.Poke()
-	return run, created, nil
 }
 
 // Amend replaces what a run is, before any queue has had it: version is the one that the caller looked at. Approvals that it had
 // are void. A run that was queued already is core.ErrConflict.
 func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, version int64, a Acceptance) (ledger.Run, error) {
-	n, err := a.record()
+	n, err := a.Record()
 	if err != nil {
 		return ledger.Run{}, err
 	}

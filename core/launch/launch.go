@@ -132,6 +132,20 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	return l, nil
 }
 
+// Repeatable reports whether another run may be made of the launch by Again: whether the time has no part in which
+// hosts it is for, and when they start. targets: reads neither the time nor the run.
+func (l *Launch) Repeatable() bool { return l.Snapshot.Windows == nil && len(l.Unfit) == 0 }
+
+// Again makes the launch of another run of a launch that is Repeatable. The two share what they have in common.
+func (l *Launch) Again(run, launchedBy, trace string, now time.Time) (*Launch, error) {
+	again := *l
+	again.Snapshot.Run, again.Snapshot.LaunchedBy, again.Snapshot.Trace, again.Snapshot.Launched = run, launchedBy, trace, now.UTC()
+	again.Run.ID = run
+	var err error
+	again.Run.Payload, err = again.Snapshot.Encode()
+	return &again, err
+}
+
 // NewRunID makes an id that sorts by time: 20260102-030405-ab3cd5ef. Its 40 random bits keep thousands of a second apart: one id for two
 // launches would refuse the second, or take it for the first again.
 func NewRunID(now time.Time) string {

@@ -19,7 +19,7 @@ type Role string
 // The roles. A launcher, turnus run --redis, has the rights of a worker.
 const (
 	WorkerRole   Role = "worker"   // the queues of its pools
-	ServerRole   Role = "server"   // the queue, and the schedules of all servers
+	ServerRole   Role = "server"   // the queue; the same as a worker
 	DoctorRole   Role = "doctor"   // a server that may also list keys, which names those of everybody; turnus keys needs it, too
 	SentinelRole Role = "sentinel" // of the Sentinels themselves: who is the master
 )
@@ -41,14 +41,6 @@ func QueueCommands() []string {
 	}
 }
 
-// ScheduleCommands is what the store of schedules calls.
-func ScheduleCommands() []string {
-	return []string{
-		"del", "hmget", "hset", "lindex", "llen", "lrange", "lset", "rpush", "time", "xadd", "xread", "xrevrange", "zadd", "zcard", "zrange", "zrangebylex",
-		"zrangebyscore", "zrem", "zrevrangebylex", "zscore",
-	}
-}
-
 // ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is sealed with which key.
 func ListCommands() []string { return []string{"scan", "type"} }
 
@@ -56,12 +48,10 @@ func ListCommands() []string { return []string{"scan", "type"} }
 func RoleCommands(r Role) []string {
 	var all []string
 	switch r {
-	case WorkerRole:
+	case WorkerRole, ServerRole:
 		all = slices.Concat(ConnectionCommands(), QueueCommands())
-	case ServerRole:
-		all = slices.Concat(ConnectionCommands(), QueueCommands(), ScheduleCommands())
 	case DoctorRole:
-		all = slices.Concat(ConnectionCommands(), QueueCommands(), ScheduleCommands(), ListCommands())
+		all = slices.Concat(ConnectionCommands(), QueueCommands(), ListCommands())
 	case SentinelRole:
 		all = []string{"ping", "sentinel|get-master-addr-by-name", "sentinel|sentinels", "subscribe"}
 	}
@@ -78,11 +68,8 @@ func RoleKeys(r Role, pools ...string) []string {
 	for _, pool := range pools {
 		all = append(all, "{"+EscapeKey(pool)+"/*}:*") // * is the shard
 	}
-	switch {
-	case len(pools) == 0:
+	if len(pools) == 0 {
 		return []string{"{*/*}:*"}
-	case r != WorkerRole:
-		all = append(all, "{schedules/*}:*")
 	}
 	return all
 }

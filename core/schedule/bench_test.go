@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkDecide measures what a server does for one fire beside calling the store and the launcher.
+// BenchmarkDecide measures what a server does for one fire beside the ledger and the launcher.
 func BenchmarkDecide(b *testing.B) {
 	planner := newPlanner()
 	id := ID{"acme", "nightly"}

@@ -9,17 +9,15 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// format is the first byte of what Encode writes. A change that older servers cannot read takes the next number.
-const format = 1
+// The first byte of the data is its format. Encode writes the newest. Format 1 was kept in Redis, and has triggers
+// that were not launched yet.
+const (
+	format   = 2
+	formatV1 = 1
+)
 
-// unreadable is the first byte of what stands in the place of data that could not be read.
-const unreadable = 0
-
-// Unreadable makes data that Decode answers with an error: for who decorates a store, of a record whose data cannot be had.
-func Unreadable(err error) []byte { return append([]byte{unreadable}, err.Error()...) }
-
-// Encode packs a definition and its state into a record's data. An idle schedule takes about 40 bytes
-// beside its strings: millions of them are kept. The id is the record's, and not in it.
+// Encode packs a definition and its state into a row's data. An idle schedule takes about 40 bytes
+// beside its strings. The id is the row's, and not in the data.
 func Encode(d Definition, s State) []byte {
 	w := writer{b: make([]byte, 0, 64+len(d.Payload)), id: d.ID}
 	w.byte(format)
@@ -54,7 +52,6 @@ func Encode(d Definition, s State) []byte {
 		w.text(string(s.Waiting.Cause))
 	}
 	list(&w, s.Backfill, func(b Span) { w.time(b.After); w.time(b.To) })
-	list(&w, s.Triggers, func(t Trigger) { w.run(t.RunID); w.time(t.At) })
 	list(&w, s.Last, func(r Result) {
 		w.run(r.RunID)
 		w.time(r.Nominal)
@@ -69,11 +66,9 @@ func Encode(d Definition, s State) []byte {
 
 // Decode reads what Encode wrote. Errors wrap core.ErrInvalid.
 func Decode(id ID, data []byte) (d Definition, s State, err error) {
-	if len(data) > 1 && data[0] == unreadable {
-		return d, s, fmt.Errorf("schedule %s: %s: %w", id, data[1:], core.ErrInvalid)
-	}
 	r := reader{b: data, id: id}
-	if f := r.byte(); r.err == nil && f != format {
+	f := r.byte()
+	if r.err == nil && f != format && f != formatV1 {
 		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d: %w", id, f, format, core.ErrInvalid)
 	}
 	d.ID = id
@@ -101,7 +96,9 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 		s.Waiting = &Waiting{Nominal: r.time(), Cause: Cause(r.text())}
 	}
 	s.Backfill = items(&r, func() Span { return Span{After: r.time(), To: r.time()} })
-	s.Triggers = items(&r, func() Trigger { return Trigger{RunID: r.run(), At: r.time()} })
+	if f == formatV1 { // the server that was asked had launched them
+		items(&r, func() string { run := r.run(); r.time(); return run })
+	}
 	s.Last = items(&r, func() Result {
 		return Result{RunID: r.run(), Nominal: r.time(), Count: int(r.int()), Cause: Cause(r.text()), Fired: r.bool(), At: r.time(), Reason: r.text()}
 	})

@@ -6,67 +6,82 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 )
 
-// Control is what operators and the definitions in git do to the schedules of a store. It is safe
-// for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
-// ErrConflict, ErrUnavailable or ErrUnknown, or the context's. After ErrUnknown or ErrUnavailable
-// every call may be repeated: all are idempotent.
+// Control is what operators and the definitions in git do to the schedules of a ledger. It is safe for concurrent
+// use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound, ErrConflict, ErrUnavailable or
+// ErrUnknown, or the context's.
 type Control struct {
-	store   Store
+	ledger  *ledger.Ledger
 	planner *planner
 }
 
-// NewControl makes the control of a store.
-func NewControl(store Store) *Control { return &Control{store: store, planner: newPlanner()} }
+// NewControl makes the control of a ledger's schedules.
+func NewControl(l *ledger.Ledger) *Control { return &Control{ledger: l, planner: newPlanner()} }
 
 // Status is a schedule as operators see it.
 type Status struct {
 	Definition Definition
 	State      State
 	Next       time.Time // the nominal time that comes next; zero: never, or paused
-	Start      time.Time // Next with its jitter
-	Now        time.Time // the store's clock
+	Edition    int64     // changes with the definition, and never comes again
+	By         string    // who made it; "" for a schedule of the definitions
 }
 
-// Put creates schedules and replaces definitions; the result says for each whether anything changed.
-// All are validated before any is kept. A schedule that is the same is not touched, so that
-// definitions may be put again and again. A new cron expression or zone counts from now: what the
-// former one still had to launch is dropped. All else keeps the state; a changed Paused pauses or
-// resumes.
-func (c *Control) Put(ctx context.Context, all ...Definition) (changed []bool, err error) {
-	seen := map[ID]bool{}
-	ids := make([]ID, len(all))
-	for i := range all {
-		if err := all[i].Validate(); err != nil {
-			return nil, err
-		}
-		if ids[i] = all[i].ID; seen[ids[i]] {
-			return nil, fmt.Errorf("schedule %s is there twice: %w", ids[i], core.ErrInvalid)
-		}
-		seen[ids[i]] = true
+// Note makes the entry of the audit log of what a change made of a schedule, in the same transaction. before is nil
+// of one that is made, after of one that is deleted.
+type Note func(before, after *Status) (ledger.Entry, error)
+
+func (p *plan) status(s State, row ledger.Schedule) *Status {
+	out := &Status{Definition: p.Definition, State: s, Edition: row.Edition, By: row.By}
+	if next, ok := p.next(s.Since); ok && !s.Paused {
+		out.Next = next
 	}
-	changed = make([]bool, len(all))
-	err = c.update(ctx, ids, true, func(i int, now time.Time, old *Definition, s *State) (Definition, bool, error) {
-		d := normal(all[i])
-		var change bool
-		change, *s = put(d, old, *s, now)
-		changed[i] = changed[i] || change
-		return d, change, nil
-	})
-	return changed, err
+	return out
+}
+
+// Get reads one schedule of a tenant in scope.
+func (c *Control) Get(ctx context.Context, scope ledger.Scope, id ID) (Status, error) {
+	row, err := c.ledger.Schedule(ctx, scope, id.Tenant, id.Name)
+	if err != nil {
+		return Status{}, err
+	}
+	return c.status(row)
+}
+
+func (c *Control) status(row ledger.Schedule) (Status, error) {
+	p, s, err := c.planner.read(row)
+	if err != nil {
+		return Status{}, err
+	}
+	return *p.status(s, row), nil
+}
+
+// List reads a page of schedules by tenant and name, and the cursor of the next one.
+func (c *Control) List(ctx context.Context, scope ledger.Scope, page ledger.Page) (all []Status, next string, err error) {
+	rows, next, err := c.ledger.Schedules(ctx, scope, page)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, row := range rows {
+		s, err := c.status(row)
+		if err != nil {
+			return nil, "", err
+		}
+		all = append(all, s)
+	}
+	return all, next, nil
 }
 
 // put is what a definition makes of the state kept with the old one; nil: there is none.
-func put(d Definition, old *Definition, s State, now time.Time) (bool, State) {
+func put(d Definition, old *Definition, s State, now time.Time) State {
 	if old == nil {
-		return true, State{Since: now, Paused: d.Paused, Reason: definedPaused(d.Paused)}
-	}
-	if reflect.DeepEqual(*old, d) {
-		return false, s
+		return State{Since: now, Paused: d.Paused, Reason: definedPaused(d.Paused)}
 	}
 	if old.Cron != d.Cron || old.Timezone != d.Timezone {
 		s.dropWaiting(d.ID, now, "the cron expression or zone was changed")
@@ -78,7 +93,7 @@ func put(d Definition, old *Definition, s State, now time.Time) (bool, State) {
 	case old.Paused && !d.Paused:
 		s.resume(now)
 	}
-	return true, s
+	return s
 }
 
 func definedPaused(paused bool) string {
@@ -112,20 +127,97 @@ func (s *State) pause(id ID, now time.Time, reason string) {
 
 func (s *State) resume(now time.Time) { s.Paused, s.Reason, s.Since = false, "", now }
 
+// change is the change of a row to a definition and state.
+func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Time) (ledger.ScheduleChange, *plan, error) {
+	p, err := c.planner.plan(d)
+	if err != nil {
+		return ledger.ScheduleChange{}, nil, err
+	}
+	to := p.row(&s, p.due(&s, now, false), s.waits())
+	row.Due, row.Waits, row.Data = to.Due, to.Waits, to.Data
+	return ledger.ScheduleChange{Schedule: row}, p, nil
+}
+
+// Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A new cron expression
+// or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed
+// Paused pauses or resumes. A tenant has at most quota of them.
+func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
+	if err := d.Validate(); err != nil {
+		return Status{}, err
+	}
+	d = normal(d)
+	now, err := c.now(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	row, err := c.ledger.Schedule(ctx, ledger.AllTenants(), d.ID.Tenant, d.ID.Name)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return Status{}, err
+	}
+	if row.Edition != ifEdition {
+		return Status{}, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", d.ID, row.Edition, ifEdition, core.ErrConflict)
+	}
+	var before *Status
+	s := put(d, nil, State{}, now)
+	if row.Version > 0 {
+		p, had, err := c.planner.read(row)
+		if err != nil {
+			return Status{}, err
+		}
+		before, s = p.status(had, row), put(d, &p.Definition, had.clone(), now)
+	}
+	row.Tenant, row.Name, row.By = d.ID.Tenant, d.ID.Name, by
+	change, p, err := c.change(row, d, s, now)
+	if err != nil {
+		return Status{}, err
+	}
+	change.Put, change.Over = true, quota
+	after := p.status(s, row)
+	if after.Edition, err = c.write(ctx, change, note, before, after); err == nil && after.Edition == 0 {
+		err = fmt.Errorf("schedule %s was changed meanwhile: look at it again: %w", d.ID, core.ErrConflict)
+	}
+	return *after, err
+}
+
+// write makes one change, and returns its version; 0 where the row had been changed.
+func (c *Control) write(ctx context.Context, change ledger.ScheduleChange, note Note, before, after *Status) (int64, error) {
+	entry, err := note(before, after)
+	if err != nil {
+		return 0, err
+	}
+	change.Note = &entry
+	changed, err := c.ledger.ChangeSchedules(ctx, []ledger.ScheduleChange{change})
+	if err != nil {
+		return 0, err
+	}
+	return changed[0].Version, nil
+}
+
+// Delete removes edition ifEdition of a schedule; what it launched goes on.
+func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note) error {
+	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, _ time.Time) (bool, error) {
+		if row.Edition != ifEdition {
+			return false, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", id, row.Edition, ifEdition, core.ErrConflict)
+		}
+		version, err := c.write(ctx, ledger.ScheduleChange{Schedule: row, Delete: true}, note, p.status(s, row), nil)
+		return version > 0, err
+	})
+}
+
 // Pause stops the fires of the cron expression until Resume. A fire that waits is dropped; what is being
-// launched, backfills and triggers go on. reason is what people are told.
-func (c *Control) Pause(ctx context.Context, reason string, ids ...ID) error {
-	return c.change(ctx, ids, func(i int, now time.Time, _ *plan, s *State) error {
+// launched, and backfills go on. reason is what people are told.
+func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
+	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if !s.Paused || s.Reason != cut(reason) {
-			s.pause(ids[i], now, reason)
+			s.pause(id, now, reason)
 		}
 		return nil
 	})
 }
 
-// Resume lets paused schedules go on with their next fire.
-func (c *Control) Resume(ctx context.Context, ids ...ID) error {
-	return c.change(ctx, ids, func(_ int, now time.Time, _ *plan, s *State) error {
+// Resume lets a paused schedule go on with its next fire.
+func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
+	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if s.Paused {
 			s.resume(now)
 		}
@@ -133,34 +225,14 @@ func (c *Control) Resume(ctx context.Context, ids ...ID) error {
 	})
 }
 
-// Trigger launches a schedule once, now, paused or not, and returns the id of the run. The same key
-// gives the same run, and launches it once. While MaxTriggers are to be launched it is
-// core.ErrConflict.
-func (c *Control) Trigger(ctx context.Context, id ID, key string) (run string, err error) {
-	if key == "" || len(key) > MaxKey {
-		return "", fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
-	}
-	run = TriggerRunID(id, key)
-	return run, c.change(ctx, []ID{id}, func(_ int, now time.Time, _ *plan, s *State) error {
-		switch {
-		case s.knows(run):
-		case len(s.Triggers) >= MaxTriggers:
-			return fmt.Errorf("schedule %s has %d triggers that are not launched: wait until runs of it are complete: %w", id, len(s.Triggers), core.ErrConflict)
-		default:
-			s.Triggers = append(s.Triggers, Trigger{RunID: run, At: now})
-		}
-		return nil
-	})
-}
-
 // Backfill launches the fires with nominal times in [from, to], oldest first, each when no run of the schedule
 // is left, paused or not, and returns their number. The range must be over, and have at most MaxBackfill.
-func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n int, err error) {
+func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note Note) (n int, err error) {
 	from, to = from.UTC().Truncate(time.Millisecond), to.UTC().Truncate(time.Millisecond)
 	if from.Before(minTime) || to.Before(from) {
 		return 0, fmt.Errorf("backfill of schedule %s from %s to %s: expected a range after %d: %w", id, stamp(from), stamp(to), minTime.Year(), core.ErrInvalid)
 	}
-	err = c.change(ctx, []ID{id}, func(_ int, now time.Time, p *plan, s *State) error {
+	err = c.edit(ctx, id, note, func(p *plan, s *State, now time.Time) error {
 		span := Span{After: from.Add(-time.Millisecond), To: to}
 		n = p.count(span.After, to, MaxBackfill+1)
 		switch {
@@ -168,7 +240,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 			return fmt.Errorf("backfill of schedule %s to %s: that is not over yet: %w", id, stamp(to), core.ErrInvalid)
 		case n > MaxBackfill:
 			return fmt.Errorf("backfill of schedule %s from %s to %s: more than %d fires; ask for a shorter range: %w", id, stamp(from), stamp(to), MaxBackfill, core.ErrInvalid)
-		case n == 0 || containsSpan(s.Backfill, span):
+		case n == 0 || slices.ContainsFunc(s.Backfill, func(b Span) bool { return b.After.Equal(span.After) && b.To.Equal(span.To) }):
 		case len(s.Backfill) >= MaxBackfills:
 			return fmt.Errorf("schedule %s has %d backfills that are not done: %w", id, len(s.Backfill), core.ErrConflict)
 		default:
@@ -179,219 +251,179 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time) (n in
 	return n, err
 }
 
-func containsSpan(all []Span, span Span) bool {
-	for _, b := range all {
-		if b.After.Equal(span.After) && b.To.Equal(span.To) {
-			return true
-		}
+// Trigger launches a schedule once, now, paused or not, by the run that prepare makes, and returns that run. The same
+// key gives the same run, and launches it once.
+func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(Fire) (ledger.NewRun, error), note Note) (run ledger.Accepted, err error) {
+	if key == "" || len(key) > MaxKey {
+		return run, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
 	}
-	return false
-}
-
-// Recheck has schedules that wait for a run to end looked at now: for who hears that a run is
-// complete. Without it they are looked at after an eighth of the time that the run has taken, at
-// most 30 s.
-func (c *Control) Recheck(ctx context.Context, ids ...ID) error {
-	return c.batches(ids, func(_ int, ids []ID) error {
-		read, err := c.store.Get(ctx, ids)
+	err = c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, now time.Time) (bool, error) {
+		open, err := c.ledger.Open(ctx, s.asks())
 		if err != nil {
-			return err
+			return false, err
 		}
-		var changes []Change
-		for _, r := range read.Records {
-			if _, s, err := Decode(r.ID, r.Data); err == nil && len(s.Claimed) == 0 && len(s.Active) > 0 {
-				changes = append(changes, Change{ID: r.ID, Version: r.Version, Keep: true, Due: read.Now})
+		before := p.status(s, row)
+		claim := Claim{RunID: TriggerRunID(id, key), Nominal: now, Cause: ByTrigger, Decided: now}
+		s = s.clone()
+		s.Active = slices.DeleteFunc(s.Active, func(r Run) bool { return !open[r.ID] })
+		if len(s.Active) >= MaxActive && !s.knows(claim.RunID) {
+			return false, fmt.Errorf("schedule %s has %d runs that are not complete: wait until one has ended: %w", id, len(s.Active), core.ErrConflict)
+		}
+		n, err := prepare(p.fire(claim))
+		if err != nil {
+			return false, err
+		}
+		after := s.clone()
+		after.launched(claim, now)
+		entry, err := note(before, p.status(after, row))
+		if err != nil {
+			return false, err
+		}
+		changed, err := c.ledger.ChangeSchedules(ctx, []ledger.ScheduleChange{{Schedule: row, Runs: []ledger.NewRun{n}, Note: &entry, Settle: func(runs []ledger.Accepted) ledger.Schedule {
+			if runs[0].Created {
+				s = after
 			}
+			return p.row(&s, p.due(&s, now, false), s.waits())
+		}}})
+		if err != nil || changed[0].Version == 0 {
+			return false, err
 		}
-		if _, err = c.store.Write(ctx, changes); errors.Is(err, core.ErrUnknown) {
-			return nil
-		}
-		return err
+		run = changed[0].Runs[0]
+		return true, run.Err
 	})
+	return run, err
 }
 
-// Delete removes schedules; what they launched goes on. Those that do not exist are no error.
-func (c *Control) Delete(ctx context.Context, ids ...ID) error {
-	return c.batches(ids, func(_ int, ids []ID) error {
-		for range maxTries {
-			read, err := c.store.Get(ctx, ids)
+// Wake makes schedules due that wait for one of these runs to end: for whoever hears that runs are complete. Without
+// it they are looked at after an eighth of the time that the run has taken, at most 30 s.
+func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
+	names := make([][2]string, len(ids))
+	for i, id := range ids {
+		names[i] = [2]string{id.Tenant, id.Name}
+	}
+	return c.ledger.WakeSchedules(ctx, names)
+}
+
+// Align makes the schedules without a maker be those of the definitions, on the basis of their document, and returns how many it
+// made, changed or removed. made, where it is not nil, makes the state of schedules that are not there.
+func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, made func(Definition, time.Time) (State, error)) (int, error) {
+	now, err := c.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	want := make(map[ID]Definition, len(all))
+	for _, d := range all {
+		want[d.ID] = normal(d)
+	}
+	var changes []ledger.ScheduleChange
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		rows, next, err := c.ledger.Schedules(ctx, ledger.AllTenants(), page)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range rows {
+			d, wanted := want[idOf(row)]
+			delete(want, d.ID)
+			change, err := c.aligned(row, d, wanted, now)
 			if err != nil {
-				return err
+				return 0, err
 			}
-			if len(read.Records) == 0 {
-				return nil
-			}
-			changes := make([]Change, 0, len(read.Records))
-			for _, r := range read.Records {
-				changes = append(changes, Change{ID: r.ID, Version: r.Version, Delete: true})
-			}
-			if _, err = c.store.Write(ctx, changes); err != nil && !errors.Is(err, core.ErrUnknown) {
-				return err
+			if change != nil {
+				changes = append(changes, *change)
 			}
 		}
-		return contended(ids[0])
-	})
-}
-
-// Get reads one schedule.
-func (c *Control) Get(ctx context.Context, id ID) (Status, error) {
-	read, err := c.store.Get(ctx, []ID{id})
-	if err != nil {
-		return Status{}, err
+		if page.Cursor = next; next == "" {
+			break
+		}
 	}
-	if len(read.Records) == 0 {
-		return Status{}, missing(id)
-	}
-	return c.status(read.Records[0], read.Now)
-}
-
-// List reads a page of schedules, and the cursor of the next one.
-func (c *Control) List(ctx context.Context, p Page) (all []Status, next string, err error) {
-	listed, err := c.store.List(ctx, p)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, r := range listed.Records {
-		s, err := c.status(r, listed.Now)
+	for _, d := range want {
+		s := put(d, nil, State{}, now)
+		if made != nil {
+			if s, err = made(d, now); err != nil {
+				return 0, err
+			}
+		}
+		change, _, err := c.change(ledger.Schedule{Tenant: d.ID.Tenant, Name: d.ID.Name}, d, s, now)
 		if err != nil {
-			return nil, "", err
+			return 0, err
 		}
-		all = append(all, s)
+		change.Put = true
+		changes = append(changes, change)
 	}
-	return all, listed.Next, nil
+	if len(changes) == 0 {
+		return 0, nil
+	}
+	changed, err := c.ledger.ChangeSchedules(ctx, changes, on)
+	if err == nil && slices.ContainsFunc(changed, func(c ledger.ScheduleChanged) bool { return c.Version == 0 }) {
+		err = fmt.Errorf("schedules were changed while they were brought in line: %w", core.ErrConflict)
+	}
+	return len(changes), err
 }
 
-func (c *Control) status(r Record, now time.Time) (Status, error) {
-	d, s, err := Decode(r.ID, r.Data)
+// aligned is what a row becomes by the definitions; nil: it stays.
+func (c *Control) aligned(row ledger.Schedule, d Definition, wanted bool, now time.Time) (*ledger.ScheduleChange, error) {
+	if !wanted {
+		if row.By != "" {
+			return nil, nil //nolint:nilnil // nothing changes
+		}
+		return &ledger.ScheduleChange{Schedule: row, Delete: true}, nil
+	}
+	p, s, err := c.planner.read(row)
 	if err != nil {
-		return Status{}, err
+		return nil, err
 	}
-	out := Status{Definition: d, State: s, Now: now}
-	p, err := c.planner.plan(d)
-	if err != nil {
-		return out, err
+	if row.By == "" && reflect.DeepEqual(p.Definition, d) {
+		return nil, nil //nolint:nilnil // nothing changes
 	}
-	if next, ok := p.next(s.Since); ok && !s.Paused {
-		out.Next, out.Start = next, p.start(next)
-	}
-	return out, nil
+	row.By = "" // a person's schedule of this name is the definitions' from now on
+	change, _, err := c.change(row, d, put(d, &p.Definition, s.clone(), now), now)
+	change.Put = true
+	return &change, err
 }
 
-func missing(id ID) error { return fmt.Errorf("schedule %s: %w", id, core.ErrNotFound) }
-
-func contended(id ID) error {
-	return fmt.Errorf("schedule %s was changed by others %d times meanwhile; try again: %w", id, maxTries, core.ErrUnavailable)
+// edit changes the state of a schedule.
+func (c *Control) edit(ctx context.Context, id ID, note Note, do func(p *plan, s *State, now time.Time) error) error {
+	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, now time.Time) (bool, error) {
+		before := p.status(s, row)
+		s = s.clone()
+		if err := do(p, &s, now); err != nil {
+			return false, err
+		}
+		change, _, err := c.change(row, p.Definition, s, now)
+		if err != nil {
+			return false, err
+		}
+		version, err := c.write(ctx, change, note, before, p.status(s, row))
+		return version > 0, err
+	})
 }
 
 // maxTries bounds how often a compare-and-set is tried.
 const maxTries = 20
 
-// update is one schedule's change: its definition and whether anything is to be written. old is nil
-// where it does not exist.
-type update func(i int, now time.Time, old *Definition, s *State) (d Definition, changed bool, err error)
-
-// change applies f to schedules that exist.
-func (c *Control) change(ctx context.Context, ids []ID, f func(i int, now time.Time, p *plan, s *State) error) error {
-	return c.update(ctx, ids, false, func(i int, now time.Time, old *Definition, s *State) (Definition, bool, error) {
-		p, err := c.planner.plan(*old)
+// again reads a schedule and calls do, until that has changed it.
+func (c *Control) again(ctx context.Context, id ID, do func(row ledger.Schedule, p *plan, s State, now time.Time) (done bool, err error)) error {
+	for range maxTries {
+		now, err := c.now(ctx)
 		if err != nil {
-			return *old, false, err
+			return err
 		}
-		before := s.clone()
-		err = f(i, now, p, s)
-		return *old, !reflect.DeepEqual(before, s.clone()), err
-	})
-}
-
-// update applies f to all, in batches, each by compare-and-set until it succeeds.
-func (c *Control) update(ctx context.Context, ids []ID, create bool, f update) error {
-	return c.batches(ids, func(first int, ids []ID) error {
-		todo := make([]int, len(ids))
-		for i := range ids {
-			todo[i] = i
-		}
-		for range maxTries {
-			if len(todo) == 0 {
-				return nil
-			}
-			changes, which, err := c.prepare(ctx, first, ids, todo, create, f)
-			if err != nil {
-				return err
-			}
-			versions, err := c.store.Write(ctx, changes)
-			if err != nil && !errors.Is(err, core.ErrUnknown) {
-				return err
-			}
-			todo = todo[:0]
-			for k, i := range which {
-				if err != nil || versions[k] == 0 {
-					todo = append(todo, i)
-				}
-			}
-		}
-		if len(todo) == 0 {
-			return nil
-		}
-		return contended(ids[todo[0]])
-	})
-}
-
-// prepare reads the schedules with the indexes todo, and makes the changes to write.
-func (c *Control) prepare(ctx context.Context, first int, ids []ID, todo []int, create bool, f update) (changes []Change, which []int, err error) {
-	asked := make([]ID, len(todo))
-	for k, i := range todo {
-		asked[k] = ids[i]
-	}
-	read, err := c.store.Get(ctx, asked)
-	if err != nil {
-		return nil, nil, err
-	}
-	now := read.Now.UTC().Truncate(time.Millisecond)
-	present := byID(read.Records)
-	for _, i := range todo {
-		id := ids[i]
-		r, ok := present[id]
-		var old *Definition
-		var s State
-		switch {
-		case ok:
-			d, kept, err := Decode(id, r.Data)
-			if err != nil {
-				return nil, nil, err
-			}
-			old, s = &d, kept
-		case !create:
-			return nil, nil, missing(id)
-		}
-		d, changed, err := f(first+i, now, old, &s)
+		row, err := c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if !changed {
-			continue
-		}
-		p, err := c.planner.plan(d)
+		p, s, err := c.planner.read(row)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		change := Change{ID: id, Version: r.Version, Data: Encode(d, s), Due: p.due(&s, now, false)}
-		if _, ok := s.claimsAfter(now); !ok { // somebody is launching: leave the hold about as it is
-			change.Due, change.Hold = time.Time{}, claimHold
-		}
-		changes, which = append(changes, change), append(which, i)
-	}
-	return changes, which, nil
-}
-
-// claimHold keeps a schedule that is changed in the middle of a launch from being launched beside.
-const claimHold = 500 * time.Millisecond
-
-// batches calls f for parts of ids that fit one call of the store; first is the index of each part.
-func (c *Control) batches(ids []ID, f func(first int, ids []ID) error) error {
-	for first := 0; first < len(ids); first += MaxBatch {
-		if err := f(first, ids[first:min(first+MaxBatch, len(ids))]); err != nil {
+		if done, err := do(row, p, s, now); done || err != nil {
 			return err
 		}
 	}
-	return nil
+	return fmt.Errorf("schedule %s was changed by others %d times meanwhile: try again: %w", id, maxTries, core.ErrUnavailable)
+}
+
+func (c *Control) now(ctx context.Context) (time.Time, error) {
+	now, err := c.ledger.Now(ctx)
+	return now.UTC().Truncate(time.Millisecond), err
 }

@@ -6,38 +6,86 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 )
 
-func TestPutAgainChangesNothing(t *testing.T) {
+func (l *lab) pause(d schedule.Definition, reason string) {
+	l.Helper()
+	l.ok(l.control.Pause(l.Context(), d.ID, reason, noted("schedule.pause")))
+}
+
+func (l *lab) resume(d schedule.Definition) {
+	l.Helper()
+	l.ok(l.control.Resume(l.Context(), d.ID, noted("schedule.resume")))
+}
+
+// align makes the schedules of the definitions be these; there is no document of them in the lab.
+func (l *lab) align(all ...schedule.Definition) int {
+	l.Helper()
+	n, err := l.control.Align(l.Context(), all, ledger.Basis{Kind: "definitions", Name: "current"}, nil)
+	l.ok(err)
+	return n
+}
+
+func TestAlignAgainChangesNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "0 * * * *")
-		l.put(d)
+		l.align(d)
+		defer l.completing()()
 		l.serve()
 		l.pass(2*time.Hour + time.Minute)
-		before, err := l.store.Get(l.Context(), []schedule.ID{d.ID})
-		l.ok(err)
+		before := l.status(d.ID)
 		d.CatchUp, d.Overlap = schedule.CatchUpSkip, schedule.OverlapSkip // what empty means
-		changed, err := l.control.Put(l.Context(), d)
-		l.ok(err)
-		after, err := l.store.Get(l.Context(), []schedule.ID{d.ID})
-		l.ok(err)
-		if changed[0] || after.Records[0].Version != before.Records[0].Version {
-			t.Fatal("the same definition was written again")
+		if n := l.align(d); n != 0 || l.status(d.ID).Edition != before.Edition {
+			t.Fatalf("the same definition was written again: %d", n)
 		}
 		d.Payload = []byte("newer") // keeps state and next fire
-		if changed, err = l.control.Put(l.Context(), d); err != nil || !changed[0] {
-			t.Fatalf("changed %v, %v", changed, err)
+		if n := l.align(d); n != 1 {
+			t.Fatalf("%d changed", n)
 		}
 		if s := l.status(d.ID); s.State.Fired != 2 || s.Next.Hour() != 3 || string(s.Definition.Payload) != "newer" {
 			t.Errorf("status %+v", s)
 		}
 		l.pass(time.Hour)
-		if s := l.runs.All()[schedule.RunID(d.ID, time.Now().Truncate(time.Hour))]; string(s.Payload) != "newer" {
-			t.Errorf("launched %+v", s)
+		if r := l.runs()[schedule.RunID(d.ID, time.Now().Truncate(time.Hour))]; r.LaunchedBy != "schedule:newer" {
+			t.Errorf("launched %+v", r)
+		}
+	})
+}
+
+// Those of the definitions come and go with them; a person's stays, until the definitions have one of its name.
+func TestAlign(t *testing.T) {
+	inLab(t, func(l *lab) {
+		mine := every(0, "0 * * * *")
+		l.put(mine)
+		var all []schedule.Definition
+		for i := range 1500 {
+			all = append(all, every(i+1, "0 * * * *"))
+		}
+		if n := l.align(all...); n != 1500 {
+			t.Errorf("%d made", n)
+		}
+		if n := l.align(all[:10]...); n != 1490 {
+			t.Errorf("%d removed", n)
+		}
+		if s := l.status(mine.ID); s.By != "bob" {
+			t.Errorf("%+v", s)
+		}
+		l.align(append(all[:10:10], mine)...)
+		if s := l.status(mine.ID); s.By != "" {
+			t.Errorf("%+v", s)
+		}
+		if n := l.align(); n != 11 {
+			t.Errorf("%d removed", n)
+		}
+		_, err := l.control.Align(l.Context(), all, ledger.Basis{Kind: "definitions", Name: "current", Version: 3}, nil)
+		if left, _, _ := l.ledger.Schedules(l.Context(), ledger.AllTenants(), ledger.Page{}); !errors.Is(err, core.ErrConflict) || len(left) != 0 {
+			t.Errorf("on the basis of definitions that are not the ledger's: %v, %d rows", err, len(left))
 		}
 	})
 }
@@ -52,7 +100,7 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 		l.put(d)
 		l.serve()
 		l.pass(time.Hour)
-		if got := l.runs.All(); len(got) != 1 {
+		if got := l.runs(); len(got) != 1 {
 			t.Errorf("launched %v, expected that of 03:30 only", got)
 		}
 		if s := l.status(d.ID); s.Next.Minute() != 30 || s.State.Fired != 1 {
@@ -61,47 +109,42 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 	})
 }
 
-func TestPutRefusesTheWholeCall(t *testing.T) {
+func TestPutRefuses(t *testing.T) {
 	inLab(t, func(l *lab) {
-		bad := every(2, "0 0 * *")
-		for name, all := range map[string][]schedule.Definition{"a bad one": {every(1, "0 * * * *"), bad}, "one twice": {every(1, "0 * * * *"), every(1, "5 * * * *")}} {
-			if _, err := l.control.Put(l.Context(), all...); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "schedule acme:s") {
-				t.Errorf("%s: %v", name, err)
-			}
+		put := func(d schedule.Definition, ifEdition int64, quota int) error {
+			_, err := l.control.Put(l.Context(), d, "bob", ifEdition, core.Quota{What: "schedules", Max: quota}, noted("schedule.put"))
+			return err
 		}
-		if _, err := l.control.Get(l.Context(), every(1, "").ID); !errors.Is(err, core.ErrNotFound) {
-			t.Errorf("a part was put: %v", err)
+		if err := put(every(2, "0 0 * *"), 0, 2); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "schedule acme:s2") {
+			t.Errorf("a bad one: %v", err)
 		}
-	})
-}
-
-func TestManyArePutListedAndDeleted(t *testing.T) {
-	inLab(t, func(l *lab) {
-		const n = 700
-		var all []schedule.Definition
-		var ids []schedule.ID
-		for i := range n {
-			all = append(all, every(i, "0 0 * * *"))
-			ids = append(ids, all[i].ID)
+		l.ok(put(every(1, "0 * * * *"), 0, 2))
+		if err := put(every(1, "5 * * * *"), 0, 2); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("one that is there: %v", err)
 		}
-		l.put(all...)
-		seen := 0
-		for p := (schedule.Page{Tenant: "acme", Limit: 100}); ; {
-			some, next, err := l.control.List(l.Context(), p)
-			l.ok(err)
-			for _, s := range some {
-				if s.Next.IsZero() || s.Definition.Cron == "" {
-					t.Fatalf("listed %+v", s)
-				}
-				seen++
-			}
-			if p.Cursor = next; next == "" {
-				break
-			}
+		first := l.status(every(1, "").ID).Edition
+		l.ok(put(every(1, "5 * * * *"), first, 2))
+		if err := put(every(1, "6 * * * *"), first, 2); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("in the place of an older edition: %v", err)
 		}
-		l.ok(l.control.Delete(l.Context(), append(ids, schedule.ID{Name: "nobody"})...))
-		if some, _, err := l.control.List(l.Context(), schedule.Page{All: true, Limit: 10}); err != nil || len(some) != 0 || seen != n {
-			t.Errorf("%d listed, %d left, %v", seen, len(some), err)
+		l.ok(put(every(2, "5 * * * *"), 0, 2))
+		if err := put(every(3, "6 * * * *"), 0, 2); !errors.Is(err, core.ErrQuota) {
+			t.Errorf("over the quota: %v", err)
+		}
+		l.ok(put(schedule.Definition{ID: schedule.ID{Tenant: "other", Name: "s"}, Cron: "0 * * * *"}, 0, 2))
+		id := every(1, "").ID
+		if err := l.control.Delete(l.Context(), id, first, noted("schedule.delete")); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("an older edition is deleted: %v", err)
+		}
+		last := l.status(id).Edition
+		l.ok(l.control.Delete(l.Context(), id, last, noted("schedule.delete")))
+		l.pass(time.Millisecond)
+		l.ok(put(every(1, "5 * * * *"), 0, 2))
+		if again := l.status(id).Edition; again <= last {
+			t.Errorf("edition %d comes after %d", again, last)
+		}
+		if entries, _, err := l.ledger.AuditLog(l.Context(), ledger.AllTenants(), ledger.AuditFilter{Kind: "schedule"}, ledger.Page{}); err != nil || len(entries) != 6 {
+			t.Errorf("%d entries in the audit log, expected those of the 6 changes: %v", len(entries), err)
 		}
 	})
 }
@@ -110,33 +153,38 @@ func TestPauseAndResume(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "0 * * * *")
 		d.Paused = true
-		l.put(d)
+		l.align(d)
+		defer l.completing()()
 		l.serve()
 		l.pass(3*time.Hour + time.Minute)
-		if s := l.status(d.ID); l.runs.Count() != 0 || !s.State.Paused || !s.Next.IsZero() {
-			t.Fatalf("%d launched while paused: %+v", l.runs.Count(), s)
+		if s := l.status(d.ID); len(l.runs()) != 0 || !s.State.Paused || !s.Next.IsZero() {
+			t.Fatalf("%d launched while paused: %+v", len(l.runs()), s)
 		}
-		l.ok(l.control.Resume(l.Context(), d.ID))
-		l.put(d) // git still says paused, but nobody changed it there
+		l.resume(d)
+		l.align(d) // git still says paused, but nobody changed it there
 		l.pass(time.Hour)
-		if l.runs.Count() != 1 {
-			t.Fatalf("%d launched after resume, expected the next one only", l.runs.Count())
+		if len(l.runs()) != 1 {
+			t.Fatalf("%d launched after resume, expected the next one only", len(l.runs()))
 		}
-		l.ok(l.control.Pause(l.Context(), "CHG7", d.ID))
+		l.pause(d, "CHG7")
 		l.pass(time.Hour)
-		if s := l.status(d.ID); l.runs.Count() != 1 || s.State.Reason != "CHG7" {
-			t.Fatalf("%d launched, %+v", l.runs.Count(), s.State)
+		if s := l.status(d.ID); len(l.runs()) != 1 || s.State.Reason != "CHG7" {
+			t.Fatalf("%d launched, %+v", len(l.runs()), s.State)
 		}
 		d.Paused = false // git says go on: a change
-		l.put(d)
+		l.align(d)
 		l.pass(time.Hour)
-		if l.runs.Count() != 2 {
-			t.Fatalf("%d launched", l.runs.Count())
+		if len(l.runs()) != 2 {
+			t.Fatalf("%d launched", len(l.runs()))
 		}
-		if err := l.control.Pause(l.Context(), "x", schedule.ID{Name: "nobody"}); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
+		if err := l.control.Pause(l.Context(), schedule.ID{Name: "nobody"}, "x", noted("schedule.pause")); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func (l *lab) trigger(d schedule.Definition, key string) (ledger.Accepted, error) {
+	return l.control.Trigger(l.Context(), d.ID, key, func(f schedule.Fire) (ledger.NewRun, error) { return l.Prepare(l.Context(), f) }, noted("schedule.trigger"))
 }
 
 func TestTriggerLaunchesOnceAKey(t *testing.T) {
@@ -150,43 +198,46 @@ func TestTriggerLaunchesOnceAKey(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
-				if _, err := l.control.Trigger(l.Context(), d.ID, fmt.Sprintf("key-%d", i%4)); err != nil {
+				if _, err := l.trigger(d, fmt.Sprintf("key-%d", i%4)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		l.pass(time.Second)
-		if s := l.status(d.ID).State; l.runs.Count() != 4 || s.Fired != 4 {
-			t.Fatalf("%d launched, %d counted, expected one for each of 4 keys", l.runs.Count(), s.Fired)
+		if s := l.status(d.ID).State; len(l.runs()) != 4 || s.Fired != 4 {
+			t.Fatalf("%d launched, %d counted, expected one for each of 4 keys", len(l.runs()), s.Fired)
 		}
-		run, err := l.control.Trigger(l.Context(), d.ID, "key-1")
+		run, err := l.trigger(d, "key-1")
 		l.ok(err)
 		l.pass(time.Minute)
-		if s := l.runs.All()[run]; l.runs.Count() != 4 || s.Cause != schedule.ByTrigger || string(s.Payload) != "what" {
-			t.Errorf("%d launched, %+v", l.runs.Count(), s)
+		if _, ok := l.runs()[run.Run.ID]; run.Created || len(l.runs()) != 4 || !ok || l.status(d.ID).State.Fired != 4 {
+			t.Errorf("%d launched, %+v", len(l.runs()), run)
 		}
 		for _, key := range []string{"", strings.Repeat("k", schedule.MaxKey+1)} {
-			if _, err := l.control.Trigger(l.Context(), d.ID, key); !errors.Is(err, core.ErrInvalid) {
+			if _, err := l.trigger(d, key); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("key %q: %v", key, err)
 			}
 		}
 	})
 }
 
-func TestTriggersThatNobodyLaunchesAreBounded(t *testing.T) {
+func TestTriggersAreBoundByTheRunsThatAreNotComplete(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "0 0 1 1 *")
 		l.put(d)
-		for i := range schedule.MaxTriggers {
-			_, err := l.control.Trigger(l.Context(), d.ID, fmt.Sprint(i))
+		for i := range schedule.MaxActive {
+			_, err := l.trigger(d, fmt.Sprint(i))
 			l.ok(err)
 		}
-		if _, err := l.control.Trigger(l.Context(), d.ID, "more"); !errors.Is(err, core.ErrConflict) {
+		if _, err := l.trigger(d, "more"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.control.Trigger(l.Context(), d.ID, "0"); err != nil {
+		if _, err := l.trigger(d, "0"); err != nil {
 			t.Errorf("a key that is known: %v", err)
+		}
+		l.complete(schedule.TriggerRunID(d.ID, "3"))
+		if _, err := l.trigger(d, "more"); err != nil {
+			t.Errorf("after one has ended: %v", err)
 		}
 	})
 }
@@ -195,25 +246,26 @@ func TestBackfillIsBoundedAndRepeatsNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "0 * * * *")
 		l.put(d)
+		defer l.completing()()
 		l.serve()
 		start := time.Now()
 		l.pass(2*time.Hour + time.Minute)
 		for range 2 { // asked for twice
-			n, err := l.control.Backfill(l.Context(), d.ID, start.Add(-3*time.Hour), start.Add(2*time.Hour))
+			n, err := l.control.Backfill(l.Context(), d.ID, start.Add(-3*time.Hour), start.Add(2*time.Hour), noted("schedule.backfill"))
 			if err != nil || n != 6 {
 				t.Fatalf("%d fires, %v; expected 21:00 to 02:00", n, err)
 			}
 		}
 		l.pass(10 * time.Minute)
-		got := l.runs.All()
+		got := l.runs()
 		if len(got) != 6 {
 			t.Errorf("launched %v", got)
 		}
-		if s := got[schedule.RunID(d.ID, start.Add(-3*time.Hour))]; s.Cause != schedule.ByBackfill {
-			t.Errorf("21:00 is %+v", s)
+		if _, ok := got[schedule.RunID(d.ID, start.Add(-3*time.Hour))]; !ok {
+			t.Errorf("21:00 was not launched: %v", got)
 		}
 		for name, r := range map[string][2]time.Time{"not over": {start, start.Add(24 * time.Hour)}, "the wrong way": {start, start.Add(-time.Hour)}, "too many": {start.AddDate(-1, 0, 0), start}} {
-			if _, err := l.control.Backfill(l.Context(), d.ID, r[0], r[1]); !errors.Is(err, core.ErrInvalid) {
+			if _, err := l.control.Backfill(l.Context(), d.ID, r[0], r[1], noted("schedule.backfill")); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -223,21 +275,31 @@ func TestBackfillIsBoundedAndRepeatsNothing(t *testing.T) {
 func TestOverlapOverEngines(t *testing.T) {
 	for o, want := range map[schedule.Overlap]int{schedule.OverlapSkip: 1, schedule.OverlapQueue: 1, schedule.OverlapCancel: 5} {
 		inLab(t, func(l *lab) {
-			l.runs.Hold = true
 			d := every(1, "*/10 * * * *")
 			d.Overlap = o
 			l.put(d)
 			l.serve()
-			l.serve()
+			s := l.serve()
 			l.pass(51 * time.Minute)
-			if got := l.runs.Count(); got != want || len(l.runs.Cancelled()) != want-1 {
-				t.Errorf("%s: %d launched, %v cancelled, expected %d launched", o, got, l.runs.Cancelled(), want)
+			cancelled := 0
+			for _, r := range l.runs() {
+				if r.Phase == ledger.PhaseCancelled {
+					cancelled++
+				}
 			}
-			l.runs.Complete()
-			l.ok(l.control.Recheck(l.Context(), d.ID))
-			l.pass(time.Second)
-			if got := l.runs.Count(); (o == schedule.OverlapQueue) != (got == want+1) {
-				t.Errorf("%s: %d launched after the first was complete", o, got)
+			if got := len(l.runs()); got != want || cancelled != want-1 {
+				t.Errorf("%s: %d launched, %d cancelled, expected %d launched", o, got, cancelled, want)
+			}
+			l.complete()
+			woken, err := l.control.Wake(l.Context(), d.ID)
+			l.ok(err)
+			if woken != (o == schedule.OverlapQueue) {
+				t.Errorf("%s: woken: %v", o, woken)
+			}
+			s.engine.Wake()
+			synctest.Wait()
+			if got := len(l.runs()); (o == schedule.OverlapQueue) != (got == want+1) {
+				t.Errorf("%s: %d launched at once after the first was complete", o, got)
 			}
 		})
 	}
@@ -245,17 +307,24 @@ func TestOverlapOverEngines(t *testing.T) {
 
 func TestControlsBesideEngines(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.runs.Slow = 50 * time.Millisecond
 		d := every(1, "* * * * *")
 		d.Overlap = schedule.OverlapQueue
-		l.put(d)
+		l.align(d)
+		defer l.completing()()
 		from := time.Now()
 		l.serve()
 		l.serve()
-		for i := range 200 { // changed all the time, in the middle of launches too
+		for i := range 200 {
 			l.pass(1313 * time.Millisecond)
 			d.Payload = fmt.Appendf(nil, "%d", i)
-			l.put(d)
+			for {
+				_, err := l.control.Align(l.Context(), []schedule.Definition{d}, ledger.Basis{Kind: "definitions", Name: "current"}, nil)
+				if errors.Is(err, core.ErrConflict) { // an engine was faster
+					continue
+				}
+				l.ok(err)
+				break
+			}
 		}
 		to := time.Now()
 		l.pass(time.Second)
@@ -263,17 +332,16 @@ func TestControlsBesideEngines(t *testing.T) {
 	})
 }
 
-func TestDeletedInTheMiddleOfALaunch(t *testing.T) {
+func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
-		l.runs.Slow = time.Second
 		d := every(1, "5 * * * *")
-		l.put(d)
+		l.align(d)
 		l.serve()
-		l.pass(5*time.Minute + 500*time.Millisecond)
-		l.ok(l.control.Delete(l.Context(), d.ID))
-		l.put(d)
+		l.pass(6 * time.Minute)
+		l.align()
+		l.align(d)
 		l.pass(time.Minute)
-		if s := l.status(d.ID).State; s.Fired != 0 || len(s.Active) != 0 {
+		if s := l.status(d.ID).State; s.Fired != 0 || len(s.Active) != 0 || len(l.runs()) != 1 {
 			t.Errorf("the schedule made anew has what the old one launched: %+v", s)
 		}
 	})

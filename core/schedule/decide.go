@@ -8,35 +8,17 @@ import (
 
 // Decision is what is to become of a schedule at a moment.
 type Decision struct {
-	State   State     // with what is to be launched among Claimed
-	Skips   []Skip    // fires that this decision drops
-	Found   []Claim   // claims that turn out to run: they were launched, and nobody lived to say so
-	Due     time.Time // when to look again; zero: never. While a claim is to be launched, its hold decides
-	Changed bool      // State differs from the one given
-}
-
-// Decide is the whole of what a schedule does, as a function: which fires are launched, which are
-// dropped and why, which wait, at a time of the store's clock. running tells whether a run is not
-// complete. It launches at most one fire of the cron expression or of a backfill at a time, and
-// does bounded work, however long nobody looked.
-func Decide(d Definition, s State, now time.Time, running func(run string) bool) (Decision, error) {
-	p, err := newPlanner().plan(d)
-	if err != nil {
-		return Decision{}, err
-	}
-	return p.decide(s, now, running), nil
+	State State     // with what is to be launched among Claimed
+	Skips []Skip    // fires that this decision drops
+	Due   time.Time // when to look again; zero: never
+	Waits bool      // the end of a run makes it due
 }
 
 // asks lists the runs of which a decision has to know whether they are complete.
-func (p *plan) asks(s *State, now time.Time) []string {
-	var runs []string
-	for _, r := range s.Active {
-		runs = append(runs, r.ID)
-	}
-	for _, c := range s.Claimed {
-		if until := p.until(c); !until.IsZero() && now.After(until) {
-			runs = append(runs, c.RunID)
-		}
+func (s *State) asks() []string {
+	runs := make([]string, len(s.Active))
+	for i, r := range s.Active {
+		runs[i] = r.ID
 	}
 	return runs
 }
@@ -44,28 +26,27 @@ func (p *plan) asks(s *State, now time.Time) []string {
 // decider is one decision being made.
 type decider struct {
 	*plan
-	s       State
-	now     time.Time
-	skips   []Skip
-	found   []Claim
-	lags    bool // a fire that has come waits for a launch or a run to end
-	changed bool
+	s     State
+	now   time.Time
+	skips []Skip
+	lags  bool // a fire that has come waits for a launch or a run to end
 }
 
+// decide is the whole of what a schedule does, as a function: which fires are launched, which are
+// dropped and why, which wait, at a time of the ledger's clock. running tells whether a run is not
+// complete. It launches at most one fire of the cron expression or of a backfill at a time, and
+// does bounded work, however long nobody looked.
 func (p *plan) decide(s State, now time.Time, running func(string) bool) Decision {
 	d := decider{plan: p, s: s.clone(), now: now.UTC()}
-	active := len(d.s.Active)
 	d.s.Active = slices.DeleteFunc(d.s.Active, func(r Run) bool { return !running(r.ID) })
-	d.changed = len(d.s.Active) != active
-	d.giveUp(running)
+	d.giveUp()
 	if !d.s.Paused {
 		d.release(ByCron) // a queued fire goes before one that is due now
 		d.fire()
 		d.release(ByCatchUp)
 	}
-	d.trigger()
 	d.backfill()
-	return Decision{State: d.s, Skips: d.skips, Due: d.due(&d.s, d.now, d.lags), Changed: d.changed, Found: d.found}
+	return Decision{State: d.s, Skips: d.skips, Due: d.due(&d.s, d.now, d.lags), Waits: d.lags || d.s.waits()}
 }
 
 // limit is when a fire of the cron expression may no longer be launched; zero: no limit.
@@ -92,22 +73,13 @@ func (p *plan) until(c Claim) time.Time {
 }
 
 // giveUp drops claims that cannot be launched in time any more.
-func (d *decider) giveUp(running func(string) bool) {
+func (d *decider) giveUp() {
 	d.s.Claimed = slices.DeleteFunc(d.s.Claimed, func(c Claim) bool {
 		until := d.until(c)
 		if until.IsZero() || !d.now.After(until) {
 			return false
 		}
-		d.changed = true
-		if running(c.RunID) {
-			d.s.launched(c, d.now)
-			d.found = append(d.found, c)
-			return true
-		}
-		reason := fmt.Sprintf("its launch was begun at %s and not confirmed; it may have run", stamp(c.Decided))
-		if c.Attempts > 0 {
-			reason = fmt.Sprintf("could not be launched until %s: %s", stamp(until), c.Err)
-		}
+		reason := fmt.Sprintf("could not be launched until %s: %s", stamp(until), c.Err)
 		d.drop(Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: reason})
 		return true
 	})
@@ -153,7 +125,7 @@ func (d *decider) behind() bool {
 	return len(d.s.Claimed) > 0 || slices.ContainsFunc(d.s.Active, func(r Run) bool { return r.Cause == ByCatchUp })
 }
 
-func (d *decider) advance(nominal time.Time) { d.s.Since, d.changed = nominal, true }
+func (d *decider) advance(nominal time.Time) { d.s.Since = nominal }
 
 // onTime launches a fire, or does what overlap says.
 func (d *decider) onTime(nominal time.Time) {
@@ -285,21 +257,11 @@ func (d *decider) release(cause Cause) {
 	}
 }
 
-// trigger launches what was asked for.
-func (d *decider) trigger() {
-	for len(d.s.Triggers) > 0 && len(d.s.Active)+len(d.s.Claimed) < MaxActive {
-		t := d.s.Triggers[0]
-		d.s.Triggers = d.s.Triggers[1:]
-		d.add(Claim{RunID: t.RunID, Nominal: t.At, Cause: ByTrigger, Decided: d.now})
-	}
-}
-
 // backfill launches the next fire of the first backfill, if nothing else runs or waits.
 func (d *decider) backfill() {
 	for len(d.s.Backfill) > 0 && !d.s.busy() && d.s.Waiting == nil {
 		span := &d.s.Backfill[0]
 		nominal, ok := d.next(span.After)
-		d.changed = true
 		if !ok || nominal.After(span.To) {
 			d.s.Backfill = d.s.Backfill[1:]
 			continue
@@ -312,12 +274,7 @@ func (d *decider) backfill() {
 }
 
 func (d *decider) claim(nominal time.Time, cause Cause, cancel []string) {
-	d.add(Claim{RunID: RunID(d.ID, nominal), Nominal: nominal, Cause: cause, Decided: d.now, Cancel: cancel})
-}
-
-func (d *decider) add(c Claim) {
-	d.s.Claimed = append(d.s.Claimed, c)
-	d.changed = true
+	d.s.Claimed = append(d.s.Claimed, Claim{RunID: RunID(d.ID, nominal), Nominal: nominal, Cause: cause, Decided: d.now, Cancel: cancel})
 }
 
 func (d *decider) dropOne(nominal time.Time, cause Cause, reason string) {
@@ -346,7 +303,6 @@ func (d *decider) drop(k Skip) {
 	k.Reason = cut(k.Reason)
 	d.s.skip(k, d.now)
 	d.skips = append(d.skips, k)
-	d.changed = true
 }
 
 // due is when the schedule has to be looked at again; lags tells that a fire that has come waits.

@@ -25,12 +25,16 @@ func TestDecideIsTheWholeOfIt(t *testing.T) {
 	d := hourly()
 	d.ID = ID{Name: "nightly"}
 	s := State{Since: clock("03 00:00")}
-	dec, err := Decide(d, s, clock("03 01:00"), func(string) bool { return false })
-	if err != nil || len(dec.State.Claimed) != 1 || dec.State.Claimed[0].RunID != "nightly-20260303T0100Z" || len(s.Claimed) != 0 {
-		t.Errorf("decided %+v, %v", dec, err)
+	p, err := newPlanner().plan(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := p.decide(s, clock("03 01:00"), func(string) bool { return false })
+	if len(dec.State.Claimed) != 1 || dec.State.Claimed[0].RunID != "nightly-20260303T0100Z" || len(s.Claimed) != 0 {
+		t.Errorf("decided %+v", dec)
 	}
 	d.Cron = "never"
-	if _, err := Decide(d, s, clock("03 01:00"), nil); !errors.Is(err, core.ErrInvalid) {
+	if _, err := newPlanner().plan(d); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -216,24 +220,6 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-func TestTriggersAreBoundByNothingButTheirNumber(t *testing.T) {
-	w := newWorld(t, hourly())
-	w.look(clock("03 01:00"))
-	w.s.Paused = true
-	for i := range MaxActive + 2 {
-		w.s.Triggers = append(w.s.Triggers, Trigger{RunID: TriggerRunID(w.d.ID, fmt.Sprint(i)), At: clock("03 01:10")})
-	}
-	w.look(clock("03 01:10"))
-	if len(w.s.Active) != MaxActive || len(w.s.Triggers) != 3 {
-		t.Fatalf("%d run, %d wait", len(w.s.Active), len(w.s.Triggers))
-	}
-	w.complete()
-	w.run(clock("03 01:20"))
-	if len(w.s.Triggers) != 0 || w.s.Fired != MaxActive+3 {
-		t.Fatalf("%d wait, %d fired", len(w.s.Triggers), w.s.Fired)
-	}
-}
-
 func TestFailedLaunches(t *testing.T) {
 	away := errors.New("queue is away")
 	for _, c := range []struct {
@@ -280,24 +266,6 @@ func TestFailedLaunches(t *testing.T) {
 		w.want("skip 01:00")
 		w.because("refused: no such playbook")
 	})
-}
-
-func TestAClaimThatNobodyConfirmedIsNotLaunchedTooLate(t *testing.T) {
-	for _, ran := range []bool{false, true} {
-		w := newWorld(t, hourly(within(time.Hour)))
-		w.decide(clock("03 01:00")) // and every server dies
-		w.running[w.s.Claimed[0].RunID] = ran
-		d := w.decide(clock("03 02:30"))
-		if ran && (len(d.Found) != 1 || w.s.Fired != 1) {
-			t.Errorf("a run that goes on is not counted: %+v", d)
-		}
-		if !ran {
-			w.want("skip 01:00", "skip 02:00")
-		}
-		if !ran && w.s.Last[0].Reason != "its launch was begun at 2026-03-03T01:00Z and not confirmed; it may have run" {
-			t.Errorf("reason %q", w.s.Last[0].Reason)
-		}
-	}
 }
 
 func TestARepeatedSettlementCountsOnce(t *testing.T) {

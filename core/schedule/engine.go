@@ -2,151 +2,268 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 )
 
-// Options change what an Engine does by default.
-type Options struct {
-	// TTL is how long a record is an engine's own without being renewed: after it, the fires of a dead
-	// server are taken over. 300 ms when 0.
-	TTL time.Duration
-	// Parallel is the number of launches at once, 32 when 0.
-	Parallel int
-	// Held is the number of schedules worked on at once, from Take until they are settled, 1024 when 0.
-	Held int
-	// LaunchTimeout bounds one call of Launcher, 10 s when 0.
-	LaunchTimeout time.Duration
-	// Events is told what happens; it must be quick, and safe for concurrent use.
-	Events func(Event)
-}
-
-// Engine fires the schedules of a store: what each server runs. Its memory is bounded by Held,
-// whatever the number of schedules.
+// Engine launches the schedules of a ledger: each server runs one. Any number of servers may share a ledger.
 type Engine struct {
-	store    Store
+	ledger   *ledger.Ledger
 	launcher Launcher
-	o        Options
+	events   func(Event)
 	planner  *planner
-	launches chan struct{} // a place for each launch at once
-	room     chan struct{} // a place for each schedule worked on
+	wake     chan struct{} // has room for one
 }
 
 const (
-	idle       = time.Second     // the longest wait: after it the store's clock is read again
-	stopGrace  = 2 * time.Second // launches under way may take this long after Run's context ended
-	postpone   = time.Second     // before runs are asked for again after an error
-	quarantine = time.Minute     // before a record that cannot be read is looked at again
+	idle       = time.Second // the longest wait: what other servers change is seen then
+	most       = 1000        // schedules read at once
+	perChange  = 128         // schedules of one transaction
+	quarantine = time.Minute // before a row that cannot be read is read again
+	scatter    = 20          // milliseconds at most, after another server was faster
 )
 
-// NewEngine makes an engine. Any number of them, on any number of servers, may share a store.
-func NewEngine(store Store, launcher Launcher, o Options) *Engine {
-	if o.TTL <= 0 {
-		o.TTL = 300 * time.Millisecond
-	}
-	if o.Parallel <= 0 {
-		o.Parallel = 32
-	}
-	if o.Held <= 0 {
-		o.Held = 1024
-	}
-	if o.LaunchTimeout <= 0 {
-		o.LaunchTimeout = 10 * time.Second
-	}
-	return &Engine{store: store, launcher: launcher, o: o, planner: newPlanner(),
-		launches: make(chan struct{}, o.Parallel), room: make(chan struct{}, o.Held)}
+// NewEngine makes an engine. events gets what happens; it must be quick, and safe for concurrent use.
+func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine {
+	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), wake: make(chan struct{}, 1)}
 }
 
-// Run fires what is due until ctx ends. Launches under way then have a moment to be settled, the
-// rest is given back for other servers. Errors of the store are told as events, and waited out.
-// Every goroutine has ended when Run returns.
-func (e *Engine) Run(ctx context.Context) {
-	// What must not be cut off in the middle gets this context.
-	settle, cut := context.WithCancel(context.WithoutCancel(ctx))
-	var batches, watch sync.WaitGroup
-	defer watch.Wait() // in this order: batches end, cut ends the watch, the watch ends
-	defer cut()
-	defer batches.Wait()
-	watch.Go(func() {
-		select {
-		case <-ctx.Done():
-			pause(settle, stopGrace)
-			cut()
-		case <-settle.Done():
-		}
-	})
-
-	for ctx.Err() == nil {
-		places := e.places(ctx)
-		if places == 0 {
-			return
-		}
-		b, next, err := e.take(ctx, places)
-		for range places - len(b.items) {
-			<-e.room
-		}
-		if len(b.items) > 0 {
-			batches.Go(func() { b.run(ctx, settle) })
-			continue
-		}
-		if err == nil {
-			err = e.store.Wait(ctx, next)
-		}
-		if err != nil && ctx.Err() == nil {
-			e.trouble(ID{}, b.now(), fmt.Errorf("waiting for what is due: %w", err))
-			pause(ctx, idle)
-		}
-	}
-}
-
-// places takes as many places for schedules as are free, up to a batch, and waits for one; 0 when
-// ctx has ended.
-func (e *Engine) places(ctx context.Context) int {
+// Wake makes the engine look at once: for schedules that were changed by this process. It does not block.
+func (e *Engine) Wake() {
 	select {
-	case <-ctx.Done():
-		return 0
-	case e.room <- struct{}{}:
+	case e.wake <- struct{}{}:
+	default:
 	}
-	for n := 1; n < MaxBatch; n++ {
-		select {
-		case e.room <- struct{}{}:
-		default:
-			return n
+}
+
+// Run launches what is due until ctx ends. Errors of the ledger are reported as events, and waited out.
+func (e *Engine) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, err := e.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			e.events(Event{Kind: EventTrouble, At: time.Now(), Err: fmt.Errorf("launching what is due: %w", err)})
+			wait = idle
 		}
-	}
-	return MaxBatch
-}
-
-// take gets the next batch, or tells until when to wait for one.
-func (e *Engine) take(ctx context.Context, most int) (b *batch, next time.Time, err error) {
-	asked := time.Now()
-	taken, err := e.store.Take(ctx, most, e.o.TTL)
-	b = &batch{Engine: e, read: taken.Now, at: asked, renewed: asked, results: make(chan launched)}
-	if err != nil {
-		return b, time.Time{}, err
-	}
-	for _, r := range taken.Records {
-		b.items = append(b.items, &item{Record: r, held: true})
-	}
-	return b, earlier(taken.Next, taken.Now.Add(idle)), nil
-}
-
-func (e *Engine) tell(v Event) {
-	if e.o.Events != nil {
-		e.o.Events(v)
+		e.sleep(ctx, wait)
 	}
 }
 
-func (e *Engine) trouble(id ID, now time.Time, err error) {
-	e.tell(Event{Kind: EventTrouble, Schedule: id, At: now, Err: err})
-}
-
-func pause(ctx context.Context, d time.Duration) {
+func (e *Engine) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+	case <-e.wake:
 	}
+}
+
+// look launches what is due, and returns how long to wait before the next look.
+func (e *Engine) look(ctx context.Context) (wait time.Duration, err error) {
+	due, err := e.ledger.DueSchedules(ctx, most)
+	if err != nil {
+		return 0, err
+	}
+	if len(due.Rows) == 0 {
+		if due.Next.IsZero() {
+			return idle, nil
+		}
+		return min(max(due.Next.Sub(due.Now), time.Millisecond), idle), nil
+	}
+	read := time.Now()
+	from := 0
+	if len(due.Rows) > perChange { // servers begin at different places, so that they rarely do the same work
+		from = rand.IntN(len(due.Rows)) //nolint:gosec // it only has to differ
+	}
+	for rows := range slices.Chunk(slices.Concat(due.Rows[from:], due.Rows[:from]), perChange) {
+		b := &batch{Engine: e, now: due.Now.Add(time.Since(read)).Truncate(time.Millisecond)}
+		if b.now.Before(due.Now) {
+			b.now = due.Now
+		}
+		lost, err := b.run(ctx, rows)
+		if err != nil {
+			return 0, err
+		}
+		if lost > len(rows)/2 { // another server has the rest too
+			return time.Duration(rand.IntN(scatter)) * time.Millisecond, nil //nolint:gosec // as above
+		}
+	}
+	return 0, nil
+}
+
+// batch is some schedules on their way from decision to the ledger.
+type batch struct {
+	*Engine
+	now     time.Time
+	firings []*firing
+}
+
+// firing is one schedule of a batch.
+type firing struct {
+	row      ledger.Schedule
+	plan     *plan
+	state    State
+	decision Decision
+	launches []launch  // of claims whose runs could not be prepared
+	runs     []string  // that the change accepts, in its order
+	settled  []settled // what became of the claims, once the ledger has answered
+}
+
+// run decides and changes, and returns how many schedules others had changed before.
+func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err error) {
+	for _, row := range rows {
+		if err := b.add(ctx, row); err != nil {
+			return 0, err
+		}
+	}
+	var asks []string
+	for _, f := range b.firings {
+		asks = append(asks, f.state.asks()...)
+	}
+	open, err := b.ledger.Open(ctx, asks)
+	if err != nil {
+		return 0, err
+	}
+	changes := make([]ledger.ScheduleChange, len(b.firings))
+	for i, f := range b.firings {
+		f.decision = f.plan.decide(f.state, b.now, func(run string) bool { return open[run] })
+		changes[i] = b.prepare(ctx, f)
+	}
+	if ctx.Err() != nil { // what Prepare answers after it says nothing of the fires
+		return 0, ctx.Err()
+	}
+	changed, err := b.ledger.ChangeSchedules(ctx, changes)
+	if err != nil {
+		return 0, err
+	}
+	var accepted []ledger.Run
+	for i, f := range b.firings {
+		if changed[i].Version == 0 {
+			lost++
+			continue
+		}
+		for _, a := range changed[i].Runs {
+			if a.Created {
+				accepted = append(accepted, a.Run)
+			}
+		}
+		b.report(f)
+		for _, run := range changes[i].Cancel {
+			if err := b.launcher.Cancelled(ctx, run, changes[i].Reason); err != nil {
+				b.trouble(f.plan.ID, err)
+			}
+		}
+	}
+	if len(accepted) > 0 {
+		b.launcher.Accepted(accepted)
+	}
+	return lost, nil
+}
+
+// add reads a row. One that cannot be read is put off, and stops no other.
+func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
+	p, s, err := b.planner.read(row)
+	if err != nil {
+		b.trouble(idOf(row), err)
+		return b.ledger.PostponeSchedule(ctx, row, b.now.Add(quarantine))
+	}
+	b.firings = append(b.firings, &firing{row: row, plan: p, state: s})
+	return nil
+}
+
+// prepare makes the change of a schedule: its new state, and the runs of the claims that are to be launched now.
+func (b *batch) prepare(ctx context.Context, f *firing) ledger.ScheduleChange {
+	c := ledger.ScheduleChange{Schedule: f.row}
+	for _, claim := range f.decision.State.Claimed {
+		if claim.After.After(b.now) {
+			continue
+		}
+		run, err := b.launcher.Prepare(ctx, f.plan.fire(claim))
+		if err != nil {
+			f.launches = append(f.launches, launch{claim.RunID, err})
+			continue
+		}
+		f.runs, c.Runs = append(f.runs, claim.RunID), append(c.Runs, run)
+		if len(claim.Cancel) > 0 {
+			c.Cancel, c.Reason = claim.Cancel, fmt.Sprintf("a later fire of schedule %s takes its place: %s", f.plan.ID, claim.RunID)
+		}
+	}
+	c.Settle = func(answers []ledger.Accepted) ledger.Schedule { return f.settle(answers, b.now) }
+	return c
+}
+
+// settle makes the row of the ledger's answers.
+func (f *firing) settle(answers []ledger.Accepted, now time.Time) ledger.Schedule {
+	launches := f.launches
+	for i, a := range answers {
+		launches = append(launches, launch{f.runs[i], a.Err})
+	}
+	s := f.decision.State
+	if len(launches) == 0 {
+		return f.plan.row(&s, f.decision.Due, f.decision.Waits)
+	}
+	s, f.settled = settle(s, launches, now)
+	return f.plan.row(&s, f.plan.due(&s, now, false), s.waits())
+}
+
+// report emits what was decided and launched.
+func (b *batch) report(f *firing) {
+	id := f.plan.ID
+	for _, k := range f.decision.Skips {
+		b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: k})
+	}
+	for _, s := range f.settled {
+		switch {
+		case s.skip != nil:
+			b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: *s.skip, Err: s.err})
+		case s.err != nil:
+			b.events(Event{Kind: EventFailed, Schedule: id, At: b.now, Fire: f.plan.bare(s.claim), Err: s.err})
+		default:
+			b.events(Event{Kind: EventFired, Schedule: id, At: b.now, Fire: f.plan.bare(s.claim), Late: b.now.Sub(f.plan.start(s.claim.Nominal))})
+		}
+	}
+}
+
+func (b *batch) trouble(id ID, err error) {
+	if !errors.Is(err, core.ErrNotFound) {
+		b.events(Event{Kind: EventTrouble, Schedule: id, At: b.now, Err: err})
+	}
+}
+
+func idOf(row ledger.Schedule) ID { return ID{Tenant: row.Tenant, Name: row.Name} }
+
+// read makes a row ready for decisions.
+func (p *planner) read(row ledger.Schedule) (*plan, State, error) {
+	if row.Unreadable != nil {
+		return nil, State{}, fmt.Errorf("schedule %s: %w", idOf(row), row.Unreadable)
+	}
+	d, s, err := Decode(idOf(row), row.Data)
+	if err != nil {
+		return nil, State{}, err
+	}
+	out, err := p.plan(d)
+	if err == nil && !row.Passed.IsZero() {
+		out.pass(&s, row.Passed)
+	}
+	return out, s, err
+}
+
+// row is what the ledger keeps of a schedule, besides its name and versions.
+func (p *plan) row(s *State, due time.Time, waits bool) ledger.Schedule {
+	return ledger.Schedule{Due: due, Waits: waits, Data: Encode(p.Definition, *s)}
+}
+
+// pass counts all fires that started until then as decided: nobody knows which were launched.
+func (p *plan) pass(s *State, until time.Time) {
+	s.Since = latest(s.Since, p.decided(s.Since, until))
+	s.Claimed, s.Waiting, s.Backfill = nil, nil, nil
 }

@@ -3,6 +3,8 @@ package schedule
 import (
 	"context"
 	"time"
+
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // Cause is why a fire is launched.
@@ -25,15 +27,15 @@ type Fire struct {
 	Payload  []byte // of the definition at the time of the launch
 }
 
-// Launcher is what the engine's user provides; it must be safe for concurrent use.
+// Launcher is what the engine's user provides.
 type Launcher interface {
-	// Launch starts the run of a fire. It is idempotent by Fire.RunID, for as long as a run is
-	// remembered: a repeated call changes nothing and is no error. An error means: try again later.
-	Launch(ctx context.Context, f Fire) error
-	// Running returns those of the runs, up to MaxBatch, that exist and are not complete, in any order.
-	Running(ctx context.Context, runs []string) ([]string, error)
-	// Cancel ends a run. One that is complete, cancelled or unknown is no error.
-	Cancel(ctx context.Context, run, reason string) error
+	// Prepare makes the run of a fire, with Fire.RunID. core.ErrInvalid and core.ErrConflict refuse the fire for good;
+	// after other errors Prepare is called again later.
+	Prepare(ctx context.Context, f Fire) (ledger.NewRun, error)
+	// Accepted reports runs that are in the ledger now, and have to go on from there.
+	Accepted(runs []ledger.Run)
+	// Cancelled reports a run that is cancelled in the ledger now, and may be in a queue.
+	Cancelled(ctx context.Context, run, reason string) error
 }
 
 // fire is the launch of a claim.

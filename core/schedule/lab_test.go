@@ -2,8 +2,11 @@ package schedule_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,53 +17,151 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
-	"github.com/turnus/turnus/core/schedule/memory"
-	"github.com/turnus/turnus/core/schedule/scheduletest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lab is a store in fake time with engines over it, and everything that they tell.
+// lab is a ledger in fake time with engines over it, and everything that they tell.
 type lab struct {
 	*testing.T
-	store   schedule.Store
+	url     string
+	ledger  *ledger.Ledger
 	control *schedule.Control
-	runs    *scheduletest.Launches
-	options schedule.Options
-	ahead   time.Duration // of the store's clock before every server's
 
-	mu      sync.Mutex
-	events  []schedule.Event
-	servers []*scheduletest.Server
+	mu       sync.Mutex
+	events   []schedule.Event
+	fail     func(schedule.Fire) error // what Prepare answers; nil: it prepares
+	prepared int
+	accepted map[string]int
+	servers  []*server
+}
+
+// server is one engine.
+type server struct {
+	engine *schedule.Engine
+	stop   func()
 }
 
 // inLab runs a test in fake time, which begins at midnight UTC on 2000-01-01.
-func inLab(t *testing.T, f func(l *lab), change ...func(*lab)) {
+func inLab(t *testing.T, f func(l *lab)) {
 	t.Helper()
+	warm(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{T: t, runs: &scheduletest.Launches{}}
-		for _, c := range change {
-			c(l)
-		}
-		if l.store == nil {
-			l.store = memory.New(func() time.Time { return time.Now().Add(l.ahead) })
-		}
-		l.control = schedule.NewControl(l.store)
-		l.options.Events = func(v schedule.Event) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.events = append(l.events, v)
-		}
+		l := newLab(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+		defer l.close()
 		f(l)
-		l.stop()
 	})
+}
+
+func newLab(t *testing.T, url string) *lab {
+	t.Helper()
+	store, err := ledger.Open(t.Context(), url, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &lab{T: t, url: url, ledger: store, control: schedule.NewControl(store), accepted: map[string]int{}}
+}
+
+func (l *lab) close() {
+	l.stop()
+	if err := l.ledger.Close(); err != nil {
+		l.Error(err)
+	}
+}
+
+// warm makes the compressor that ledgers of this process share, which must not be made in a test's bubble.
+func warm(t *testing.T) {
+	t.Helper()
+	l := newLab(t, "sqlite:"+filepath.Join(t.TempDir(), "warm.db"))
+	defer l.close()
+	if _, _, err := l.ledger.Accept(t.Context(), l.run("w", "", "w")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.ledger.Material(t.Context(), "w"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *lab) run(id, tenant, by string) ledger.NewRun {
+	return ledger.NewRun{ID: id, Tenant: tenant, Playbook: "what", LaunchedBy: by, Jobs: []ledger.JobHost{{Host: "h"}}, Request: []byte(id), Snapshot: make([]byte, 4<<10)}
+}
+
+// Prepare implements schedule.Launcher.
+func (l *lab) Prepare(_ context.Context, f schedule.Fire) (ledger.NewRun, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prepared++
+	if l.fail != nil {
+		if err := l.fail(f); err != nil {
+			return ledger.NewRun{}, err
+		}
+	}
+	return l.run(f.RunID, f.Schedule.Tenant, "schedule:"+string(f.Payload)), nil
+}
+
+// Accepted implements schedule.Launcher.
+func (l *lab) Accepted(runs []ledger.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range runs {
+		l.accepted[r.ID]++
+	}
+}
+
+// Cancelled implements schedule.Launcher.
+func (l *lab) Cancelled(context.Context, string, string) error { return nil }
+
+func (l *lab) failWith(fail func(schedule.Fire) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = fail
+}
+
+func (l *lab) tell(v schedule.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, v)
+}
+
+// serve starts an engine on the lab's ledger.
+func (l *lab) serve() *server { return l.serveOn(l.ledger) }
+
+func (l *lab) serveOn(store *ledger.Ledger) *server {
+	ctx, cancel := context.WithCancel(l.Context())
+	s := &server{engine: schedule.NewEngine(store, l, l.tell)}
+	done := make(chan struct{})
+	go func() { defer close(done); s.engine.Run(ctx) }()
+	s.stop = func() { cancel(); <-done }
+	l.servers = append(l.servers, s)
+	return s
+}
+
+// lookFor has a server of its own look for so long.
+func (l *lab) lookFor(d time.Duration, store *ledger.Ledger) {
+	l.Helper()
+	n := len(l.servers)
+	s := l.serveOn(store)
+	timer := time.NewTimer(d)
+	<-timer.C
+	s.stop()
+	l.servers = l.servers[:n]
+}
+
+// raw runs SQL behind the ledger's back.
+func (l *lab) raw(query string) {
+	l.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(l.url, "sqlite:")+"?_pragma=busy_timeout(10000)")
+	l.ok(err)
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(l.Context(), query)
+	l.ok(err)
 }
 
 func (l *lab) stop() {
 	for _, s := range l.servers {
-		s.Kill()
-		s.Wait()
+		s.stop()
 	}
 	l.servers = nil
 }
@@ -72,16 +173,22 @@ func (l *lab) ok(err error) {
 	}
 }
 
-func (l *lab) put(all ...schedule.Definition) {
-	l.Helper()
-	_, err := l.control.Put(l.Context(), all...)
-	l.ok(err)
+func noted(action string) schedule.Note {
+	return func(_, _ *schedule.Status) (ledger.Entry, error) {
+		return ledger.Entry{Who: "bob", Action: action, Kind: "schedule", Subject: "s"}, nil
+	}
 }
 
-func (l *lab) serve(prepare ...func(*scheduletest.Mortal)) *scheduletest.Server {
-	s := scheduletest.Serve(l.Context(), l.store, l.runs, l.options, prepare...)
-	l.servers = append(l.servers, s)
-	return s
+func (l *lab) put(all ...schedule.Definition) {
+	l.Helper()
+	for _, d := range all {
+		before, err := l.control.Get(l.Context(), ledger.AllTenants(), d.ID)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			l.Fatal(err)
+		}
+		_, err = l.control.Put(l.Context(), d, "bob", before.Edition, core.Quota{}, noted("schedule.put"))
+		l.ok(err)
+	}
 }
 
 // pass lets time pass, and everything that it makes happen.
@@ -106,9 +213,66 @@ func (l *lab) told(kind schedule.EventKind) map[string]int {
 
 func (l *lab) status(id schedule.ID) schedule.Status {
 	l.Helper()
-	s, err := l.control.Get(l.Context(), id)
+	s, err := l.control.Get(l.Context(), ledger.AllTenants(), id)
 	l.ok(err)
 	return s
+}
+
+// runs are those of the ledger, by id.
+func (l *lab) runs() map[string]ledger.Run {
+	l.Helper()
+	out := map[string]ledger.Run{}
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		runs, next, err := l.ledger.Runs(l.Context(), ledger.AllTenants(), ledger.RunFilter{}, page)
+		l.ok(err)
+		for _, r := range runs {
+			out[r.ID] = r
+		}
+		if page.Cursor = next; next == "" {
+			return out
+		}
+	}
+}
+
+// complete ends runs, or all of them.
+func (l *lab) complete(ids ...string) {
+	l.Helper()
+	if len(ids) == 0 {
+		ids = slices.Collect(maps.Keys(l.runs()))
+	}
+	for _, id := range ids {
+		if _, err := l.ledger.Cancel(l.Context(), ledger.AllTenants(), "", id, ""); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// completing ends runs seconds after they were launched, until stop is called.
+func (l *lab) completing() (stop func()) {
+	ctx, cancel := context.WithCancel(l.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(5 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			runs, _, err := l.ledger.Unfinished(l.Context(), ledger.Page{Limit: ledger.MaxPage})
+			for i := range runs {
+				if err == nil {
+					_, err = l.ledger.Cancel(l.Context(), ledger.AllTenants(), "", runs[i].ID, "")
+				}
+			}
+			if err != nil && !errors.Is(err, core.ErrConflict) {
+				l.Error(err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // exactly fails unless what was launched, told and counted is the fires of the definitions in
@@ -130,14 +294,14 @@ func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 			l.Errorf("%s counts %d fired and %d skipped, expected %d and 0: %+v", d.ID, got.Fired, got.Skipped, n, got)
 		}
 	}
-	got := slices.Sorted(maps.Keys(l.runs.All()))
+	got := slices.Sorted(maps.Keys(l.runs()))
 	if expected := slices.Sorted(maps.Keys(want)); !slices.Equal(got, expected) {
 		l.Errorf("launched:\n%s\nexpected:\n%s", strings.Join(got, "\n"), strings.Join(expected, "\n"))
 	}
 	told := l.told(schedule.EventFired)
 	for run := range want {
-		if told[run] > 1 {
-			l.Errorf("%s was told %d times", run, told[run])
+		if told[run] > 1 || l.accepted[run] > 1 {
+			l.Errorf("%s was told %d times, accepted %d times", run, told[run], l.accepted[run])
 		}
 	}
 }
@@ -145,130 +309,3 @@ func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 func every(n int, cron string) schedule.Definition {
 	return schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: fmt.Sprintf("s%d", n)}, Cron: cron, Payload: []byte("what")}
 }
-
-// flaky is a store of which calls fail.
-type flaky struct {
-	schedule.Store
-	mu    sync.Mutex
-	calls int
-	fail  func(call int, name string) (before, after error) // before: not applied; after: applied, the answer is lost
-}
-
-func (f *flaky) do(name string, call func() error) error {
-	f.mu.Lock()
-	f.calls++
-	before, after := f.fail(f.calls, name)
-	f.mu.Unlock()
-	if before != nil {
-		return before
-	}
-	if err := call(); err != nil {
-		return err
-	}
-	return after
-}
-
-func (f *flaky) Take(ctx context.Context, most int, hold time.Duration) (out schedule.Taken, err error) {
-	err = f.do("take", func() error { out, err = f.Store.Take(ctx, most, hold); return err })
-	if err != nil {
-		out = schedule.Taken{}
-	}
-	return out, err
-}
-
-func (f *flaky) Write(ctx context.Context, changes []schedule.Change) (out []uint64, err error) {
-	err = f.do("write", func() error { out, err = f.Store.Write(ctx, changes); return err })
-	if err != nil {
-		out = nil
-	}
-	return out, err
-}
-
-func (f *flaky) Get(ctx context.Context, ids []schedule.ID) (out schedule.Read, err error) {
-	err = f.do("get", func() error { out, err = f.Store.Get(ctx, ids); return err })
-	return out, err
-}
-
-func (f *flaky) Wait(ctx context.Context, until time.Time) error {
-	return f.do("wait", func() error { return f.Store.Wait(ctx, until) })
-}
-
-// lax is a store without compare-and-set: every version is right.
-type lax struct{ schedule.Store }
-
-func (s lax) Write(ctx context.Context, changes []schedule.Change) ([]uint64, error) {
-	changes = slices.Clone(changes)
-	for i, c := range changes {
-		read, err := s.Get(ctx, []schedule.ID{c.ID})
-		if err != nil {
-			return nil, err
-		}
-		if len(read.Records) > 0 {
-			changes[i].Version = read.Records[0].Version
-		}
-	}
-	return s.Store.Write(ctx, changes)
-}
-
-// sticky is a store without take-over: what is held is held for good.
-type sticky struct{ schedule.Store }
-
-func (s sticky) Take(ctx context.Context, most int, _ time.Duration) (schedule.Taken, error) {
-	return s.Store.Take(ctx, most, schedule.MaxHold)
-}
-
-func (s sticky) Write(ctx context.Context, changes []schedule.Change) ([]uint64, error) {
-	changes = slices.Clone(changes)
-	for i := range changes {
-		if changes[i].Hold > 0 {
-			changes[i].Hold = schedule.MaxHold
-		}
-	}
-	return s.Store.Write(ctx, changes)
-}
-
-// ownClock is a store whose callers go by their own clock, not by its.
-type ownClock struct {
-	schedule.Store
-	off time.Duration
-}
-
-func (s ownClock) Take(ctx context.Context, most int, hold time.Duration) (schedule.Taken, error) {
-	taken, err := s.Store.Take(ctx, most, hold)
-	taken.Now = taken.Now.Add(s.off)
-	return taken, err
-}
-
-// sleepy is a store as a server sees it that is stopped as a whole at its first write.
-type sleepy struct {
-	schedule.Store
-	nap   time.Duration
-	mu    sync.Mutex
-	awake chan struct{} // made at the first write, closed when the nap is over
-}
-
-func (s *sleepy) sleep(begin bool) {
-	s.mu.Lock()
-	if s.awake == nil && begin {
-		awake := make(chan struct{})
-		s.awake = awake
-		time.AfterFunc(s.nap, func() { close(awake) })
-	}
-	awake := s.awake
-	s.mu.Unlock()
-	if awake != nil {
-		<-awake
-	}
-}
-
-func (s *sleepy) Take(ctx context.Context, most int, hold time.Duration) (schedule.Taken, error) {
-	s.sleep(false)
-	return s.Store.Take(ctx, most, hold)
-}
-
-func (s *sleepy) Write(ctx context.Context, changes []schedule.Change) ([]uint64, error) {
-	s.sleep(true)
-	return s.Store.Write(ctx, changes)
-}
-
-var errAway = fmt.Errorf("connection refused: %w", core.ErrUnavailable)

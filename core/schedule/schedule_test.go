@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/base64"
 	"errors"
 	"reflect"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 func TestValidateNamesTheField(t *testing.T) {
@@ -135,8 +137,7 @@ func sample() (Definition, State) {
 	at := clock("03 01:00")
 	return d, State{Since: at, Paused: true, Reason: "CHG7", Fired: 1 << 40, Skipped: 3, Active: []Run{{RunID(id, at), ByCron, at}, {"an old id", ByTrigger, at}},
 		Claimed: []Claim{{RunID: RunID(id, at), Nominal: at, Cause: ByCatchUp, Decided: at, Cancel: []string{"x"}, Attempts: 3, After: at.Add(time.Second), Err: "away"}},
-		Waiting: &Waiting{at, ByCron}, Backfill: []Span{{at, at.Add(time.Hour)}}, Triggers: []Trigger{{TriggerRunID(id, "k"), at}},
-		Last: []Result{{RunID: RunID(id, at), Nominal: at, Count: 1, Cause: ByCron, Fired: true, At: at}, {Nominal: at, Count: 7, Cause: ByBackfill, At: at.Add(time.Millisecond), Reason: "missed"}}}
+		Waiting: &Waiting{at, ByCron}, Backfill: []Span{{at, at.Add(time.Hour)}}, Last: []Result{{RunID: RunID(id, at), Nominal: at, Count: 1, Cause: ByCron, Fired: true, At: at}, {Nominal: at, Count: 7, Cause: ByBackfill, At: at.Add(time.Millisecond), Reason: "missed"}}}
 }
 
 func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
@@ -150,6 +151,25 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 	}
 }
 
+// What an earlier version kept in Redis, and mirrored in the ledger, is read, but for its triggers: those were launched.
+func TestDecodeReadsFormat1(t *testing.T) {
+	d, s := sample()
+	gotD, gotS, err := Decode(d.ID, sampleV1(t))
+	if err != nil || !reflect.DeepEqual(gotD, d) || !reflect.DeepEqual(gotS, s) {
+		t.Fatalf("got %+v\n%+v\n%v", gotD, gotS, err)
+	}
+}
+
+// sampleV1 is the sample, with a trigger, as that version wrote it.
+func sampleV1(tb testing.TB) []byte {
+	tb.Helper()
+	data, err := base64.StdEncoding.DecodeString("ARwxNyAzIDEgKi8zICodRXVyb3BlL1p1cmljaAIFwNECkBwTAP9wAYLq9KyqCwEUQ0hHN4CAgICAQAYEAriFjAMGgur0rKoLABlhbiBvbGQgaWQJgur0rKoLAgK4hYwDgur0rKoLB4Lq9KyqCwIAEXgG0vn0rKoLFGF3YXkBgur0rKoLBgKC6vSsqguCpKywqgsCASYtdDgyNTRjMzI5YTkyODUwZjZkNTM5gur0rKoLBAK4hYwDgur0rKoLAgYBgur0rKoLAAAAgur0rKoLDggAhOr0rKoLFm1pc3NlZA==")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
 // A million idle schedules are kept: what is written of each counts.
 func TestIdleSchedulesAreSmall(t *testing.T) {
 	d := Definition{ID: ID{"acme", "nightly-backup-1"}, Cron: "17 3 * * 1-5", Timezone: "Europe/Zurich", CatchUp: CatchUpOnce, Overlap: OverlapSkip, StartWithin: 6 * time.Hour, Jitter: 30 * time.Minute,
@@ -159,7 +179,7 @@ func TestIdleSchedulesAreSmall(t *testing.T) {
 	}
 }
 
-// The largest state that rules allow fits a record.
+// The largest state that rules allow fits a row.
 func TestTheLargestStateFits(t *testing.T) {
 	long := ID{strings.Repeat("t", MaxTenant), strings.Repeat("n", MaxName)}
 	d, _ := sample()
@@ -172,17 +192,14 @@ func TestTheLargestStateFits(t *testing.T) {
 		s.Claimed = append(s.Claimed, Claim{RunID: run, Nominal: at, Cause: ByCron, Decided: at, Attempts: 1 << 20, After: at, Err: text})
 		s.Claimed[0].Cancel = append(s.Claimed[0].Cancel, run)
 	}
-	for range MaxTriggers {
-		s.Triggers = append(s.Triggers, Trigger{run, at})
-	}
 	for range MaxBackfills {
 		s.Backfill = append(s.Backfill, Span{at, at})
 	}
 	for range MaxLast {
 		s.note(Result{RunID: run, Nominal: at, Count: 1 << 30, Cause: ByCron, At: at, Reason: text})
 	}
-	if n := len(Encode(d, s)); n > MaxData {
-		t.Errorf("%d bytes, a record holds %d", n, MaxData)
+	if n := len(Encode(d, s)); n > ledger.MaxSchedule {
+		t.Errorf("%d bytes, a row holds %d", n, ledger.MaxSchedule)
 	}
 }
 
@@ -192,6 +209,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(Encode(Definition{Cron: "* * * * *"}, State{}))
 	f.Add([]byte{})
 	f.Add([]byte{2})
+	f.Add(sampleV1(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, s, err := Decode(ID{"acme", "nightly"}, data)
 		if err != nil {

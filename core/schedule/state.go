@@ -13,8 +13,7 @@ const (
 	MaxCatchUp   = 1000             // missed fires that catch_up: all goes back
 	MaxBackfill  = 1000             // fires of one backfill
 	MaxBackfills = 4                // backfills of a schedule that are not done
-	MaxTriggers  = 8                // triggers of a schedule that are not launched
-	MaxActive    = 16               // runs of a schedule that are not complete; at it, triggers wait
+	MaxActive    = 16               // runs of a schedule that are not complete; more are not triggered
 	MaxLast      = 5                // results kept
 	MaxReason    = 200              // bytes of a reason kept
 	MaxKey       = 128              // bytes of a trigger's key
@@ -37,7 +36,6 @@ type State struct {
 	Claimed  []Claim
 	Waiting  *Waiting
 	Backfill []Span
-	Triggers []Trigger
 	Last     []Result // newest last
 }
 
@@ -48,7 +46,7 @@ type Run struct {
 	At    time.Time // of the launch
 }
 
-// Claim is a fire that is decided, and is to be launched by whoever holds the record.
+// Claim is a fire that is decided and not launched yet. A claim is kept only while its launch fails.
 type Claim struct {
 	RunID    string
 	Nominal  time.Time
@@ -68,12 +66,6 @@ type Waiting struct {
 
 // Span is a backfill: the nominal times in (After, To] are still to be launched.
 type Span struct{ After, To time.Time }
-
-// Trigger is a launch that was asked for.
-type Trigger struct {
-	RunID string
-	At    time.Time
-}
 
 // Result is what became of a fire, or of a range of fires that shared a fate.
 type Result struct {
@@ -100,7 +92,7 @@ type Skip struct {
 func (k Skip) Why() string {
 	for _, c := range []struct{ why, begins string }{
 		{"missed", "missed: "}, {"too_late", "too late: "}, {"refused", "refused: "},
-		{"not_launched", "could not be launched"}, {"not_launched", "its launch was begun"},
+		{"not_launched", "could not be launched"},
 		{"overlap", "a later fire "}, {"overlap", "the fire of "}, {"overlap", "run "},
 	} {
 		if strings.HasPrefix(k.Reason, c.begins) {
@@ -115,7 +107,6 @@ func (s State) clone() State {
 	s.Active = slices.Clone(s.Active)
 	s.Claimed = slices.Clone(s.Claimed)
 	s.Backfill = slices.Clone(s.Backfill)
-	s.Triggers = slices.Clone(s.Triggers)
 	s.Last = slices.Clone(s.Last)
 	return s
 }
@@ -124,13 +115,12 @@ func (s State) clone() State {
 func (s *State) busy() bool { return len(s.Active)+len(s.Claimed) > 0 }
 
 // waits reports whether something can go on only when a run has ended.
-func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 || len(s.Triggers) > 0 }
+func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 }
 
 // knows reports whether a run is being launched, runs, or was lately launched.
 func (s *State) knows(run string) bool {
 	return slices.ContainsFunc(s.Active, func(r Run) bool { return r.ID == run }) ||
 		slices.ContainsFunc(s.Claimed, func(c Claim) bool { return c.RunID == run }) ||
-		slices.ContainsFunc(s.Triggers, func(t Trigger) bool { return t.RunID == run }) ||
 		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Fired && r.RunID == run })
 }
 

@@ -82,7 +82,7 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 	}
 
 	// Another server, or this one after a restart, has it from the ledger.
-	again, err := catalog.New(catalog.Config{Ledger: b.ledger, Board: b.queue, Controller: b.ctl, Schedules: b.store})
+	again, err := catalog.New(catalog.Config{Ledger: b.ledger, Board: b.queue, Controller: b.ctl})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

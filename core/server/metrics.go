@@ -54,7 +54,7 @@ func eventKinds() (kinds []string) {
 		kinds = append(kinds, string(k))
 	}
 	for _, k := range []catalog.EventKind{
-		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SchedulesLost, catalog.FireLaunched,
+		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.FireLaunched,
 		catalog.FireSkipped, catalog.FireFailed, catalog.Trouble,
 	} {
 		kinds = append(kinds, string(k))

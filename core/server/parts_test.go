@@ -27,8 +27,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/schedule"
-	schedules "github.com/turnus/turnus/core/schedule/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,7 +85,6 @@ type bed struct {
 	queue  *memory.Queue
 	ctl    *controller.Controller
 	cat    *catalog.Catalog
-	store  schedule.Store
 	// outputs is the folder of large outputs.
 	outputs string
 	tokens  map[string]string // TENANT:ROLE → secret
@@ -105,8 +102,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Cleanup(q.Shutdown)
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q})
 	must(t, err)
-	store := schedules.New()
-	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Schedules: store})
+	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl})
 	must(t, err)
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)
@@ -118,7 +114,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	}
 	s, err := New(cfg)
 	must(t, err)
-	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, store: store, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}
+	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}
 }
 
 // token is the secret of a token; tenant * is all.
@@ -219,10 +215,6 @@ func (b *bed) work() {
 	running.Go(func() { _ = b.ctl.Run(ctx) })
 	running.Go(func() { _ = b.cat.Run(ctx) })
 	b.t.Cleanup(func() { stop(); running.Wait() })
-	until(b.t, "schedules are in their store", func() bool {
-		all, _, err := b.cat.Schedules(ctx, ledger.AllTenants(), "", 100)
-		return err == nil && !slices.ContainsFunc(all, func(s catalog.Schedule) bool { return s.Away })
-	})
 }
 
 // until waits for a condition.

@@ -148,12 +148,15 @@ func TestFaultS8ATenantHoldsNoMoreThanItsQuotas(t *testing.T) {
 		return b.ask(operators[tenant], "PUT", "/v1/schedules/"+name, api.NewSchedule{Playbook: tenant + "-patch", Cron: "0 4 * * *"}, "If-Match", "*")
 	}
 	want[any](t, put("acme", "first"), http.StatusOK)
-	doc, err := b.ledger.Document(t.Context(), ledger.AllTenants(), "schedule", "acme", "first")
+	row, err := b.ledger.Schedule(t.Context(), ledger.AllTenants(), "acme", "first")
 	must(t, err)
+	var more []ledger.ScheduleChange
 	for i := range core.QuotaSchedules.Max - 1 {
-		_, err := b.ledger.PutDocument(t.Context(), ledger.AllTenants(), "", ledger.Document{Kind: "schedule", Tenant: "acme", Name: fmt.Sprint("s", i), Data: doc.Data}, 0)
-		must(t, err)
+		row.Name, row.Version = fmt.Sprint("s", i), 0
+		more = append(more, ledger.ScheduleChange{Schedule: row})
 	}
+	_, err = b.ledger.ChangeSchedules(t.Context(), more)
+	must(t, err)
 	refused(put("acme", "more"), core.QuotaSchedules)
 	want[any](t, put("acme", "first"), http.StatusOK) // one that is there is replaced
 	want[any](t, put("globex", "first"), http.StatusOK)

@@ -278,7 +278,7 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	d, st := s.Definition, s.State
 	shown := api.Schedule{
 		Name: d.ID.Name, Tenant: d.ID.Tenant, Playbook: s.Playbook, Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
-		Managed: s.Managed, Paused: d.Paused, ETag: etagOf(s.Version),
+		Managed: s.Managed, ETag: etagOf(s.Version),
 	}
 	if shown.Timezone == "" {
 		shown.Timezone = "UTC"
@@ -291,9 +291,6 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	}
 	if cron, err := civil.ParseCron(d.Cron); err == nil {
 		shown.Sentence = cron.Describe()
-	}
-	if s.Away {
-		return shown
 	}
 	shown.Paused, shown.PauseReason, shown.Fires = st.Paused, st.Reason, st.Fired
 	if !s.Next.IsZero() {

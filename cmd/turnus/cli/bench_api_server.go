@@ -22,7 +22,6 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/memory"
-	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -39,7 +38,7 @@ func (a *app) benchAPIServer(ctx context.Context, url string, jobs int) (err err
 	if err != nil {
 		return err
 	}
-	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Schedules: memoryschedule.New()})
+	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl})
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,6 @@ import (
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
-	redisschedule "github.com/turnus/turnus/core/schedule/redis"
-	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 )
 
 func (a *app) keysCmd() *cobra.Command {
@@ -141,7 +139,12 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL] (default: outputs in --data)")
-	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue and the schedules (TURNUS_REDIS)")
+}
+
+// addQueue is for commands that look into the queue, too.
+func (f *sealedPlaces) addQueue(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue (TURNUS_REDIS)")
 	fl.Lookup("redis").DefValue = ""
 	fl.StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: \"default\")")
 }
@@ -372,6 +375,7 @@ keeps in Redis, nothing of others; it may run beside a service at work.`,
 	}
 	f.keyring.addFile(c)
 	f.add(c)
+	f.addQueue(c)
 	return c
 }
 
@@ -404,11 +408,11 @@ func (a *app) keysResealCmd() *cobra.Command {
 	var f sealedPlaces
 	c := &cobra.Command{
 		Use: "reseal --keyring FILE --ledger URL", Short: "Seal anew what is sealed with an older key", Args: cobra.NoArgs,
-		Long: `Seal with the key ring's primary key what ledger and schedules hold under an older one. It
+		Long: `Seal with the key ring's primary key what the ledger holds under an older one. It
 works in small batches beside a service at work, and may be stopped and called again. Large outputs
-have keys of their own: those are sealed anew, the outputs stay as they are. What else is in Redis is
+have keys of their own: those are sealed anew, the outputs stay as they are. What is in Redis is
 forgotten with its runs. With --keyring-accept-plain what is not sealed yet is sealed, too.`,
-		Example: `  turnus keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
+		Example: `  turnus keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus
   turnus keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -424,14 +428,13 @@ forgotten with its runs. With --keyring-accept-plain what is not sealed yet is s
 
 // resealDoc is the -o json document of keys reseal.
 type resealDoc struct {
-	Ledger    int      `json:"ledger"` // values sealed anew
-	Schedules int      `json:"schedules"`
-	Failed    int      `json:"failed"`
-	Failures  []string `json:"failures"` // the first of them
+	Ledger   int      `json:"ledger"` // values sealed anew
+	Failed   int      `json:"failed"`
+	Failures []string `json:"failures"` // the first of them
 }
 
 func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
-	l, ring, err := f.openLedger(ctx, a)
+	l, _, err := f.openLedger(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -447,29 +450,12 @@ func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
 		return fmt.Errorf("%w\nhint: %s were sealed anew; call it again to go on", err, plural(done.Values, "value"))
 	}
 	doc := resealDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
-	if f.redis != "" {
-		client, err := redisconn.Dial(f.redis)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = client.Close() }()
-		store, err := redisschedule.New(client, redisschedule.Options{})
-		if err != nil {
-			return err
-		}
-		if err := store.Preflight(ctx); err != nil {
-			return err
-		}
-		if doc.Schedules, err = sealedschedule.New(store, ring).Reseal(ctx); err != nil {
-			return err
-		}
-	}
 	if a.output == "json" {
 		if err := printJSON(a.out, doc); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "sealed anew: %s of the ledger, %s\n", plural(doc.Ledger, "value"), plural(doc.Schedules, "schedule"))
+		fmt.Fprintf(a.out, "sealed anew: %s of the ledger\n", plural(doc.Ledger, "value"))
 		for _, text := range doc.Failures {
 			fmt.Fprintln(a.out, "cannot be opened: "+printable(text))
 		}
@@ -505,7 +491,7 @@ A turnus up whose queue is in its process is started again between promote and r
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals ledger and schedules anew; Redis forgets runs a day after their end", id, plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals the ledger anew; Redis forgets runs a day after their end", id, plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.begunSince(cmd.Context(), a, id); err != nil {
@@ -519,5 +505,6 @@ A turnus up whose queue is in its process is started again between promote and r
 	}
 	f.keyring.addFile(c)
 	f.add(c)
+	f.addQueue(c)
 	return c
 }

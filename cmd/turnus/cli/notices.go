@@ -229,9 +229,6 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 			}
 		}
 		return n, foldHourly
-	case catalog.SchedulesLost:
-		text := plural(e.Count, "schedule") + " had been forgotten by their store; they go on where they were"
-		return notify.News{Kind: policy.SchedulesLost, Subject: "schedules", Fold: "schedules", Text: text}, foldSoon
 	}
 	return notify.News{}, 0
 }

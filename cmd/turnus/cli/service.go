@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/crypto/acme/autocert"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -28,12 +27,7 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/scale"
-	"github.com/turnus/turnus/core/schedule"
-	memoryschedule "github.com/turnus/turnus/core/schedule/memory"
-	redisschedule "github.com/turnus/turnus/core/schedule/redis"
-	sealedschedule "github.com/turnus/turnus/core/schedule/sealed"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
@@ -109,7 +103,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.queue = q
 	s.closes(closeQueue)
-	if err := s.parts(ctx, sup); err != nil {
+	if err := s.parts(sup); err != nil {
 		return err
 	}
 	made, err := s.data.firstToken(ctx, s.ledger, "turnus")
@@ -148,7 +142,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 }
 
 // parts makes controller, catalog and API.
-func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
+func (s *service) parts(sup *host.Supervisor) error {
 	opts := playbookOptions(sup, nil)
 	var err error
 	s.name = serverName()
@@ -164,12 +158,8 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 	if err != nil {
 		return err
 	}
-	store, err := s.schedules(ctx)
-	if err != nil {
-		return err
-	}
 	cfg := catalog.Config{
-		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, OwnSchedules: s.f.queue.url == "", Playbooks: opts, Folder: s.f.definitions,
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Playbooks: opts, Folder: s.f.definitions,
 		Pool:   cmp.Or(s.f.queue.pool, defaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
@@ -210,31 +200,6 @@ func (s *service) hangs() error {
 		err = errors.Join(err, s.stuck())
 	}
 	return err
-}
-
-// schedules is their store: beside the queue.
-func (s *service) schedules(ctx context.Context) (schedule.Store, error) {
-	if s.f.queue.url == "" {
-		return memoryschedule.New(), nil
-	}
-	client, err := redisconn.Dial(s.f.queue.url)
-	if err != nil {
-		return nil, err
-	}
-	s.closes(client.Close)
-	store, err := redisschedule.New(client, redisschedule.Options{})
-	if err != nil {
-		return nil, err
-	}
-	// A Redis that is away was told of when the queue was opened.
-	if err := store.Preflight(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) {
-		return nil, err
-	}
-	ring, err := s.f.queue.keyring.open(s.a)
-	if err != nil {
-		return nil, err
-	}
-	return sealedschedule.New(store, ring), nil
 }
 
 // serverName is another one in each process that runs.

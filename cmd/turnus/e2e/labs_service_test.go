@@ -65,7 +65,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	submit(ca)
 	places := []string{"--keyring", ring, "--ledger", s.ledger, "--redis", s.queue}
 	var resealed struct{ Ledger, Failed int }
-	l.keys(&resealed, append([]string{"reseal"}, places...)...)
+	l.keys(&resealed, "reseal", "--keyring", ring, "--ledger", s.ledger)
 	if resealed.Failed != 0 || resealed.Ledger == 0 {
 		t.Errorf("reseal: %+v", resealed)
 	}

@@ -37,7 +37,6 @@ const (
 	ApprovalNeeded      = "approval_needed"
 	StepStalled         = "step_stalled"
 	FireSkipped         = "fire_skipped"
-	SchedulesLost       = "schedules_lost"
 	DefinitionsRejected = "definitions_rejected"
 	QueueAway           = "queue_away"
 	QueueBack           = "queue_back"
@@ -70,7 +69,6 @@ func Kinds() []Kind {
 		{ApprovalNeeded, Warning, "a run, a wave of it or a window waits for somebody to approve it", true, false},
 		{StepStalled, Warning, "jobs of a run are parked until a person has done something, or lets them go on", true, false},
 		{FireSkipped, Warning, "a schedule skipped a fire", true, false},
-		{SchedulesLost, Warning, "the store of schedules was emptied while in use; schedules continue at their next fire time", false, false},
 		{DefinitionsRejected, Error, "a commit, folder or version is not taken; the last good ones hold", false, false},
 		{QueueAway, Error, "the queue does not answer", false, false},
 		{QueueBack, Info, "the queue answers again", false, false},

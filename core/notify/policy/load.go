@@ -220,11 +220,18 @@ func (p *parser) email(n *yaml.Node) *Email {
 	return e
 }
 
+// schedulesLost is a kind that earlier versions had. Routes of the service may still name it, and get nothing by it.
+const schedulesLost = "schedules_lost"
+
 func (p *parser) route(n *yaml.Node, of Place) Route {
 	var r Route
 	p.keys(n, "a route", map[string]func(*yaml.Node){
 		"kinds": func(n *yaml.Node) {
 			for _, item := range p.list(n, "kinds", len(Kinds())) {
+				if item.Value == schedulesLost && of.Service {
+					r.Kinds = append(r.Kinds, schedulesLost)
+					continue
+				}
 				kind := p.oneOf(item, "kind", Names())
 				if k, _ := Find(kind); kind != "" && !of.Service && !k.Tenant {
 					p.fail(item, "", "%s is not about one tenant: routes of the service, beside tenants:, may name it", kind)

@@ -1,17 +1,16 @@
-// Package schedulebench measures any schedule store: filling it with schedules as people write them, and
+// Package schedulebench measures schedules on any ledger: filling it with schedules as people write them, and
 // many fires at one instant, on servers that are processes of their own, some of which are killed then.
-// Tests use it for what it counts, `turnus bench schedules` for what it measures.
 //
-// It must not know flags, printing, or how a store is built.
+// It must not know flags or printing.
 package schedulebench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 )
 
@@ -42,7 +41,7 @@ func Definition(i int, at time.Time) (schedule.Definition, error) {
 	}, nil
 }
 
-// Fill is what filling a store took.
+// Fill is what filling a ledger took.
 type Fill struct {
 	Schedules int     `json:"schedules"`
 	Seconds   float64 `json:"seconds"`
@@ -55,96 +54,39 @@ const (
 	farthest = 22 * time.Hour
 )
 
-// Put creates n schedules through Control, spread over the day but not due within two hours; tell
-// hears how many there are now and then.
-func Put(ctx context.Context, store schedule.Store, n int, tell func(done int)) (Fill, error) {
+// Put makes n schedules with a history, spread over the day but not due within two hours.
+func Put(ctx context.Context, l *ledger.Ledger, n int) (Fill, error) {
 	start := time.Now()
-	read, err := store.Get(ctx, nil)
+	now, err := l.Now(ctx)
 	if err != nil {
 		return Fill{}, err
 	}
-	err = inBatches(ctx, n, tell, func(ctx context.Context, from, to int) error {
-		batch := make([]schedule.Definition, 0, to-from)
-		for i := from; i < to; i++ {
-			minutes := int((farthest - nearest) / time.Minute)
-			spread := i * 7919 % minutes // a prime: neighbours are far apart, and each minute has as many
-			d, err := Definition(i, read.Now.Add(nearest+time.Duration(spread)*time.Minute))
-			if err != nil {
-				return err
-			}
-			batch = append(batch, d)
-		}
-		_, err := schedule.NewControl(store).Put(ctx, batch...)
-		return err
-	})
-	took := time.Since(start).Seconds()
-	return Fill{Schedules: n, Seconds: took, PerSecond: float64(n) / took}, err
-}
-
-// Age gives the schedules of the first tenth of the tenants what they have after months: five
-// results, the counts, one run that is not complete. n is the number of those of Put; it returns
-// how many it aged.
-func Age(ctx context.Context, store schedule.Store, n int) (aged int, err error) {
-	aged = n / tenants * (tenants / 10)
-	return aged, inBatches(ctx, aged, nil, func(ctx context.Context, from, to int) error {
-		ids := make([]schedule.ID, 0, to-from)
-		for i := from; i < to; i++ {
-			d, err := Definition(i/(tenants/10)*tenants+i%(tenants/10), time.Time{})
-			if err != nil {
-				return err
-			}
-			ids = append(ids, d.ID)
-		}
-		read, err := store.Get(ctx, ids)
+	all := make([]schedule.Imported, n)
+	for i := range all {
+		minutes := int((farthest - nearest) / time.Minute)
+		spread := i * 7919 % minutes // a prime: neighbours are far apart, and each minute has as many
+		due := now.Add(nearest + time.Duration(spread)*time.Minute)
+		d, err := Definition(i, due)
 		if err != nil {
-			return err
+			return Fill{}, err
 		}
-		var changes []schedule.Change
-		for _, r := range read.Records {
-			d, s, err := schedule.Decode(r.ID, r.Data)
-			if err != nil {
-				return err
-			}
-			s.Fired = 180
-			for day := schedule.MaxLast; day > 0; day-- {
-				at := r.Due.AddDate(0, 0, -day)
-				s.Last = append(s.Last, schedule.Result{RunID: schedule.RunID(r.ID, at), Nominal: at, Count: 1, Cause: schedule.ByCron, Fired: true, At: at.Add(137 * time.Millisecond)})
-			}
-			newest := s.Last[len(s.Last)-1]
-			s.Active = []schedule.Run{{ID: newest.RunID, Cause: newest.Cause, At: newest.At}}
-			changes = append(changes, schedule.Change{ID: r.ID, Version: r.Version, Due: r.Due, Data: schedule.Encode(d, s)})
+		all[i] = schedule.Imported{Definition: d, By: "bench", State: history(d.ID, now, due)}
+	}
+	for part := range slices.Chunk(all, ledger.MaxPage) {
+		if err := schedule.NewControl(l).Import(ctx, part...); err != nil {
+			return Fill{}, err
 		}
-		_, err = store.Write(ctx, changes)
-		return err
-	})
+	}
+	took := time.Since(start).Seconds()
+	return Fill{Schedules: n, Seconds: took, PerSecond: float64(n) / took}, nil
 }
 
-// inBatches calls f for parts of n, two at once.
-func inBatches(ctx context.Context, n int, tell func(int), f func(ctx context.Context, from, to int) error) error {
-	const putters = 2
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	parts := make(chan int)
-	for range putters {
-		wg.Go(func() {
-			for from := range parts {
-				if err := f(ctx, from, min(from+schedule.MaxBatch, n)); err != nil {
-					cancel(err)
-				}
-			}
-		})
+// history is what a schedule knows after months: five results, and the counts.
+func history(id schedule.ID, now, due time.Time) schedule.State {
+	s := schedule.State{Since: now, Fired: 180}
+	for day := schedule.MaxLast; day > 0; day-- {
+		at := due.AddDate(0, 0, -day)
+		s.Last = append(s.Last, schedule.Result{RunID: schedule.RunID(id, at), Nominal: at, Count: 1, Cause: schedule.ByCron, Fired: true, At: at.Add(137 * time.Millisecond)})
 	}
-	for from := 0; from < n && ctx.Err() == nil; from += schedule.MaxBatch {
-		if every := 400 * schedule.MaxBatch; tell != nil && from > 0 && from%every == 0 {
-			tell(from)
-		}
-		parts <- from
-	}
-	close(parts)
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return ctx.Err()
+	return s
 }

@@ -6,21 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 )
 
 // Params of a volley of fires.
 type Params struct {
-	Due     int                   // schedules that are due at one instant
-	Servers int                   // processes
-	Kill    int                   // how many of them are killed (SIGKILL) as soon as each has launched its first fire
-	Soon    bool                  // the instant is in a few seconds, not the next full minute
+	Due     int  // schedules that are due at one instant
+	Servers int  // processes
+	Kill    int  // how many of them are killed (SIGKILL) as soon as each has launched its first fire
+	Soon    bool // the instant is in a few seconds, not the next full minute
+	Ledger  *ledger.Ledger
 	First   int                   // number of the first schedule, behind those of Put
 	Server  func(n int) *exec.Cmd // a process that calls Serve with its standard input and output; not started
 	Tell    func(message string)  // progress; may be nil
@@ -32,8 +35,8 @@ type Volley struct {
 	Due       int           `json:"due"`
 	Launched  int           `json:"launched"`       // different runs, each launched
 	Wrong     int           `json:"wrong"`          // launches of runs that are none of the expected ones
-	Repeated  int           `json:"repeated"`       // calls that launched a run again under the same id, which changes nothing
-	Confirmed int           `json:"confirmed_once"` // schedules whose record says that they fired exactly once
+	Repeated  int           `json:"repeated"`       // runs that were launched a second time
+	Confirmed int           `json:"confirmed_once"` // schedules whose row says that they fired exactly once, and whose run is in the ledger
 	P50       time.Duration `json:"late_p50_ns"`    // launch minus due
 	P99       time.Duration `json:"late_p99_ns"`
 	Max       time.Duration `json:"late_max_ns"`
@@ -61,7 +64,7 @@ type line struct {
 }
 
 // Fire makes schedules that are due at one instant, and watches servers fire them.
-func Fire(ctx context.Context, store schedule.Store, p Params) (v Volley, err error) {
+func Fire(ctx context.Context, p Params) (v Volley, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	v = Volley{Due: p.Due, Servers: p.Servers, ByServer: make([]int, p.Servers)}
@@ -85,22 +88,22 @@ func Fire(ctx context.Context, store schedule.Store, p Params) (v Volley, err er
 	if err := awaitReady(ctx, servers, lines); err != nil {
 		return v, err
 	}
-	read, err := store.Get(ctx, nil)
+	now, err := p.Ledger.Now(ctx)
 	if err != nil {
 		return v, err
 	}
 	heard := time.Now()
-	at := instant(read.Now, p)
-	runs, ids, err := prepare(ctx, store, p, at)
+	at := instant(now, p)
+	runs, ids, err := prepare(ctx, p, at)
 	if err != nil {
 		return v, err
 	}
-	due := heard.Add(at.Sub(read.Now)) // by our clock
+	due := heard.Add(at.Sub(now)) // by our clock
 	if late := time.Since(due); late > 0 {
 		return v, fmt.Errorf("writing %d schedules took %v longer than until they were due", p.Due, late)
 	}
 	p.tell(fmt.Sprintf("%d due in %.0f s", p.Due, time.Until(due).Seconds()))
-	if err := v.watch(ctx, lines, runs, due, p.Timeout); err != nil {
+	if err := v.watch(ctx, p, lines, runs, due); err != nil {
 		return v, err
 	}
 	for _, s := range servers {
@@ -108,7 +111,7 @@ func Fire(ctx context.Context, store schedule.Store, p Params) (v Volley, err er
 			v.Killed++
 		}
 	}
-	return v, v.confirm(ctx, store, ids, p.Timeout)
+	return v, v.confirm(ctx, p.Ledger, runs, ids)
 }
 
 func (p *Params) tell(message string) {
@@ -126,62 +129,77 @@ func instant(now time.Time, p Params) time.Time {
 	return now.Add(lead).Truncate(time.Minute).Add(time.Minute)
 }
 
-// prepare writes the schedules, and returns the runs that they must launch.
-func prepare(ctx context.Context, store schedule.Store, p Params, at time.Time) (runs map[string]time.Time, ids []schedule.ID, err error) {
+// prepare writes the schedules, due at that time, and returns the runs that they must launch.
+func prepare(ctx context.Context, p Params, at time.Time) (runs map[string]time.Time, ids []schedule.ID, err error) {
 	runs = map[string]time.Time{}
 	nominal := at.Truncate(time.Minute)
-	all := make([]schedule.Definition, 0, p.Due)
-	for i := range p.Due {
+	all := make([]ledger.ScheduleChange, p.Due)
+	for i := range all {
 		d, err := Definition(p.First+i, nominal)
 		if err != nil {
 			return nil, nil, err
 		}
-		all, ids = append(all, d), append(ids, d.ID)
+		// A fire that nobody has looked at yet, of this very minute where it is Soon.
+		data := schedule.Encode(d, schedule.State{Since: nominal.Add(-time.Second)})
+		all[i].Schedule = ledger.Schedule{Tenant: d.ID.Tenant, Name: d.ID.Name, By: "bench", Due: at, Data: data}
+		ids = append(ids, d.ID)
 		runs[schedule.RunID(d.ID, nominal)] = time.Time{}
 	}
-	for part := range slices.Chunk(all, schedule.MaxBatch) {
-		if !p.Soon {
-			if _, err := schedule.NewControl(store).Put(ctx, part...); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		// A fire of this very minute that nobody has looked at yet.
-		var changes []schedule.Change
-		for _, d := range part {
-			changes = append(changes, schedule.Change{ID: d.ID, Due: at, Data: schedule.Encode(d, schedule.State{Since: nominal.Add(-time.Second)})})
-		}
-		versions, err := store.Write(ctx, changes)
-		if err != nil {
-			return nil, nil, fmt.Errorf("write schedules: %w", err)
-		}
-		if slices.Contains(versions, 0) {
-			return nil, nil, errors.New("write schedules: some exist already, expected a store without them")
+	for part := range slices.Chunk(all, ledger.MaxPage) {
+		if _, err := p.Ledger.ChangeSchedules(ctx, part); err != nil {
+			return nil, nil, err
 		}
 	}
 	return runs, ids, nil
 }
 
-// watch collects launches until there is one of each run.
-func (v *Volley) watch(ctx context.Context, lines <-chan line, runs map[string]time.Time, due time.Time, timeout time.Duration) error {
-	timer := time.NewTimer(time.Until(due) + timeout)
+// watch collects launches until there is one of each run. A server that is killed may have put runs into the ledger
+// and not lived to say so: those are looked up.
+func (v *Volley) watch(ctx context.Context, p Params, lines <-chan line, runs map[string]time.Time, due time.Time) error {
+	timer := time.NewTimer(time.Until(due) + p.Timeout)
 	defer timer.Stop()
+	const lookEvery = 100 * time.Millisecond
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	var late []time.Duration
+	silent := map[string]bool{}
 	for v.Launched < v.Due {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("%d of %d fires were launched within %v", v.Launched, v.Due, timeout)
+			return fmt.Errorf("%d of %d fires were launched within %v", v.Launched, v.Due, p.Timeout)
 		case l := <-lines:
-			if v.count(runs, l) {
+			if silent[l.text] {
+				delete(silent, l.text)
+			} else if v.count(runs, l) {
 				late = append(late, l.at.Sub(due))
+			}
+		case at := <-look.C:
+			found, err := p.Ledger.Open(ctx, missing(runs))
+			if err != nil {
+				return err
+			}
+			for run := range found {
+				runs[run], silent[run] = at, true
+				v.Launched++
+				late = append(late, at.Sub(due))
 			}
 		}
 	}
 	slices.Sort(late)
 	v.P50, v.P99, v.Max = late[len(late)/2], late[len(late)*99/100], late[len(late)-1]
 	return nil
+}
+
+// missing are up to a thousand of the runs that were not heard of.
+func missing(runs map[string]time.Time) (ids []string) {
+	for id, at := range runs {
+		if at.IsZero() && len(ids) < ledger.MaxPage {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // count tells whether a line is the first launch of a run.
@@ -201,38 +219,27 @@ func (v *Volley) count(runs map[string]time.Time, l line) bool {
 	return true
 }
 
-// confirm waits until each schedule's record says that it fired, and counts those that say once.
-func (v *Volley) confirm(ctx context.Context, store schedule.Store, ids []schedule.ID, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for {
-		v.Confirmed = 0
-		for part := range slices.Chunk(ids, schedule.MaxBatch) {
-			read, err := store.Get(ctx, part)
-			if err != nil {
-				return err
-			}
-			for _, r := range read.Records {
-				_, s, err := schedule.Decode(r.ID, r.Data)
-				if err != nil {
-					return err
-				}
-				if s.Fired == 1 && len(s.Claimed) == 0 {
-					v.Confirmed++
-				}
-			}
+// confirm counts the schedules that say they fired once, and whose run is in the ledger.
+func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]time.Time, ids []schedule.ID) error {
+	open := map[string]bool{}
+	for part := range slices.Chunk(slices.Collect(maps.Keys(runs)), ledger.MaxPage) {
+		found, err := l.Open(ctx, part)
+		if err != nil {
+			return err
 		}
-		if v.Confirmed == v.Due {
-			return nil
+		maps.Copy(open, found)
+	}
+	control := schedule.NewControl(l)
+	for _, id := range ids {
+		s, err := control.Get(ctx, ledger.AllTenants(), id)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d fires are settled: %w", v.Confirmed, v.Due, ctx.Err())
-		case <-again.C:
+		if s.State.Fired == 1 && len(s.State.Claimed) == 0 && open[s.State.Last[0].RunID] {
+			v.Confirmed++
 		}
 	}
+	return nil
 }
 
 // start runs a server and reads what it says; a victim is killed at its first launch.
@@ -298,22 +305,22 @@ func awaitReady(ctx context.Context, servers []*server, lines <-chan line) error
 }
 
 // Serve is a server: an engine whose launches are lines on out. It ends when in does.
-func Serve(ctx context.Context, store schedule.Store, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, l *ledger.Ledger, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with the process, or with in
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	l := &launcher{out: out}
-	if err := l.say(ready); err != nil {
+	launcher := &launcher{out: out}
+	if err := launcher.say(ready); err != nil {
 		return err
 	}
-	schedule.NewEngine(store, l, schedule.Options{}).Run(ctx)
+	schedule.NewEngine(l, launcher, func(schedule.Event) {}).Run(ctx)
 	return nil
 }
 
-// launcher says what it launches. Runs are complete at once.
+// launcher prepares a run of one host, and says which ones the ledger took.
 type launcher struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -328,11 +335,26 @@ func (l *launcher) say(text string) error {
 	return nil
 }
 
-// Launch writes one line: whole, or not at all.
-func (l *launcher) Launch(_ context.Context, f schedule.Fire) error { return l.say(f.RunID) }
+// snapshotBytes and queueBytes are those of a run of one host of a small playbook.
+const (
+	snapshotBytes = 1200
+	queueBytes    = 300
+)
 
-// Running knows of no run that is not complete.
-func (l *launcher) Running(context.Context, []string) ([]string, error) { return nil, nil }
+// Prepare implements schedule.Launcher.
+func (l *launcher) Prepare(_ context.Context, f schedule.Fire) (ledger.NewRun, error) {
+	return ledger.NewRun{
+		ID: f.RunID, Tenant: f.Schedule.Tenant, Playbook: "backup", LaunchedBy: "schedule:" + f.Schedule.String(), Request: []byte(f.RunID),
+		Jobs: []ledger.JobHost{{Host: "host-1", Tenant: f.Schedule.Tenant}}, Snapshot: make([]byte, snapshotBytes), Queue: make([]byte, queueBytes),
+	}, nil
+}
 
-// Cancel has nothing to do.
-func (l *launcher) Cancel(context.Context, string, string) error { return nil }
+// Accepted implements schedule.Launcher: one line a run, each whole or not at all.
+func (l *launcher) Accepted(runs []ledger.Run) {
+	for i := range runs {
+		_ = l.say(runs[i].ID) // who does not hear it counts it as missing
+	}
+}
+
+// Cancelled implements schedule.Launcher.
+func (l *launcher) Cancelled(context.Context, string, string) error { return nil }
