@@ -80,7 +80,7 @@ func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Laun
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
 	// somebody cancels between the two would start.
 	l.Run.Paused = true
-	_, err = c.cfg.Queue.Submit(ctx, l.Run)
+	_, err = queue.SubmitOne(ctx, c.cfg.Queue, l.Run)
 	if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
 		_, err = c.cfg.Queue.Status(ctx, l.Run.ID)
 	}

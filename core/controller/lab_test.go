@@ -332,11 +332,13 @@ func (f *flaky) gone() error {
 	return nil
 }
 
-func (f *flaky) Submit(ctx context.Context, r queue.Run) (bool, error) {
+func (f *flaky) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
 	if f.hold != nil {
 		<-f.hold
 	}
-	return first(f.gone(), func() (bool, error) { return f.Queue.Submit(ctx, r) })
+	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) {
+		return first(f.gone(), func() (bool, error) { return queue.SubmitOne(ctx, f.Queue, r) })
+	})
 }
 
 func (f *flaky) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {

@@ -35,7 +35,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 			return err == nil
 		})
 		run := l.launch(spec{id: "r1", hosts: 3}).Run
-		if _, err := q.Submit(l.Context(), run); err != nil {
+		if _, err := queue.SubmitOne(l.Context(), q, run); err != nil {
 			t.Fatal(err)
 		}
 		driving, away := context.WithCancel(l.Context())
@@ -96,7 +96,7 @@ func (l *lab) older(one *launch.Launch) {
 	if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, name, queue.MaxKeep); err != nil {
 		l.Fatal(err)
 	}
-	if _, err := l.queue().Submit(l.Context(), one.Run); err != nil {
+	if _, err := queue.SubmitOne(l.Context(), l.queue(), one.Run); err != nil {
 		l.Fatal(err)
 	}
 }

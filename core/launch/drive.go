@@ -205,7 +205,7 @@ const (
 
 func (d *drive) submit(ctx context.Context) error {
 	err := d.call(ctx, func() error {
-		_, err := d.q.Submit(ctx, d.l.Run)
+		_, err := queue.SubmitOne(ctx, d.q, d.l.Run)
 		return err
 	})
 	if err != nil {

@@ -344,7 +344,7 @@ func TestNowStopsRunningJobs(t *testing.T) {
 func TestNowGivesUpOnJobsThatDoNotEnd(t *testing.T) {
 	inBed(t, func(b *bed) {
 		l := b.prepare(1, "")
-		if _, err := b.q.Submit(b.t.Context(), l.Run); err != nil {
+		if _, err := queue.SubmitOne(b.t.Context(), b.q, l.Run); err != nil {
 			t.Fatal(err)
 		}
 		s, _ := b.q.Open(b.t.Context(), "silent") // leases the job, and beats, and never ends it
@@ -392,14 +392,16 @@ func (a *awayQueue) down() error {
 	return core.ErrUnavailable
 }
 
-func (a *awayQueue) Submit(ctx context.Context, r queue.Run) (bool, error) {
-	if err := a.down(); err != nil {
-		if errors.Is(err, core.ErrUnknown) {
-			_, _ = a.Driver.Submit(ctx, r)
+func (a *awayQueue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
+	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) {
+		if err := a.down(); err != nil {
+			if errors.Is(err, core.ErrUnknown) {
+				_, _ = queue.SubmitOne(ctx, a.Driver, r)
+			}
+			return false, err
 		}
-		return false, err
-	}
-	return a.Driver.Submit(ctx, r)
+		return queue.SubmitOne(ctx, a.Driver, r)
+	})
 }
 
 func (a *awayQueue) Records(ctx context.Context, run, cursor string, n int, wait time.Duration) ([]queue.Record, string, error) {
@@ -450,7 +452,7 @@ func TestDriveGivesUpBeforeTheRunIsAccepted(t *testing.T) {
 
 func TestDriveOfAnotherRunWithTheSameID(t *testing.T) {
 	inBed(t, func(b *bed) {
-		if _, err := b.q.Submit(b.t.Context(), b.prepare(2, "").Run); err != nil {
+		if _, err := queue.SubmitOne(b.t.Context(), b.q, b.prepare(2, "").Run); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Drive(b.t.Context(), b.q, b.prepare(3, ""), b.options()); !errors.Is(err, core.ErrConflict) {

@@ -134,6 +134,9 @@
 // of their own, and no head start; equal ranks go by when the tenant's first run was submitted. A
 // tenant whose runs are all complete may be forgotten.
 //
+// Submit takes up to MaxSubmit runs; more are core.ErrInvalid, each. Every run is accepted or refused
+// by itself, in order, as if it had been submitted alone: of two with one id the second is the same run
+// again, or a conflict. Runs of one Submit are not accepted in one atomic step.
 // Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength;
 // Segments that are negative, empty or do not add up to the targets; negative numbers; weights over
 // MaxWeight (0 is 1); a Priority out of bounds; Settled that is unsorted, overlaps, leaves the

@@ -55,9 +55,7 @@ type Node interface {
 
 // Control changes runs.
 type Control interface {
-	// Submit accepts a run. The same id with the same content is accepted
-	// again without effect (created is false); with other content it is core.ErrConflict.
-	Submit(ctx context.Context, r Run) (created bool, err error)
+	Submitter
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run, reason string) error
 	// Adjust pauses, resumes, reweights, stops, or releases a wave.
@@ -66,6 +64,38 @@ type Control interface {
 	// A redriven job's new outcome supersedes its old one. It returns how many.
 	Redrive(ctx context.Context, run string, indexes ...int) (int, error)
 	Waker
+}
+
+// Submitter accepts runs.
+type Submitter interface {
+	// Submit accepts up to MaxSubmit runs and answers for each of them, in order. A refused run does
+	// not keep out the others. The same id with the same content is accepted again without effect;
+	// with other content it is core.ErrConflict.
+	Submit(ctx context.Context, runs ...Run) []Submission
+}
+
+// Submission is the answer to one run of a Submit.
+type Submission struct {
+	Created bool // false if the queue already had the run
+	Err     error
+}
+
+// SubmitOne submits one run.
+func SubmitOne(ctx context.Context, to Submitter, r Run) (created bool, err error) {
+	answer := to.Submit(ctx, r)[0]
+	return answer.Created, answer.Err
+}
+
+// SubmitEach answers a Submit run by run. More than MaxSubmit runs are refused as a whole.
+func SubmitEach(runs []Run, submit func(Run) (created bool, err error)) []Submission {
+	answers := make([]Submission, len(runs))
+	err := ValidateSubmit(len(runs))
+	for i := range runs {
+		if answers[i].Err = err; err == nil {
+			answers[i].Created, answers[i].Err = submit(runs[i])
+		}
+	}
+	return answers
 }
 
 // Waker ends suspensions.

@@ -19,6 +19,7 @@ const (
 	MaxAcksPerTurn = 256
 	MaxLeasesTurn  = 256
 	MaxSettled     = 1_000_000 // of Run.Settled
+	MaxSubmit      = 1000      // runs of one Submit
 )
 
 // SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload, MaxDetail, MaxDocument and MaxMessage:

@@ -8,6 +8,14 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
+// ValidateSubmit tells whether Submit takes so many runs; errors wrap core.ErrInvalid.
+func ValidateSubmit(runs int) error {
+	if runs > MaxSubmit {
+		return fmt.Errorf("submit of %d runs, expected at most %d: %w", runs, MaxSubmit, core.ErrInvalid)
+	}
+	return nil
+}
+
 // Validate tells what Submit refuses of a run; errors wrap core.ErrInvalid and name the field.
 func (r *Run) Validate() error {
 	if err := checkID("run id", r.ID, true); err != nil {

@@ -85,7 +85,7 @@ func BenchmarkScrape(b *testing.B) {
 		for j := range 10 {
 			run.Targets = append(run.Targets, queue.Target{Host: fmt.Sprint("h-", i, "-", j)})
 		}
-		_, err := r.Submit(b.Context(), run)
+		_, err := queue.SubmitOne(b.Context(), r, run)
 		must(b, err)
 		for _, outcome := range []string{"changed", "failed"} {
 			bed.server.metrics.Add(metrics.JobsEnded, 1, run.Tenant, outcome)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -35,7 +36,7 @@ func BenchmarkNoOpJob(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := q.Submit(b.Context(), l.Run); err != nil {
+	if _, err := queue.SubmitOne(b.Context(), q, l.Run); err != nil {
 		b.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(b.Context())

@@ -192,7 +192,7 @@ func (s *site) meet(l *lab, la *launch.Launch, f *flaky) (rest *node) {
 		if err := la.SetPending(map[string]core.Handlers{la.Hosts[0].Name: {From: []string{la.Run.ID}, Pending: la.Playbook.Notifiable()}}); err != nil {
 			l.t.Fatal(err)
 		}
-		if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+		if _, err := queue.SubmitOne(context.Background(), l.q, la.Run); err != nil {
 			l.t.Fatal(err)
 		}
 	}

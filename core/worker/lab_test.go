@@ -209,7 +209,7 @@ type change func(*launch.Options, *queue.Run)
 func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.Launch {
 	l.t.Helper()
 	la := l.prepare(id, n, steps, changes...)
-	if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+	if _, err := queue.SubmitOne(context.Background(), l.q, la.Run); err != nil {
 		l.t.Fatal(err)
 	}
 	return la

@@ -152,7 +152,7 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Submit(t.Context(), (&lab{t: t}).prepare("r", 3, twoSteps).Run); err != nil {
+	if _, err := queue.SubmitOne(t.Context(), q, (&lab{t: t}).prepare("r", 3, twoSteps).Run); err != nil {
 		t.Fatal(err)
 	}
 	exe, err := os.Executable()

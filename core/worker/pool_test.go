@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -22,7 +23,7 @@ func TestFaultW5AWorkerRunsNothingOnHostsOfOtherPools(t *testing.T) {
 		list[1].Pool, list[2].Pool, list[3].Pool = "eu", "us", "default"
 		la, err := launch.Prepare(p, list, launch.Options{RunID: "r"})
 		if err == nil {
-			_, err = l.q.Submit(context.Background(), la.Run)
+			_, err = queue.SubmitOne(context.Background(), l.q, la.Run)
 		}
 		if err != nil {
 			l.t.Fatal(err)

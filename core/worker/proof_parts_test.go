@@ -162,14 +162,16 @@ type driver struct {
 	skew time.Duration
 }
 
-func (d driver) Submit(ctx context.Context, r queue.Run) (bool, error) {
-	r.Segments = slices.Clone(r.Segments)
-	for i, s := range r.Segments {
-		if !s.Due.IsZero() {
-			r.Segments[i].Due = s.Due.Add(-d.skew)
+func (d driver) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
+	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) {
+		r.Segments = slices.Clone(r.Segments)
+		for i, s := range r.Segments {
+			if !s.Due.IsZero() {
+				r.Segments[i].Due = s.Due.Add(-d.skew)
+			}
 		}
-	}
-	return d.Queue.Submit(ctx, r)
+		return queue.SubmitOne(ctx, d.Queue, r)
+	})
 }
 
 func (d driver) Records(ctx context.Context, run, cursor string, most int, wait time.Duration) ([]queue.Record, string, error) {

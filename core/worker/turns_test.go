@@ -247,7 +247,7 @@ func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 		d := &diary{took: uneven}
 		l.plugins.do = d.do
 		la := l.prepareTurns(hosts(40), "strategy: {waves: [1, 5, 100%]}\n"+twoPhases)
-		if _, err := l.q.Submit(context.Background(), la.Run); err != nil {
+		if _, err := queue.SubmitOne(context.Background(), l.q, la.Run); err != nil {
 			t.Fatal(err)
 		}
 		n := l.start(l.config())
@@ -506,7 +506,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				l.q.Shutdown()
 				l.q = fresh
 				la.Run.Settled = settled
-				if _, err := fresh.Submit(context.Background(), la.Run); err != nil {
+				if _, err := queue.SubmitOne(context.Background(), fresh, la.Run); err != nil {
 					t.Fatal(err)
 				}
 				n = l.start(l.config())

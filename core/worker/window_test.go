@@ -494,7 +494,7 @@ func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown 
 		if run.Payload, err = snap.Encode(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = l.q.Submit(context.Background(), run); err != nil {
+		if _, err = queue.SubmitOne(context.Background(), l.q, run); err != nil {
 			t.Fatal(err)
 		}
 		n := l.start(l.gatedConfig())

@@ -73,7 +73,7 @@ func BenchmarkCycle(b *testing.B) {
 }
 
 func submit(tb testing.TB, q queue.Control, r queue.Run) {
-	if created, err := q.Submit(tb.Context(), r); err != nil || !created {
+	if created, err := queue.SubmitOne(tb.Context(), q, r); err != nil || !created {
 		tb.Fatalf("Submit: created %t, %v", created, err)
 	}
 }

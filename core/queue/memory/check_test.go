@@ -20,7 +20,7 @@ func broken(t *testing.T) (*Queue, *run) {
 		ID: "a", Targets: []queue.Target{{Host: "h"}, {Host: "h"}, {Host: "x"}, {Host: "y"}, {Host: "w"}, {Host: "late"}},
 		Segments: []queue.Segment{{Count: 5}, {Due: time.Now().Add(time.Hour), Count: 1}},
 	}
-	if _, err := q.Submit(t.Context(), spec); err != nil {
+	if _, err := queue.SubmitOne(t.Context(), q, spec); err != nil {
 		t.Fatal(err)
 	}
 	s, err := q.Open(t.Context(), "n")

@@ -72,7 +72,7 @@ func newContest(t *rapid.T, targets [contestFlows][]queue.Target) *contest {
 }
 
 func submitTo(t *rapid.T, q *memory.Queue, r queue.Run) {
-	if _, err := q.Submit(t.Context(), r); err != nil {
+	if _, err := queue.SubmitOne(t.Context(), q, r); err != nil {
 		t.Fatal(err)
 	}
 }

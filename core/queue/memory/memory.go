@@ -152,8 +152,12 @@ func (q *Queue) find(id string) (*run, error) {
 	return nil, fmt.Errorf("run %q: %w in the queue", id, core.ErrNotFound)
 }
 
-// Submit accepts a run. It keeps the run's slices, which must not be changed afterwards.
-func (q *Queue) Submit(ctx context.Context, spec queue.Run) (bool, error) {
+// Submit accepts runs. It keeps their slices, which must not be changed afterwards.
+func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
+	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) { return q.submit(ctx, r) })
+}
+
+func (q *Queue) submit(ctx context.Context, spec queue.Run) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}

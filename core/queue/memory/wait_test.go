@@ -118,7 +118,7 @@ func TestCompleteRunsAreForgotten(t *testing.T) {
 		l := turn(t, q, s, 1, nil).Leases[0]
 		<-time.After(2 * time.Hour)
 		turn(t, q, s, 0, []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}})
-		if created, err := q.Submit(t.Context(), bulk("a", 1)); created || err != nil {
+		if created, err := queue.SubmitOne(t.Context(), q, bulk("a", 1)); created || err != nil {
 			t.Fatalf("within the retention: created %t, %v", created, err)
 		}
 		<-time.After(time.Hour)

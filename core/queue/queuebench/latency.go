@@ -27,7 +27,7 @@ func IdleToStart(ctx context.Context, q queue.Queue, nodes, samples int) (Percen
 				return err
 			}
 			start := time.Now()
-			if _, err := q.Submit(ctx, bulk(runID("idle"), 1)); err != nil {
+			if _, err := queue.SubmitOne(ctx, q, bulk(runID("idle"), 1)); err != nil {
 				return fmt.Errorf("submit: %w", err)
 			}
 			select {
@@ -89,7 +89,7 @@ func timed(ctx context.Context, q queue.Queue, nodes, batch, jobs int, lead, ove
 		due[i] = first.Add(over * time.Duration(i) / time.Duration(max(jobs-1, 1)))
 		r.Segments = append(r.Segments, queue.Segment{Due: due[i], Count: 1})
 	}
-	if _, err := q.Submit(ctx, r); err != nil {
+	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 		return res, fmt.Errorf("submit: %w", err)
 	}
 	if !time.Now().Before(first) {

@@ -130,7 +130,7 @@ func (p *turnus) submit(now time.Duration, run int, t Run) error {
 	p.now = time.Unix(0, 0).Add(now)
 	r := bulk(strconv.Itoa(run), t.Jobs)
 	r.Tenant = t.Tenant
-	if _, err := p.q.Submit(context.Background(), r); err != nil {
+	if _, err := queue.SubmitOne(context.Background(), p.q, r); err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
 	return nil

@@ -76,7 +76,7 @@ func Throughput(ctx context.Context, q queue.Queue, p Params) (ThroughputResult,
 	}
 	start := time.Now()
 	for _, r := range runs {
-		if _, err := q.Submit(ctx, r); err != nil {
+		if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 			return res, fmt.Errorf("submit: %w", err)
 		}
 	}
@@ -128,7 +128,7 @@ func hold(ctx context.Context, q queue.Queue, n int) (release func(), err error)
 		return nil, fmt.Errorf("open the holder: %w", err)
 	}
 	r := bulk(runID("held"), n)
-	if _, err := q.Submit(ctx, r); err != nil {
+	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 		return nil, fmt.Errorf("submit what is held: %w", err)
 	}
 	for held := 0; held < n; {
@@ -180,7 +180,7 @@ func Submit(ctx context.Context, q queue.Queue, jobs int, pending func() error) 
 	res := SubmitResult{Jobs: jobs}
 	r := bulk(runID("submit"), jobs)
 	start := time.Now()
-	if _, err := q.Submit(ctx, r); err != nil {
+	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 		return res, fmt.Errorf("submit %d jobs: %w", jobs, err)
 	}
 	res.Seconds = time.Since(start).Seconds()

@@ -99,7 +99,7 @@ func (f *fixture) open(node string) string {
 
 func (f *fixture) submit(r queue.Run) {
 	f.Helper()
-	created, err := f.q.Submit(f.ctx, r)
+	created, err := queue.SubmitOne(f.ctx, f.q, r)
 	f.must(err)
 	if !created {
 		f.Fatalf("Submit(%q) created nothing", r.ID)

@@ -33,7 +33,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 			}
 		}
 		actions := map[string]func(*rapid.T){
-			"submit": m.submit, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
+			"submit": m.submit, "submit many": m.submitMany, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
 			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
 			"": m.check,
 		}
@@ -118,7 +118,7 @@ func both[T any](t *rapid.T, m *machine, what string, op func(*side) (T, error))
 }
 
 func (m *machine) add(t *rapid.T, r queue.Run) {
-	created := both(t, m, "Submit", func(s *side) (bool, error) { return s.q.Submit(t.Context(), r) })
+	created := both(t, m, "Submit", func(s *side) (bool, error) { return queue.SubmitOne(t.Context(), s.q, r) })
 	if !created {
 		t.Fatalf("Submit(%q) created nothing", r.ID)
 	}
@@ -163,6 +163,38 @@ func (m *machine) submit(t *rapid.T) {
 		r.Settled, r.Paused = drawSettled(t, n), rapid.Bool().Draw(t, "paused")
 	}
 	m.add(t, r)
+}
+
+// submitMany submits small runs in one call.
+func (m *machine) submitMany(t *rapid.T) {
+	if len(m.runs) > 20 {
+		t.Skip("enough runs")
+	}
+	var runs []queue.Run
+	for i := range rapid.IntRange(1, 5).Draw(t, "runs") {
+		r := queue.Run{
+			ID:     fmt.Sprint("s", len(m.runs)+i),
+			Tenant: rapid.SampledFrom(machineTenants).Draw(t, "tenant"), TenantWeight: queue.MaxWeight, Weight: queue.MaxWeight,
+			Priority: rapid.SampledFrom([]int{0, 0, 0, 0, 3}).Draw(t, "priority"),
+			Paused:   rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused"),
+		}
+		for h := range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "targets") {
+			r.Targets = append(r.Targets, queue.Target{Host: fmt.Sprint("h", rapid.IntRange(0, 9).Draw(t, "host")), Data: fmt.Append(nil, h)})
+		}
+		if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "timed") {
+			r.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: len(r.Targets)}}
+		}
+		runs = append(runs, r)
+	}
+	if rapid.Bool().Draw(t, "one twice") {
+		runs = append(runs, runs[0])
+	}
+	both(t, m, "Submit", func(s *side) (string, error) { return fmt.Sprint(s.q.Submit(t.Context(), runs...)), nil })
+	for _, r := range runs {
+		if !slices.ContainsFunc(m.runs, func(o queue.Run) bool { return o.ID == r.ID }) {
+			m.runs = append(m.runs, r)
+		}
+	}
 }
 
 // drawSettled says what was recorded of a run of n targets whose queue was lost.
@@ -398,7 +430,7 @@ func (m *machine) redrive(t *rapid.T) {
 func (m *machine) again(t *rapid.T) {
 	r := m.pick(t)
 	r.Settled, r.Paused = drawSettled(t, len(r.Targets)), rapid.Bool().Draw(t, "paused") // is no content
-	both(t, m, "Submit again", func(s *side) (bool, error) { return s.q.Submit(t.Context(), r) })
+	both(t, m, "Submit again", func(s *side) (bool, error) { return queue.SubmitOne(t.Context(), s.q, r) })
 }
 
 // progress is the part of Status that does not depend on how lazily work is done.

@@ -105,7 +105,7 @@ func settledWhole(f *fixture) {
 	f.must(err)
 	eq(f, "open runs", stats.Runs, 0)
 	eq(f, "timed", stats.Timed, 0)
-	created, err := f.q.Submit(f.ctx, r)
+	created, err := queue.SubmitOne(f.ctx, f.q, r)
 	f.must(err)
 	eq(f, "created", created, false)
 }
@@ -233,7 +233,7 @@ func settledContent(f *fixture) {
 	l := f.one(s)
 	again := settled(r, queue.Settled{Count: 4, Outcome: core.Lost})
 	again.Paused = true
-	created, err := f.q.Submit(f.ctx, again)
+	created, err := queue.SubmitOne(f.ctx, f.q, again)
 	f.must(err)
 	eq(f, "created", created, false)
 	eq(f, "phase", f.status("a").Phase, queue.Active)
@@ -242,7 +242,7 @@ func settledContent(f *fixture) {
 	f.outcomesAre(map[core.Outcome]int{core.Changed: 4})
 	again.Targets = again.Targets[:3]
 	again.Settled = again.Settled[:0]
-	if _, err := f.q.Submit(f.ctx, again); !errors.Is(err, core.ErrConflict) {
+	if _, err := queue.SubmitOne(f.ctx, f.q, again); !errors.Is(err, core.ErrConflict) {
 		f.Errorf("other targets: %v, expected core.ErrConflict", err)
 	}
 }
@@ -302,7 +302,7 @@ func settledInvalid(f *fixture) {
 		"unknown outcome":  {{Index: 4, Count: 1, Outcome: "fine"}},
 		"too many":         many,
 	} {
-		if _, err := f.q.Submit(f.ctx, settled(run("a", 9), list...)); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "settled") {
+		if _, err := queue.SubmitOne(f.ctx, f.q, settled(run("a", 9), list...)); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "settled") {
 			f.Errorf("%s: %v, expected core.ErrInvalid that names settled", what, err)
 		}
 	}

@@ -1,8 +1,12 @@
 package queuetest
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -13,6 +17,8 @@ var submitTests = []test{
 	{name: "SubmitIsIdempotent", run: submitIdempotent},
 	{name: "SubmitRefusesOtherContent", run: submitConflict},
 	{name: "SubmitRefusesBadInput", run: submitInvalid},
+	{name: "SubmitAnswersEachRun", run: submitMany},
+	{name: "SubmitOfCallersAtOnce", run: submitAtOnce},
 	{name: "UnknownRunIsNotFound", run: unknownRun},
 	{name: "NamesAreOpaque", run: opaqueNames},
 	{name: "PayloadIsKept", run: payloadKept},
@@ -25,7 +31,7 @@ func submitIdempotent(f *fixture) {
 	f.submit(r)
 	s := f.open("n")
 	f.ack(s, done(f.one(s), core.Changed))
-	created, err := f.q.Submit(f.ctx, r)
+	created, err := queue.SubmitOne(f.ctx, f.q, r)
 	f.must(err)
 	eq(f, "created", created, false)
 	st := f.status("a")
@@ -50,7 +56,7 @@ func submitConflict(f *fixture) {
 	} {
 		other := run("a", 2)
 		change(&other)
-		if created, err := f.q.Submit(f.ctx, other); !errors.Is(err, core.ErrConflict) || created {
+		if created, err := queue.SubmitOne(f.ctx, f.q, other); !errors.Is(err, core.ErrConflict) || created {
 			f.Errorf("other %s: created %t, error %v, expected core.ErrConflict", name, created, err)
 		}
 	}
@@ -89,11 +95,84 @@ func submitInvalid(f *fixture) {
 	} {
 		r := run("a", 2)
 		change(&r)
-		if created, err := f.q.Submit(f.ctx, r); !errors.Is(err, core.ErrInvalid) || created {
+		if created, err := queue.SubmitOne(f.ctx, f.q, r); !errors.Is(err, core.ErrInvalid) || created {
 			f.Errorf("%s: created %t, error %v, expected core.ErrInvalid", name, created, err)
 		}
 	}
 	f.submit(run("a", 2)) // nothing of the refused ones is left
+}
+
+func submitMany(f *fixture) {
+	f.submit(run("had", 1))
+	other := run("had", 2)
+	large := run("large", 700)
+	large.Payload = make([]byte, 200_000)
+	answers := f.q.Submit(f.ctx, run("a", 1), run("", 1), run("had", 1), other, large, run("b", 2), run("a", 1), run("a", 2), run("c", 1))
+	for i, want := range []struct {
+		created bool
+		err     error
+	}{{true, nil}, {false, core.ErrInvalid}, {false, nil}, {false, core.ErrConflict}, {true, nil}, {true, nil}, {false, nil}, {false, core.ErrConflict}, {true, nil}} {
+		if got := answers[i]; got.Created != want.created || !errors.Is(got.Err, want.err) {
+			f.Errorf("answer %d: %+v, expected %+v", i, got, want)
+		}
+	}
+	eq(f, "answers to no run", len(f.q.Submit(f.ctx)), 0)
+	many := make([]queue.Run, queue.MaxSubmit+1)
+	for i := range many {
+		many[i] = run(fmt.Sprint("many", i), 1)
+	}
+	for _, a := range f.q.Submit(f.ctx, many...) {
+		if !errors.Is(a.Err, core.ErrInvalid) {
+			f.Fatalf("%d runs in one call: %+v, expected core.ErrInvalid", len(many), a)
+		}
+	}
+	for _, a := range f.q.Submit(f.ctx, many[1:]...) {
+		if !a.Created || a.Err != nil {
+			f.Fatalf("%d runs in one call: %+v", len(many)-1, a)
+		}
+	}
+	s := f.open("n")
+	got := f.leaseN(s, 1+1+700+2+1+queue.MaxSubmit)
+	eq(f, "first", got[0].Job, core.JobID{Run: "had"})
+	f.none(s, "all is leased")
+	for part := range slices.Chunk(got, queue.MaxAcksPerTurn) {
+		acks := make([]queue.Ack, len(part))
+		for i, l := range part {
+			acks[i] = done(l, core.Changed)
+		}
+		f.ack(s, acks...)
+	}
+	st, err := f.q.Stats(f.ctx)
+	f.must(err)
+	eq(f, "open runs", st.Runs, 0)
+}
+
+// submitAtOnce: concurrent calls are answered each for itself, and one whose context ends leaves the others alone.
+func submitAtOnce(f *fixture) {
+	const callers, each = 16, 20
+	ended, cancel := context.WithCancel(f.ctx)
+	cancel()
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				id := fmt.Sprint("r", c, "-", i)
+				if created, err := queue.SubmitOne(ended, f.q, run("x"+id, 1)); err == nil || created {
+					f.Errorf("submit with an ended context: created %t, error %v", created, err)
+				}
+				if created, err := queue.SubmitOne(f.ctx, f.q, run(id, 1)); err != nil || !created {
+					f.Errorf("submit %s: created %t, error %v", id, created, err)
+				}
+				if _, err := queue.SubmitOne(f.ctx, f.q, run(fmt.Sprint("r", i), 1+c)); err != nil && !errors.Is(err, core.ErrConflict) {
+					f.Errorf("submit of one id by all: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	st, err := f.q.Stats(f.ctx)
+	f.must(err)
+	eq(f, "runs", st.Runs, callers*each+each)
 }
 
 func unknownRun(f *fixture) {

@@ -329,10 +329,10 @@ func trapIdempotency(f *fixture) {
 	s := f.open("n")
 	f.ack(s, done(f.one(s), core.Changed))
 	eq(f, "complete", f.status("a").Complete, true)
-	created, err := f.q.Submit(f.ctx, run("a", 1))
+	created, err := queue.SubmitOne(f.ctx, f.q, run("a", 1))
 	f.must(err)
 	eq(f, "created", created, false)
-	if _, err := f.q.Submit(f.ctx, run("a", 2)); !errors.Is(err, core.ErrConflict) {
+	if _, err := queue.SubmitOne(f.ctx, f.q, run("a", 2)); !errors.Is(err, core.ErrConflict) {
 		f.Errorf("error %v, expected core.ErrConflict", err)
 	}
 	f.none(s, "the run was done")

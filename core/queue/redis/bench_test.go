@@ -38,7 +38,7 @@ func targets(prefix string, n int) []queue.Target {
 
 func submit(b *testing.B, q *redis.Queue, r queue.Run) {
 	b.Helper()
-	if _, err := q.Submit(context.Background(), r); err != nil {
+	if _, err := queue.SubmitOne(context.Background(), q, r); err != nil {
 		b.Fatal(err)
 	}
 }

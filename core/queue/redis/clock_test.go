@@ -80,7 +80,7 @@ func TestFaultR2TimesOfDayFollowTheClock(t *testing.T) {
 	due := func(id string, at time.Time) {
 		t.Helper()
 		r := queue.Run{ID: id, Targets: []queue.Target{{Host: id}}, Segments: []queue.Segment{{Count: 1, Due: at}}}
-		if _, err := q.Submit(t.Context(), r); err != nil {
+		if _, err := queue.SubmitOne(t.Context(), q, r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,7 +34,7 @@ func mustSubmit(t *testing.T, q queue.Queue, id string, hosts ...string) {
 	for _, h := range hosts {
 		r.Targets = append(r.Targets, queue.Target{Host: h})
 	}
-	if _, err := q.Submit(t.Context(), r); err != nil {
+	if _, err := queue.SubmitOne(t.Context(), q, r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -158,7 +158,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 	for i := range n {
 		r.Targets = append(r.Targets, queue.Target{Host: fmt.Sprintf("h}{%s\n:%d", id, i), HAGroup: fmt.Sprintf("{g%d}", i/2), Group: "}{", Data: []byte(strings.Repeat("x", i*40))})
 	}
-	if _, err := q.Submit(ctx, r); err != nil {
+	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, q)
@@ -273,7 +273,7 @@ func TestTrapActiveWithoutLease(t *testing.T) {
 			for h := range 12 {
 				r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(h), Group: "g" + strconv.Itoa(h%3)})
 			}
-			if _, err := q.Submit(t.Context(), r); err != nil {
+			if _, err := queue.SubmitOne(t.Context(), q, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -364,7 +364,7 @@ func TestTrapUnboundedCleanup(t *testing.T) { // not in parallel: it is heavy
 	for i := range 1_000_000 {
 		r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(i)})
 	}
-	if _, err := q.Submit(t.Context(), r); err != nil {
+	if _, err := queue.SubmitOne(t.Context(), q, r); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, q)

@@ -49,7 +49,7 @@ func acceptRefuses(b bench) {
 	b.submit("r", 3)
 	b.unchanged("accept of other content", func() {
 		r := queue.Run{ID: "r", Targets: []queue.Target{{Host: "other"}}}
-		if _, err := b.q.Submit(b.Context(), r); !errors.Is(err, core.ErrConflict) {
+		if _, err := queue.SubmitOne(b.Context(), b.q, r); !errors.Is(err, core.ErrConflict) {
 			b.Errorf("other content: %v, expected core.ErrConflict", err)
 		}
 	})
@@ -165,7 +165,7 @@ func turnReadsTargets(b bench, rt *rapid.T, id string) {
 		return t
 	}), 1, 150).Draw(rt, "targets")
 	ctx := context.Background()
-	if _, err := b.q.Submit(ctx, queue.Run{ID: id, Targets: list}); err != nil {
+	if _, err := queue.SubmitOne(ctx, b.q, queue.Run{ID: id, Targets: list}); err != nil {
 		rt.Fatal(err)
 	}
 	s, err := b.q.Open(ctx, "n")

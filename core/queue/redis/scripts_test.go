@@ -192,7 +192,7 @@ func (b bench) submit(id string, n int, change ...func(*queue.Run)) int64 {
 	for _, f := range change {
 		f(&r)
 	}
-	_, err := b.q.Submit(b.Context(), r)
+	_, err := queue.SubmitOne(b.Context(), b.q, r)
 	b.must(err)
 	no, err := b.q.runNumber(b.Context(), id)
 	b.must(err)

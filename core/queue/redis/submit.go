@@ -21,9 +21,13 @@ const (
 	abandonAfter = 10 * time.Minute // an upload whose Submit died is gone after this
 )
 
-// Submit accepts a run: its target list is packed and uploaded in bounded pieces,
-// then one script accepts it. After core.ErrUnknown, Submit again: it is idempotent.
-func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
+// Submit accepts runs. After core.ErrUnknown, submit the run again: it is idempotent.
+func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
+	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) { return q.submit(ctx, r) })
+}
+
+// submit accepts one run: its target list is packed and uploaded in bounded pieces, then one script accepts it.
+func (q *Queue) submit(ctx context.Context, r queue.Run) (bool, error) {
 	if err := r.Validate(); err != nil {
 		return false, err
 	}

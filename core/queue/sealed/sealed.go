@@ -95,14 +95,30 @@ func (q *Queue) open(b, place []byte) ([]byte, error) {
 // digestBytes stand before a sealed payload: what was submitted, by which a repeated submit is known although its bytes differ.
 const digestBytes = sha256.Size
 
-// Submit accepts a run, sealed. The same run is the same whatever key it was sealed with.
-func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
-	if q.ring == nil {
-		return q.Queue.Submit(ctx, r)
+// Submit accepts runs, sealed. The same run is the same whatever key it was sealed with.
+func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
+	if q.ring == nil || len(runs) > queue.MaxSubmit {
+		return q.Queue.Submit(ctx, runs...)
 	}
-	if err := r.Validate(); err != nil {
-		return false, err
+	answers := make([]queue.Submission, len(runs))
+	var list []queue.Run
+	var at []int // where the answer to one of list belongs
+	for i := range runs {
+		if answers[i].Err = runs[i].Validate(); answers[i].Err == nil {
+			list, at = append(list, q.sealRun(runs[i])), append(at, i)
+		}
 	}
+	for i, answer := range q.Queue.Submit(ctx, list...) {
+		r := &runs[at[i]]
+		if errors.Is(answer.Err, core.ErrConflict) {
+			answer.Err = q.conflict(ctx, r, answer.Err)
+		}
+		answers[at[i]] = answer
+	}
+	return answers
+}
+
+func (q *Queue) sealRun(r queue.Run) queue.Run {
 	sealed := r
 	sum := digest(&r)
 	sealed.Payload = q.ring.Seal(slices.Concat(sum, r.Payload), keyring.Context(payloadOf, r.ID))
@@ -113,24 +129,25 @@ func (q *Queue) Submit(ctx context.Context, r queue.Run) (bool, error) {
 		}
 		sealed.Targets[i] = t
 	}
-	created, err := q.Queue.Submit(ctx, sealed)
-	if !errors.Is(err, core.ErrConflict) {
-		return created, err
-	}
-	same, sameErr := q.submitted(ctx, r, sum)
+	return sealed
+}
+
+// conflict is err, or nil where the queue has the same run sealed with other bytes.
+func (q *Queue) conflict(ctx context.Context, r *queue.Run, err error) error {
+	same, sameErr := q.submitted(ctx, r)
 	switch {
 	case errors.Is(sameErr, core.ErrNotFound): // forgotten meanwhile
-		return false, err
+		return err
 	case sameErr != nil:
-		return false, fmt.Errorf("submit run %q: compare with what was submitted before: %w", r.ID, sameErr)
+		return fmt.Errorf("submit run %q: compare with what was submitted before: %w", r.ID, sameErr)
 	case same:
-		return false, nil
+		return nil
 	}
-	return false, err
+	return err
 }
 
 // submitted tells whether the queue has the same run already.
-func (q *Queue) submitted(ctx context.Context, r queue.Run, sum []byte) (bool, error) {
+func (q *Queue) submitted(ctx context.Context, r *queue.Run) (bool, error) {
 	had, err := q.Queue.Payload(ctx, r.ID)
 	if err != nil {
 		return false, err
@@ -140,7 +157,7 @@ func (q *Queue) submitted(ctx context.Context, r queue.Run, sum []byte) (bool, e
 		return string(had) == string(r.Payload), nil
 	}
 	had, err = q.ring.Open(had, keyring.Context(payloadOf, r.ID))
-	return err == nil && len(had) >= digestBytes && subtle.ConstantTimeCompare(had[:digestBytes], sum) == 1, err
+	return err == nil && len(had) >= digestBytes && subtle.ConstantTimeCompare(had[:digestBytes], digest(r)) == 1, err
 }
 
 // digest is of all that tells two submits of a run apart.

@@ -176,7 +176,7 @@ func (n *node) submit(run string, hosts int) queue.Run {
 	for i := range hosts {
 		r.Targets = append(r.Targets, queue.Target{Host: run + "-h" + strconv.Itoa(i), Data: []byte("data of " + word)})
 	}
-	if _, err := n.Submit(n.bed.Context(), r); err != nil {
+	if _, err := queue.SubmitOne(n.bed.Context(), n, r); err != nil {
 		n.bed.Fatal(err)
 	}
 	return r
@@ -428,7 +428,7 @@ func TestWhatIsNotSealedIsNotDone(t *testing.T) {
 	if res := migrating.turn(5); len(res.Leases) != 1 || string(res.Leases[0].Data) != "data of "+word {
 		t.Errorf("while migrating there are leased %+v", res.Leases)
 	}
-	if created, err := migrating.Submit(t.Context(), r); err != nil || created {
+	if created, err := queue.SubmitOne(t.Context(), migrating, r); err != nil || created {
 		t.Errorf("a run of before, submitted again: %t, %v", created, err)
 	}
 }
@@ -459,7 +459,7 @@ func TestWhatWasTamperedWithIsNotDone(t *testing.T) {
 	for name, c := range cases {
 		m := memory.New(memory.Options{})
 		q := sealed.New(m, b.ring, nil)
-		if _, err := m.Submit(t.Context(), queue.Run{ID: "r", Targets: []queue.Target{c.target}}); err != nil {
+		if _, err := queue.SubmitOne(t.Context(), m, queue.Run{ID: "r", Targets: []queue.Target{c.target}}); err != nil {
 			t.Fatal(err)
 		}
 		session, err := q.Open(t.Context(), "n")
@@ -523,11 +523,11 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := b.node(ringAt(t, b.path, keyring.Options{}))
-	if created, err := second.Submit(t.Context(), r); err != nil || created {
+	if created, err := queue.SubmitOne(t.Context(), second, r); err != nil || created {
 		t.Errorf("again: created %t, %v", created, err)
 	}
 	r.Targets[1].Data = []byte("other")
-	if _, err := second.Submit(t.Context(), r); !errors.Is(err, core.ErrConflict) {
+	if _, err := queue.SubmitOne(t.Context(), second, r); !errors.Is(err, core.ErrConflict) {
 		t.Errorf("other data: %v", err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *site) restart(settled ...queue.Settled) {
 	s.Helper()
 	s.q = open(s.T, s.dir, time.Hour)
 	r := queue.Run{ID: "r/1", Targets: []queue.Target{{Host: "a"}, {Host: "b"}, {Host: "c"}}, Settled: settled}
-	if _, err := s.q.Submit(s.Context(), r); err != nil {
+	if _, err := queue.SubmitOne(s.Context(), s.q, r); err != nil {
 		s.Fatal(err)
 	}
 	var err error
@@ -225,7 +225,7 @@ func BenchmarkSave(b *testing.B) {
 		b.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := q.Submit(ctx, queue.Run{ID: "r", Targets: []queue.Target{{Host: "h"}}}); err != nil {
+	if _, err := queue.SubmitOne(ctx, q, queue.Run{ID: "r", Targets: []queue.Target{{Host: "h"}}}); err != nil {
 		b.Fatal(err)
 	}
 	s, err := q.Open(ctx, "node")
