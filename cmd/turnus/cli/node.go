@@ -372,7 +372,11 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 	for _, w := range warnings {
 		a.message(a.paint(yellow, "warning: ") + w)
 	}
-	return sealed.New(r, ring, loud), client.Close, nil
+	closeQueue = func() error {
+		r.Shutdown()
+		return client.Close()
+	}
+	return sealed.New(r, ring, loud), closeQueue, nil
 }
 
 // logger writes to stderr with -v, and is silent without.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,6 +122,116 @@ func BenchmarkCycle(b *testing.B) {
 			b.ReportMetric((cpu(b, rc)-before)*1e6/float64(n*c.runs), "redis-cpu-µs/job")
 		})
 	}
+}
+
+// single is a run of one host, of one of ten tenants.
+func single(i int) queue.Run {
+	id := fmt.Sprintf("run-%08d", i)
+	return queue.Run{ID: id, Tenant: strconv.Itoa(i / 256 % 10), Targets: []queue.Target{{Host: "h" + id}}}
+}
+
+func submitBatch(b *testing.B, q *redis.Queue, from, n int) {
+	b.Helper()
+	runs := make([]queue.Run, n)
+	for i := range runs {
+		runs[i] = single(from + i)
+	}
+	for _, a := range q.Submit(context.Background(), runs...) {
+		if a.Err != nil {
+			b.Fatal(a.Err)
+		}
+	}
+}
+
+// BenchmarkSingle is runs of one host: submitted in batches and by 8 callers one by one, and then leased and acknowledged.
+func BenchmarkSingle(b *testing.B) {
+	for name, submitAll := range map[string]func(*testing.B, *redis.Queue){
+		"batch": func(b *testing.B, q *redis.Queue) {
+			for i := 0; i < b.N; i += 256 {
+				submitBatch(b, q, i, min(256, b.N-i))
+			}
+		},
+		"callers": func(b *testing.B, q *redis.Queue) {
+			var wg sync.WaitGroup
+			for c := range 8 {
+				wg.Go(func() {
+					for i := c; i < b.N; i += 8 {
+						submit(b, q, single(i))
+					}
+				})
+			}
+			wg.Wait()
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			q, rc := benchQueue(b)
+			submit(b, q, queue.Run{ID: "first", Targets: targets("x", 1)})
+			used, before, start := usedMemory(b, rc), cpu(b, rc), time.Now()
+			b.ResetTimer()
+			submitAll(b, q)
+			n := float64(b.N)
+			b.ReportMetric(n/time.Since(start).Seconds(), "submits/s")
+			b.ReportMetric((cpu(b, rc)-before)*1e6/n, "submit-redis-cpu-µs")
+			b.ReportMetric((usedMemory(b, rc)-used)/n, "bytes/run")
+			before, start = cpu(b, rc), time.Now()
+			drain(b, q, 2, 256, b.N+1)
+			b.ReportMetric(n/time.Since(start).Seconds(), "drained/s")
+			b.ReportMetric((cpu(b, rc)-before)*1e6/n, "drain-redis-cpu-µs")
+			b.ReportMetric(n/b.Elapsed().Seconds(), "end-to-end/s")
+		})
+	}
+}
+
+// BenchmarkSingleDue is runs of one host that are all due at one instant: until the last one is leased.
+func BenchmarkSingleDue(b *testing.B) {
+	const n = 10_000
+	for range b.N {
+		b.StopTimer()
+		q, rc := benchQueue(b)
+		due := time.Now().Add(3 * time.Second)
+		used := usedMemory(b, rc)
+		for i := 0; i < n; i += 250 {
+			runs := make([]queue.Run, 250)
+			for j := range runs {
+				runs[j] = single(i + j)
+				runs[j].Segments = []queue.Segment{{Due: due, Count: 1}}
+			}
+			if a := q.Submit(context.Background(), runs...); a[0].Err != nil {
+				b.Fatal(a[0].Err)
+			}
+		}
+		b.ReportMetric((usedMemory(b, rc)-used)/n, "bytes/run")
+		time.Sleep(time.Until(due))
+		before := cpu(b, rc)
+		b.StartTimer()
+		leaseAll(b, q, 4, n)
+		b.StopTimer()
+		b.ReportMetric(time.Since(due).Seconds()*1e3, "ms/last")
+		b.ReportMetric((cpu(b, rc)-before)*1e6/n, "redis-cpu-µs")
+	}
+}
+
+// leaseAll leases n jobs with as many nodes, and acknowledges none.
+func leaseAll(b *testing.B, q *redis.Queue, nodes, n int) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(n))
+	var wg sync.WaitGroup
+	for i := range nodes {
+		wg.Go(func() {
+			ctx := context.Background()
+			s, err := q.Open(ctx, "node"+strconv.Itoa(i))
+			for err == nil && left.Load() > 0 {
+				var res queue.TurnResult
+				res, err = q.Turn(ctx, queue.Turn{Session: s, Want: 256})
+				left.Add(-int64(len(res.Leases)))
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // BenchmarkInFlight leases and acknowledges 64 at a time while others are in flight: the cost must not grow.

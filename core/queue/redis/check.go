@@ -72,8 +72,13 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 	if r.text() != "LOG" {
 		return nil, nil // forgotten meanwhile
 	}
-	last, total := r.text(), r.int()
-	ended, err := q.endedJobs(ctx, no, last, total)
+	last, total, small := r.text(), r.int(), r.text()
+	ended := make([]bool, total)
+	if last == "" {
+		err = markEnded(ended, "of the run", small)
+	} else {
+		err = q.endedJobs(ctx, no, last, ended)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -93,45 +98,58 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 	return q.findings(ctx, q.scripts.tidy, run, append(args, ranges))
 }
 
-// endedJobs is what was settled before, and the log up to the entry last.
-func (q *Queue) endedJobs(ctx context.Context, no int64, last string, total int) ([]bool, error) {
-	ended := make([]bool, total)
+// markEnded takes in what a part of a log says.
+func markEnded(ended []bool, entry, text string) error {
+	list, err := unpackLog(entry, text)
+	for _, rec := range list {
+		for i := rec.Index; i < min(rec.Index+rec.Count, len(ended)); i++ {
+			ended[i] = rec.Outcome != "" // none: it was redriven
+		}
+	}
+	return err
+}
+
+// endedJobs marks what was settled before, and the log up to the entry last.
+func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bool) error {
 	settled, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {
-		return nil, translate(ctx, err, "check")
+		return translate(ctx, err, "check")
 	}
 	for ; len(settled) >= settledBytes; settled = settled[settledBytes:] {
 		from, count := int(binary.BigEndian.Uint32(settled)), int(binary.BigEndian.Uint32(settled[4:]))
-		for i := from; i < min(from+count, total); i++ {
+		for i := from; i < min(from+count, len(ended)); i++ {
 			ended[i] = true
 		}
 	}
 	for from := "-"; ; {
 		page, err := q.client.XRangeN(ctx, q.keys.run(no, "xLog"), from, last, recordsPage).Result()
 		if err != nil {
-			return nil, translate(ctx, err, "check")
+			return translate(ctx, err, "check")
 		}
 		for _, m := range page {
-			list, err := unpackLog(m)
-			if err != nil {
-				return nil, err
-			}
-			for _, rec := range list {
-				for i := rec.Index; i < min(rec.Index+rec.Count, total); i++ {
-					ended[i] = rec.Outcome != "" // none: it was redriven
-				}
+			if err := markEnded(ended, m.ID, entryText(m)); err != nil {
+				return err
 			}
 			from = "(" + m.ID
 		}
 		if len(page) == 0 {
-			return ended, nil
+			return nil
 		}
 	}
 }
 
-// recordNumbers finds the records of runs by their keys, ascending, whether they are listed or not.
+// recordNumbers finds the records of runs, ascending, whether they are listed or not.
 func (q *Queue) recordNumbers(ctx context.Context) ([]int64, error) {
 	var nos []int64
+	small := q.client.HScan(ctx, q.keys.key("kSmall"), 0, "", runsPage).Iterator()
+	for field := true; small.Next(ctx); field = !field {
+		if no, err := strconv.ParseInt(small.Val(), 10, 64); field && err == nil {
+			nos = append(nos, no)
+		}
+	}
+	if err := small.Err(); err != nil {
+		return nil, translate(ctx, err, "check")
+	}
 	err := q.scan(ctx, "pRun", `(\d+)`, func(s string) error {
 		no, err := strconv.ParseInt(s, 10, 64)
 		nos = append(nos, no)

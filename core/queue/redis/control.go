@@ -50,7 +50,10 @@ func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
 		if err != nil {
 			return fmt.Errorf("adjust run %q: %w", run, err)
 		}
-		if answer != 2 {
+		if answer == 0 { // it is over: stopping it changes nothing
+			return nil
+		}
+		if answer == 1 {
 			break
 		}
 		paused, weight = "", "" // only a part of the wave is released so far

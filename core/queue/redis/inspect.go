@@ -86,23 +86,23 @@ func (q *Queue) Awaited(ctx context.Context, run string) (jobs map[string]int, w
 
 // Payload returns Run.Payload.
 func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
-	no, err := q.runNumber(ctx, run)
+	v, err := q.eval(ctx, q.scripts.payload, run)
 	if err != nil {
 		return nil, fmt.Errorf("payload of run %q: %w", run, err)
+	}
+	if n, ok := v.(int64); ok && n < 0 {
+		return nil, fmt.Errorf("payload of run %q: %w", run, errNoRun)
+	}
+	r := newReply(v)
+	no := r.int64()
+	if !r.empty() {
+		return r.bytes(), r.end("payload")
 	}
 	b, err := q.client.Get(ctx, q.keys.run(no, "xPayload")).Bytes()
 	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}
 	return b, translate(ctx, err, "payload")
-}
-
-func (q *Queue) runNumber(ctx context.Context, run string) (int64, error) {
-	no, err := q.client.HGet(ctx, q.keys.key("kIDs"), run).Int64()
-	if errors.Is(err, goredis.Nil) {
-		return 0, fmt.Errorf("no such run: %w", core.ErrNotFound)
-	}
-	return no, translate(ctx, err, "look up a run")
 }
 
 // Explain says in words why a job is where it is.
@@ -187,29 +187,26 @@ func lockKind(name string) string {
 
 // explainEnd looks the outcome up in the log, from its end.
 func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) {
-	no, err := q.runNumber(ctx, job.Run)
+	log, err := q.log(ctx, job.Run, 0, false)
 	if err != nil {
 		return "", err
 	}
+	if log.small {
+		list, err := unpackRecords("of the run", log.text)
+		reason, _ := whyEnded(list, job.Index)
+		return reason, err
+	}
 	for before := "+"; ; {
-		page, err := q.client.XRevRangeN(ctx, q.keys.run(no, "xLog"), before, "-", 64).Result()
+		page, err := q.client.XRevRangeN(ctx, q.keys.run(log.run, "xLog"), before, "-", 64).Result()
 		if err != nil {
 			return "", translate(ctx, err, "explain")
 		}
 		for _, m := range page {
-			list, err := unpackRecords(m)
+			list, err := unpackRecords(m.ID, entryText(m))
 			if err != nil {
 				return "", err
 			}
-			for i := len(list) - 1; i >= 0; i-- {
-				rec := &list[i]
-				if job.Index < rec.Index || job.Index >= rec.Index+rec.Count {
-					continue
-				}
-				reason := "ended as " + string(rec.Outcome)
-				if rec.Reason != "" {
-					reason += ": " + rec.Reason
-				}
+			if reason, ok := whyEnded(list, job.Index); ok {
 				return reason, nil
 			}
 			before = "(" + m.ID
@@ -218,4 +215,20 @@ func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) 
 			return "ended", nil
 		}
 	}
+}
+
+// whyEnded says how a job ended by the last of the records that is of it.
+func whyEnded(list []queue.Record, index int) (string, bool) {
+	for i := len(list) - 1; i >= 0; i-- {
+		rec := &list[i]
+		if index < rec.Index || index >= rec.Index+rec.Count {
+			continue
+		}
+		reason := "ended as " + string(rec.Outcome)
+		if rec.Reason != "" {
+			reason += ": " + rec.Reason
+		}
+		return reason, true
+	}
+	return "ended", false
 }

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +20,7 @@ const leaseSteps = 6
 const shard = "0"
 
 // key is a name that Go and the scripts share. The names are written here and
-// nowhere else: header gives them to the scripts as local variables.
+// nowhere else: header and withSuffixes give them to the scripts.
 type key struct{ lua, name string }
 
 // fixedKeys are the keys that a pool has once. They are KEYS[1], KEYS[2] … of every script.
@@ -37,6 +39,9 @@ func fixedKeys() []key {
 		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
 		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
 		{"kMark", "mark"},           // list: at most one marker that wakes one idle node
+		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it
+		{"kPayloads", "payloads"},   // hash: number of such a run -> its payload, if it is long
+		{"kWatched", "watched"},     // hash: number of such a run -> how many wait for its next record
 		{"kBoard", "board"},         // zset: names of documents by when they expire
 	}
 }
@@ -68,6 +73,7 @@ func suffixes() []key {
 		{"xDead", ":x"},      // run, hash: index -> 1
 		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
+		{"xNews", ":v"},      // run, list: wakes who waits for a record of a small run; for a second at most
 		{"xReady", ":z"},     // tenant, zset: ready runs by rank
 		{"xRuns", ":u"},      // tenant, set: its runs
 	}
@@ -77,7 +83,7 @@ func suffixes() []key {
 func runSuffixes() []string {
 	var out []string
 	for _, k := range suffixes() {
-		if k.lua != "xReady" && k.lua != "xRuns" && k.lua != "xLeases" {
+		if k.lua != "xReady" && k.lua != "xRuns" && k.lua != "xLeases" && k.lua != "xNews" {
 			out = append(out, k.name)
 		}
 	}
@@ -93,15 +99,21 @@ func header(ttl time.Duration) string {
 		n++
 		fmt.Fprintf(&b, "local %s = KEYS[%d]\n", k.lua, n)
 	}
-	for _, k := range suffixes() {
-		fmt.Fprintf(&b, "local %s = '%s'\n", k.lua, k.name)
-	}
 	b.WriteString("local RUNKEYS = {")
 	for _, s := range runSuffixes() {
 		fmt.Fprintf(&b, "'%s',", s)
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// withSuffixes writes the names of suffixes into the text of a script, which has too few local variables for them.
+func withSuffixes(text string) string {
+	names := map[string]string{}
+	for _, k := range suffixes() {
+		names[k.lua] = "'" + k.name + "'"
+	}
+	return regexp.MustCompile(`\bx[A-Z]\w+`).ReplaceAllStringFunc(text, func(word string) string { return cmp.Or(names[word], word) })
 }
 
 // keyspace builds the key names of one pool.

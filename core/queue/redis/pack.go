@@ -43,6 +43,7 @@ type packed struct {
 	settled []byte
 	size    int
 	digest  []byte
+	keepAll bool // data of any size goes into the chunk
 }
 
 // pack lays the targets out in chunks. A target is: flags, length and text of the host, or, where that is shorter, how many bytes
@@ -75,7 +76,7 @@ func (p *packed) target(b []byte, i int, t *queue.Target, first string) []byte {
 		flags |= hasGroup
 	}
 	switch {
-	case len(t.Data) > smallData:
+	case len(t.Data) > smallData && !p.keepAll:
 		flags |= hasLarge
 		p.large = append(p.large, largeData{i, t.Data})
 		p.size += len(t.Data)

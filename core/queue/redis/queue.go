@@ -36,6 +36,7 @@ type Queue struct {
 	keys    keyspace
 	scripts *scripts
 
+	batch     *batcher      // of small runs
 	feedSlots chan struct{} // taken by followers that sleep in Redis
 }
 
@@ -62,8 +63,13 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}, nil
+	q := &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}
+	q.batch = &batcher{send: q.submitSmall}
+	return q, nil
 }
+
+// Shutdown waits until what callers of Submit left behind is sent. No call may follow; the client is closed after it.
+func (q *Queue) Shutdown() { q.batch.close() }
 
 // Open starts a session with an id that was never used before.
 func (q *Queue) Open(ctx context.Context, node string) (string, error) {

@@ -25,9 +25,11 @@ type position struct {
 	skip  int
 }
 
+const firstEntry = "0-0" // what comes before every entry of a stream
+
 func parseCursor(s string) (position, bool) {
 	if s == "" {
-		return position{entry: "0-0"}, true
+		return position{entry: firstEntry}, true
 	}
 	m := regexp.MustCompile(`^(\d{1,19}-\d{1,19})\+(\d{1,9})$`).FindStringSubmatch(s)
 	if m == nil {
@@ -51,29 +53,75 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, limit int, wait
 	if err := ctx.Err(); err != nil {
 		return nil, cursor, err
 	}
-	no, err := q.runNumber(ctx, run)
-	if err != nil {
-		return nil, cursor, fmt.Errorf("records of run %q: %w", run, err)
-	}
-	key := q.keys.run(no, "xLog")
-	end := time.Now().Add(wait)
-	for {
-		list, next, err := q.page(ctx, key, at, limit)
+	for end := time.Now().Add(wait); ; {
+		left := time.Until(end)
+		log, err := q.log(ctx, run, at.skip, left > 0)
+		if err != nil {
+			return nil, cursor, fmt.Errorf("records of run %q: %w", run, err)
+		}
+		var list []queue.Record
+		next, sleep := at, []any{"blpop", q.keys.run(log.run, "xNews"), redisconn.BlockTime{}}
+		if log.small {
+			list, next, err = log.page(at, limit)
+		} else {
+			key := q.keys.run(log.run, "xLog")
+			list, next, err = q.page(ctx, key, at, limit)
+			sleep = []any{"xread", "count", 1, "block", redisconn.BlockTime{}, "streams", key, at.entry}
+		}
 		if err != nil || len(list) > 0 {
 			return list, next.String(), err
 		}
-		left := time.Until(end)
 		if left <= 0 {
 			return nil, cursor, nil
 		}
-		last := at.entry
-		if _, err := q.blocked(ctx, min(left, backstop), "xread", "count", 1, "block", redisconn.BlockTime{}, "streams", key, last); err != nil {
+		if _, err := q.blocked(ctx, min(left, backstop), sleep...); err != nil {
 			return nil, cursor, err
 		}
 		if ctx.Err() != nil {
 			return nil, cursor, ctx.Err()
 		}
 	}
+}
+
+// runLog is where the records of a run are: in the text, if the run is small, else in a stream.
+type runLog struct {
+	run   int64
+	small bool
+	text  string
+}
+
+// log finds the records of a run. With wait, who changes a small run that has not more than skip records wakes this reader.
+func (q *Queue) log(ctx context.Context, run string, skip int, wait bool) (runLog, error) {
+	v, err := q.eval(ctx, q.scripts.records, run, skip, flag(wait))
+	if err != nil {
+		return runLog{}, err
+	}
+	if n, ok := v.(int64); ok && n < 0 {
+		return runLog{}, errNoRun
+	}
+	r := newReply(v)
+	log := runLog{run: r.int64(), small: !r.empty()}
+	if log.small {
+		log.text = r.text()
+	}
+	return log, r.end("records")
+}
+
+var errNoRun = fmt.Errorf("no such run: %w", core.ErrNotFound)
+
+// page reads the text of a small run. If the run gets a stream, the text is its first entry: a cursor goes on to count in it.
+func (l *runLog) page(at position, limit int) ([]queue.Record, position, error) {
+	list, err := unpackRecords("of the run", l.text)
+	if err != nil {
+		return nil, at, err
+	}
+	if at.entry != firstEntry || at.skip > len(list) {
+		return nil, at, fmt.Errorf("records: cursor %q was not given out: %w", at, core.ErrInvalid)
+	}
+	list = list[at.skip:]
+	list = list[:min(limit, len(list))]
+	at.skip += len(list)
+	return list, at, nil
 }
 
 func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([]queue.Record, position, error) {
@@ -84,7 +132,7 @@ func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([
 			return nil, at, translate(ctx, err, "records")
 		}
 		for _, m := range msgs {
-			records, err := unpackRecords(m)
+			records, err := unpackRecords(m.ID, entryText(m))
 			if err != nil {
 				return nil, at, err
 			}
@@ -105,25 +153,29 @@ func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([
 	}
 }
 
+func entryText(m goredis.XMessage) string {
+	s, _ := m.Values["r"].(string)
+	return s
+}
+
 // unpackRecords gives the outcomes of an entry.
-func unpackRecords(m goredis.XMessage) ([]queue.Record, error) {
-	list, err := unpackLog(m)
+func unpackRecords(entry, text string) ([]queue.Record, error) {
+	list, err := unpackLog(entry, text)
 	return slices.DeleteFunc(list, func(r queue.Record) bool { return r.Outcome == "" }), err
 }
 
 // unpackLog reads the layout of record in base.lua. A record without an outcome says that a dead job was redriven.
-func unpackLog(m goredis.XMessage) ([]queue.Record, error) {
-	s, _ := m.Values["r"].(string)
-	b := []byte(s)
+func unpackLog(entry, text string) ([]queue.Record, error) {
+	b := []byte(text)
 	outcomes := core.Outcomes()
 	var list []queue.Record
 	for len(b) > 0 {
 		if len(b) < 17 {
-			return nil, fmt.Errorf("records: entry %s is cut short: %w", m.ID, core.ErrUnknown)
+			return nil, fmt.Errorf("records: entry %s is cut short: %w", entry, core.ErrUnknown)
 		}
 		code, reason, detail := int(b[8]), int(binary.BigEndian.Uint16(b[11:])), int(binary.BigEndian.Uint32(b[13:]))
 		if code > len(outcomes) || len(b) < 17+reason+detail {
-			return nil, fmt.Errorf("records: entry %s is not readable: %w", m.ID, core.ErrUnknown)
+			return nil, fmt.Errorf("records: entry %s is not readable: %w", entry, core.ErrUnknown)
 		}
 		rec := queue.Record{
 			Index: int(binary.BigEndian.Uint32(b)), Count: int(binary.BigEndian.Uint32(b[4:])),

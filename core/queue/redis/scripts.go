@@ -18,19 +18,20 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, records, payload, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
 }
 
 func loadScripts(ttl time.Duration) (*scripts, error) {
 	head := header(ttl)
 	parts := map[string]string{}
-	for _, lib := range []string{"base", "locks", "jobs", "forget"} {
+	for _, lib := range []string{"base", "small", "locks", "jobs", "forget"} {
 		b, err := luaFiles.ReadFile("lua/" + lib + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", lib, err)
 		}
 		parts[lib] = string(b)
 	}
+	parts["base"] += parts["small"]
 	s := &scripts{}
 	for _, d := range []struct {
 		to   **script
@@ -39,6 +40,9 @@ func loadScripts(ttl time.Duration) (*scripts, error) {
 	}{
 		{&s.turn, "turn", "base locks jobs"},
 		{&s.accept, "accept", "base locks jobs forget"},
+		{&s.submit, "submit", "base locks jobs forget"},
+		{&s.records, "records", ""},
+		{&s.payload, "payload", ""},
 		{&s.open, "open", "base locks"},
 		{&s.beat, "beat", "base locks jobs forget"},
 		{&s.shut, "close", "base locks jobs"},
@@ -70,7 +74,7 @@ func loadScripts(ttl time.Duration) (*scripts, error) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)
-		*d.to = redisconn.NewScript(d.name, text.String())
+		*d.to = redisconn.NewScript(d.name, withSuffixes(text.String()))
 	}
 	return s, nil
 }

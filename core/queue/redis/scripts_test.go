@@ -48,7 +48,10 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
 		"save":    {saveWrites, saveRefuses},
 		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
-		"tidy":    {tidyMends, tidyMendsDeferred, tidyReadsSettled},
+		"payload": {payloadOfSmall},
+		"records": {recordsOfSmall},
+		"submit":  {submitWrites, submitSpans, submitGrows, submitForgets},
+		"tidy":    {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":    {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
 		"wakejob": {wakeJobOnce},
 		"wait":    {waitKeepsTime},
@@ -194,7 +197,7 @@ func (b bench) submit(id string, n int, change ...func(*queue.Run)) int64 {
 	}
 	_, err := queue.SubmitOne(b.Context(), b.q, r)
 	b.must(err)
-	no, err := b.q.runNumber(b.Context(), id)
+	no, err := b.c.HGet(b.Context(), b.key("kIDs"), id).Int64()
 	b.must(err)
 	return no
 }

@@ -289,7 +289,7 @@ func TestTrapClientClockIsNeverSent(t *testing.T) {
 		t.Errorf("%d of %d arguments are times of the client's clock", watch.times, watch.n)
 	}
 	// Negative control: a due time, which the user gives, is found.
-	b.submit("timed", 1, func(r *queue.Run) { r.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 1}} })
+	b.submit("timed", 9, func(r *queue.Run) { r.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 9}} })
 	if watch.times == 0 {
 		t.Errorf("the search finds no time where there is one")
 	}

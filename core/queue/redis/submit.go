@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -21,25 +22,50 @@ const (
 	abandonAfter = 10 * time.Minute // an upload whose Submit died is gone after this
 )
 
-// Submit accepts runs. After core.ErrUnknown, submit the run again: it is idempotent.
+// Submit accepts runs: small ones together, others one by one. After core.ErrUnknown, submit the
+// run again: it is idempotent.
 func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
-	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) { return q.submit(ctx, r) })
+	answers := make([]queue.Submission, len(runs))
+	if err := queue.ValidateSubmit(len(runs)); err != nil {
+		return failed(len(runs), err)
+	}
+	var together []*small
+	var at []int // where the answer to one of them belongs
+	flush := func() {
+		if len(together) > 0 {
+			for i, answer := range q.batch.submit(ctx, together) {
+				answers[at[i]] = answer
+			}
+		}
+		together, at = nil, nil
+	}
+	for i := range runs {
+		r := &runs[i]
+		if answers[i].Err = cmp.Or(ctx.Err(), r.Validate()); answers[i].Err != nil {
+			continue
+		}
+		p := pack(r)
+		if s, ok := q.asSmall(r, p); ok {
+			together, at = append(together, s), append(at, i)
+			continue
+		}
+		flush() // the order is kept
+		answers[i].Created, answers[i].Err = q.submitLarge(ctx, r, p)
+	}
+	flush()
+	return answers
 }
 
-// submit accepts one run: its target list is packed and uploaded in bounded pieces, then one script accepts it.
-func (q *Queue) submit(ctx context.Context, r queue.Run) (bool, error) {
-	if err := r.Validate(); err != nil {
-		return false, err
-	}
-	p := pack(&r)
+// submitLarge accepts one run: its target list is uploaded in bounded pieces if it is long, then one script accepts it.
+func (q *Queue) submitLarge(ctx context.Context, r *queue.Run, p *packed) (bool, error) {
 	no := int64(0)
 	if p.size > inlineBytes || len(p.ready) > maxReady {
 		var err error
-		if no, err = q.upload(ctx, &r, p); err != nil {
+		if no, err = q.upload(ctx, r, p); err != nil {
 			return false, fmt.Errorf("submit run %q: %w", r.ID, err)
 		}
 	}
-	v, err := q.eval(ctx, q.scripts.accept, q.acceptArgs(&r, p, no)...)
+	v, err := q.eval(ctx, q.scripts.accept, q.acceptArgs(r, p, no)...)
 	if err != nil {
 		return false, fmt.Errorf("submit run %q: %w", r.ID, err)
 	}
@@ -55,9 +81,13 @@ func (q *Queue) submit(ctx context.Context, r queue.Run) (bool, error) {
 		}
 	}
 	if conflict {
-		return false, fmt.Errorf("submit run %q: it was submitted before with other content: %w", r.ID, core.ErrConflict)
+		return false, errOther(r.ID)
 	}
 	return created, answer.end("accept")
+}
+
+func errOther(run string) error {
+	return fmt.Errorf("submit run %q: it was submitted before with other content: %w", run, core.ErrConflict)
 }
 
 // unlink drops the keys of an upload that is not accepted.

@@ -10,27 +10,25 @@
 local id, digest, no = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local old = call('HGET', kIDs, id)
 if old then
-  if call('HGET', pRun .. old, 'd') ~= digest then return { 'CONFLICT' } end
+  local small = call('HGET', kSmall, old)
+  local had
+  if small then had = select(3, unpk((select(16, unpk(small))))) else had = call('HGET', pRun .. old, 'd') end
+  if had ~= digest then return { 'CONFLICT' } end
   return { 0, tonumber(old) }
 end
 if no == 0 then no = call('HINCRBY', kMeta, 'run', 1) end
 local k = pRun .. no
 
-local tno = call('HGET', kTenants, ARGV[4])
-if not tno then
-  tno = call('HINCRBY', kMeta, 'tenant', 1)
-  call('HSET', kTenants, ARGV[4], tno)
-  call('HSET', pTenant .. tno, 'n', ARGV[4])
-end
-tno = tonumber(tno)
-call('HSET', pTenant .. tno, 'w', ARGV[5])
-call('SADD', pTenant .. tno .. xRuns, no)
+local t = tenantof(ARGV[4])
+local tno = t.no
+t.weight, t.weighed = tonumber(ARGV[5]), true
+call('SADD', t.k .. xRuns, no)
 
 local total, limit, settledjobs, lost
 do -- a script has 200 local variables at most
   local weight, prio, all, most, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
     chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, first = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
-  call('HSET', k, 'd', digest, 'at', wall, 'r', '', 'l', late,
+  call('HSET', k, 'd', digest, 'r', '', 'l', late,
     'c', pack(id, tno, prio, all, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
       bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
     'o', pack(o1, o2, o3, o4, o5, o6, o7, o8),

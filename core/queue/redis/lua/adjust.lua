@@ -12,7 +12,9 @@ local answer = 1
 if ARGV[4] ~= '' then
   local limit, old, by, late = tonumber(ARGV[4]), f.limit, f.k .. xByIndex, 0
   if limit == 0 or limit > f.total then limit = f.total end
-  if limit > old then
+  if limit > old and f.small then
+    f.limit = limit
+  elseif limit > old then
     local cut = call('ZREVRANGEBYSCORE', by, '(' .. old, '-inf', 'LIMIT', 0, 1) -- may go on behind the old limit
     local page = call('ZRANGEBYSCORE', by, old, '(' .. limit, 'LIMIT', 0, 1024)
     if #page == 1024 then

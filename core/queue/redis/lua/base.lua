@@ -46,17 +46,32 @@ local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leas
 local phaseLease -- set while leasing: a flow that becomes ready then joins the heap
 local onready
 
+local class, smallrun, smallruns, newsmall, level, grow, join, each, flushsmall, flushsmalls, flushspans, duedel -- in small.lua
+local flushrun
+
 local function tenant(no)
   local t = T[no]
   if t then return t end
   local k = pTenant .. no
-  local v = call('HMGET', k, 'w', 's', 'v', 'i')
+  local v = call('HMGET', k, 'w', 's', 'v', 'i', 'c', 'e')
   local m = string.format('%014d', no) -- the order of first submission breaks ties
   t = { no = no, k = k, m = m, ord = no, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
-    nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0 }
+    nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0,
+    small = tonumber(v[5] or 0), tail = v[6] or '', open = false, joins = false, spent = false, weighed = false, over = false }
   t.wasready = t.nready > 0
   T[no] = t
   return t
+end
+
+-- tenantof is the tenant of a name, made where there is none.
+local function tenantof(name)
+  local no = call('HGET', kTenants, name)
+  if not no then
+    no = call('HINCRBY', kMeta, 'tenant', 1)
+    call('HSET', kTenants, name, no)
+    call('HSET', pTenant .. no, 'n', name)
+  end
+  return tenant(tonumber(no))
 end
 
 -- canlease: whether the run's rules let it lease at all, whatever work it has.
@@ -79,6 +94,8 @@ local function run(no)
   local k = pRun .. no
   local v = call('HMGET', k, 'c', 's', 'o')
   if not v[1] or not v[2] then
+    local text = call('HGET', kSmall, no)
+    if text then return smallrun(no, text) end
     R[no] = false
     return false
   end
@@ -104,7 +121,8 @@ end
 local function outcomes(f)
   local o = f.o
   if not o then
-    o = { unpk(f.outs) }
+    local outs = f.outs
+    if not f.small then o = { unpk(outs) } elseif outs == '' then o = { 0, 0, 0, 0, 0, 0, 0, 0 } else o = { byte(outs, 1, 8) } end
     f.o = o
   end
   return o
@@ -123,7 +141,7 @@ local function touch(f)
   local can = f.phase == ACTIVE and (f.maxif == 0 or f.inf < f.maxif) -- canlease
   if can ~= f.can then
     f.can = can
-    if not can then strip(f) end
+    if not can and not f.small then strip(f) end
   end
   local ready = can and (f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)) -- haswork
   if ready == f.ready then return end
@@ -135,6 +153,8 @@ local function touch(f)
     t.nready = t.nready + 1
     if t.nready == 1 then t.tag = max(t.tag, vt) end
     if phaseLease then onready(f) end
+  elseif f.spanned then
+    f.spanned = false
   else
     t.nready = t.nready - 1
   end
@@ -147,7 +167,7 @@ end
 
 -- advance: the lowest ready range becomes the current one.
 local function advance(f)
-  while f.cur >= f.cend do
+  while f.cur >= f.cend and not f.small do
     local m = call('ZRANGE', f.k .. xRanges, 0, 0)[1]
     if not m then return end
     call('ZREM', f.k .. xRanges, m)
@@ -173,6 +193,7 @@ end
 
 -- again puts one job among the ready ones; what was taken off before in this script must not go with it.
 local function again(f, idx)
+  grow(f)
   if f.qdel then
     call('ZREM', f.k .. xQueue, unpack(f.qdel))
     f.qdel = nil
@@ -253,7 +274,7 @@ local function defer(f, n)
 end
 
 local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save; or 0 and the node that crashed with it
-  local v = call('HGET', f.k .. xJobs, idx)
+  local v = not f.small and call('HGET', f.k .. xJobs, idx)
   if v then return unpk(v) end
   return 0, 0, '', '', false
 end
@@ -277,8 +298,13 @@ end
 local function stop(f, phase, reason)
   if f.complete or phase <= f.phase then return end
   f.phase, f.reason, f.rdirty = phase, reason, true
-  call('ZADD', kSweep, f.no, f.no)
-  call('ZREM', kDue, f.no)
+  if f.due ~= 0 then call('ZREM', kDue, f.no) end
+  if f.small then
+    if f.cur < f.total then record(f, f.cur, f.total - f.cur, CANCEL, 0, reason, '') end
+    f.cur, f.cend, f.due = f.total, f.total, 0
+  else
+    call('ZADD', kSweep, f.no, f.no)
+  end
   if phase == CANCELLED and f.inf > 0 then call('SADD', kCancelled, f.no) end
   touch(f)
 end
@@ -300,6 +326,7 @@ local function budget(f, oc, idx)
 end
 
 local function expire(f, ms)
+  if f.small then return end
   for _, x in ipairs(RUNKEYS) do
     if ms then call('PEXPIRE', f.k .. x, ms) else call('PERSIST', f.k .. x) end
   end
@@ -307,6 +334,10 @@ end
 
 -- duehead keeps the run's entry in the pool's due set right: its earliest timed thing.
 local function duehead(f)
+  if f.small then
+    if f.due > 0 and f.phase < STOPPED then call('ZADD', kDue, f.due + ahead, f.no) else call('ZREM', kDue, f.no) end
+    return
+  end
   local at
   for _, x in ipairs({ xSegments, xWaiting, xSuspended }) do
     local v = call('ZRANGE', f.k .. x, 0, 0, 'WITHSCORES')
@@ -324,8 +355,12 @@ local function duehead(f)
   end
 end
 
-local function flushrun(f)
+local told = {} -- runs with new records
+
+function flushrun(f)
   local k, t = f.k, f.t
+  if f.rec then told[#told + 1] = f.no end
+  if f.small then return flushsmall(f) end
   if f.rec then call('XADD', k .. xLog, '*', 'r', concat(f.rec)) end
   if f.jdel then call('HDEL', k .. xJobs, unpack(f.jdel)) end
   if f.qdel then call('ZREM', k .. xQueue, unpack(f.qdel)) end
@@ -360,9 +395,15 @@ local function flushrun(f)
 end
 
 local function flushtenant(t)
+  if t.over then
+    call('UNLINK', t.k, t.k .. xReady)
+    return call('ZREM', kReady, t.m)
+  end
+  flushspans(t)
   if #t.zrem > 0 then call('ZREM', t.k .. xReady, unpack(t.zrem)) end
   for i = 1, #t.zadd, 1000 do call('ZADD', t.k .. xReady, unpack(t.zadd, i, min(i + 999, #t.zadd))) end
-  call('HSET', t.k, 's', t.tag, 'v', t.v, 'i', t.inf)
+  call('HSET', t.k, 's', t.tag, 'v', t.v, 'i', t.inf, 'c', t.small, 'e', t.tail)
+  if t.weighed then call('HSET', t.k, 'w', t.weight) end
   if t.nready > 0 then
     call('ZADD', kReady, rank(t.inf, t.weight, t.tag), t.m)
   elseif t.wasready then
@@ -394,6 +435,19 @@ local function flushlocks()
   for i = 1, #del, 1000 do call('HDEL', kLocks, unpack(del, i, min(i + 999, #del))) end
 end
 
+-- wakewatchers wakes those who wait for records of small runs: each of them takes one element.
+local function wakewatchers()
+  if #told == 0 or call('EXISTS', kWatched) == 0 then return end
+  for i, n in ipairs(call('HMGET', kWatched, unpack(told))) do
+    if n then
+      local k = pRun .. told[i] .. xNews
+      for _ = 1, min(tonumber(n), 16) do call('LPUSH', k, '1') end
+      call('PEXPIRE', k, 1000)
+      call('HDEL', kWatched, told[i])
+    end
+  end
+end
+
 -- marker: at most one exists; it says "somebody look", never which job.
 local function marker()
   local wake = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1
@@ -409,6 +463,7 @@ local function flush(...)
   for _, f in pairs(R) do
     if f then flushrun(f) end
   end
+  flushsmalls()
   for _, t in pairs(T) do flushtenant(t) end
   for _, s in pairs(S) do
     if s.over then
@@ -419,6 +474,7 @@ local function flush(...)
     end
   end
   flushlocks()
+  wakewatchers()
   tick('seq', seq, 'bseq', bseq, 'vt', vt, ...)
   marker()
 end

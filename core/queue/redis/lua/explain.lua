@@ -52,6 +52,7 @@ if pending then
   elseif idx >= f.limit then why = 'limit' elseif not canlease(f) then why = 'full' end
   return { 'pending', why, f.inf, why == 'limit' and f.limit or why == 'full' and f.maxif or f.t.inf, -1 }
 end
+if f.small and f.due > 0 then return { 'pending', 'due', 0, 0, f.due } end
 local seg = call('ZRANGE', f.k .. xSegments, 0, 9999, 'WITHSCORES')
 for i = 1, #seg, 2 do
   local a, b = range(seg[i])

@@ -49,11 +49,13 @@ local function finish(f, idx, l, oc, reason, detail)
 end
 
 local function wait(f, idx, set, at)
+  grow(f)
   call('ZADD', f.k .. set, at, idx)
   f.duedirty = true
 end
 
 local function setjob(f, idx, ...)
+  grow(f)
   call('HSET', f.k .. xJobs, idx, pack(...))
 end
 
@@ -102,6 +104,7 @@ local function crash(f, idx, l, node)
     return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
+    grow(f)
     call('HSET', f.k .. xDead, idx, 1)
     return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, stateof(f, idx, l))
   end
@@ -157,6 +160,13 @@ end
 
 -- ripen moves at most n due entries of a run to its ready work; returns how many.
 local function ripen(f, n)
+  if f.small then
+    if f.due > 0 and f.due <= wall then
+      f.due, f.cend = 0, f.total
+      touch(f)
+    end
+    return 1
+  end
   local had = n
   local due, late = call('ZRANGEBYSCORE', f.k .. xSegments, '-inf', wall, 'LIMIT', 0, n), 0
   for _, m in ipairs(due) do
@@ -193,11 +203,15 @@ local function activate(n)
       f.duedirty = nil
     end
   end
-  local heads = call('ZRANGEBYSCORE', kDue, '-inf', now, 'LIMIT', 0, 16)
+  local heads = call('ZRANGEBYSCORE', kDue, '-inf', now, 'LIMIT', 0, 4 * n)
+  smallruns(heads)
   for i, no in ipairs(heads) do
     if n <= 0 then break end
     local f = run(tonumber(no))
-    if f then
+    if f and f.small then
+      n = n - 0.25 * ripen(f)
+      if f.due == 0 then duedel[#duedel + 1] = no else duehead(f) end
+    elseif f then
       f.overdue = true
       n = n - ripen(f, max(8, floor(n / (#heads - i + 1))))
     else

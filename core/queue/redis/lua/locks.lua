@@ -97,6 +97,7 @@ local function lockof(m) return sub(m, 1, #m - 15) end
 
 -- park puts (f, idx) on lock; it keeps the order that it already had, and holds nothing meanwhile.
 local function park(f, idx, lock)
+  grow(f)
   local heir = call('HGET', f.k .. xHeirs, idx)
   local old = heir or call('HGET', f.k .. xOrder, idx)
   local tail

@@ -22,7 +22,7 @@ for _, sid in ipairs(sids) do
   end
 end
 local inflight = {} -- by tenant number
-local known = {}
+local known, smalls = {}, {}
 for key, l in pairs(all) do
   token = max(token, l.token)
   local no = tonumber(string.match(key, '^(%d+)/'))
@@ -57,7 +57,9 @@ for i = 3 + nsids, #ARGV do
       local name = call('HGET', f.t.k, 'n')
       found('the tenant of run ' .. f.id .. ' was not listed', function() call('HSET', kTenants, name, f.tno) end)
     end
-    if call('SISMEMBER', f.t.k .. xRuns, n) == 0 then
+    if f.small then
+      smalls[f.t] = (smalls[f.t] or 0) + 1
+    elseif call('SISMEMBER', f.t.k .. xRuns, n) == 0 then
       found('run ' .. f.id .. ' was not in the set of its tenant', function() call('SADD', f.t.k .. xRuns, n) end)
     end
     local n = inflight[f.tno] or 0
@@ -65,6 +67,12 @@ for i = 3 + nsids, #ARGV do
       found('the tenant of run ' .. f.id .. ' counted ' .. f.t.inf .. ' jobs in flight, it has ' .. n, function() f.t.inf = n end)
       inflight[f.tno] = f.t.inf
     end
+  end
+end
+for _, t in pairs(T) do
+  local n = smalls[t] or 0
+  if t.small ~= n then
+    found('the tenant ' .. t.no .. ' (by number) counted ' .. t.small .. ' small runs, it has ' .. n, function() t.small = n end)
   end
 end
 for _, v in ipairs({ { 'run', highest }, { 'tenant', tenantno }, { 'seq', token } }) do
@@ -81,6 +89,7 @@ for i = 1, #ids, 2 do
     found('the record of run ' .. ids[i] .. ' is gone and cannot be mended: it is forgotten, submit it again', function()
       call('HDEL', kIDs, ids[i])
       for _, x in ipairs(RUNKEYS) do call('UNLINK', pRun .. ids[i + 1] .. x) end
+      call('HDEL', kPayloads, ids[i + 1])
       for _, set in ipairs({ kDone, kSweep, kDue }) do call('ZREM', set, ids[i + 1]) end
       call('SREM', kCancelled, ids[i + 1])
     end)

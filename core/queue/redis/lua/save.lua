@@ -12,7 +12,8 @@ if l.hasj then
   local token, last = select(6, jobstate(f, idx))
   if token == l.token and last >= number then return { 1 } end
 end
+local small = f.small
 setjob(f, idx, l.attempt - 1, l.crashes, ARGV[6], '', false, l.token, number)
 if not l.hasj then call('HSET', k, f.pre .. idx, pack(l.token, l.since, l.host, l.attempt, l.crashes, true, l.ha, l.group)) end
-tick()
+if small then flush() else tick() end
 return { 1 }

@@ -9,7 +9,7 @@ if not f then return -1 end
 local k, o, deferred, late, soon, within = f.k, outcomes(f), 0, 0, 0, tonumber(ARGV[3])
 if f.phase < STOPPED then
   local event = char(#ARGV[2]) .. ARGV[2]
-  late = tonumber(call('HGET', k, 'l') or 0)
+  late = f.small and (f.due > wall and released(f, 0, f.total) or 0) or tonumber(call('HGET', k, 'l') or 0)
   deferred = late + call('ZLEXCOUNT', k .. xEvents, '[' .. event, '(' .. event .. '\255\255\255\255\255')
   if deferred > 0 then -- else nothing is taken off
     for _, m in ipairs(call('ZRANGEBYSCORE', k .. xSegments, '-inf', wall, 'LIMIT', 0, 4096)) do
@@ -25,12 +25,14 @@ if f.phase < STOPPED then
     end
   end
 end
-if f.phase == ACTIVE and within > 0 then
+if f.small then
+  if f.phase == ACTIVE and f.due > wall and f.due <= wall + within then soon = late end
+elseif f.phase == ACTIVE and within > 0 then
   for _, m in ipairs(call('ZRANGEBYSCORE', k .. xSegments, wall + 1, wall + within, 'LIMIT', 0, 4096)) do soon = soon + released(f, range(m)) end
   soon = soon + call('ZCOUNT', k .. xWaiting, now + 1, now + within) + call('ZCOUNT', k .. xSuspended, now + 1, now + within)
 end
 return { f.phase, f.complete and 1 or 0, f.total, f.limit, f.inf, call('ZCARD', k .. xWaiting), call('ZCARD', k .. xSuspended),
   call('HLEN', k .. xBlocked), call('HLEN', k .. xDead), floor(f.served), f.ready and 1 or 0,
   o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8],
-  call('HGET', f.t.k, 'n') or '', reasonof(f), call('ZCARD', k .. xSegments), f.ready and age - f.readyat or 0, max(deferred, 0),
+  call('HGET', f.t.k, 'n') or '', reasonof(f), f.small and (f.due > 0 and 1 or 0) or call('ZCARD', k .. xSegments), f.ready and age - f.readyat or 0, max(deferred, 0),
   max(late, 0), soon, f.maxif, f.t.weight }

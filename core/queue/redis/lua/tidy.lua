@@ -3,9 +3,10 @@
 -- Needs: base, locks, jobs.
 -- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
 -- place; places in the ready, due, sweep and done sets follow from the run's record.
+-- A small run that is to be mended becomes one like any other first.
 -- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (settled before, and from the log, read by
 -- check.go up to the entry that the first call returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
--- Returns: first call: {'LOG', last entry id, total, sum of outcomes}; then findings as texts, a '+' in front of each that is repaired.
+-- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its records}; then findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
@@ -15,14 +16,18 @@ local o, recorded = outcomes(f), 0
 for i = 1, 8 do recorded = recorded + o[i] end
 local nsids = tonumber(ARGV[3])
 if #ARGV == 3 + nsids then
+  if f.small then return { 'LOG', '', f.total, f.log } end
   local last = call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
-  return { 'LOG', last and last[1] or '0-0', f.total, recorded }
+  return { 'LOG', last and last[1] or '0-0', f.total, '' }
 end
 
 local out = {}
 local function found(text, mend)
   out[#out + 1] = ((repair and mend) and '+' or '') .. text
-  if repair and mend then mend() end
+  if repair and mend then
+    grow(f)
+    mend()
+  end
 end
 local function job(idx) return f.id .. '/' .. idx end
 
@@ -65,7 +70,7 @@ end
 
 -- What has neither a state, an outcome, nor lies in a range is missing.
 -- The ready ranges and what has ended are many and come in order: only the others are sorted.
-local spans, ready, last = { { f.cur, f.cend } }, {}, -1
+local spans, ready, last = { { f.cur, f.small and f.total or f.cend } }, {}, -1
 for _, set in ipairs({ xRanges, xSegments }) do
   for _, m in ipairs(call('ZRANGE', k .. set, 0, -1)) do
     local a, b = range(m)
@@ -217,13 +222,13 @@ end
 do -- a script has 200 local variables at most
   local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
   local lists = f.phase < STOPPED and f.limit < f.total
-  local listed = f.phase >= STOPPED or call('ZCARD', k .. xByIndex) == (lists and #segments or 0)
+  local listed = f.small or f.phase >= STOPPED or call('ZCARD', k .. xByIndex) == (lists and #segments or 0)
   for _, m in ipairs(segments) do
     late = late + released(f, range(m))
     if lists then listed = listed and call('ZSCORE', k .. xByIndex, m) end
   end
   local counted = tonumber(call('HGET', k, 'l') or 0)
-  if counted ~= late then
+  if counted ~= late and not f.small then
     found('run ' .. f.id .. ' counted ' .. counted .. ' jobs of segments that are not due, it has ' .. late, function() call('HSET', k, 'l', late) end)
   end
   if not listed then
@@ -240,7 +245,13 @@ if f.nq ~= nq and not (repair and #out > 0) then -- else it is what was mended a
   found('run ' .. f.id .. ' counted ' .. f.nq .. ' jobs that are ready again, it has ' .. nq, function() end)
 end
 f.nq = nq
-local z = call('ZSCORE', f.t.k .. xReady, f.m)
+local z = call('ZSCORE', f.t.k .. xReady, f.m or level(f) .. string.format('%014d', f.no))
+if not z and f.spanned then
+  for _, m in ipairs(call('ZRANGE', f.t.k .. xReady, 0, -1)) do
+    local a, b = tonumber(sub(m, 3, 16)), tonumber(sub(m, 18))
+    if b and a <= f.no and f.no < b then z = call('ZSCORE', f.t.k .. xReady, m) end
+  end
+end
 local ready = canlease(f) and haswork(f)
 if (z and true or false) ~= ready or f.ready ~= ready or (z and tonumber(z) ~= rank(f.inf, f.weight, f.tag)) then
   found('run ' .. f.id .. ' stood in the wrong place among the ready', function()
@@ -254,7 +265,7 @@ local tz = call('ZSCORE', kReady, f.t.m)
 if f.t.wasready ~= (tz and true or false) then
   found('the tenant of run ' .. f.id .. ' stood in the wrong place among the ready', function() f.t.wasready = true end)
 end
-local head
+local head = f.small and f.due > 0 and f.due + ahead or nil
 for _, set in ipairs({ xSegments, xWaiting, xSuspended }) do
   local v = call('ZRANGE', k .. set, 0, 0, 'WITHSCORES')[2]
   if v and v ~= 'inf' then

@@ -24,6 +24,11 @@ local stale, acked = {}, 0
 if ARGV[4] ~= '' then
   local ids, list = unpk(ARGV[4])
   local nos, keys, runs, leases, n = call('HMGET', kIDs, unpack(ids)), {}, {}, {}, #list / 5
+  local known = {}
+  for _, no in ipairs(nos) do
+    if no then known[#known + 1] = no end
+  end
+  smallruns(known)
   for r, no in ipairs(nos) do
     no = tonumber(no)
     runs[r] = no and run(no)
@@ -68,6 +73,8 @@ end
 local more = false
 if not activate(64) then more = true end
 if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
+
+local nleases = 0
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
 local function push(h, o)
@@ -128,10 +135,14 @@ local function best(level)
     end
     local m, top = page[i], level.h[1]
     if not m then return top end
-    local ord, score = tonumber(m), tonumber(page[i + 1])
+    local ord, score = tonumber(#m > 16 and sub(m, 1, 16) or m), tonumber(page[i + 1])
     local no = ord % RUNS
     local o = level.seen[no]
-    if o == false or (o and o.entered) then
+    if #m > 16 then
+      if top and (top.rank < score or (top.rank == score and top.ord < ord)) then return top end
+      level.i = i + 2
+      push(level.h, { span = true, m = m, a = no, b = tonumber(sub(m, 18)), prio = 10 - floor(ord / RUNS), score = score, rank = score, ord = ord, size = 16, loaded = no, cut = false })
+    elseif o == false or (o and o.entered) then
       level.i = i + 2
     elseif top and (top.rank < score or (top.rank == score and top.ord < ord)) then
       return top
@@ -147,6 +158,34 @@ local function best(level)
 end
 
 local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = T, load = tenant }
+
+-- spanhead is the next run of a span that is ready; nil where there is none left. Runs are read some at a time, and their locks.
+local function spanhead(span)
+  while span.a < span.b do
+    if span.a >= span.loaded then
+      local nos, names, from = {}, {}, span.a
+      local last = min(span.b, from + min(want - nleases, span.size)) - 1
+      for no = from, last do nos[#nos + 1] = no .. '' end
+      smallruns(nos)
+      for no = from, last do
+        local f = R[no]
+        if f and f.spanned and not f.cands then
+          local host, ha, group, data, big, q = decode(f.cstr, 1, '')
+          local lock = hostlock(host)
+          f.cands, f.ci = { { 0, host, ha, group, data, big, q, lock } }, 1
+          if lk[lock] == nil then names[#names + 1] = lock end
+        end
+      end
+      if #names > 0 then
+        for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do lk[names[i]] = v end
+      end
+      span.loaded, span.size = last + 1, span.size * 2
+    end
+    local f = R[span.a]
+    if f and f.spanned then return f end
+    span.a = span.a + 1
+  end
+end
 
 local function flows(t)
   local l = t.level
@@ -225,7 +264,7 @@ local function prefetch(f, n)
   f.cands, f.ci = c, 1
 end
 
-local leases, extras, ids, idof, nleases = {}, {}, {}, {}, 0
+local leases, extras, ids, idof = {}, {}, {}, {}
 local first = seq + 1
 
 -- consume takes candidate x off the ready work of f.
@@ -315,17 +354,37 @@ local function try(f)
   touch(f)
 end
 
+-- takespan takes the first run of a span, which is then ready by itself.
+local function takespan(t, span)
+  local f = spanhead(span)
+  if not span.cut then
+    span.cut, t.spent = true, t.spent or {}
+    t.spent[#t.spent + 1] = span
+  end
+  if f then
+    span.a = span.a + 1
+    span.ord = span.ord - span.ord % RUNS + span.a
+    f.spanned, t.nready = false, t.nready + 1
+    try(f)
+    if f.ready then onready(f) end
+  end
+  if span.a >= span.b then t.nready = t.nready - 1 end
+  replace(t.level.h, span, span.a < span.b)
+end
+
 if want > 0 then
   phaseLease = true
   for _, f in pairs(R) do
-    if f and f.ready then onready(f) end
+    if f and f.ready and not f.spanned then onready(f) end
   end
   local steps = 2 * want + 64
   while nleases < want and steps > 0 do
     local t = best(tenants)
     if not t then break end
     local f = best(flows(t))
-    if f then
+    if f and f.span then
+      takespan(t, f)
+    elseif f then
       try(f)
       f.rank = rank(f.inf, f.weight, f.tag)
       replace(t.level.h, f, f.ready)
