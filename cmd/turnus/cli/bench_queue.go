@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +73,8 @@ type queueReport struct {
 	IdleToStart queuebench.Percentiles        `json:"idle_to_start"`
 	Burst       queuebench.TimedResult        `json:"burst"`
 	Spread      queuebench.TimedResult        `json:"spread"`
+	Single      []queuebench.SingleResult     `json:"single"` // runs of one host
+	SingleBurst queuebench.TimedResult        `json:"single_burst"`
 	IdlePerS    float64                       `json:"idle_commands_per_s"` // of one idle node
 }
 
@@ -194,8 +198,55 @@ func (a *app) latencyRows(ctx context.Context, f queueBench, open func() (queue.
 	if q, err = open(); err != nil {
 		return err
 	}
-	out.Spread, err = queuebench.Spread(ctx, q, 4, 1000, f.over)
+	if out.Spread, err = queuebench.Spread(ctx, q, 4, 1000, f.over); err != nil {
+		return err
+	}
+	return a.singleRows(ctx, open, client, out)
+}
+
+// singleRows measures runs of one host, as events, API clients and schedules submit them.
+func (a *app) singleRows(ctx context.Context, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
+	for _, p := range []queuebench.SingleParams{
+		{Runs: 50_000, Batch: 256, Callers: 1},
+		{Runs: 50_000, Batch: 1, Callers: 8},
+		{Runs: 50_000, Batch: 256, Callers: 1, Nodes: 2},
+		{Runs: 50_000, Batch: 1, Callers: 8, Nodes: 2},
+	} {
+		a.message(fmt.Sprintf("runs of one host: %d, %d a call from %d callers, %d nodes", p.Runs, p.Batch, p.Callers, p.Nodes))
+		q, err := open()
+		if err != nil {
+			return err
+		}
+		before := serverMemory(ctx, client)
+		r, err := queuebench.Single(ctx, q, p)
+		if err != nil {
+			return err
+		}
+		if p.Nodes == 0 {
+			r.BytesPerRun = (serverMemory(ctx, client) - before) / float64(p.Runs)
+		}
+		out.Single = append(out.Single, r)
+	}
+	a.message("burst: 10,000 runs of one host due at one instant")
+	q, err := open()
+	if err == nil {
+		out.SingleBurst, err = queuebench.SingleBurst(ctx, q, 4, 256, 10_000, 5*time.Second)
+	}
 	return err
+}
+
+// serverMemory is what the server of Redis says that it uses, 0 if unknown.
+func serverMemory(ctx context.Context, client goredis.UniversalClient) float64 {
+	if client == nil {
+		return 0
+	}
+	info, err := client.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	n, _ := strconv.ParseFloat(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), 64) // what is no number is 0
+	return n
 }
 
 // idleCommands counts what one idle node sends Redis a second, over five seconds.
@@ -288,9 +339,24 @@ func (a *app) writeQueueReport(r queueReport) {
 	fmt.Fprintf(a.out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
 	fmt.Fprintf(a.out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
 	fmt.Fprintf(a.out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
+	rows = [][]string{{"RUNS OF ONE HOST", "A CALL", "CALLERS", "NODES", "SUBMITS/S", "JOBS/S", "BYTES A RUN"}}
+	for _, s := range r.Single {
+		rows = append(rows, []string{fmt.Sprint(s.Runs), fmt.Sprint(s.Batch), fmt.Sprint(s.Callers), fmt.Sprint(s.Nodes),
+			fmt.Sprintf("%.0f", s.SubmitsPerSecond), unlessZero(s.JobsPerSecond), unlessZero(s.BytesPerRun)})
+	}
+	table(a.out, rows)
+	fmt.Fprintf(a.out, "burst of %d runs of one host due at one instant: all started after %s\n", r.SingleBurst.Jobs, r.SingleBurst.AllStarted.Round(time.Millisecond))
 	if r.IdlePerS > 0 {
 		fmt.Fprintf(a.out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
 	}
+}
+
+// unlessZero leaves out what was not measured.
+func unlessZero(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", v)
 }
 
 // privateRedis is a redis-server that only this process uses.

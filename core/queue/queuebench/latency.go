@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -92,25 +93,30 @@ func timed(ctx context.Context, q queue.Queue, nodes, batch, jobs int, lead, ove
 	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
 		return res, fmt.Errorf("submit: %w", err)
 	}
+	return started(ctx, q, res, batch, first, func(job core.JobID) time.Time { return due[job.Index] }, due[jobs-1])
+}
+
+// started leases all jobs, the first of which is due at first and the last at end.
+func started(ctx context.Context, q queue.Queue, res TimedResult, batch int, first time.Time, due func(core.JobID) time.Time, end time.Time) (TimedResult, error) {
 	if !time.Now().Before(first) {
-		return res, fmt.Errorf("submitting %d timed jobs took longer than the lead of %v: choose a longer one", jobs, lead)
+		return res, fmt.Errorf("submitting %d timed jobs took longer than the lead: choose a longer one", res.Jobs)
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
 	var late []time.Duration
 	var last time.Time
-	c := crew{nodes: nodes, batch: batch, leased: func(_ int, leases []queue.Lease, at time.Time) {
+	c := crew{nodes: res.Nodes, batch: batch, leased: func(_ int, leases []queue.Lease, at time.Time) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, l := range leases {
-			d := at.Sub(due[l.Job.Index])
+			d := at.Sub(due(l.Job))
 			if d < 0 {
 				res.Early++
 			}
 			late = append(late, d)
 		}
-		if last = at; len(late) == jobs {
+		if last = at; len(late) == res.Jobs {
 			stop()
 		}
 	}}
@@ -120,7 +126,7 @@ func timed(ctx context.Context, q queue.Queue, nodes, batch, jobs int, lead, ove
 	if err := ctx.Err(); err != nil {
 		return res, err
 	}
-	res.AllStarted = last.Sub(due[jobs-1])
+	res.AllStarted = last.Sub(end)
 	res.Late = percentiles(late)
 	return res, nil
 }

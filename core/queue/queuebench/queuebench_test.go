@@ -124,11 +124,27 @@ func TestLatencies(t *testing.T) {
 		if err != nil || burst.Late.Samples != 10_000 || burst.Early != 0 || burst.AllStarted != 0 {
 			t.Errorf("Burst: %+v, %v", burst, err)
 		}
+		single, err := SingleBurst(t.Context(), q, 4, 64, 1000, time.Second)
+		if err != nil || single.Late.Samples != 1000 || single.Early != 0 || single.AllStarted != 0 {
+			t.Errorf("SingleBurst: %+v, %v", single, err)
+		}
 		spread, err := Spread(t.Context(), q, 4, 1000, 30*time.Second)
 		if err != nil || spread.Late.Samples != 1000 || spread.Early != 0 || spread.Late.Max != 0 {
 			t.Errorf("Spread: %+v, %v", spread, err)
 		}
 	})
+}
+
+func TestSingle(t *testing.T) {
+	for _, p := range []SingleParams{{Runs: 1000}, {Runs: 1001, Batch: 256, Nodes: 2}, {Runs: 500, Callers: 4, Nodes: 1}} {
+		res, err := Single(t.Context(), shutdown(t), p)
+		if err != nil || res.SubmitsPerSecond <= 0 || (res.JobsPerSecond > 0) != (p.Nodes > 0) {
+			t.Errorf("%+v: %+v, %v", p, res, err)
+		}
+	}
+	if _, err := Single(t.Context(), shutdown(t), SingleParams{Batch: queue.MaxSubmit + 1}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a batch that is too large: %v, expected core.ErrInvalid", err)
+	}
 }
 
 // late is a queue that gives every turn a second's delay.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -182,6 +183,7 @@ func (b *batcher) sendAll() {
 			p.answers, answers = answers[:len(p.runs):len(p.runs)], answers[len(p.runs):]
 			close(p.done)
 		}
+		runtime.Gosched() // so that those who have their answers and submit more are in the next call
 	}
 }
 

@@ -1,9 +1,6 @@
 package redis
 
 import (
-	"cmp"
-	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +17,7 @@ const leaseSteps = 6
 const shard = "0"
 
 // key is a name that Go and the scripts share. The names are written here and
-// nowhere else: header and withSuffixes give them to the scripts.
+// nowhere else: luaNames gives them to the scripts.
 type key struct{ lua, name string }
 
 // fixedKeys are the keys that a pool has once. They are KEYS[1], KEYS[2] … of every script.
@@ -90,30 +87,20 @@ func runSuffixes() []string {
 	return out
 }
 
-// header is the Lua text that names the keys, and how lease time is counted: a session lives for ttl of it.
-func header(ttl time.Duration) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "local LEASE = { ttl = %d, step = %d }\n", ttl.Microseconds(), max(ttl/leaseSteps, time.Microsecond).Microseconds())
-	n := 0
-	for _, k := range append(fixedKeys(), prefixes()...) {
-		n++
-		fmt.Fprintf(&b, "local %s = KEYS[%d]\n", k.lua, n)
+// luaNames are the names of keys as the scripts write them, and how lease time is counted: a session lives for ttl of it.
+func luaNames(ttl time.Duration) map[string]string {
+	names := map[string]string{
+		"LEASE_TTL":  strconv.FormatInt(ttl.Microseconds(), 10),
+		"LEASE_STEP": strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
+		"RUNKEYS":    "{'" + strings.Join(runSuffixes(), "','") + "'}",
 	}
-	b.WriteString("local RUNKEYS = {")
-	for _, s := range runSuffixes() {
-		fmt.Fprintf(&b, "'%s',", s)
+	for i, k := range append(fixedKeys(), prefixes()...) {
+		names[k.lua] = "KEYS[" + strconv.Itoa(i+1) + "]"
 	}
-	b.WriteString("}\n")
-	return b.String()
-}
-
-// withSuffixes writes the names of suffixes into the text of a script, which has too few local variables for them.
-func withSuffixes(text string) string {
-	names := map[string]string{}
 	for _, k := range suffixes() {
 		names[k.lua] = "'" + k.name + "'"
 	}
-	return regexp.MustCompile(`\bx[A-Z]\w+`).ReplaceAllStringFunc(text, func(word string) string { return cmp.Or(names[word], word) })
+	return names
 }
 
 // keyspace builds the key names of one pool.

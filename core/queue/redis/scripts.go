@@ -22,9 +22,9 @@ type scripts struct {
 }
 
 func loadScripts(ttl time.Duration) (*scripts, error) {
-	head := header(ttl)
+	names := luaNames(ttl)
 	parts := map[string]string{}
-	for _, lib := range []string{"base", "small", "locks", "jobs", "forget"} {
+	for _, lib := range []string{"head", "base", "small", "locks", "jobs", "forget"} {
 		b, err := luaFiles.ReadFile("lua/" + lib + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", lib, err)
@@ -69,12 +69,11 @@ func loadScripts(ttl time.Duration) (*scripts, error) {
 			return nil, fmt.Errorf("read script %s: %w", d.name, err)
 		}
 		var text strings.Builder
-		text.WriteString(head)
 		for lib := range strings.FieldsSeq(d.libs) {
 			text.WriteString(parts[lib])
 		}
 		text.Write(b)
-		*d.to = redisconn.NewScript(d.name, withSuffixes(text.String()))
+		*d.to = redisconn.NewScript(d.name, assemble(parts["head"], text.String(), names))
 	}
 	return s, nil
 }

@@ -30,7 +30,7 @@ do -- a script has 200 local variables at most
     chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, first = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
   call('HSET', k, 'd', digest, 'r', '', 'l', late,
     'c', pack(id, tno, prio, all, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
-      bmax, bjit, chunksize, keep, string.format('%02d%014d', 10 - prio, no), no .. '/'),
+      bmax, bjit, chunksize, keep, format('%02d%014d', 10 - prio, no), no .. '/'),
     'o', pack(o1, o2, o3, o4, o5, o6, o7, o8),
     's', pack(paused == 1 and PAUSED or ACTIVE, false, most, 0, 0, -1, 0, weight, false, false, 0, age, 0, 0))
   total, limit, settledjobs, lost = all, most, o1 + o2 + o3 + o4 + o5 + o6 + o7 + o8, first

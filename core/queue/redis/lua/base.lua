@@ -4,12 +4,7 @@
 -- Does: reads the clock once, as three times (see DESIGN.md, Time); caches runs and tenants in tables; flush()
 -- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
 
-local call = redis.call
-local byte, sub, char, floor, min, max = string.byte, string.sub, string.char, math.floor, math.min, math.max
-local pack, unpk, spack, sunpack = cmsgpack.pack, cmsgpack.unpack, struct.pack, struct.unpack
-local concat = table.concat
-
-local ACTIVE, PAUSED, STOPPED, CANCELLED = 0, 1, 2, 3
+local ACTIVE, PAUSED, STOPPED, CANCELLED, FINISHED = 0, 1, 2, 3, 4
 local FAILED, UNREACHABLE, LOST, CANCEL = 5, 6, 7, 8 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
@@ -17,10 +12,6 @@ local SHARED = 16 -- flag of a packed target, see pack.go
 local RUNS = 1e14 -- more than there are run and tenant numbers
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
--- wall: what Redis' clock says, for what is due at a time of day. now: never goes back; it is wall until that goes back, and ahead of
--- it by as much from then on; for what is due after a time. age: counts what passed between calls, for sessions.
-local wall, now, ahead, age
-local seq, bseq, vt, tkat, tks
 do
   local meta, t = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks', 'ahead', 'age'), call('TIME')
   seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
@@ -30,9 +21,9 @@ do
   ahead = tonumber(meta[7] or 0) + max(-d, 0)
   now = wall + ahead
   age = tonumber(meta[8] or now)
-  -- A leap must not end sessions: a call counts at most LEASE.step, and nothing where nobody called for as long as a
+  -- A leap must not end sessions: a call counts at most LEASE_STEP, and nothing where nobody called for as long as a
   -- session lives, which a node that lives never lets happen.
-  if d > 0 and d <= LEASE.ttl then age = age + min(d, LEASE.step) end
+  if d > 0 and d <= LEASE_TTL then age = age + min(d, LEASE_STEP) end
 end
 -- tick writes the times, with other fields of meta.
 local function tick(...) call('HSET', kMeta, 'clock', wall, 'ahead', ahead, 'age', age, ...) end
@@ -40,21 +31,15 @@ local function alive(sid)
   local z = call('ZSCORE', kSessions, sid)
   return z and tonumber(z) > age
 end
-local waiters = call('ZCARD', kWait) -- jobs parked on locks, in the whole pool
+waiters = call('ZCARD', kWait)
 
-local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leases, locks of this script
-local phaseLease -- set while leasing: a flow that becomes ready then joins the heap
-local onready
-
-local class, smallrun, smallruns, newsmall, level, grow, join, each, flushsmall, flushsmalls, flushspans, duedel -- in small.lua
-local flushrun
 
 local function tenant(no)
   local t = T[no]
   if t then return t end
   local k = pTenant .. no
   local v = call('HMGET', k, 'w', 's', 'v', 'i', 'c', 'e')
-  local m = string.format('%014d', no) -- the order of first submission breaks ties
+  local m = format('%014d', no) -- the order of first submission breaks ties
   t = { no = no, k = k, m = m, ord = no, weight = tonumber(v[1] or 1), tag = tonumber(v[2] or 0), v = tonumber(v[3] or 0), inf = tonumber(v[4] or 0),
     nready = call('ZCARD', k .. xReady), wasready = false, zadd = {}, zrem = {}, level = false, heaped = false, entered = false, rank = 0,
     small = tonumber(v[5] or 0), tail = v[6] or '', open = false, joins = false, spent = false, weighed = false, over = false }
@@ -132,8 +117,6 @@ end
 local function haswork(f)
   return f.nq > 0 or (f.cur < f.cend and f.cur < f.limit)
 end
-
-local strip -- in locks.lua
 
 -- touch: keeps readiness, the heirs of locks and the tags right after any change to f.
 local function touch(f)
@@ -355,8 +338,6 @@ local function duehead(f)
   end
 end
 
-local told = {} -- runs with new records
-
 function flushrun(f)
   local k, t = f.k, f.t
   if f.rec then told[#told + 1] = f.no end
@@ -368,7 +349,7 @@ function flushrun(f)
   if f.odirty then
     if ended(f) and not f.complete then
       f.complete = true
-      if f.phase < STOPPED then f.phase = 4 end
+      if f.phase < STOPPED then f.phase = FINISHED end
       call('ZADD', kDone, now + f.keep * 1000, f.no)
       call('ZREM', kSweep, f.no)
       call('ZREM', kDue, f.no)
@@ -385,7 +366,7 @@ function flushrun(f)
       if not f.inz or r ~= f.rank0 then
         local z = t.zadd
         local n = #z
-        z[n + 1], z[n + 2] = string.format('%d', r), f.m -- Redis prints numbers slowly
+        z[n + 1], z[n + 2] = format('%d', r), f.m -- Redis prints numbers slowly
       end
     elseif f.inz then
       t.zrem[#t.zrem + 1] = f.m

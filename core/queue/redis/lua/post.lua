@@ -7,7 +7,7 @@ local first = ARGV[5] == '1'
 local have = first and call('HGET', k, 'b')
 if have then return have end
 local version = max(now, 1 + tonumber(call('HGET', kMeta, 'post') or 0), 1 + tonumber(call('HGET', k, 'v') or 0))
-call('HSET', k, 'v', string.format('%d', version), 'b', ARGV[2])
+call('HSET', k, 'v', format('%d', version), 'b', ARGV[2])
 call('PEXPIRE', k, ARGV[3])
 local old = call('ZRANGEBYSCORE', kBoard, '-inf', now, 'LIMIT', 0, 8)
 if #old > 0 then call('ZREM', kBoard, unpack(old)) end

@@ -5,13 +5,13 @@
 -- Bounds: 256 messages of 64 KiB.
 local k = pFeed .. ARGV[1]
 local last = call('XREVRANGE', k, '+', '-', 'COUNT', 1)[1]
-local life, n = string.format('%d', now), 0
+local life, n = format('%d', now), 0
 if last then
   life, n = string.match(last[1], '^(%d+)-(%d+)$')
 end
 for i = 4, #ARGV do
   n = n + 1
-  call('XADD', k, string.format('%s-%d', life, n), 'm', ARGV[i])
+  call('XADD', k, format('%s-%d', life, n), 'm', ARGV[i])
 end
 call('XTRIM', k, 'MAXLEN', '~', ARGV[2])
 call('PEXPIRE', k, ARGV[3])

@@ -4,21 +4,18 @@
 -- Small runs with consecutive numbers and one rank share a place among the ready ones, a span: PPNNNNNNNNNNNNNN:END is
 -- for the runs from N to END-1. A run that is not ready any more is not SPANNED; the span passes over it.
 
-do -- a script has 200 local variables at most
 local READY, BORN, SPANNED, COMPLETE = 8, 16, 32, 64 -- flags, above the phase
 local MAXLOG = 4096 -- bytes of records that a small run keeps itself
-local classes, smallset, smalldone = {}, {}, {}
-local closespan, spanname
-duedel = {} -- runs to take out of kDue
 
 -- class: what runs with the same config share, as the metatable of their tables.
-function class(cfg)
+local function class(cfg)
   local c = classes[cfg]
   if not c then
     local level, maxif, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit, keep = unpk(cfg)
     c = { __index = { small = true, cfg = cfg, prio = 10 - level, maxif = maxif, pergroup = 0, stopafter = stopafter, stopunreach = stopunreach,
       disruptive = disruptive, hold = hold, maxcrash = maxcrash, bint = bint, bmax = bmax, bjit = bjit, keep = keep, chunksize = 64, coff = -1, nq = 0,
       o = false, dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = 0, heaped = false, entered = false, ahead = 0, rank = 0 } }
+    c.forget = format('%d', now + keep * 1000)
     classes[cfg] = c
   end
   return c
@@ -49,7 +46,7 @@ function smallrun(no, text)
 end
 
 -- newsmall notes the record of a run that was just submitted; ready ones are in a span.
-function newsmall(s, ready, paused, limit, tag, weight, due, tno, total, cfg, fix)
+local function newsmall(s, ready, paused, limit, tag, weight, due, tno, total, cfg, fix)
   local n = #smallset
   smallset[n + 1] = s
   smallset[n + 2] = pack((paused and PAUSED or ACTIVE) + (ready and READY + BORN + SPANNED or 0), limit, 0, tag, weight, 0, age, 0, due, '', '', '', tno, total, cfg, fix)
@@ -64,7 +61,7 @@ function smallruns(nos)
   end
 end
 
-function level(f) return string.format('%02d', 10 - f.prio) end
+local function level(f) return format('%02d', 10 - f.prio) end
 
 -- grow makes a small run one like any other, at once; what the caller changes of it later is written as always.
 function grow(f)
@@ -72,7 +69,7 @@ function grow(f)
   local k, t, id, targets, digest, payload = f.k, f.t, unpk(f.fix)
   local late = f.due > 0 and released(f, 0, f.total) or 0
   outcomes(f)
-  f.m = level(f) .. string.format('%014d', f.no)
+  f.m = level(f) .. format('%014d', f.no)
   call('HSET', k, 'd', digest, 'r', f.reason, 'l', late,
     'c', pack(id, f.tno, f.prio, f.total, f.maxif, 0, f.stopafter, f.stopunreach, f.disruptive, f.hold, f.maxcrash, f.bint, f.bmax, f.bjit, 64, f.keep, f.m, f.pre),
     'o', pack(unpack(f.o)),
@@ -96,7 +93,7 @@ function grow(f)
 end
 
 -- join puts a run that is ready for the first time into the last span of its tenant, or into a new one.
-function join(t, no, prio, score)
+local function join(t, no, prio, score)
   local s = t.open
   if s and s.b == no and s.score == score and s.prio == prio then
     s.b = no + 1
@@ -115,12 +112,12 @@ function join(t, no, prio, score)
   t.open = s
 end
 
-function spanname(prio, a, b) return string.format('%02d%014d:%d', 10 - prio, a, b) end
+local function spanname(prio, a, b) return format('%02d%014d:%d', 10 - prio, a, b) end
 
 function closespan(t)
   local s, z = t.open, t.zadd
   t.tail, t.open = spanname(s.prio, s.a, s.b), false
-  z[#z + 1] = string.format('%d', s.score)
+  z[#z + 1] = format('%d', s.score)
   z[#z + 1] = t.tail
 end
 
@@ -140,8 +137,8 @@ function flushsmall(f)
     f.outs = char(unpack(f.o))
     if not f.complete and ended(f) then
       f.complete = true
-      if f.phase < STOPPED then f.phase = 4 elseif f.phase == CANCELLED then call('SREM', kCancelled, f.s) end
-      smalldone[#smalldone + 1] = string.format('%d', now + f.keep * 1000)
+      if f.phase < STOPPED then f.phase = FINISHED elseif f.phase == CANCELLED then call('SREM', kCancelled, f.s) end
+      smalldone[#smalldone + 1] = class(f.cfg).forget
       smalldone[#smalldone + 1] = f.s
     end
   end
@@ -154,12 +151,12 @@ function flushsmall(f)
     else
       local r, z = rank(f.inf, f.weight, f.tag), t.zadd
       if not f.inz or r ~= f.rank0 then
-        z[#z + 1] = string.format('%d', r)
-        z[#z + 1] = level(f) .. string.format('%014d', f.no)
+        z[#z + 1] = format('%d', r)
+        z[#z + 1] = level(f) .. format('%014d', f.no)
       end
     end
   elseif f.inz then
-    t.zrem[#t.zrem + 1] = level(f) .. string.format('%014d', f.no)
+    t.zrem[#t.zrem + 1] = level(f) .. format('%014d', f.no)
   end
   smallset[#smallset + 1] = f.s
   smallset[#smallset + 1] = encode(f)
@@ -190,7 +187,7 @@ function flushspans(t)
     for _, s in ipairs(t.spent) do
       gone[#gone + 1] = s.m
       if s.a < s.b then
-        left[#left + 1] = string.format('%d', s.score)
+        left[#left + 1] = format('%d', s.score)
         left[#left + 1] = spanname(s.prio, s.a, s.b)
       end
       if t.tail == s.m then t.tail = s.a < s.b and left[#left] or '' end
@@ -202,7 +199,7 @@ function flushspans(t)
   if t.open then closespan(t) end
 end
 
-function each(list, command)
+local function each(list, command)
   for i = 1, #list, 1000 do command(unpack(list, i, min(i + 999, #list))) end
 end
 
@@ -210,5 +207,4 @@ function flushsmalls()
   each(smallset, function(...) call('HSET', kSmall, ...) end)
   each(smalldone, function(...) call('ZADD', kDone, ...) end)
   each(duedel, function(...) call('ZREM', kDue, ...) end)
-end
 end

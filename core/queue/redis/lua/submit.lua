@@ -47,7 +47,7 @@ if made > 0 then
       if at <= wall then
         at = 0
       else
-        due[#due + 1] = string.format('%d', at + ahead)
+        due[#due + 1] = format('%d', at + ahead)
         due[#due + 1] = s
       end
       if at == 0 and not paused then

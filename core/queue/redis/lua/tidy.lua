@@ -245,7 +245,7 @@ if f.nq ~= nq and not (repair and #out > 0) then -- else it is what was mended a
   found('run ' .. f.id .. ' counted ' .. f.nq .. ' jobs that are ready again, it has ' .. nq, function() end)
 end
 f.nq = nq
-local z = call('ZSCORE', f.t.k .. xReady, f.m or level(f) .. string.format('%014d', f.no))
+local z = call('ZSCORE', f.t.k .. xReady, f.m or level(f) .. format('%014d', f.no))
 if not z and f.spanned then
   for _, m in ipairs(call('ZRANGE', f.t.k .. xReady, 0, -1)) do
     local a, b = tonumber(sub(m, 3, 16)), tonumber(sub(m, 18))

@@ -19,20 +19,50 @@ if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= age then reaped
 
 local mine = session(sid)
 
+-- ackrun gives the runs of acks. Of a small run of one host it may give no more than {no, its record}, see ackone.
+local function ackruns(ids)
+  local nos, runs = call('HMGET', kIDs, unpack(ids)), {}
+  for i, no in ipairs(nos) do nos[i] = no or '-' end
+  for i, text in ipairs(call('HMGET', kSmall, unpack(nos))) do
+    local no = tonumber(nos[i])
+    if text and R[no] == nil then
+      runs[i] = { no = no, pre = nos[i] .. '/', text = text }
+    else
+      runs[i] = no and run(no)
+    end
+  end
+  return runs
+end
+
+-- ackone ends the one job of a small run, with an outcome that changes nothing but its run, without a table for the run. False where it is not so simple.
+local function ackone(x, l, oc, detail)
+  if oc > 3 or l.attempt > 1 or l.ha ~= '' or #detail > MAXLOG - 17 then return false end
+  local flags, limit, cur, tag, weight, served, readyat, inf, due, outs, log, reason, tno, total, cfg, fix = unpk(x.text)
+  if total > 1 or flags % READY >= STOPPED then return false end
+  local t, del, d = tenant(tno), mine.del, max(age - l.since, 0)
+  t.inf, del[#del + 1] = t.inf - 1, l.key
+  t.tag = t.tag + d / t.weight
+  log = spack('>I4I4BI2I2I4', 0, 1, oc, 1, 0, #detail)
+  if detail ~= '' then log = log .. detail end
+  local s, n = sub(x.pre, 1, -2), #smallset
+  smallset[n + 1] = s
+  smallset[n + 2] = pack(FINISHED + BORN + COMPLETE, limit, 1, tag + d / weight, weight, served + d, readyat, 0, 0,
+    oc == 1 and '\1\0\0\0\0\0\0\0' or oc == 2 and '\0\1\0\0\0\0\0\0' or '\0\0\1\0\0\0\0\0', log, reason, tno, 1, cfg, fix)
+  local m = #smalldone
+  smalldone[m + 1], smalldone[m + 2] = class(cfg).forget, s
+  told[#told + 1] = s
+  if getlock(l.lock) == l.key then
+    setlock(l.lock, false)
+    handoff(l.lock)
+  end
+  return true
+end
+
 -- Acks: all leases are looked up first, and then their locks, each in one call.
 local stale, acked = {}, 0
 if ARGV[4] ~= '' then
   local ids, list = unpk(ARGV[4])
-  local nos, keys, runs, leases, n = call('HMGET', kIDs, unpack(ids)), {}, {}, {}, #list / 5
-  local known = {}
-  for _, no in ipairs(nos) do
-    if no then known[#known + 1] = no end
-  end
-  smallruns(known)
-  for r, no in ipairs(nos) do
-    no = tonumber(no)
-    runs[r] = no and run(no)
-  end
+  local keys, runs, leases, n = {}, ackruns(ids), {}, #list / 5
   for i = 1, n do
     local f = runs[list[5 * i - 4]]
     keys[i] = f and f.pre .. list[5 * i - 3] or '-'
@@ -58,7 +88,13 @@ if ARGV[4] ~= '' then
       used[key] = true
       local kind = code % 8
       local f, idx, oc = runs[list[5 * i - 4]], tonumber(list[5 * i - 3]), (code - kind) / 8
-      if rest == 0 then
+      local simple = f.text and kind == DONE and ackone(f, l, oc, rest ~= 0 and rest[3] or '')
+      if f.text and not simple then
+        f = R[f.no] or smallrun(f.no, f.text)
+        runs[list[5 * i - 4]] = f
+      end
+      if simple then -- done
+      elseif rest == 0 then
         ack(f, idx, l, kind, oc, 0, false, '', '', '')
       else
         ack(f, idx, l, kind, oc, rest[1], rest[2], rest[3], rest[4], rest[5])
@@ -124,6 +160,72 @@ local function replace(h, o, stays)
   settle(h, i, o)
 end
 
+-- gone ends targets whose list is missing: nothing can run them.
+local function gone(f, idx, count)
+  record(f, idx, count, LOST, 0, 'the target list is gone from Redis', '')
+  budget(f, LOST, idx)
+end
+
+-- candidates reads the next n candidates of f, and adds the names of locks that are not known to names.
+local function candidates(f, n, names)
+  local c = {}
+  if f.nq > 0 then
+    if f.qdel then
+      call('ZREM', f.k .. xQueue, unpack(f.qdel))
+      f.qdel = nil
+    end
+    local queued = call('ZRANGE', f.k .. xQueue, 0, n - 1)
+    if #queued == 0 then f.nq = 0 end -- the set is gone: the range goes on
+    for _, m in ipairs(queued) do
+      local idx = tonumber(m)
+      local host, ha, group, data, big = target(f, idx)
+      c[#c + 1] = { idx, host, ha, group, data, big, false, host and hostlock(host) }
+    end
+  end
+  if #c == 0 then
+    local idx, last = f.cur, min(f.cend, f.limit, f.cur + n)
+    local p = f.coff
+    while idx < last do
+      local s, first
+      if p < 0 then s, p, first = offset(f, idx) else s, first = chunk(f, floor(idx / f.chunksize)) end
+      if p > #s then
+        if #c == 0 then
+          local stop = min(f.cend, (floor(idx / f.chunksize) + 1) * f.chunksize)
+          f.cur, f.coff = stop, 1
+          gone(f, idx, stop - idx)
+          advance(f)
+          touch(f)
+        end
+        break
+      end
+      local host, ha, group, data, big, q = decode(s, p, first)
+      idx = idx + 1
+      p = idx % f.chunksize == 0 and 1 or q
+      c[#c + 1] = { idx - 1, host, ha, group, data, big, p, hostlock(host) }
+    end
+  end
+  for _, x in ipairs(c) do
+    if x[8] and lk[x[8]] == nil then names[#names + 1] = x[8] end
+  end
+  f.cands, f.ci = c, 1
+end
+
+local function fetchlocks(names)
+  if #names == 0 then return end
+  for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do lk[names[i]] = v end
+end
+
+-- readahead reads the runs of a page that a turn is about to lease from, with a candidate each and all locks in one call.
+local function readahead(page)
+  local names, n = {}, want - nleases
+  for i = 1, min(#page, 2 * n), 2 do
+    local m = page[i]
+    local f = #m == 16 and run(tonumber(m) % RUNS)
+    if f and f.ready and not f.cands and (f.nq > 0 or f.cur < f.cend) then candidates(f, 1, names) end
+  end
+  fetchlocks(names)
+end
+
 local function best(level)
   while true do
     local page, i = level.page, level.i
@@ -132,6 +234,7 @@ local function best(level)
       page = call('ZRANGE', level.k, from, from + level.size - 1, 'WITHSCORES')
       level.page, level.i, level.from, level.last = page, 1, from + level.size, #page < 2 * level.size
       level.size, i = min(level.size * 2, 64), 1
+      if level.load == run then readahead(page) end
     end
     local m, top = page[i], level.h[1]
     if not m then return top end
@@ -141,7 +244,7 @@ local function best(level)
     if #m > 16 then
       if top and (top.rank < score or (top.rank == score and top.ord < ord)) then return top end
       level.i = i + 2
-      push(level.h, { span = true, m = m, a = no, b = tonumber(sub(m, 18)), prio = 10 - floor(ord / RUNS), score = score, rank = score, ord = ord, size = 16, loaded = no, cut = false })
+      push(level.h, { span = true, m = m, a = no, b = tonumber(sub(m, 18)), prio = 10 - floor(ord / RUNS), score = score, rank = score, ord = ord, size = 16, loaded = no, cut = false, runs = {} })
     elseif o == false or (o and o.entered) then
       level.i = i + 2
     elseif top and (top.rank < score or (top.rank == score and top.ord < ord)) then
@@ -159,29 +262,42 @@ end
 
 local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = T, load = tenant }
 
--- spanhead is the next run of a span that is ready; nil where there is none left. Runs are read some at a time, and their locks.
-local function spanhead(span)
-  while span.a < span.b do
-    if span.a >= span.loaded then
-      local nos, names, from = {}, {}, span.a
-      local last = min(span.b, from + min(want - nleases, span.size)) - 1
-      for no = from, last do nos[#nos + 1] = no .. '' end
-      smallruns(nos)
-      for no = from, last do
-        local f = R[no]
-        if f and f.spanned and not f.cands then
-          local host, ha, group, data, big, q = decode(f.cstr, 1, '')
-          local lock = hostlock(host)
-          f.cands, f.ci = { { 0, host, ha, group, data, big, q, lock } }, 1
-          if lk[lock] == nil then names[#names + 1] = lock end
+-- spanload reads the next runs of a span, and their locks. A run of one host has no table of its own here, see takeone.
+local function spanload(span)
+  local nos, names, from = {}, {}, span.a
+  local last = min(span.b, from + min(want - nleases, span.size)) - 1
+  for no = from, last do nos[#nos + 1] = no .. '' end
+  for i, text in ipairs(call('HMGET', kSmall, unpack(nos))) do
+    local no = from + i - 1
+    if R[no] == nil and text then
+      local flags, limit, cur, tag, weight, served, readyat, inf, due, outs, log, reason, tno, total, cfg, fix = unpk(text)
+      if flags % COMPLETE >= SPANNED then
+        local id, targets = unpk(fix)
+        local host, ha, group, data, big, q = decode(targets, 1, '')
+        local lock = hostlock(host)
+        if lk[lock] == nil then names[#names + 1] = lock end
+        if total == 1 and (ha == '' or not class(cfg).__index.disruptive) then
+          span.runs[no] = { nos[i], text, lock, host, data, id, limit, tag, weight, readyat, tno, cfg, fix }
+        else
+          smallrun(no, text).cands = { { 0, host, ha, group, data, big, q, lock } }
+          R[no].ci = 1
         end
       end
-      if #names > 0 then
-        for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do lk[names[i]] = v end
-      end
-      span.loaded, span.size = last + 1, span.size * 2
     end
-    local f = R[span.a]
+  end
+  fetchlocks(names)
+  span.loaded, span.size = last + 1, span.size * 2
+end
+
+-- spanhead moves a span to its next run that is ready. It returns that, or what spanload has of it; nil where there is none left.
+local function spanhead(span)
+  while span.a < span.b do
+    if span.a >= span.loaded then spanload(span) end
+    local f, x = R[span.a], span.runs[span.a]
+    if f == nil and x then
+      if not lk[x[3]] then return nil, x end
+      return smallrun(span.a, x[2])
+    end
     if f and f.spanned then return f end
     span.a = span.a + 1
   end
@@ -208,62 +324,6 @@ function onready(f)
   end
 end
 
--- gone ends targets whose list is missing: nothing can run them.
-local function gone(f, idx, count)
-  record(f, idx, count, LOST, 0, 'the target list is gone from Redis', '')
-  budget(f, LOST, idx)
-end
-
--- prefetch reads the next n candidates of f and, in one call, their host locks.
-local function prefetch(f, n)
-  local c, names = {}, {}
-  if f.nq > 0 then
-    if f.qdel then
-      call('ZREM', f.k .. xQueue, unpack(f.qdel))
-      f.qdel = nil
-    end
-    local queued = call('ZRANGE', f.k .. xQueue, 0, n - 1)
-    if #queued == 0 then f.nq = 0 end -- the set is gone: the range goes on
-    for _, m in ipairs(queued) do
-      local idx = tonumber(m)
-      local host, ha, group, data, big = target(f, idx)
-      c[#c + 1] = { idx, host, ha, group, data, big, false }
-    end
-  end
-  if #c == 0 then
-    local idx, last = f.cur, min(f.cend, f.limit, f.cur + n)
-    local p = f.coff
-    while idx < last do
-      local s, first
-      if p < 0 then s, p, first = offset(f, idx) else s, first = chunk(f, floor(idx / f.chunksize)) end
-      if p > #s then
-        if #c == 0 then
-          local stop = min(f.cend, (floor(idx / f.chunksize) + 1) * f.chunksize)
-          f.cur, f.coff = stop, 1
-          gone(f, idx, stop - idx)
-          advance(f)
-          touch(f)
-        end
-        break
-      end
-      local host, ha, group, data, big, q = decode(s, p, first)
-      idx = idx + 1
-      p = idx % f.chunksize == 0 and 1 or q
-      c[#c + 1] = { idx - 1, host, ha, group, data, big, p }
-    end
-  end
-  for _, x in ipairs(c) do
-    if x[2] then
-      x[8] = hostlock(x[2])
-      if lk[x[8]] == nil then names[#names + 1] = x[8] end
-    end
-  end
-  if #names > 0 then
-    for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do lk[names[i]] = v end
-  end
-  f.cands, f.ci = c, 1
-end
-
 local leases, extras, ids, idof = {}, {}, {}, {}
 local first = seq + 1
 
@@ -282,9 +342,30 @@ local function consume(f, x)
   end
 end
 
+-- grant takes the lock of the host, and writes a lease into the session and the answer; entry is the lease.
+local function grant(t, tag, no, id, idx, key, lock, host, attempt, data, state, entry)
+  lk[lock], lkdirty[lock] = key, true
+  t.inf = t.inf + 1
+  vt, t.v = t.tag, tag
+  local add = mine.add
+  local z = #add
+  add[z + 1], add[z + 2] = key, entry
+  local ref = idof[no]
+  if not ref then
+    ref = #ids + 1
+    ids[ref], idof[no] = id, ref
+  end
+  z = 4 * nleases
+  leases[z + 1], leases[z + 2], leases[z + 3], leases[z + 4] = ref, idx, host, attempt
+  nleases = nleases + 1
+  if data ~= '' or state ~= '' then
+    local e = #extras
+    extras[e + 1], extras[e + 2], extras[e + 3] = nleases, data, state
+  end
+end
+
 local function lease(f, x)
-  local idx, t, host = x[1], f.t, x[2]
-  local key = f.pre .. idx
+  local idx, host = x[1], x[2]
   local n, crashes, state, hasj = 0, 0, '', false
   if not x[7] then
     local j = call('HGET', f.k .. xJobs, idx)
@@ -294,35 +375,27 @@ local function lease(f, x)
     end
     if call('HDEL', f.k .. xHeirs, idx) == 0 then call('HDEL', f.k .. xOrder, idx) end
   end
-  lk[x[8]] = key
-  lkdirty[x[8]] = true
   if f.disruptive and x[3] ~= '' then take(f, halock(x[3]), idx) end
   if f.pergroup > 0 and x[4] ~= '' then take(f, grouplock(f, x[4]), idx) end
   seq = seq + 1
-  f.inf, t.inf = f.inf + 1, t.inf + 1
-  local ha, group, add = f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or '', mine.add
-  local z = #add
-  add[z + 1] = key
+  f.inf = f.inf + 1
+  local ha, group, data, entry = f.disruptive and x[3] or '', f.pergroup > 0 and x[4] or '', x[5], nil
   if n == 0 and crashes == 0 and not hasj and ha == '' and group == '' then
-    add[z + 2] = pack(seq, age, host)
+    entry = pack(seq, age, host)
   else
-    add[z + 2] = pack(seq, age, host, n + 1, crashes, hasj, ha, group)
+    entry = pack(seq, age, host, n + 1, crashes, hasj, ha, group)
   end
-  vt, t.v = t.tag, f.tag
-  local ref = idof[f.no]
-  if not ref then
-    ref = #ids + 1
-    ids[ref], idof[f.no] = f.id, ref
-  end
-  z = 4 * nleases
-  leases[z + 1], leases[z + 2], leases[z + 3], leases[z + 4] = ref, idx, host, n + 1
-  nleases = nleases + 1
-  local data = x[5]
   if x[6] then data = call('HGET', f.k .. xData, idx) or '' end
-  if data ~= '' or state ~= '' then
-    local e = #extras
-    extras[e + 1], extras[e + 2], extras[e + 3] = nleases, data, state
-  end
+  grant(f.t, f.tag, f.no, f.id, idx, f.pre .. idx, x[8], host, n + 1, data, state, entry)
+end
+
+-- takeone leases the one job of a small run whose host is free.
+local function takeone(t, no, x)
+  seq = seq + 1
+  grant(t, x[8], no, x[6], 0, x[1] .. '/0', x[3], x[4], 1, x[5], '', pack(seq, age, x[4]))
+  local n = #smallset
+  smallset[n + 1] = x[1]
+  smallset[n + 2] = pack(BORN, x[7], 1, x[8], x[9], 0, x[10], 1, 0, '', '', '', x[11], 1, x[12], x[13])
 end
 
 -- try takes the next candidate of f: leased, or parked on the first lock that is held.
@@ -331,7 +404,9 @@ local function try(f)
     local left = want - nleases
     f.ahead = min(left, max(1, floor(left / max(f.t.nready, 1)), 2 * (f.ahead or 0)))
     if f.maxif > 0 then f.ahead = max(1, min(f.ahead, f.maxif - f.inf)) end
-    prefetch(f, f.ahead)
+    local names = {}
+    candidates(f, f.ahead, names)
+    fetchlocks(names)
   end
   local x = f.cands[f.ci]
   if not x then return touch(f) end
@@ -356,14 +431,17 @@ end
 
 -- takespan takes the first run of a span, which is then ready by itself.
 local function takespan(t, span)
-  local f = spanhead(span)
+  local f, x = spanhead(span)
   if not span.cut then
     span.cut, t.spent = true, t.spent or {}
     t.spent[#t.spent + 1] = span
   end
-  if f then
+  if f or x then
     span.a = span.a + 1
     span.ord = span.ord - span.ord % RUNS + span.a
+  end
+  if x then takeone(t, span.a - 1, x) end
+  if f then
     f.spanned, t.nready = false, t.nready + 1
     try(f)
     if f.ready then onready(f) end
