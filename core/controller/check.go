@@ -210,7 +210,7 @@ func (c *Controller) enqueueOne(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return c.enqueue(ctx, claim, incarnation)
+	return c.enqueue(ctx, incarnation, claim)[0]
 }
 
 // recordRest records what the queue has of a run and the ledger has not.

@@ -24,12 +24,13 @@ func (c *Controller) enqueueSome(ctx context.Context, incarnation string) (int, 
 		return 0, fmt.Errorf("claim runs: %w", err)
 	}
 	var errs []error
-	for _, claim := range claims {
-		if err := c.enqueue(ctx, claim, incarnation); err != nil {
-			errs = append(errs, fmt.Errorf("run %s: %w", claim.Run.ID, err))
-			if err := c.cfg.Ledger.Release(ctx, claim); err != nil {
-				errs = append(errs, err)
-			}
+	for i, err := range c.enqueue(ctx, incarnation, claims...) {
+		if err == nil {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("run %s: %w", claims[i].Run.ID, err))
+		if err := c.cfg.Ledger.Release(ctx, claims[i]); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return len(claims), errors.Join(errs...)
@@ -39,50 +40,75 @@ func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledge
 	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax)
 }
 
-// enqueue puts one claimed run into the queue.
-func (c *Controller) enqueue(ctx context.Context, claim ledger.Claim, incarnation string) error {
-	l, err := c.restore(ctx, claim.Run.ID)
-	if errors.Is(err, core.ErrInvalid) {
-		return c.refuse(ctx, claim, incarnation, err)
+// enqueue puts claimed runs into the queue, with one call of it. It returns an error, or nil, for each of them.
+func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...ledger.Claim) []error {
+	errs, spans := make([]error, len(claims)), make([]trace.Span, len(claims))
+	var runs []queue.Run
+	var at []int // where the claim of a run is
+	for i, claim := range claims {
+		var run *queue.Run
+		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation); run != nil && errs[i] == nil {
+			runs, at = append(runs, *run), append(at, i)
+		}
 	}
-	if err != nil {
-		return err
+	for i, answer := range c.cfg.Queue.Submit(ctx, runs...) {
+		errs[at[i]] = c.enqueued(ctx, claims[at[i]], incarnation, answer.Err)
 	}
-	if l.Snapshot.Trace == "" {
-		return c.put(ctx, claim, l, incarnation)
+	for i, span := range spans {
+		if span != nil {
+			tracing.End(span, errs[i])
+		}
 	}
-	ctx, span := tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
-		trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
-	err = c.put(ctx, claim, l, incarnation)
-	tracing.End(span, err)
-	return err
+	return errs
 }
 
-// put puts a run into the queue, as far as it is not recorded.
-func (c *Controller) put(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string) error {
+// prepare reads a claimed run back and begins its span. The run is nil if it was refused.
+func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string) (*queue.Run, trace.Span, error) {
+	l, err := c.restore(ctx, claim.Run.ID)
+	if errors.Is(err, core.ErrInvalid) {
+		return nil, nil, c.refuse(ctx, claim, incarnation, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var span trace.Span
+	if l.Snapshot.Trace != "" {
+		ctx, span = tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
+			trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
+	}
+	run, err := c.remaining(ctx, claim, l, incarnation)
+	return run, span, err
+}
+
+// remaining is a run as far as it is not recorded, nil if it was refused.
+func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string) (*queue.Run, error) {
 	var err error
 	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
-		return err
+		return nil, err
 	}
 	if c.queueLost(claim.Run, incarnation) {
 		if _, err := c.doubt(ctx, l); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := c.addPending(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
-		return c.refuse(ctx, claim, incarnation, err)
+		return nil, c.refuse(ctx, claim, incarnation, err)
 	} else if err != nil {
-		return err
+		return nil, err
 	}
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
 	// somebody cancels between the two would start.
 	l.Run.Paused = true
-	_, err = queue.SubmitOne(ctx, c.cfg.Queue, l.Run)
+	return &l.Run, nil
+}
+
+// enqueued writes down that the queue has a run, and lets it go on; err is what the queue answered.
+func (c *Controller) enqueued(ctx context.Context, claim ledger.Claim, incarnation string, err error) error {
 	if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
-		_, err = c.cfg.Queue.Status(ctx, l.Run.ID)
+		_, err = c.cfg.Queue.Status(ctx, claim.Run.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("put it into the queue: %w", err)
