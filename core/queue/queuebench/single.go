@@ -2,6 +2,7 @@ package queuebench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -71,8 +72,7 @@ func Single(ctx context.Context, q queue.Queue, p SingleParams) (SingleResult, e
 	err := submitSingles(ctx, q, runs, p)
 	if res.SubmitSeconds = time.Since(start).Seconds(); err != nil {
 		stop()
-		<-ended
-		return res, err
+		return res, errors.Join(err, <-ended)
 	}
 	res.SubmitsPerSecond = float64(p.Runs) / res.SubmitSeconds
 	if err := <-ended; err != nil || ctx.Err() != nil {

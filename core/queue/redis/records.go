@@ -60,7 +60,8 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, limit int, wait
 			return nil, cursor, fmt.Errorf("records of run %q: %w", run, err)
 		}
 		var list []queue.Record
-		next, sleep := at, []any{"blpop", q.keys.run(log.run, "xNews"), redisconn.BlockTime{}}
+		var next position
+		sleep := []any{"blpop", q.keys.run(log.run, "xNews"), redisconn.BlockTime{}}
 		if log.small {
 			list, next, err = log.page(at, limit)
 		} else {
