@@ -79,6 +79,7 @@ var borders = []struct {
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/tracing", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/tracing", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
+	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -41,24 +42,24 @@ func (f *acmeFlags) add(c *cobra.Command) {
 func (f *acmeFlags) check(certFile string) error {
 	if len(f.names) == 0 {
 		if f.email != "" || f.ca != "" || f.http != "" || f.directory != "" && f.directory != acme.LetsEncryptURL {
-			return invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http are for --acme-name: give it, too")
+			return console.Invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http are for --acme-name: give it, too")
 		}
 		return nil
 	}
 	if certFile != "" {
-		return invalid("--acme-name and --tls-cert both say where the certificate comes from: give one")
+		return console.Invalid("--acme-name and --tls-cert both say where the certificate comes from: give one")
 	}
 	for _, name := range f.names {
 		if net.ParseIP(name) != nil || !strings.Contains(name, ".") || strings.ContainsAny(name, "/:* ") {
-			return invalid("--acme-name %s: expected the full name of this server, as turnus.example.net", name)
+			return console.Invalid("--acme-name %s: expected the full name of this server, as turnus.example.net", name)
 		}
 	}
 	if u, err := url.Parse(f.directory); err != nil || u.Scheme != "https" || u.Host == "" {
-		return invalid("--acme-directory %s: expected a URL with https", f.directory)
+		return console.Invalid("--acme-directory %s: expected a URL with https", f.directory)
 	}
 	if f.http != "" {
 		if _, _, err := net.SplitHostPort(f.http); err != nil {
-			return invalid("--acme-http %s: expected an address as :80", f.http)
+			return console.Invalid("--acme-http %s: expected an address as :80", f.http)
 		}
 	}
 	return nil
@@ -121,8 +122,8 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 			text += ": " + last
 		}
 	}
-	if text != "" && s.messages.allow(text) {
-		s.a.message(s.a.paint(yellow, "ACME: ") + text)
+	if text != "" && s.messages.Allow(text) {
+		s.a.Message(s.a.Paint(console.Yellow, "ACME: ") + text)
 	}
 	return cert, err
 }

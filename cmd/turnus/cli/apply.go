@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -63,13 +64,13 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, applied)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, applied)
 	}
-	if err := (definitions.Changes{Changes: changesOf(changes.Items)}).WriteText(a.out); err != nil {
+	if err := (definitions.Changes{Changes: changesOf(changes.Items)}).WriteText(a.Out); err != nil {
 		return err
 	}
-	a.message(fmt.Sprintf("applied: %s, %s, %s", plural(applied.Playbooks, "playbook"), plural(applied.Hosts, "host"), plural(applied.Windows, "window set")))
+	a.Message(fmt.Sprintf("applied: %s, %s, %s", console.Plural(applied.Playbooks, "playbook"), console.Plural(applied.Hosts, "host"), console.Plural(applied.Windows, "window set")))
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
 		return err
 	}
 	defer c.Close()
-	ctx, stop := a.interruptible(ctx)
+	ctx, stop := a.Interruptible(ctx)
 	defer stop()
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: time.Now().UTC()}
 	request, err := a.localDefinitions(ctx, &f.plugins, path)
@@ -140,6 +141,6 @@ func changesOf(items []api.Change) []definitions.Change {
 // warnOf tells what of definitions is valid, but probably not meant.
 func (a *app) warnOf(set *definitions.Set) {
 	for _, w := range set.Warnings {
-		a.message(a.paint(yellow, "warning: ") + w.String())
+		a.Message(a.Paint(console.Yellow, "warning: ") + w.String())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -36,14 +37,14 @@ func (a *app) auditCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, entries)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, entries)
 			}
 			cells := [][]string{{"TIME", "WHO", "WHAT", "OBJECT", "TENANT"}}
 			for _, e := range entries {
-				cells = append(cells, []string{localTime(e.Time), printable(e.Who), e.What, printable(e.Object), e.Tenant})
+				cells = append(cells, []string{console.LocalTime(e.Time), console.Printable(e.Who), e.What, console.Printable(e.Object), e.Tenant})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -91,11 +92,11 @@ as a person of its own, and is the way back if all admin tokens are lost.`,
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, token)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, token)
 			}
-			fmt.Fprintln(a.out, token.Secret)
-			a.message(fmt.Sprintf("token %s of %s: %s of tenant %s", token.ID, token.Name, token.Role, token.Tenant))
+			fmt.Fprintln(a.Out, token.Secret)
+			a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s", token.ID, token.Name, token.Role, token.Tenant))
 			return nil
 		}),
 	}
@@ -127,8 +128,8 @@ func (a *app) tokensListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}}
 			for i := range all {
@@ -140,9 +141,9 @@ func (a *app) tokensListCmd() *cobra.Command {
 				case !t.Expires.IsZero() && t.Expires.Before(time.Now()):
 					state = "expired"
 				}
-				cells = append(cells, []string{t.ID, t.Name, t.Tenant, t.Role, localTime(t.Created), localTime(t.Expires), localTime(t.LastUsed), state})
+				cells = append(cells, []string{t.ID, t.Name, t.Tenant, t.Role, console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -159,10 +160,10 @@ func (a *app) tokensRevokeCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, token)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, token)
 			}
-			fmt.Fprintf(a.out, "%s of %s is revoked\n", token.ID, token.Name)
+			fmt.Fprintf(a.Out, "%s of %s is revoked\n", token.ID, token.Name)
 			return nil
 		}),
 	}

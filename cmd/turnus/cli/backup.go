@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/ledger"
@@ -37,7 +38,7 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := a.interruptible(cmd.Context())
+			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
 			return a.backup(ctx, &f, args[0], without, read)
 		},
@@ -69,7 +70,7 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 		return err
 	}
 	took := time.Since(began)
-	warn := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
+	warn := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
 	if err := a.noteBackup(ctx, f, m, took); err != nil {
 		warn("the backup is whole, but the ledger does not know of it: " + err.Error())
 	}
@@ -77,19 +78,19 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 		warn("what the ledger holds is sealed with " + keysText(lacks) + ", which was not given: after a restore nobody can read it without the key ring that has it. Keep a copy of its file where the backups are not")
 	}
 	if m.Outputs != nil && m.Outputs.Missing > 0 {
-		warn(plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
+		warn(console.Plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
 	}
 	if m.Outputs != nil && m.Outputs.Damaged > 0 {
-		warn(plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
+		warn(console.Plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
 	}
-	if a.output == "json" {
-		return printJSON(a.out, backupDoc(m))
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, backupDoc(m))
 	}
-	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, ledger.ShownBucket(where), plural(int(m.Rows("runs")), "run"), bytesText(m.Size()))
+	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, ledger.ShownBucket(where), console.Plural(int(m.Rows("runs")), "run"), console.BytesText(m.Size()))
 	if m.Outputs != nil {
-		text += fmt.Sprintf(", %s (%s, %d new)", plural(int(m.Outputs.Objects), "large output"), bytesText(m.Outputs.Size), m.Outputs.New)
+		text += fmt.Sprintf(", %s (%s, %d new)", console.Plural(int(m.Outputs.Objects), "large output"), console.BytesText(m.Outputs.Size), m.Outputs.New)
 	}
-	_, _ = fmt.Fprintf(a.out, "%s, in %s\n", text, took.Round(10*time.Millisecond))
+	_, _ = fmt.Fprintf(a.Out, "%s, in %s\n", text, took.Round(10*time.Millisecond))
 	return nil
 }
 
@@ -112,10 +113,10 @@ func (a *app) noteBackup(ctx context.Context, f *storeFlags, m *backup.Manifest,
 
 // steps tells what is under way, to people only.
 func (a *app) steps() func(string) {
-	if !a.terminal || a.output == "json" {
+	if !a.Terminal || a.Output == "json" {
 		return nil
 	}
-	return a.message
+	return a.Message
 }
 
 // backupLine is what -o json prints of a backup.
@@ -159,22 +160,22 @@ func (a *app) backupListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
+			if a.Output == "json" {
 				docs := make([]backupLine, len(list))
 				for i, m := range list {
 					docs[i] = backupDoc(m)
 				}
-				return printJSON(a.out, docs)
+				return console.PrintJSON(a.Out, docs)
 			}
 			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "KEYS", "TURNUS"}}
 			for _, m := range list {
 				outputs := "left out"
 				if m.Outputs != nil {
-					outputs = fmt.Sprintf("%d, %s", m.Outputs.Objects, bytesText(m.Outputs.Size))
+					outputs = fmt.Sprintf("%d, %s", m.Outputs.Objects, console.BytesText(m.Outputs.Size))
 				}
-				cells = append(cells, []string{m.ID, localTime(m.Created), fmt.Sprint(m.Rows("runs")), bytesText(m.Size()), outputs, cmp.Or(printable(strings.Join(m.Keys, ",")), "-"), printable(m.Program)})
+				cells = append(cells, []string{m.ID, console.LocalTime(m.Created), fmt.Sprint(m.Rows("runs")), console.BytesText(m.Size()), outputs, cmp.Or(console.Printable(strings.Join(m.Keys, ",")), "-"), console.Printable(m.Program)})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		},
 	}
@@ -193,7 +194,7 @@ machine can do it.`,
   turnus backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := a.interruptible(cmd.Context())
+			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
 			v, err := backup.Verify(ctx, args[0], id, a.steps())
 			if err != nil {
@@ -208,12 +209,12 @@ machine can do it.`,
 
 func (a *app) verified(v *backup.Verified) error {
 	m := v.Manifest
-	if a.output == "json" {
+	if a.Output == "json" {
 		findings := v.Findings
 		if findings == nil {
 			findings = []ledger.Finding{}
 		}
-		if err := printJSON(a.out, struct {
+		if err := console.PrintJSON(a.Out, struct {
 			Backup   backupLine       `json:"backup"`
 			Sound    bool             `json:"sound"`
 			Findings []ledger.Finding `json:"findings"`
@@ -222,18 +223,18 @@ func (a *app) verified(v *backup.Verified) error {
 		}
 	} else {
 		for _, one := range v.Findings {
-			_, _ = fmt.Fprintf(a.out, "FAULT     %s %s\n", printable(one.Run), printable(one.What))
+			_, _ = fmt.Fprintf(a.Out, "FAULT     %s %s\n", console.Printable(one.Run), console.Printable(one.What))
 		}
 		if len(v.Findings) == 0 {
-			text := fmt.Sprintf("sound: backup %s with %s, the audit log up to entry %d", m.ID, plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
+			text := fmt.Sprintf("sound: backup %s with %s, the audit log up to entry %d", m.ID, console.Plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
 			if len(m.Keys) > 0 {
-				text += "; it takes the key ring with " + printable(keysText(m.Keys)) + " to read it"
+				text += "; it takes the key ring with " + console.Printable(keysText(m.Keys)) + " to read it"
 			}
-			_, _ = fmt.Fprintln(a.out, text)
+			_, _ = fmt.Fprintln(a.Out, text)
 		}
 	}
 	if len(v.Findings) > 0 {
-		return &exit{code: exitFailed}
+		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
 }
@@ -257,7 +258,7 @@ again, and approvals that were taken back too.`,
   turnus restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := a.interruptible(cmd.Context())
+			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
 			return a.restore(ctx, &f, args[0], id, without)
 		},
@@ -288,13 +289,13 @@ func (a *app) restore(ctx context.Context, f *storeFlags, where, id string, with
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, backupDoc(m))
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, backupDoc(m))
 	}
-	_, _ = fmt.Fprintf(a.out, "restored backup %s of %s: %s, in %s\n", m.ID, localTime(m.Created), plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
-	a.message("start the service: it fills its queue from the ledger. What happened since the backup is not known: look at runs that come back paused, and at tokens that were revoked since")
+	_, _ = fmt.Fprintf(a.Out, "restored backup %s of %s: %s, in %s\n", m.ID, console.LocalTime(m.Created), console.Plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
+	a.Message("start the service: it fills its queue from the ledger. What happened since the backup is not known: look at runs that come back paused, and at tokens that were revoked since")
 	if len(m.Keys) > 0 {
-		a.message("what it holds is sealed: give the service the key ring with " + printable(keysText(m.Keys)) + " (--keyring), else it does not start")
+		a.Message("what it holds is sealed: give the service the key ring with " + console.Printable(keysText(m.Keys)) + " (--keyring), else it does not start")
 	}
 	return nil
 }

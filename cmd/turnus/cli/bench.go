@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -66,7 +66,7 @@ func (a *app) benchFanoutCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hosts < 1 || hosts > 20_000 || rounds < 1 || rounds > 20 || slots < 1 {
-				return invalid("expected --hosts 1 to 20000, --rounds 1 to 20, --forks from 1")
+				return console.Invalid("expected --hosts 1 to 20000, --rounds 1 to 20, --forks from 1")
 			}
 			if real.on {
 				return a.benchOpenSSH(cmd.Context(), real, slots)
@@ -94,15 +94,15 @@ func (a *app) benchFanout(ctx context.Context, hosts, slots, rounds int) (err er
 		}
 	}
 	out.Goroutines = max(out.Goroutines, 0)
-	if a.output == "json" {
-		return printJSON(a.out, out)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, out)
 	}
 	rows := [][]string{{"ROUND", "HOSTS", "SECONDS", "HOSTS/S", "CPU S"}}
 	for _, r := range out.Rounds {
 		rows = append(rows, []string{fmt.Sprint(r.Round), fmt.Sprint(hosts), fmt.Sprintf("%.2f", r.Took.Seconds()), fmt.Sprintf("%.0f", r.HostsPerS), fmt.Sprintf("%.2f", r.ClientCPU.Seconds())})
 	}
-	table(a.out, rows)
-	fmt.Fprintf(a.out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
+	console.Table(a.Out, rows)
+	fmt.Fprintf(a.Out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
-	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 30 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}})
+	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 30 * time.Second, maxConns: besideFleet(), warnings: a.Warnings()}})
 	if err != nil {
 		return err
 	}
@@ -145,14 +145,14 @@ type fanout struct {
 }
 
 func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (*fanout, error) {
-	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
+	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return nil, err
 	}
 	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
-	quiet := &app{in: a.in, out: a.out, err: newScreen(io.Discard, false, func() {}), output: a.output}
+	quiet := &app{a.Quiet()}
 	b.c = newConductor(quiet, b.queue)
-	if err := n.work(&f, workerOf{queue: b.queue}, a.logger(false)); err != nil {
+	if err := n.work(&f, workerOf{queue: b.queue}, a.Logger(false)); err != nil {
 		return nil, errors.Join(err, n.stop())
 	}
 	b.stop = sync.OnceValue(func() error {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // apiBench are the flags of bench api.
@@ -54,11 +56,11 @@ has a new SQLite file, which is removed. A ledger given by --ledger is filled, a
 			}
 			switch {
 			case f.jobs < apiRunJobs || f.jobs > 100_000_000:
-				return invalid("--jobs %d: expected %d to 100000000", f.jobs, apiRunJobs)
+				return console.Invalid("--jobs %d: expected %d to 100000000", f.jobs, apiRunJobs)
 			case f.connections < 1 || f.connections > 1000:
-				return invalid("--connections %d: expected 1 to 1000", f.connections)
+				return console.Invalid("--connections %d: expected 1 to 1000", f.connections)
 			case f.during < time.Second || f.during > time.Hour:
-				return invalid("--during %s: expected 1s to 1h", f.during)
+				return console.Invalid("--during %s: expected 1s to 1h", f.during)
 			}
 			return a.benchAPI(cmd.Context(), f)
 		},
@@ -135,8 +137,8 @@ func (a *app) benchAPI(ctx context.Context, f apiBench) (err error) {
 	if err := s.underLoad(ctx, f, both, &out); err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, out)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, out)
 	}
 	a.writeAPIReport(out)
 	return nil
@@ -199,24 +201,24 @@ func (s *benchAPIProcess) creates(ctx context.Context, during time.Duration) (ap
 }
 
 func (a *app) writeAPIReport(r apiReport) {
-	fmt.Fprintf(a.out, "%d recorded jobs, one server with %d cores\n\n", r.Jobs, r.Server.Cores)
+	fmt.Fprintf(a.Out, "%d recorded jobs, one server with %d cores\n\n", r.Jobs, r.Server.Cores)
 	if r.Recorded > 0 {
-		fmt.Fprintf(a.out, "%-38s %8.0f /s\n", "record outcomes", r.Recorded)
+		fmt.Fprintf(a.Out, "%-38s %8.0f /s\n", "record outcomes", r.Recorded)
 	}
 	row := func(name string, w apiRow) {
-		fmt.Fprintf(a.out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Round(10*time.Microsecond), w.P99.Round(10*time.Microsecond), w.Max.Round(time.Millisecond))
+		fmt.Fprintf(a.Out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Round(10*time.Microsecond), w.P99.Round(10*time.Microsecond), w.Max.Round(time.Millisecond))
 		if w.CPU > 0 {
-			fmt.Fprintf(a.out, "   server CPU %s each", w.CPU.Round(time.Microsecond))
+			fmt.Fprintf(a.Out, "   server CPU %s each", w.CPU.Round(time.Microsecond))
 		}
 		if w.Refused > 0 {
-			fmt.Fprintf(a.out, "   %d NOT ANSWERED", w.Refused)
+			fmt.Fprintf(a.Out, "   %d NOT ANSWERED", w.Refused)
 		}
-		fmt.Fprintln(a.out)
+		fmt.Fprintln(a.Out)
 	}
 	row("show a run", r.Runs)
 	row("show a job with its steps", r.Results)
 	row("both", r.Both)
-	fmt.Fprintf(a.out, "\nwhile %.0f outcomes/s are recorded\n", r.Under)
+	fmt.Fprintf(a.Out, "\nwhile %.0f outcomes/s are recorded\n", r.Under)
 	row("both", r.Loaded)
 	row("create a run", r.Creates)
 }

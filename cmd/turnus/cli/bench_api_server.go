@@ -73,7 +73,7 @@ func (a *app) benchAPIServer(ctx context.Context, url string, jobs int) (err err
 	defer wg.Wait()
 	defer func() { err = errors.Join(err, web.Close()) }()
 	up := map[string]any{"Address": listener.Addr().String(), "Token": secret, "Recorded": rate, "runs": runs, "cores": runtime.GOMAXPROCS(0)}
-	if err := json.NewEncoder(a.out).Encode(up); err != nil {
+	if err := json.NewEncoder(a.Out).Encode(up); err != nil {
 		return err
 	}
 	return a.obeyBench(ctx, l)
@@ -87,16 +87,16 @@ func (a *app) obeyBench(ctx context.Context, l *ledger.Ledger) error {
 	for in.Scan() {
 		switch in.Text() {
 		case "cpu":
-			fmt.Fprintln(a.out, processCPU())
+			fmt.Fprintln(a.Out, processCPU())
 		case "record":
 			r.begin(ctx)
-			fmt.Fprintln(a.out, "ok")
+			fmt.Fprintln(a.Out, "ok")
 		case "stop":
 			rate, err := r.end()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, rate)
+			fmt.Fprintln(a.Out, rate)
 		}
 	}
 	return in.Err()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/queue/queuebench"
 )
 
@@ -21,28 +22,28 @@ served, the classic pass that reorders the overdue part of one sorted set, and t
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, results)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, results)
 			}
 			scenario := ""
 			var rows [][]string
 			flush := func() {
 				if len(rows) > 0 {
-					table(a.out, rows)
-					fmt.Fprintln(a.out)
+					console.Table(a.Out, rows)
+					fmt.Fprintln(a.Out)
 				}
 			}
 			for _, r := range results {
 				if r.Scenario != scenario {
 					flush()
 					scenario = r.Scenario
-					fmt.Fprintf(a.out, "%s (%s)\n", a.paint(bold, r.Scenario), plural(r.Slots, "slot"))
+					fmt.Fprintf(a.Out, "%s (%s)\n", a.Paint(console.Bold, r.Scenario), console.Plural(r.Slots, "slot"))
 					rows = [][]string{{"  POLICY", "WHO", "DONE", "TOOK", "LATER THAN ALONE", "WORKER TIME SHARE", "JAIN"}}
 				}
 				for _, p := range r.Parties {
 					took, later := "-", "-"
 					if p.Took > 0 {
-						took, later = short(p.Took), fmt.Sprintf("%.1f %%", 100*p.Later)
+						took, later = console.Short(p.Took), fmt.Sprintf("%.1f %%", 100*p.Later)
 					}
 					rows = append(rows, []string{"  " + r.Policy, p.Name, fmt.Sprint(p.Done), took, later, fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.3f", r.Jain)})
 				}

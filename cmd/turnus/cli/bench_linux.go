@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // inOwnNetwork runs this very command again in a network namespace of its own.
 func (a *app) inOwnNetwork(ctx context.Context) error {
 	if os.Getuid() != 0 {
-		return invalid("--openssh gives sshd a network namespace of its own and needs root for it")
+		return console.Invalid("--openssh gives sshd a network namespace of its own and needs root for it")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -19,11 +21,11 @@ func (a *app) inOwnNetwork(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...) //nolint:gosec // ourselves
 	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
-	cmd.Stdout, cmd.Stderr = a.out, a.err
+	cmd.Stdout, cmd.Stderr = a.Out, a.Err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		return &exit{code: failed.ExitCode()}
+		return &console.Exit{Code: failed.ExitCode()}
 	}
 	return err
 }

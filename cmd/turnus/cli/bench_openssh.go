@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 )
 
@@ -60,7 +61,7 @@ type sshServer struct {
 
 func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err error) {
 	if r.addresses < 1 || r.addresses > 5000 {
-		return invalid("--addresses %d: expected 1 to 5000", r.addresses)
+		return console.Invalid("--addresses %d: expected 1 to 5000", r.addresses)
 	}
 	if os.Getenv(namespaceEnv) == "" {
 		return a.inOwnNetwork(ctx)
@@ -105,14 +106,14 @@ func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err err
 	if err := s.ansibleRows(ctx, a, r, add); err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, out)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, out)
 	}
 	rows := [][]string{{"WHAT", "SECONDS", "HOSTS/S", "CLIENT CPU MS/HOST"}}
 	for _, row := range out.Rows {
 		rows = append(rows, []string{row.What, fmt.Sprintf("%.2f", row.Seconds), fmt.Sprintf("%.1f", row.HostsPerS), fmt.Sprintf("%.2f", row.CPUPerHost)})
 	}
-	table(a.out, rows)
+	console.Table(a.Out, rows)
 	return nil
 }
 
@@ -286,7 +287,7 @@ func (s *sshServer) ansibleRows(ctx context.Context, a *app, r realBench, add fu
 	}
 	ansible, err := findProgram("ansible")
 	if err != nil {
-		a.message("ansible is not installed: its rows are left out (apt-get install ansible-core)")
+		a.Message("ansible is not installed: its rows are left out (apt-get install ansible-core)")
 		return nil //nolint:nilerr // the message says it; the other rows stand
 	}
 	var inventory strings.Builder
@@ -304,7 +305,7 @@ func (s *sshServer) ansibleRows(ctx context.Context, a *app, r realBench, add fu
 		start := time.Now()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("ansible -m %s: %w: %s", module, err, cutText(string(out), 400))
+			return fmt.Errorf("ansible -m %s: %w: %s", module, err, console.CutText(string(out), 400))
 		}
 		add("ansible "+module+", 50 forks, pipelining", time.Since(start), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}

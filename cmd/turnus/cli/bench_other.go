@@ -2,8 +2,12 @@
 
 package cli
 
-import "context"
+import (
+	"context"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+)
 
 func (a *app) inOwnNetwork(context.Context) error {
-	return invalid("--openssh gives sshd a network namespace of its own; only Linux has them")
+	return console.Invalid("--openssh gives sshd a network namespace of its own; only Linux has them")
 }

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -44,10 +45,10 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.jobs < 1000 || f.jobs > 5_000_000 {
-				return invalid("--jobs %d: expected 1000 to 5000000", f.jobs)
+				return console.Invalid("--jobs %d: expected 1000 to 5000000", f.jobs)
 			}
 			if f.bytes < 0 || f.bytes > queue.MaxDataLength {
-				return invalid("--bytes %d: expected 0 to %d", f.bytes, queue.MaxDataLength)
+				return console.Invalid("--bytes %d: expected 0 to %d", f.bytes, queue.MaxDataLength)
 			}
 			return a.benchQueue(cmd.Context(), f)
 		},
@@ -113,8 +114,8 @@ func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
 	if err := a.queueRows(ctx, f, open, client, &out); err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, out)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, out)
 	}
 	a.writeQueueReport(out)
 	return nil
@@ -144,7 +145,7 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 10_000},
 	} {
 		p.Jobs, p.Bytes = f.jobs, f.bytes
-		a.message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
+		a.Message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
 		q, err := open()
 		if err != nil {
 			return err
@@ -159,7 +160,7 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 	if err != nil {
 		return err
 	}
-	a.message("submit: one run of 1,000,000 jobs")
+	a.Message("submit: one run of 1,000,000 jobs")
 	before := keyMemory(ctx, client)
 	const million = 1_000_000
 	if out.Submit, err = queuebench.Submit(ctx, q, million, func() error {
@@ -176,21 +177,21 @@ func (a *app) latencyRows(ctx context.Context, f queueBench, open func() (queue.
 	if err != nil {
 		return err
 	}
-	a.message("idle to start: 500 jobs, one at a time, four idle nodes")
+	a.Message("idle to start: 500 jobs, one at a time, four idle nodes")
 	if out.IdleToStart, err = queuebench.IdleToStart(ctx, q, 4, 500); err != nil {
 		return err
 	}
 	if out.IdlePerS, err = idleCommands(ctx, q, client); err != nil {
 		return err
 	}
-	a.message("burst: 10,000 jobs due at one instant")
+	a.Message("burst: 10,000 jobs due at one instant")
 	if q, err = open(); err != nil {
 		return err
 	}
 	if out.Burst, err = queuebench.Burst(ctx, q, 4, 256, 10_000, 3*time.Second); err != nil {
 		return err
 	}
-	a.message("spread: 1000 timed jobs over " + f.over.String())
+	a.Message("spread: 1000 timed jobs over " + f.over.String())
 	if q, err = open(); err != nil {
 		return err
 	}
@@ -280,16 +281,16 @@ func (a *app) writeQueueReport(r queueReport) {
 		rows = append(rows, []string{fmt.Sprint(t.Runs), fmt.Sprint(t.Batch), fmt.Sprint(t.Nodes), fmt.Sprint(t.InFlightHeld),
 			fmt.Sprintf("%.0f", t.JobsPerSecond), t.Turn.P50.Round(time.Microsecond).String(), t.Turn.P99.Round(time.Microsecond).String()})
 	}
-	table(a.out, rows)
-	fmt.Fprintf(a.out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
+	console.Table(a.Out, rows)
+	fmt.Fprintf(a.Out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
 	if r.BytesPerJob > 0 {
-		fmt.Fprintf(a.out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
+		fmt.Fprintf(a.Out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
 	}
-	fmt.Fprintf(a.out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
-	fmt.Fprintf(a.out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
-	fmt.Fprintf(a.out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
+	fmt.Fprintf(a.Out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
+	fmt.Fprintf(a.Out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
+	fmt.Fprintf(a.Out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
 	if r.IdlePerS > 0 {
-		fmt.Fprintf(a.out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
+		fmt.Fprintf(a.Out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
 	}
 }
 

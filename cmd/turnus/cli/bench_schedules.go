@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/core/schedule/redis"
@@ -48,11 +49,11 @@ is started and removed. A Redis given by --redis must be empty, and is left full
 			}
 			switch {
 			case f.schedules < 1000 || f.schedules > 5_000_000:
-				return invalid("--schedules %d: expected 1000 to 5000000", f.schedules)
+				return console.Invalid("--schedules %d: expected 1000 to 5000000", f.schedules)
 			case f.due < 1 || f.due > 100_000:
-				return invalid("--due %d: expected 1 to 100000", f.due)
+				return console.Invalid("--due %d: expected 1 to 100000", f.due)
 			case f.servers < 1 || f.servers > 16:
-				return invalid("--servers %d: expected 1 to 16", f.servers)
+				return console.Invalid("--servers %d: expected 1 to 16", f.servers)
 			}
 			return a.benchSchedules(cmd.Context(), f)
 		},
@@ -90,14 +91,14 @@ func (a *app) benchSchedules(ctx context.Context, f schedulesBench) (err error) 
 	if n, err := client.DBSize(ctx).Result(); err != nil {
 		return redisconn.Translate(ctx, err, "count keys")
 	} else if n > 0 {
-		return invalid("--redis: it has %d keys, expected an empty database", n)
+		return console.Invalid("--redis: it has %d keys, expected an empty database", n)
 	}
 	out, err := a.schedulesRows(ctx, f, client)
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, out)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, out)
 	}
 	a.writeSchedulesReport(out)
 	return nil
@@ -112,8 +113,8 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 	if err != nil {
 		return out, err
 	}
-	a.message(fmt.Sprintf("putting %d schedules", f.schedules))
-	if out.Put, err = schedulebench.Put(ctx, store, f.schedules, func(done int) { a.message(fmt.Sprintf("  %d", done)) }); err != nil {
+	a.Message(fmt.Sprintf("putting %d schedules", f.schedules))
+	if out.Put, err = schedulebench.Put(ctx, store, f.schedules, func(done int) { a.Message(fmt.Sprintf("  %d", done)) }); err != nil {
 		return out, err
 	}
 	fresh, err := usedMemory(ctx, client)
@@ -121,7 +122,7 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 		return out, err
 	}
 	out.Bytes = (fresh - before) / float64(f.schedules)
-	a.message("giving a tenth of them a history")
+	a.Message("giving a tenth of them a history")
 	aged, err := schedulebench.Age(ctx, store, f.schedules)
 	if err != nil {
 		return out, err
@@ -139,11 +140,11 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 		return out, err
 	}
 	out.Volley, err = schedulebench.Fire(ctx, store, schedulebench.Params{
-		Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: a.message,
+		Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: a.Message,
 		Server: func(int) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
 			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url)
-			cmd.Stderr = a.err
+			cmd.Stderr = a.Err
 			return cmd
 		},
 	})
@@ -161,7 +162,7 @@ func (a *app) benchServer(ctx context.Context, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	return schedulebench.Serve(ctx, store, a.in, a.out)
+	return schedulebench.Serve(ctx, store, a.In, a.Out)
 }
 
 // idleServer counts what one server with nothing due sends Redis a second, over five seconds.
@@ -201,12 +202,12 @@ func usedMemory(ctx context.Context, client goredis.UniversalClient) (float64, e
 
 func (a *app) writeSchedulesReport(r schedulesReport) {
 	v := r.Volley
-	table(a.out, [][]string{
+	console.Table(a.Out, [][]string{
 		{"WHAT", "FIGURE"},
 		{"put", fmt.Sprintf("%d schedules in %.1f s, %.0f/s", r.Put.Schedules, r.Put.Seconds, r.Put.PerSecond)},
 		{"Redis memory of a schedule", fmt.Sprintf("%.0f bytes; its history of five results adds %.0f", r.Bytes, r.History)},
 		{"idle server", fmt.Sprintf("%.1f commands a second", r.IdleRate)},
-		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, plural(v.Servers, "server"), v.Killed)},
+		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, console.Plural(v.Servers, "server"), v.Killed)},
 		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Round(time.Millisecond), v.P99.Round(time.Millisecond), v.Max.Round(time.Millisecond))},
 		{"launched", fmt.Sprintf("%d runs; settled as fired exactly once: %d; calls repeated under the same id: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
 		{"first launches by server", strings.Trim(fmt.Sprint(v.ByServer), "[]")},

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/dnssec"
@@ -43,17 +45,17 @@ func servePlugin(name string, networks []string, stderr io.Writer) int {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
 			fmt.Fprintf(stderr, "built-in plugin %s: expected networks behind its name: %v\n", name, err)
-			return exitInvalid
+			return console.ExitInvalid
 		}
 		reach = append(reach, network)
 	}
 	defs, ok := builtinDefs(reach...)[name]
 	if !ok {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
-		return exitInvalid
+		return console.ExitInvalid
 	}
 	sdk.Serve(defs...)
-	return exitOK
+	return console.ExitOK
 }
 
 // builtinPlugins says how the worker starts them, with the inner networks that http and firmware may reach. Their manifests need no process.
@@ -64,7 +66,7 @@ func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 	}
 	defs := builtinDefs()
 	var all []host.Plugin
-	for _, name := range sortedKeys(defs) {
+	for _, name := range slices.Sorted(maps.Keys(defs)) {
 		text, err := json.Marshal(sdk.Describe(defs[name]...))
 		if err != nil {
 			return nil, fmt.Errorf("describe %s: %w", name, err)

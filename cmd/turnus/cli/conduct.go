@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/gate"
@@ -65,7 +66,7 @@ func (c *conductor) workerEvent(e worker.Event) {
 	p := c.part(e.Job.Run)
 	switch e.Kind {
 	case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.ClockLeaped, worker.Overloaded, worker.Eased:
-		c.a.message(string(e.Kind) + ": " + e.Text)
+		c.a.Message(string(e.Kind) + ": " + e.Text)
 	}
 	if p == nil {
 		return
@@ -100,7 +101,7 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 				c.events.result(r)
 			}
 			if !r.Outcome.Good() && r.Outcome != core.Cancelled {
-				c.a.message(fmt.Sprintf("%s %s: %s", c.a.paint(outcomeColor(r.Outcome), string(r.Outcome)), r.Host, cutText(printable(firstLine(reasonText(r))), 200)))
+				c.a.Message(fmt.Sprintf("%s %s: %s", c.a.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(reasonText(r))), 200)))
 			}
 		},
 		OnEvent:  func(e launch.Event) { c.driveEvent(p, e) },
@@ -119,7 +120,7 @@ func (c *conductor) drive(ctx context.Context, p *part) (report, error) {
 	p.tally.end()
 	if p.keeper != nil {
 		if err := p.keeper.finish(status.Complete); err != nil {
-			c.a.message(c.a.paint(yellow, "warning: ") + "pending handlers were not kept: " + err.Error())
+			c.a.Message(c.a.Paint(console.Yellow, "warning: ") + "pending handlers were not kept: " + err.Error())
 		}
 	}
 	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
@@ -142,15 +143,15 @@ func (c *conductor) driveEvent(p *part, e launch.Event) {
 		p.tally.say(fmt.Sprintf("wave %d of %d starts at %s", e.Wave+1, waves, e.Until.Local().Format(time.TimeOnly)))
 	case launch.EventWaiting:
 		p.tally.opens(waitingNote(e))
-		c.a.message(p.l.Playbook.Name + ": " + waitingText(e))
+		c.a.Message(p.l.Playbook.Name + ": " + waitingText(e))
 	case launch.EventAway:
-		c.a.message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
+		c.a.Message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.l.Playbook.Name, e.Err))
 	case launch.EventBack:
-		c.a.message(p.l.Playbook.Name + ": the queue answers again")
+		c.a.Message(p.l.Playbook.Name + ": the queue answers again")
 	case launch.EventClosed:
-		c.a.message(fmt.Sprintf("%s: %s end without it: %s", p.l.Playbook.Name, plural(e.Waiting, "host"), e.Reason))
+		c.a.Message(fmt.Sprintf("%s: %s end without it: %s", p.l.Playbook.Name, console.Plural(e.Waiting, "host"), e.Reason))
 	case launch.EventStopped, launch.EventCancelled:
-		c.a.message(fmt.Sprintf("%s: %s: %s", p.l.Playbook.Name, e.Kind, e.Reason))
+		c.a.Message(fmt.Sprintf("%s: %s: %s", p.l.Playbook.Name, e.Kind, e.Reason))
 	}
 }
 
@@ -177,7 +178,7 @@ func (c *conductor) report(p *part, s queue.Status) report {
 	}
 	r.Exit = exitFor(r.Outcomes, r.Handlers)
 	if s.Phase == queue.Cancelled || !s.Complete {
-		r.Exit = exitCancelled
+		r.Exit = console.ExitCancelled
 	}
 	return r
 }
@@ -192,25 +193,4 @@ func (c *conductor) driveAll(ctx context.Context, parts []*part) ([]report, erro
 	}
 	wg.Wait()
 	return slices.DeleteFunc(reports, func(r report) bool { return r.Run == "" }), errors.Join(errs...)
-}
-
-// reasonText is why a result is not good, with the step that decided it.
-func reasonText(r core.Result) string {
-	why := r.Reason
-	if why == "" {
-		why = "no reason was recorded"
-	}
-	if r.Step != "" {
-		return r.Step + ": " + why
-	}
-	return why
-}
-
-func firstLine(s string) string {
-	for i, r := range s {
-		if r == '\n' {
-			return s[:i]
-		}
-	}
-	return s
 }

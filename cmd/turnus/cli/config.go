@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/redisconn"
@@ -49,7 +50,7 @@ environment, the environment over the file, the file over the default.`,
 
 // whichService refuses a command that does not say whose settings are meant: a pipeline that forgot it must not take help for a yes.
 func whichService(c *cobra.Command, _ []string) error {
-	return invalid("%s: whose settings?\nhint: %s up, %s server or %s worker", c.CommandPath(), c.CommandPath(), c.CommandPath(), c.CommandPath())
+	return console.Invalid("%s: whose settings?\nhint: %s up, %s server or %s worker", c.CommandPath(), c.CommandPath(), c.CommandPath(), c.CommandPath())
 }
 
 // takes gives c the flags of a long-running command: what is shown and checked is what that command would start with.
@@ -101,22 +102,15 @@ func (a *app) configShow(c *cobra.Command) error {
 			})
 		}
 	})
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SETTING\tVALUE\tDEFAULT\tFROM")
 	for _, s := range doc.Settings {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, orDash(s.Value), orDash(s.Default), origin{s.From, s.Where})
 	}
 	return w.Flush()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func shownValue(f *pflag.Flag) string {
@@ -219,20 +213,20 @@ func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
 		add("error", l.reachable(c.Context(), a))
 	}
 	doc.OK = !slices.ContainsFunc(doc.Problems, func(p settingProblem) bool { return p.Level == "error" })
-	if a.output == "json" {
-		if err := printJSON(a.out, doc); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
 		}
 	} else {
 		for _, p := range doc.Problems {
-			fmt.Fprintf(a.out, "%s: %s\n", p.Level, p.What)
+			fmt.Fprintf(a.Out, "%s: %s\n", p.Level, p.What)
 		}
 		if doc.OK {
-			fmt.Fprintf(a.out, "turnus %s would start with these settings\n", doc.Command)
+			fmt.Fprintf(a.Out, "turnus %s would start with these settings\n", doc.Command)
 		}
 	}
 	if !doc.OK {
-		return &exit{code: exitInvalid}
+		return &console.Exit{Code: console.ExitInvalid}
 	}
 	return nil
 }
@@ -364,4 +358,11 @@ func (l longRunning) reachable(ctx context.Context, a *app) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/yamlread"
@@ -67,7 +68,7 @@ func (f *configsFlags) query(host string) (configs.Query, error) {
 	}
 	at, err := instantFlag("--since", f.since, time.Local)
 	if err != nil {
-		return q, invalid("--since %q: expected a time such as 2026-12-31T22:00:00Z or 2026-12-31, or how long ago, such as 24h or 7d", f.since)
+		return q, console.Invalid("--since %q: expected a time such as 2026-12-31T22:00:00Z or 2026-12-31, or how long ago, such as 24h or 7d", f.since)
 	}
 	q.Since = at
 	return q, nil
@@ -87,13 +88,13 @@ func unknownHost(ctx context.Context, r *configs.Repo, host string) error {
 	if hint := yamlread.DidYouMean(host, hosts); hint != "" {
 		text += "\nhint: " + hint
 	}
-	return invalid("%s", text)
+	return console.Invalid("%s", text)
 }
 
 // notKept makes what is not there wrong usage.
 func notKept(err error) error {
 	if errors.Is(err, core.ErrNotFound) {
-		return &exit{exitInvalid, err}
+		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	}
 	return err
 }
@@ -123,7 +124,7 @@ type configsLogDoc struct {
 
 func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) error {
 	if f.limit < 0 {
-		return invalid("-n %d: expected 0 or more", f.limit)
+		return console.Invalid("-n %d: expected 0 or more", f.limit)
 	}
 	r, err := f.open()
 	if err != nil {
@@ -140,8 +141,8 @@ func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) erro
 	if len(list) == 0 && host != "" && f.file+f.run+f.since == "" {
 		return unknownHost(ctx, r, host)
 	}
-	if a.output == "json" {
-		return printJSON(a.out, configsLogDoc{append([]configs.Version{}, list...)})
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, configsLogDoc{append([]configs.Version{}, list...)})
 	}
 	rows := [][]string{{"VERSION", "TIME", "HOST", "FILES", "RUN", "BY"}}
 	for _, v := range list {
@@ -149,15 +150,15 @@ func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) erro
 		for _, g := range v.Gone {
 			files = append(files, g+" (gone)")
 		}
-		rows = append(rows, []string{v.Version[:12], v.At.Local().Format("2006-01-02 15:04:05"), printable(v.Host), strings.Join(files, ", "), v.Run, v.Author})
+		rows = append(rows, []string{v.Version[:12], v.At.Local().Format("2006-01-02 15:04:05"), console.Printable(v.Host), strings.Join(files, ", "), v.Run, v.Author})
 	}
 	if len(list) == 0 {
-		a.message("no version was kept that fits")
+		a.Message("no version was kept that fits")
 		return nil
 	}
-	table(a.out, rows)
+	console.Table(a.Out, rows)
 	if len(list) == f.limit {
-		a.message(fmt.Sprintf("the newest %d are shown; -n 0 shows all", f.limit))
+		a.Message(fmt.Sprintf("the newest %d are shown; -n 0 shows all", f.limit))
 	}
 	return nil
 }
@@ -221,10 +222,10 @@ func (a *app) configsShow(ctx context.Context, f *configsFlags, host string) err
 		doc.Files = append(doc.Files, configFileOf(e, content))
 	}
 	if len(doc.Files) == 0 {
-		return invalid("version %.12s has no file %s of host %s\nhint: turnus configs show %s lists what it has", version, f.file, host, host)
+		return console.Invalid("version %.12s has no file %s of host %s\nhint: turnus configs show %s lists what it has", version, f.file, host, host)
 	}
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
 	return a.printConfig(doc, f.file != "")
 }
@@ -249,16 +250,16 @@ func (a *app) printConfig(doc configsShowDoc, alone bool) error {
 			}
 		}
 		switch {
-		case alone && a.out.onTerminal():
-			fmt.Fprint(a.out, string(content))
+		case alone && a.Out.OnTerminal():
+			fmt.Fprint(a.Out, string(content))
 		case alone:
-			if _, err := (raw{a.out}).Write(content); err != nil {
+			if _, err := a.Out.Raw().Write(content); err != nil {
 				return err
 			}
 		default:
-			fmt.Fprintf(a.out, "==> %s: %s (%.12s) <==\n%s", doc.Host, f.Name, doc.Version, content)
+			fmt.Fprintf(a.Out, "==> %s: %s (%.12s) <==\n%s", doc.Host, f.Name, doc.Version, content)
 			if len(content) > 0 && content[len(content)-1] != '\n' {
-				fmt.Fprintln(a.out)
+				fmt.Fprintln(a.Out)
 			}
 		}
 	}

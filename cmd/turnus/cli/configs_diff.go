@@ -9,6 +9,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/configs"
 )
 
@@ -63,9 +64,9 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 	var wanted []configChange
 	switch named := f.from != "" || f.to != ""; {
 	case named && f.since+f.run != "":
-		return invalid("--from and --to go without --since and --run: both say which versions are compared")
+		return console.Invalid("--from and --to go without --since and --run: both say which versions are compared")
 	case len(hosts) == 0 && f.since+f.run == "":
-		return invalid("configs diff needs a HOST\nhint: --since 24h shows what changed on every host")
+		return console.Invalid("configs diff needs a HOST\nhint: --since 24h shows what changed on every host")
 	case named:
 		wanted, err = f.named(ctx, r, hosts)
 	default:
@@ -92,8 +93,8 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 			doc.Changes = append(doc.Changes, c)
 		}
 	}
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
 	a.printConfigDiff(doc)
 	return nil
@@ -102,7 +103,7 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 // named compares what --from and --to name.
 func (f *configsFlags) named(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
 	if len(hosts) == 0 {
-		return nil, invalid("--from and --to need a HOST")
+		return nil, console.Invalid("--from and --to need a HOST")
 	}
 	var list []configChange
 	for _, host := range hosts {
@@ -192,14 +193,14 @@ func fileDiff(host string, d configs.Difference) configFileDiff {
 
 func (a *app) printConfigDiff(doc configsDiffDoc) {
 	if len(doc.Changes) == 0 {
-		a.message("nothing changed")
+		a.Message("nothing changed")
 		return
 	}
 	files := 0
 	for _, c := range doc.Changes {
-		head := fmt.Sprintf("%s  %.12s → %.12s", printable(c.Host), c.From, c.To)
+		head := fmt.Sprintf("%s  %.12s → %.12s", console.Printable(c.Host), c.From, c.To)
 		if c.From == "" {
-			head = fmt.Sprintf("%s  first version %.12s", printable(c.Host), c.To)
+			head = fmt.Sprintf("%s  first version %.12s", console.Printable(c.Host), c.To)
 		}
 		if c.At != nil {
 			head += "  " + c.At.Local().Format("2006-01-02 15:04:05")
@@ -207,25 +208,25 @@ func (a *app) printConfigDiff(doc configsDiffDoc) {
 		if c.Run != "" {
 			head += "  run " + c.Run
 		}
-		fmt.Fprintln(a.out, head)
+		fmt.Fprintln(a.Out, head)
 		for _, f := range c.Files {
 			files++
 			for l := range strings.Lines(f.Diff) {
-				fmt.Fprintln(a.out, a.paintDiff(strings.TrimRight(l, "\r\n")))
+				fmt.Fprintln(a.Out, a.paintDiff(strings.TrimRight(l, "\r\n")))
 			}
 		}
 	}
-	a.message(fmt.Sprintf("%s in %s changed", plural(files, "file"), plural(len(doc.Changes), "host")))
+	a.Message(fmt.Sprintf("%s in %s changed", console.Plural(files, "file"), console.Plural(len(doc.Changes), "host")))
 }
 
 func (a *app) paintDiff(l string) string {
 	switch {
 	case strings.HasPrefix(l, "+"):
-		return a.paint(green, l)
+		return a.Paint(console.Green, l)
 	case strings.HasPrefix(l, "-"):
-		return a.paint(red, l)
+		return a.Paint(console.Red, l)
 	case strings.HasPrefix(l, "@@"):
-		return a.paint(cyan, l)
+		return a.Paint(console.Cyan, l)
 	}
 	return l
 }

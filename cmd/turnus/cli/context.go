@@ -3,11 +3,14 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -43,7 +46,7 @@ func (a *app) contextListCmd() *cobra.Command {
 				return err
 			}
 			docs, cells := []contextDoc{}, [][]string{{"CURRENT", "NAME", "SERVER", "TOKEN"}}
-			for _, name := range sortedKeys(file.Contexts) {
+			for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
 				s := file.Contexts[name]
 				mark, token := "", "none"
 				if name == file.Current {
@@ -60,14 +63,14 @@ func (a *app) contextListCmd() *cobra.Command {
 				cells = append(cells, []string{mark, name, s.Server, token})
 				docs = append(docs, contextDoc{Name: name, Current: name == file.Current, serverContext: s})
 			}
-			if a.output == "json" {
-				return printJSON(a.out, docs)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, docs)
 			}
 			if len(docs) == 0 {
-				fmt.Fprintln(a.err, "no context yet\nhint: turnus up makes one, or turnus context set NAME --server URL --token-file FILE")
+				fmt.Fprintln(a.Err, "no context yet\nhint: turnus up makes one, or turnus context set NAME --server URL --token-file FILE")
 				return nil
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		},
 	}
@@ -89,7 +92,7 @@ func (a *app) contextUseCmd() *cobra.Command {
 			if err := file.save(); err != nil {
 				return err
 			}
-			a.message("commands ask " + s.Server + " now")
+			a.Message("commands ask " + s.Server + " now")
 			return nil
 		},
 	}
@@ -125,7 +128,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		was.Server = s.Server
 	}
 	if was.Server == "" {
-		return invalid("context %s has no server yet\nhint: --server https://HOST", name)
+		return console.Invalid("context %s has no server yet\nhint: --server https://HOST", name)
 	}
 	if changed("ca-file") {
 		if was.CAFile, err = absolute(s.CAFile); err != nil {
@@ -152,13 +155,13 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		}
 	}
 	if stdin {
-		text, err := io.ReadAll(io.LimitReader(a.in, maxToken))
+		text, err := io.ReadAll(io.LimitReader(a.In, maxToken))
 		if err != nil {
 			return err
 		}
 		was.Login = false
 		if was.Token, was.TokenFile = trimToken(text), ""; was.Token == "" {
-			return invalid("--token-stdin: stdin holds no token")
+			return console.Invalid("--token-stdin: stdin holds no token")
 		}
 	}
 	if _, err := client.New(client.Config{Server: was.Server, Token: was.Token, Insecure: was.Insecure}); err != nil {
@@ -172,7 +175,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		return err
 	}
 	if file.Current != name {
-		a.message("kept; turnus context use " + name + " makes commands ask it")
+		a.Message("kept; turnus context use " + name + " makes commands ask it")
 	}
 	return nil
 }
@@ -203,11 +206,11 @@ func (c *contextFile) find(name string) (serverContext, error) {
 	if ok {
 		return s, nil
 	}
-	hint := yamlread.DidYouMean(name, sortedKeys(c.Contexts))
+	hint := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts)))
 	if hint == "" {
 		hint = "turnus context ls lists them"
 	}
-	return s, invalid("no context %q in %s\nhint: %s", name, c.path, hint)
+	return s, console.Invalid("no context %q in %s\nhint: %s", name, c.path, hint)
 }
 
 // writeContext keeps how the server of turnus up is asked. Another context that is chosen stays so.
@@ -224,7 +227,7 @@ func (a *app) writeContext(name string, s serverContext) error {
 		return err
 	}
 	if file.Current != name {
-		a.message("commands ask the context " + file.Current + "; this server is: turnus context use " + name)
+		a.Message("commands ask the context " + file.Current + "; this server is: turnus context use " + name)
 	}
 	return nil
 }
@@ -234,7 +237,7 @@ func absolute(path string) (string, error) {
 		return "", nil
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", invalid("%w", err)
+		return "", console.Invalid("%w", err)
 	}
 	return filepath.Abs(path)
 }
@@ -244,5 +247,5 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return sortedKeys(file.Contexts), cobra.ShellCompDirectiveNoFileComp
+	return slices.Sorted(maps.Keys(file.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }

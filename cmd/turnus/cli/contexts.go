@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // contextFile is what the user's config file says of servers, and where it stands.
@@ -65,12 +67,12 @@ func loadContexts() (*contextFile, error) {
 		return nil, fmt.Errorf("contexts: %w", err)
 	}
 	if len(text) > maxContexts {
-		return nil, invalid("contexts: %s has more than 1 MiB", path)
+		return nil, console.Invalid("contexts: %s has more than 1 MiB", path)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, invalid("contexts: %s: %w", path, err)
+		return nil, console.Invalid("contexts: %s: %w", path, err)
 	}
 	if c.Contexts == nil {
 		c.Contexts = map[string]serverContext{}
@@ -97,7 +99,7 @@ func (s *serverContext) token() (string, error) {
 	}
 	token, err := readToken(s.TokenFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", invalid("%w\nhint: an admin makes another with turnus tokens create; who has lost every admin token makes one in the ledger itself: turnus tokens create NAME --role admin --ledger URL", err)
+		return "", console.Invalid("%w\nhint: an admin makes another with turnus tokens create; who has lost every admin token makes one in the ledger itself: turnus tokens create NAME --role admin --ledger URL", err)
 	}
 	return token, err
 }
@@ -111,7 +113,7 @@ func readToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || len(text) > maxToken || strings.ContainsAny(token, " \n") {
-		return "", invalid("token: %s does not hold one token", file)
+		return "", console.Invalid("token: %s does not hold one token", file)
 	}
 	return token, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
@@ -167,7 +168,7 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 // warnWithoutCredentials warns if this node can log in to no host.
 func (a *app) warnWithoutCredentials(n *node) {
 	if len(n.secrets.Credentials()) == 0 {
-		a.message(a.paint(yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
+		a.Message(a.Paint(console.Yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
 			"hint: define them in a file, and give it by --secrets or TURNUS_SECRETS; docs/secrets.md shows how")
 	}
 }

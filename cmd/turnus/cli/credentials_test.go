@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -129,7 +130,7 @@ func attackNode(t *testing.T, f *nodeFlags, by loginMode, inv *inventory.Invento
 	t.Helper()
 	f.slots, f.ssh = 1, sshFlags{knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.logger(false))
+	n, err := f.reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.Logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func attackNode(t *testing.T, f *nodeFlags, by loginMode, inv *inventory.Invento
 	}
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
-	if err := n.work(f, workerOf{queue: q}, a.logger(false)); err != nil {
+	if err := n.work(f, workerOf{queue: q}, a.Logger(false)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -271,7 +272,7 @@ func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
 		"unknown flag: --ssh-config":   {"up", "--ssh-config", book},
 		"unknown flag: --ssh-ca-key":   {"up", "--ssh-ca-key", book},
 	} {
-		if _, stderr := turnus(t, exitInvalid, args...); !strings.Contains(stderr, says) {
+		if _, stderr := turnus(t, console.ExitInvalid, args...); !strings.Contains(stderr, says) {
 			t.Errorf("%v: got %q, expected %q", args, stderr, says)
 		}
 	}
@@ -297,7 +298,7 @@ func TestCredentialsAreReadAtTheStart(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(filepath.Dir(own), "open"), []byte("x"), 0o644); err != nil { // it is to be refused
 				t.Fatal(err)
 			}
-			_, stderr := turnus(t, exitInvalid, "run", book, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)
+			_, stderr := turnus(t, console.ExitInvalid, "run", book, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)
 			if !strings.Contains(stderr, `credential "fleet"`) || !strings.Contains(stderr, own+":2:") || !strings.Contains(stderr, tt[1]) {
 				t.Errorf("got %q", stderr)
 			}

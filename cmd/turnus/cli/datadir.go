@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
@@ -43,7 +44,7 @@ func openData(path string) (*dataDir, error) {
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
-		return nil, errors.Join(invalid("data folder %s: another process holds it: %s\nhint: stop that one, or give --data another folder", path, strings.TrimSpace(string(who))), lock.Close())
+		return nil, errors.Join(console.Invalid("data folder %s: another process holds it: %s\nhint: stop that one, or give --data another folder", path, strings.TrimSpace(string(who))), lock.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data folder %s: lock: %w", path, err), lock.Close())
@@ -61,7 +62,7 @@ func ownFolder(path string) error {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return invalid("data folder %s: others may write into it (mode %04o): they could put in what runs on the hosts, or who may ask\nhint: chmod 700 %s", path, mode, path)
+		return console.Invalid("data folder %s: others may write into it (mode %04o): they could put in what runs on the hosts, or who may ask\nhint: chmod 700 %s", path, mode, path)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -42,7 +43,7 @@ Exits 0 when every host ended as planned, the failing ones included.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hosts < 40 || hosts > 20_000 {
-				return invalid("--hosts %d: expected 40 to 20000", hosts)
+				return console.Invalid("--hosts %d: expected 40 to 20000", hosts)
 			}
 			return a.demo(cmd.Context(), hosts, seed)
 		},
@@ -76,8 +77,8 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := nodeFlags{slots: 256, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.warnings()}}
-	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
+	f := nodeFlags{slots: 256, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.Warnings()}}
+	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return err
 	}
@@ -98,13 +99,13 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	defer q.Shutdown()
 	c := newConductor(a, q)
 	bigPart, urgentPart := c.add(big), c.add(urgent)
-	a.message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", plural(hosts+urgentHosts, "simulated SSH host"), plural(hosts, "host")))
+	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
 	stopView := a.showProgress(bigPart.tally, urgentPart.tally)
 	defer stopView()
-	if err := n.work(&f, workerOf{queue: q, events: c.workerEvent}, a.logger(false)); err != nil {
+	if err := n.work(&f, workerOf{queue: q, events: c.workerEvent}, a.Logger(false)); err != nil {
 		return err
 	}
-	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
+	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.kill)
 	defer release()
 	c.now = now
 	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
@@ -160,7 +161,7 @@ func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan st
 		case <-done:
 			return
 		case <-tick.C:
-			if big.tally.snapshot(0).done >= from+(big.tally.total-from)/10 {
+			if big.tally.count() >= from+(len(big.l.Hosts)-from)/10 {
 				return
 			}
 		}
@@ -234,36 +235,39 @@ func (d *demoReport) compare(r report, fl *fleet.Fleet) {
 	}
 }
 
+// maxSurprises bounds how many surprises are listed.
+const maxSurprises = 12
+
 func (a *app) finishDemo(d demoReport) error {
 	ok := len(d.Surprises) == 0 && d.AsPlanned == d.Hosts
-	if a.output == "json" {
+	if a.Output == "json" {
 		for i := range d.Runs {
 			d.Runs[i].Results = nil
 		}
-		if err := printJSON(a.out, d); err != nil {
+		if err := console.PrintJSON(a.Out, d); err != nil {
 			return err
 		}
 	} else {
 		for _, r := range d.Runs {
-			a.writeRecap(a.out, r)
+			a.writeRecap(a.Out, r)
 		}
-		fmt.Fprintf(a.out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, short(d.UrgentDone))
-		fmt.Fprintf(a.out, "%s of %d hosts ended as planned, in %s\n", a.paint(green, fmt.Sprint(d.AsPlanned)), d.Hosts, short(d.Took))
+		fmt.Fprintf(a.Out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, console.Short(d.UrgentDone))
+		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took))
 		for i, s := range d.Surprises {
-			if i == maxGroups {
-				fmt.Fprintf(a.out, "  … and %d more\n", len(d.Surprises)-i)
+			if i == maxSurprises {
+				fmt.Fprintf(a.Out, "  … and %d more\n", len(d.Surprises)-i)
 				break
 			}
-			fmt.Fprintln(a.out, "  surprise: "+printable(s))
+			fmt.Fprintln(a.Out, "  surprise: "+console.Printable(s))
 		}
 	}
 	for _, r := range d.Runs {
 		if r.Phase == string(queue.Cancelled) {
-			return &exit{code: exitCancelled}
+			return &console.Exit{Code: console.ExitCancelled}
 		}
 	}
 	if !ok {
-		return &exit{code: exitFailed}
+		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -41,7 +42,7 @@ commits of that repository; what is not committed plays no part.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && f.repo == "" {
 				if f.at != "" || len(f.vars.args) > 0 {
-					return invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
+					return console.Invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
 				}
 				return a.diffServer(cmd.Context(), &f, args[0])
 			}
@@ -103,7 +104,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	before, err := f.load(ctx, from, o)
 	if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 		doc.OldValid = false // a change that mends it must not be refused
-		fmt.Fprintf(a.err, "%s%s is not valid (%s): all of %s is shown as added\n", a.paint(yellow, "note: "), from, plural(len(found), "problem"), to)
+		fmt.Fprintf(a.Err, "%s%s is not valid (%s): all of %s is shown as added\n", a.Paint(console.Yellow, "note: "), from, console.Plural(len(found), "problem"), to)
 	} else if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (f *diffFlags) sides(args []string) (from, to string, err error) {
 	}
 	from, to, ok := strings.Cut(args[0], "..")
 	if len(args) != 1 || !ok || from == "" || to == "" || strings.HasPrefix(to, ".") {
-		return "", "", invalid("turnus diff --repo %s %s: expected one argument OLD..NEW, such as origin/main..HEAD", f.repo, strings.Join(args, " "))
+		return "", "", console.Invalid("turnus diff --repo %s %s: expected one argument OLD..NEW, such as origin/main..HEAD", f.repo, strings.Join(args, " "))
 	}
 	return from, to, nil
 }
@@ -132,29 +133,29 @@ func (f *diffFlags) load(ctx context.Context, side string, o definitions.Options
 }
 
 func (a *app) reportDiff(doc diffDoc, f *diffFlags) error {
-	if a.output == "json" {
-		if err := printJSON(a.out, doc); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
 		}
 	} else {
 		if len(doc.Problems) > 0 {
-			fmt.Fprintln(a.err, doc.Problems.Error())
-			fmt.Fprintln(a.err, a.paint(red, plural(len(doc.Problems), "problem")))
+			fmt.Fprintln(a.Err, doc.Problems.Error())
+			fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(doc.Problems), "problem")))
 		}
 		for _, w := range doc.Warnings {
-			fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w.String())
+			fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w.String())
 		}
 		if doc.Valid {
-			if err := (definitions.Changes{Changes: doc.Changes}).WriteText(a.out); err != nil {
+			if err := (definitions.Changes{Changes: doc.Changes}).WriteText(a.Out); err != nil {
 				return err
 			}
 		}
 	}
 	switch {
 	case !doc.Valid:
-		return &exit{code: exitInvalid}
+		return &console.Exit{Code: console.ExitInvalid}
 	case f.exitCode && len(doc.Changes) > 0:
-		return &exit{code: exitChanges}
+		return &console.Exit{Code: console.ExitChanges}
 	}
 	return nil
 }

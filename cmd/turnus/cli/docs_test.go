@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -328,7 +329,7 @@ func unknownCommands(root *cobra.Command, text string) []string {
 // docs/job-types.md is what the binary says of its job types. To write it: make generate.
 func TestJobTypesPageIsUpToDate(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != exitOK {
+	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != console.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	got := page(t, "docs/job-types.md")
@@ -433,7 +434,7 @@ var fileOfBlock = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.(?:go|yaml))$`)
 func editorsKnow(t *testing.T, work string) {
 	t.Helper()
 	dir := filepath.Join(work, "plugins")
-	text, _ := turnus(t, exitOK, "schema", "--plugins", dir)
+	text, _ := turnus(t, console.ExitOK, "schema", "--plugins", dir)
 	if !json.Valid([]byte(text)) {
 		t.Errorf("the schema for editors is no JSON")
 	}
@@ -446,7 +447,7 @@ func editorsKnow(t *testing.T, work string) {
 	if err := os.WriteFile(wrong, []byte("playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs := turnus(t, exitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
+	if _, errs := turnus(t, console.ExitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
 		t.Errorf("a misspelt parameter of a plugin: %s", errs)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
@@ -43,7 +44,7 @@ With --secrets the credentials of a node's own file are read, too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.ledger == "" {
-				return invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
+				return console.Invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
 			}
 			if err := ledgerThere(f.ledger); err != nil {
 				return err
@@ -62,7 +63,7 @@ With --secrets the credentials of a node's own file are read, too.`,
 
 // credentialFindings names credentials of a node's own file that cannot be read; nothing without the file.
 func (a *app) credentialFindings(ctx context.Context, f *secretFlags) ([]controller.Finding, error) {
-	store, err := f.open(a.logger(false))
+	store, err := f.open(a.Logger(false))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		}
 		defer func() { _ = closeQueue() }()
 		// No job types: runs are read back as they were accepted, whatever this program knows.
-		c, err := controller.New(controller.Config{Name: "doctor", Ledger: l, Queue: q, Log: a.logger(f.verbose)})
+		c, err := controller.New(controller.Config{Name: "doctor", Ledger: l, Queue: q, Log: a.Logger(f.verbose)})
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		return err
 	}
 	if !d.Sound {
-		return &exit{code: exitFailed}
+		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
 }
@@ -168,8 +169,8 @@ func leapsOf(ctx context.Context, board queue.Board) ([]controller.Finding, erro
 }
 
 func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
-	if a.output == "json" {
-		return printJSON(a.out, d)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, d)
 	}
 	faults := 0
 	for _, one := range d.Findings {
@@ -186,7 +187,7 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 		if one.Run != "" {
 			where += ", run " + one.Run
 		}
-		_, _ = fmt.Fprintf(a.out, "%s  %s: %s\n", state, printable(where), printable(one.What))
+		_, _ = fmt.Fprintf(a.Out, "%s  %s: %s\n", state, console.Printable(where), console.Printable(one.What))
 	}
 	looked := "ledger and queue"
 	if !d.Queue {
@@ -194,11 +195,11 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 	}
 	switch {
 	case faults > 0 && !f.fix:
-		_, _ = fmt.Fprintf(a.out, "%s: turnus doctor --fix repairs what can be repaired\n", plural(faults, "fault"))
+		_, _ = fmt.Fprintf(a.Out, "%s: turnus doctor --fix repairs what can be repaired\n", console.Plural(faults, "fault"))
 	case faults > 0:
-		_, _ = fmt.Fprintf(a.out, "not repaired: %s\n", plural(faults, "fault"))
+		_, _ = fmt.Fprintf(a.Out, "not repaired: %s\n", console.Plural(faults, "fault"))
 	default:
-		_, _ = fmt.Fprintf(a.out, "sound: %s\n", looked)
+		_, _ = fmt.Fprintf(a.Out, "sound: %s\n", looked)
 	}
 	return nil
 }

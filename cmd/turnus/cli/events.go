@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/worker"
@@ -40,8 +41,8 @@ type eventWriter struct {
 	enc *json.Encoder
 }
 
-func newEventWriter(s *screen) *eventWriter {
-	enc := json.NewEncoder(raw{s})
+func newEventWriter(s *console.Screen) *eventWriter {
+	enc := json.NewEncoder(s.Raw())
 	enc.SetEscapeHTML(false)
 	return &eventWriter{enc: enc}
 }

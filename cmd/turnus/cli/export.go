@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 )
@@ -32,7 +33,7 @@ those of docs/api.md, and stay. With --file nothing is there before all of it is
 		Annotations: map[string]string{"export": "yes"},
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) (err error) {
 			if args[0] != "runs" && args[0] != "jobs" && args[0] != "audit" {
-				return invalid("export %s: expected runs, jobs or audit", args[0])
+				return console.Invalid("export %s: expected runs, jobs or audit", args[0])
 			}
 			if f.Since, err = dayFlag("--since", since); err != nil {
 				return err
@@ -41,7 +42,7 @@ those of docs/api.md, and stay. With --file nothing is there before all of it is
 				return err
 			}
 			f.Format = "ndjson"
-			if a.output == "csv" {
+			if a.Output == "csv" {
 				f.Format = "csv"
 			}
 			return a.export(ctx, c, args[0], f, file)
@@ -74,9 +75,9 @@ func (a *app) export(ctx context.Context, c *client.Client, what string, f clien
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
 	if file == "" {
-		var to io.Writer = raw{a.out} // a file, or another program
-		if a.out.onTerminal() {
-			to = a.out
+		var to io.Writer = a.Out.Raw() // a file, or another program
+		if a.Out.OnTerminal() {
+			to = a.Out
 		}
 		_, err = io.Copy(to, body)
 		return brokeOff(err)

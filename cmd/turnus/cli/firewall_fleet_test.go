@@ -101,7 +101,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 	}
 	f := nodeFlags{slots: 64, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 20 * time.Second}}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
+	n, err := f.reach(t.Context(), byUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 			lastWiden = now
 		}
 	}
-	if err := n.work(&f, workerOf{queue: q, events: events}, a.logger(false)); err != nil {
+	if err := n.work(&f, workerOf{queue: q, events: events}, a.Logger(false)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/transport"
@@ -46,7 +46,7 @@ func inventoryFromEnv() []string {
 // load reads the inventory and narrows it by --limit and --select.
 func (f *inventoryFlags) load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
 	if len(f.sources) == 0 {
-		return nil, nil, invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'")
+		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'")
 	}
 	inv, err := inventory.Load(ctx, f.sources)
 	if err != nil {
@@ -55,12 +55,12 @@ func (f *inventoryFlags) load(ctx context.Context) (*inventory.Inventory, []core
 	hosts := inv.Hosts
 	if f.limit != "" {
 		if hosts, err = inv.Limit(f.limit); err != nil {
-			return nil, nil, &exit{exitInvalid, err} // it starts with the limit
+			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: err} // it starts with the limit
 		}
 	}
 	if f.sel != "" {
 		if hosts, err = selectHosts(f.sel, hosts); err != nil {
-			return nil, nil, &exit{exitInvalid, fmt.Errorf("--select: %w", err)}
+			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("--select: %w", err)}
 		}
 	}
 	return inv, hosts, nil
@@ -103,21 +103,21 @@ func (f *varFlags) values() (map[string]any, error) {
 			if isFile {
 				var err error
 				if src, err = readBounded(file, maxVarsFile+1); err != nil {
-					return nil, invalid("-e: %w", err)
+					return nil, console.Invalid("-e: %w", err)
 				}
 			}
 			if len(src) > maxVarsFile {
-				return nil, invalid("-e %s: more than 1 MiB", arg[:min(len(arg), 60)])
+				return nil, console.Invalid("-e %s: more than 1 MiB", arg[:min(len(arg), 60)])
 			}
 			var more map[string]any
 			if err := yaml.Unmarshal(src, &more); err != nil {
-				return nil, invalid("-e %s: expected an object of vars: %w", arg[:min(len(arg), 60)], err)
+				return nil, console.Invalid("-e %s: expected an object of vars: %w", arg[:min(len(arg), 60)], err)
 			}
 			maps.Copy(vars, more)
 		default:
 			k, v, ok := strings.Cut(arg, "=")
 			if !ok || k == "" {
-				return nil, invalid("-e %s: expected key=value, a JSON object, or @FILE", arg)
+				return nil, console.Invalid("-e %s: expected key=value, a JSON object, or @FILE", arg)
 			}
 			vars[k] = v
 		}
@@ -139,7 +139,7 @@ func readBounded(file string, most int64) ([]byte, error) {
 func jsonValues(vars map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(vars)
 	if err != nil {
-		return nil, invalid("-e: %w", err)
+		return nil, console.Invalid("-e: %w", err)
 	}
 	var out map[string]any
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -183,7 +183,7 @@ func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 	for _, file := range f.hostCAs {
 		text, err := readBounded(file, maxAuthorities)
 		if err != nil {
-			return nil, invalid("--host-ca: %w", err)
+			return nil, console.Invalid("--host-ca: %w", err)
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -193,8 +193,6 @@ func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 	}
 	return transport.New(cfg)
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func yamlText(v any) (string, error) {
 	var b bytes.Buffer

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -86,18 +87,18 @@ func (a *app) handlersListCmd() *cobra.Command {
 }
 
 func (a *app) listHandlers(all []api.PendingHandler) error {
-	if a.output == "json" {
-		return printJSON(a.out, all)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, all)
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(a.out, "no handler is pending")
+		fmt.Fprintln(a.Out, "no handler is pending")
 		return nil
 	}
 	cells := [][]string{{"PLAYBOOK", "HOST", "HANDLER", "SINCE", "RUN"}}
 	for _, h := range all {
-		cells = append(cells, []string{printable(h.Playbook), printable(h.Host), printable(h.Handler), localTime(h.Since), h.Run})
+		cells = append(cells, []string{console.Printable(h.Playbook), console.Printable(h.Host), console.Printable(h.Handler), console.LocalTime(h.Since), h.Run})
 	}
-	table(a.out, cells)
+	console.Table(a.Out, cells)
 	return nil
 }
 
@@ -137,7 +138,7 @@ what the handler does. A server drops at most 1000 at once, and its audit log sa
 				return err
 			}
 			if len(dropped) == 0 {
-				return invalid("no such handler of playbook %s is pending here\nhint: turnus handlers ls --local lists them", in.Playbook)
+				return console.Invalid("no such handler of playbook %s is pending here\nhint: turnus handlers ls --local lists them", in.Playbook)
 			}
 			return a.showDropped(dropped)
 		},
@@ -150,9 +151,9 @@ what the handler does. A server drops at most 1000 at once, and its audit log sa
 }
 
 func (a *app) showDropped(all []api.PendingHandler) error {
-	if a.output == "json" {
-		return printJSON(a.out, all)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, all)
 	}
-	fmt.Fprintf(a.out, "%s dropped\n", plural(len(all), "pending handler"))
+	fmt.Fprintf(a.Out, "%s dropped\n", console.Plural(len(all), "pending handler"))
 	return nil
 }

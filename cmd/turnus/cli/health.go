@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
 )
@@ -77,7 +78,7 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	}
 	u, err := url.Parse(to.url)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return invalid("health: %q: expected a URL as http://127.0.0.1:9470", to.url)
+		return console.Invalid("health: %q: expected a URL as http://127.0.0.1:9470", to.url)
 	}
 	path := "/healthz"
 	if f.ready {
@@ -94,7 +95,7 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(path).String(), nil)
 	if err != nil {
-		return invalid("health: %w", err)
+		return console.Invalid("health: %w", err)
 	}
 	res, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
@@ -108,14 +109,14 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	if err != nil {
 		return fmt.Errorf("health: %w: %w", core.ErrUnavailable, err)
 	}
-	said := printable(strings.TrimSpace(string(text)))
+	said := console.Printable(strings.TrimSpace(string(text)))
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("health: %s answers %d to %s: %s", u.Host, res.StatusCode, path, said)
 	}
-	if a.output == "json" {
-		return printJSON(a.out, map[string]string{"url": to.url, "path": path, "answer": said})
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, map[string]string{"url": to.url, "path": path, "answer": said})
 	}
-	_, err = fmt.Fprintln(a.out, said)
+	_, err = fmt.Fprintln(a.Out, said)
 	return err
 }
 
@@ -126,7 +127,7 @@ var listening = regexp.MustCompile(`^process \d+ on .*, listening on (\S+) at (\
 func holderOf(data string) (asked, error) {
 	file, err := os.Open(filepath.Join(data, "lock"))
 	if err != nil {
-		return asked{}, invalid("health: no process has held the data folder: %w\nhint: --data FOLDER, or the URL of a server or of a worker's --metrics", err)
+		return asked{}, console.Invalid("health: no process has held the data folder: %w\nhint: --data FOLDER, or the URL of a server or of a worker's --metrics", err)
 	}
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, 1000))
@@ -135,7 +136,7 @@ func holderOf(data string) (asked, error) {
 	}
 	words := listening.FindStringSubmatch(string(text))
 	if words == nil {
-		return asked{}, fmt.Errorf("health: it does not listen yet: %s: %w", printable(strings.TrimSpace(string(text))), core.ErrUnavailable)
+		return asked{}, fmt.Errorf("health: it does not listen yet: %s: %w", console.Printable(strings.TrimSpace(string(text))), core.ErrUnavailable)
 	}
 	return asked{url: words[1], addr: words[2]}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 )
 
@@ -27,13 +28,13 @@ func (a *app) hostsCmd() *cobra.Command {
 				return err
 			}
 			for _, w := range all.Warnings {
-				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
+				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 			}
-			if a.output == "json" {
+			if a.Output == "json" {
 				if hosts == nil {
 					hosts = []core.Host{}
 				}
-				return printJSON(a.out, hosts)
+				return console.PrintJSON(a.Out, hosts)
 			}
 			if vars {
 				return a.printHostVars(hosts)
@@ -46,7 +47,7 @@ func (a *app) hostsCmd() *cobra.Command {
 				}
 				cells = append(cells, []string{h.Name, address, h.Customer, h.Site, h.Pool, h.HAGroup, strings.Join(h.Groups, ",")})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		},
 	}
@@ -62,7 +63,7 @@ func (a *app) printHostVars(hosts []core.Host) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(a.out, text)
+		fmt.Fprint(a.Out, text)
 	}
 	return nil
 }

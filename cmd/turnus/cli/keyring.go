@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 )
 
@@ -31,7 +32,7 @@ func (f *keyringFlags) addFile(c *cobra.Command) {
 func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
 	if f.file == "" {
 		if f.acceptPlain {
-			return nil, invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
+			return nil, console.Invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
 		}
 		return nil, nil //nolint:nilnil // nothing is sealed
 	}
@@ -39,8 +40,8 @@ func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
 		return f.ring, nil
 	}
 	var err error
-	warn := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
-	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.message, Refused: warn})
+	warn := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
+	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.Message, Refused: warn})
 	if err == nil && f.acceptPlain {
 		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
 	}

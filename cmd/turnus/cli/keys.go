@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -46,10 +48,10 @@ type keyDoc struct {
 }
 
 func (a *app) showKey(id keyring.ID, primary bool, text string) error {
-	if a.output == "json" {
-		return printJSON(a.out, keyDoc{id.String(), primary})
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, keyDoc{id.String(), primary})
 	}
-	fmt.Fprintf(a.out, text+"\n", id)
+	fmt.Fprintf(a.Out, text+"\n", id)
 	return nil
 }
 
@@ -85,10 +87,10 @@ func (a *app) keysListCmd() *cobra.Command {
 				}
 				cells = append(cells, []string{k.ID.String(), use})
 			}
-			if a.output == "json" {
-				return printJSON(a.out, docs)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, docs)
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		},
 	}
@@ -105,7 +107,7 @@ func (a *app) keysAddCmd() *cobra.Command {
 			if err := a.showKey(id, false, "key %s is added"); err != nil {
 				return err
 			}
-			a.message("bring the file to every server and worker, then: turnus keys promote " + args[0] + " " + id.String())
+			a.Message("bring the file to every server and worker, then: turnus keys promote " + args[0] + " " + id.String())
 			return nil
 		},
 	}
@@ -148,7 +150,7 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 
 func (f *sealedPlaces) check() error {
 	if f.keyring.file == "" {
-		return invalid("no key ring is named\nhint: --keyring FILE, or TURNUS_KEYRING")
+		return console.Invalid("no key ring is named\nhint: --keyring FILE, or TURNUS_KEYRING")
 	}
 	if f.ledger == "" && f.data != "" {
 		f.ledger = "sqlite:" + filepath.Join(f.data, "ledger.db")
@@ -157,7 +159,7 @@ func (f *sealedPlaces) check() error {
 		f.outputs = filepath.Join(f.data, "outputs")
 	}
 	if f.ledger == "" {
-		return invalid("no ledger is named\nhint: --ledger postgres://…, or --data FOLDER of a turnus up")
+		return console.Invalid("no ledger is named\nhint: --ledger postgres://…, or --data FOLDER of a turnus up")
 	}
 	return ledgerThere(f.ledger)
 }
@@ -315,7 +317,7 @@ func statesIn(data string) ([]keyUse, error) {
 		return err
 	})
 	var uses []keyUse
-	for _, key := range sortedKeys(counts) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		uses = append(uses, keyUse{Where: "states", Key: key, Values: counts[key]})
 	}
 	return uses, err
@@ -338,7 +340,7 @@ func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (e
 	defer func() { err = errors.Join(err, l.Close()) }()
 	since, err := l.SealedSince(ctx)
 	if err == nil && !began.After(since) {
-		err = invalid("key %s is needed: the process that holds %s began before the ledger was sealed with the present key, and its queue may be sealed with this one\nhint: stop turnus up and start it again, its runs go on; then retire the key", id, f.data)
+		err = console.Invalid("key %s is needed: the process that holds %s began before the ledger was sealed with the present key, and its queue may be sealed with this one\nhint: stop turnus up and start it again, its runs go on; then retire the key", id, f.data)
 	}
 	return err
 }
@@ -363,8 +365,8 @@ keeps in Redis, nothing of others; it may run beside a service at work.`,
 			if out.Uses == nil {
 				out.Uses = []keyUse{}
 			}
-			if a.output == "json" {
-				return printJSON(a.out, out)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, out)
 			}
 			a.writeUses(out)
 			return nil
@@ -381,22 +383,22 @@ func (a *app) writeUses(out sealedCheck) {
 	for _, u := range out.Uses {
 		cells = append(cells, []string{cmp.Or(u.Key, "(not sealed)"), u.Where, u.What, strconv.Itoa(u.Values)})
 	}
-	table(a.out, cells)
+	console.Table(a.Out, cells)
 	for _, k := range out.Keys {
 		switch {
 		case k.Primary:
-			fmt.Fprintf(a.out, "key %s is sealed with\n", k.Key)
+			fmt.Fprintf(a.Out, "key %s is sealed with\n", k.Key)
 		case k.Values == 0:
-			fmt.Fprintf(a.out, "key %s is not used any more\n", k.Key)
+			fmt.Fprintf(a.Out, "key %s is not used any more\n", k.Key)
 		default:
-			fmt.Fprintf(a.out, "key %s is needed for %s\n", k.Key, plural(k.Values, "value"))
+			fmt.Fprintf(a.Out, "key %s is needed for %s\n", k.Key, console.Plural(k.Values, "value"))
 		}
 	}
 	if out.Plain > 0 {
-		fmt.Fprintf(a.out, "not sealed: %s\n", plural(out.Plain, "value"))
+		fmt.Fprintf(a.Out, "not sealed: %s\n", console.Plural(out.Plain, "value"))
 	}
 	if !out.Redis {
-		a.message("Redis was not looked at: --redis names it")
+		a.Message("Redis was not looked at: --redis names it")
 	}
 }
 
@@ -440,11 +442,11 @@ func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
 	done, err := l.Reseal(ctx, func(values int) {
 		if values >= told+10_000 {
 			told = values
-			a.message(fmt.Sprintf("%d values are sealed anew", values))
+			a.Message(fmt.Sprintf("%d values are sealed anew", values))
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nhint: %s were sealed anew; call it again to go on", err, plural(done.Values, "value"))
+		return fmt.Errorf("%w\nhint: %s were sealed anew; call it again to go on", err, console.Plural(done.Values, "value"))
 	}
 	doc := resealDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
 	if f.redis != "" {
@@ -464,18 +466,18 @@ func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
 			return err
 		}
 	}
-	if a.output == "json" {
-		if err := printJSON(a.out, doc); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "sealed anew: %s of the ledger, %s\n", plural(doc.Ledger, "value"), plural(doc.Schedules, "schedule"))
+		fmt.Fprintf(a.Out, "sealed anew: %s of the ledger, %s\n", console.Plural(doc.Ledger, "value"), console.Plural(doc.Schedules, "schedule"))
 		for _, text := range doc.Failures {
-			fmt.Fprintln(a.out, "cannot be opened: "+printable(text))
+			fmt.Fprintln(a.Out, "cannot be opened: "+console.Printable(text))
 		}
 	}
 	if doc.Failed > 0 {
-		return &exit{code: exitFailed}
+		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
 }
@@ -497,7 +499,7 @@ A turnus up whose queue is in its process is started again between promote and r
 				return err
 			}
 			if f.redis == "" && f.data == "" {
-				return invalid("a key may be needed for what the queue holds: --redis names it; --data the folder of a turnus up, whose queue is in its process")
+				return console.Invalid("a key may be needed for what the queue holds: --redis names it; --data the folder of a turnus up, whose queue is in its process")
 			}
 			out, err := f.uses(cmd.Context(), a)
 			if err != nil {
@@ -505,7 +507,7 @@ A turnus up whose queue is in its process is started again between promote and r
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals ledger and schedules anew; Redis forgets runs a day after their end", id, plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return console.Invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals ledger and schedules anew; Redis forgets runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.begunSince(cmd.Context(), a, id); err != nil {

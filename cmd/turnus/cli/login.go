@@ -8,17 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/spf13/cobra"
 	"golang.org/x/oauth2"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -48,7 +51,7 @@ provider knows no codes, a browser on this machine is sent there and comes back.
 		Example: `  turnus login --server https://turnus.example.net --as prod
   turnus login --context prod --browser`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := a.interruptible(cmd.Context())
+			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
 			return told(a.login(ctx, &f))
 		},
@@ -107,10 +110,10 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 		return err
 	}
 	session.Secret = ""
-	if a.output == "json" {
-		return printJSON(a.out, session)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, session)
 	}
-	a.message(fmt.Sprintf("%s: %s of tenant %s, until %s; context %s", printable(session.Name), session.Role, session.Tenant, localTime(session.Expires), name))
+	a.Message(fmt.Sprintf("%s: %s of tenant %s, until %s; context %s", console.Printable(session.Name), session.Role, session.Tenant, console.LocalTime(session.Expires), name))
 	return nil
 }
 
@@ -120,17 +123,17 @@ func pin(target *serverContext, name string, info api.LoginInfo) error {
 	if err != nil {
 		return err
 	}
-	for _, known := range sortedKeys(file.Contexts) {
+	for _, known := range slices.Sorted(maps.Keys(file.Contexts)) {
 		c := file.Contexts[known]
 		if c.Issuer == "" || known != name && c.Server != target.Server || c.Issuer == info.Issuer && c.ClientID == info.ClientID {
 			continue
 		}
-		return invalid("context %s logs in at %s as client %s, and %s now names %s and client %s\nhint: ask its admin; if that is right, turnus context rm %s forgets the old one",
-			known, c.Issuer, c.ClientID, target.Server, printable(info.Issuer), printable(info.ClientID), known)
+		return console.Invalid("context %s logs in at %s as client %s, and %s now names %s and client %s\nhint: ask its admin; if that is right, turnus context rm %s forgets the old one",
+			known, c.Issuer, c.ClientID, target.Server, console.Printable(info.Issuer), console.Printable(info.ClientID), known)
 	}
 	u, err := url.Parse(info.Issuer)
 	if err != nil || u.Scheme != "https" && !core.ThisMachine(u.Hostname()) {
-		return invalid("server %s names the OpenID provider %s: expected https", target.Server, printable(info.Issuer))
+		return console.Invalid("server %s names the OpenID provider %s: expected https", target.Server, console.Printable(info.Issuer))
 	}
 	target.Issuer, target.ClientID = info.Issuer, info.ClientID
 	return nil
@@ -224,7 +227,7 @@ func (a *app) byCode(ctx context.Context, cfg oauth2.Config, nonce string) (*oau
 	if err != nil {
 		return nil, err
 	}
-	a.message("open " + printable(code.VerificationURI) + " and enter the code " + printable(code.UserCode))
+	a.Message("open " + console.Printable(code.VerificationURI) + " and enter the code " + console.Printable(code.UserCode))
 	return cfg.DeviceAccessToken(ctx, code, oauth2.VerifierOption(verifier))
 }
 
@@ -250,7 +253,7 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 		}
 		got := answer{code: q.Get("code")}
 		if got.code == "" {
-			got.err = fmt.Errorf("the provider refuses: %s", printable(cmp.Or(q.Get("error_description"), q.Get("error"), "without a reason")))
+			got.err = fmt.Errorf("the provider refuses: %s", console.Printable(cmp.Or(q.Get("error_description"), q.Get("error"), "without a reason")))
 		}
 		select {
 		case came <- got:
@@ -270,7 +273,7 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 		<-served
 	}()
 	page := cfg.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
-	a.message("open " + page)
+	a.Message("open " + page)
 	openPage(page)
 	select {
 	case <-ctx.Done():
@@ -312,10 +315,10 @@ func (a *app) logoutCmd() *cobra.Command {
 			if err := forgetLogin(&r); err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return json.NewEncoder(a.out).Encode(ended) //nolint:gosec // what has ended has no secret
+			if a.Output == "json" {
+				return json.NewEncoder(a.Out).Encode(ended) //nolint:gosec // what has ended has no secret
 			}
-			a.message("logged out of " + c.Server())
+			a.Message("logged out of " + c.Server())
 			return nil
 		}),
 	}

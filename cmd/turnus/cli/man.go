@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 func (a *app) manCmd() *cobra.Command {
@@ -37,7 +39,7 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			if err != nil {
 				return err
 			}
-			a.message(fmt.Sprintf("%s in %s", plural(len(pages), "manual page"), args[0]))
+			a.Message(fmt.Sprintf("%s in %s", console.Plural(len(pages), "manual page"), args[0]))
 			return nil
 		},
 	}
@@ -51,7 +53,7 @@ func sourceDate(epoch string) (*time.Time, error) {
 	}
 	var seconds int64
 	if _, err := fmt.Sscanf(epoch, "%d", &seconds); err != nil {
-		return nil, invalid("SOURCE_DATE_EPOCH %q: expected seconds since 1970", epoch)
+		return nil, console.Invalid("SOURCE_DATE_EPOCH %q: expected seconds since 1970", epoch)
 	}
 	at := time.Unix(seconds, 0).UTC()
 	return &at, nil

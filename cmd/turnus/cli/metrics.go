@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/securefile"
 )
@@ -29,15 +30,15 @@ func (f *metricsFlags) add(c *cobra.Command) {
 func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(string)) (*metrics.Listener, error) {
 	if f.address == "" {
 		if f.token+f.cert+f.key+f.clientCA != "" {
-			return nil, invalid("--metrics-token-file, --metrics-tls-cert, --metrics-tls-key and --metrics-client-ca are for --metrics: give an address")
+			return nil, console.Invalid("--metrics-token-file, --metrics-tls-cert, --metrics-tls-key and --metrics-client-ca are for --metrics: give an address")
 		}
 		return nil, nil //nolint:nilnil // nobody asks
 	}
 	if (f.cert == "") != (f.key == "") {
-		return nil, invalid("--metrics-tls-cert and --metrics-tls-key go together")
+		return nil, console.Invalid("--metrics-tls-cert and --metrics-tls-key go together")
 	}
 	if f.clientCA != "" && f.cert == "" {
-		return nil, invalid("--metrics-client-ca needs --metrics-tls-cert: clients show their certificates over TLS")
+		return nil, console.Invalid("--metrics-client-ca needs --metrics-tls-cert: clients show their certificates over TLS")
 	}
 	c := metrics.ListenConfig{Address: f.address, Clients: f.clientCA != "", Log: log}
 	if f.token != "" {

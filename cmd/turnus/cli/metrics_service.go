@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/catalog"
@@ -24,7 +25,7 @@ func (f *measureFlags) add(c *cobra.Command) {
 
 func (f *measureFlags) check() error {
 	if f.tenants < 0 || f.tenants > 100_000 {
-		return invalid("--metrics-tenants %d: expected at most 100000", f.tenants)
+		return console.Invalid("--metrics-tenants %d: expected at most 100000", f.tenants)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/testparts/certs"
 )
@@ -49,7 +50,7 @@ func TestMetricsOnlyToClientsOfAnAuthority(t *testing.T) {
 		}
 	}
 	f.cert, f.key = "", ""
-	if _, err := f.listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {}); exitCode(err) != exitInvalid {
+	if _, err := f.listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {}); exitCode(err) != console.ExitInvalid {
 		t.Errorf("an authority without a certificate of its own: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
@@ -65,14 +67,14 @@ func (f *nodeFlags) add(c *cobra.Command) {
 
 func (f *nodeFlags) check() error {
 	if f.slots < 1 {
-		return invalid("--forks %d: expected at least 1 job at once", f.slots)
+		return console.Invalid("--forks %d: expected at least 1 job at once", f.slots)
 	}
 	for _, limit := range []struct {
 		flag  string
 		share float64
 	}{{"--cpu-limit", f.cpu}, {"--memory-limit", f.mem}} {
 		if !(limit.share >= 0 && limit.share <= 1) {
-			return invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
+			return console.Invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
 		}
 	}
 	if _, err := f.plugins.developed(); err != nil {
@@ -308,7 +310,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 	pools := map[string][]string{}
 	for _, l := range launches {
 		if err := launch.CheckPool(l.Playbook, l.Hosts, f.pool); err != nil {
-			return &exit{exitInvalid, err}
+			return &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
 		for _, h := range l.Hosts {
 			if pool := launch.PoolOf(l.Playbook, h); pool != "" {
@@ -320,12 +322,12 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 		return nil
 	}
 	if len(pools) > 1 {
-		names := sortedKeys(pools)
+		names := slices.Sorted(maps.Keys(pools))
 		for _, pool := range names { // several playbooks may have the same hosts
 			slices.Sort(pools[pool])
 			pools[pool] = slices.Compact(pools[pool])
 		}
-		return invalid("the hosts are in the pools %s (%s); a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool",
+		return console.Invalid("the hosts are in the pools %s (%s); a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool",
 			strings.Join(names, ", "), launch.ListPools(pools), names[0])
 	}
 	for pool := range pools {
@@ -340,7 +342,7 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 	if err != nil {
 		return nil, nil, err
 	}
-	loud := func(text string) { a.message(a.paint(yellow, "warning: ") + text) }
+	loud := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
 	if f.url == "" {
 		f.own = memory.New(memory.Options{Remains: f.remains})
 		closeQueue = func() error { f.own.Shutdown(); return nil }
@@ -363,40 +365,14 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 	}
 	warnings, err := r.Preflight(ctx)
 	if f.patient && errors.Is(err, core.ErrUnavailable) {
-		a.message(a.paint(yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
+		a.Message(a.Paint(console.Yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
 		err = nil
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	for _, w := range warnings {
-		a.message(a.paint(yellow, "warning: ") + w)
+		a.Message(a.Paint(console.Yellow, "warning: ") + w)
 	}
 	return sealed.New(r, ring, loud), client.Close, nil
-}
-
-// logger writes to stderr with -v, and is silent without.
-func (a *app) logger(verbose bool) *slog.Logger {
-	if !verbose {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(lineWriter{a}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// warnings prints what a person should know even without -v, a line each.
-func (a *app) warnings() *slog.Logger {
-	return slog.New(slog.NewTextHandler(lineWriter{a}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-		if at.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return at
-	}}))
-}
-
-// lineWriter writes log lines to stderr.
-type lineWriter struct{ a *app }
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	w.a.message(printable(strings.TrimRight(string(p), "\n")))
-	return len(p), nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -69,11 +70,11 @@ func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store
 func (f *notifyFlags) config() (*notify.Config, error) {
 	cfg := &notify.Config{}
 	if f.url == "" && f.secret != "" {
-		return nil, invalid("--notify-secret-file needs --notify: it signs what is told there")
+		return nil, console.Invalid("--notify-secret-file needs --notify: it signs what is told there")
 	}
 	if f.url != "" {
 		if err := policy.CheckURL(f.url); err != nil {
-			return nil, invalid("--notify: %v", err)
+			return nil, console.Invalid("--notify: %v", err)
 		}
 		cfg.Own = &notify.Hook{URL: f.url}
 		if f.secret != "" {
@@ -87,7 +88,7 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 	for _, text := range f.allow {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, invalid("--notify-allow %s: expected a network, as 10.1.2.0/24 or 10.1.2.3/32", text)
+			return nil, console.Invalid("--notify-allow %s: expected a network, as 10.1.2.0/24 or 10.1.2.3/32", text)
 		}
 		cfg.Allow = append(cfg.Allow, network)
 	}
@@ -106,26 +107,26 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 func (f *notifyFlags) relay() (*notify.Relay, error) {
 	if f.smtp == "" {
 		if f.smtpUser != "" || f.smtpPass != "" || f.from != "" || cmp.Or(f.smtpTLS, policy.StartTLS) != policy.StartTLS {
-			return nil, invalid("--notify-smtp-tls, --notify-smtp-user, --notify-smtp-password-file and --notify-from need --notify-smtp: they are about that mail server")
+			return nil, console.Invalid("--notify-smtp-tls, --notify-smtp-user, --notify-smtp-password-file and --notify-from need --notify-smtp: they are about that mail server")
 		}
 		return nil, nil //nolint:nilnil // there is none
 	}
 	host, port, err := net.SplitHostPort(f.smtp)
 	if err != nil || host == "" || port == "" {
-		return nil, invalid("--notify-smtp %s: expected HOST:PORT, as smtp.example.net:587", f.smtp)
+		return nil, console.Invalid("--notify-smtp %s: expected HOST:PORT, as smtp.example.net:587", f.smtp)
 	}
 	if !slices.Contains([]string{policy.StartTLS, policy.TLS, policy.None}, f.smtpTLS) {
-		return nil, invalid("--notify-smtp-tls %s: expected starttls, tls or none", f.smtpTLS)
+		return nil, console.Invalid("--notify-smtp-tls %s: expected starttls, tls or none", f.smtpTLS)
 	}
 	if _, err := mail.ParseAddress(f.from); err != nil {
-		return nil, invalid("--notify-from %q: expected the sender of mails, NAME@DOMAIN", f.from)
+		return nil, console.Invalid("--notify-from %q: expected the sender of mails, NAME@DOMAIN", f.from)
 	}
 	r := &notify.Relay{Server: f.smtp, TLS: f.smtpTLS, Username: f.smtpUser, From: f.from}
 	switch {
 	case (f.smtpUser == "") != (f.smtpPass == ""):
-		return nil, invalid("--notify-smtp-user and --notify-smtp-password-file go together")
+		return nil, console.Invalid("--notify-smtp-user and --notify-smtp-password-file go together")
 	case f.smtpUser != "" && f.smtpTLS == policy.None:
-		return nil, invalid("--notify-smtp-tls none: the password would cross the network in the clear: expected starttls or tls")
+		return nil, console.Invalid("--notify-smtp-tls none: the password would cross the network in the clear: expected starttls or tls")
 	case f.smtpPass != "":
 		if r.Password, err = readToken(f.smtpPass); err != nil {
 			return nil, fmt.Errorf("--notify-smtp-password-file: %w", err)
@@ -192,7 +193,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason, foldDaily
 		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus wake %s %s lets what waits go on.",
-			plural(e.Count, "job"), e.Run, e.Run, e.Reason)
+			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
 		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%v", e.Err))
 	case controller.QueueBack:
@@ -230,7 +231,7 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 		}
 		return n, foldHourly
 	case catalog.SchedulesLost:
-		text := plural(e.Count, "schedule") + " had been forgotten by their store; they go on where they were"
+		text := console.Plural(e.Count, "schedule") + " had been forgotten by their store; they go on where they were"
 		return notify.News{Kind: policy.SchedulesLost, Subject: "schedules", Fold: "schedules", Text: text}, foldSoon
 	}
 	return notify.News{}, 0

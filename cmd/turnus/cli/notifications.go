@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/notify/policy"
@@ -38,15 +39,15 @@ func (a *app) notificationsListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}}
 			for i := range all {
 				n := &all[i]
-				cells = append(cells, []string{n.ID, localTime(n.Made), printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), printable(n.Title)})
+				cells = append(cells, []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -79,10 +80,10 @@ func (a *app) notificationsShowCmd() *cobra.Command {
 }
 
 func (a *app) showNotification(n api.Notification) error {
-	if a.output == "json" {
-		return printJSON(a.out, n)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, n)
 	}
-	fmt.Fprintf(a.out, "%s to %s (%s), %s: %s\n", n.ID, printable(n.Channel), n.Medium, n.Kind, stateText(n))
+	fmt.Fprintf(a.Out, "%s to %s (%s), %s: %s\n", n.ID, console.Printable(n.Channel), n.Medium, n.Kind, stateText(n))
 	var told struct {
 		Text string `json:"text"`
 	}
@@ -90,7 +91,7 @@ func (a *app) showNotification(n api.Notification) error {
 		if err := json.Unmarshal(n.Notice, &told); err != nil {
 			return fmt.Errorf("read what notification %s tells: %w", n.ID, err)
 		}
-		fmt.Fprintf(a.out, "\n%s\n", printableLines(told.Text))
+		fmt.Fprintf(a.Out, "\n%s\n", console.PrintableLines(told.Text))
 	}
 	return nil
 }
@@ -99,16 +100,16 @@ func (a *app) showNotification(n api.Notification) error {
 func stateText(n api.Notification) string {
 	switch n.State {
 	case api.NotificationSent:
-		return fmt.Sprintf("sent %s, at try %d", localTime(n.Settled), n.Tries)
+		return fmt.Sprintf("sent %s, at try %d", console.LocalTime(n.Settled), n.Tries)
 	case api.NotificationDead:
-		return fmt.Sprintf("given up %s, after %s: %s", localTime(n.Settled), tries(n.Tries), printable(n.Reason))
+		return fmt.Sprintf("given up %s, after %s: %s", console.LocalTime(n.Settled), tries(n.Tries), console.Printable(n.Reason))
 	}
-	text := "waits since " + localTime(n.Made)
+	text := "waits since " + console.LocalTime(n.Made)
 	if n.Tries > 0 {
-		text += fmt.Sprintf(", tried again %s, after %s", localTime(n.Due), tries(n.Tries))
+		text += fmt.Sprintf(", tried again %s, after %s", console.LocalTime(n.Due), tries(n.Tries))
 	}
 	if n.Reason != "" {
-		text += ": " + printable(n.Reason)
+		text += ": " + console.Printable(n.Reason)
 	}
 	return text
 }
@@ -169,7 +170,7 @@ the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was
 				return err
 			}
 			if n.State != api.NotificationSent {
-				return &exit{exitFailed, fmt.Errorf("channel %s did not take the test", args[0])}
+				return &console.Exit{Code: console.ExitFailed, Err: fmt.Errorf("channel %s did not take the test", args[0])}
 			}
 			return nil
 		}),
@@ -187,14 +188,14 @@ func (a *app) notificationsChannelsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}}
 			for _, ch := range all {
-				cells = append(cells, []string{printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)})
+				cells = append(cells, []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
@@ -35,12 +36,12 @@ func (f *oidcFlags) add(c *cobra.Command) {
 func (f *oidcFlags) open() (*login.Provider, error) {
 	if f.issuer == "" {
 		if f.client != "" || f.access != "" || f.ca != "" || f.server != "" || f.session != 0 && f.session != defaultSession {
-			return nil, invalid("--oidc-client-id, --oidc-access, --oidc-ca-file, --oidc-server and --oidc-session are for --oidc-issuer: give it, too")
+			return nil, console.Invalid("--oidc-client-id, --oidc-access, --oidc-ca-file, --oidc-server and --oidc-session are for --oidc-issuer: give it, too")
 		}
 		return nil, nil //nolint:nilnil // nobody logs in
 	}
 	if f.client == "" || f.access == "" {
-		return nil, invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating.md#people)")
+		return nil, console.Invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating.md#people)")
 	}
 	client, err := outsideClient(f.ca)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -73,11 +74,11 @@ const (
 func (f *planFlags) check() error {
 	switch {
 	case f.by != "" && f.by != "host" && f.by != "customer":
-		return invalid("--by %s: expected host or customer", f.by)
+		return console.Invalid("--by %s: expected host or customer", f.by)
 	case f.workers < 1 || f.workers > maxWorkers:
-		return invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
+		return console.Invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
 	case f.slots < 1 || f.slots > maxSlots/f.workers:
-		return invalid("--forks %d: expected at least 1 job at once, at most %d", f.slots, maxSlots/f.workers)
+		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d", f.slots, maxSlots/f.workers)
 	}
 	return nil
 }
@@ -105,8 +106,8 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if f.listHosts {
 		return a.listLaunches(launches)
 	}
-	if a.output == "svg" && len(launches) > 1 {
-		return invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", plural(len(launches), "playbook"))
+	if a.Output == "svg" && len(launches) > 1 {
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))
 	}
 	types := playbookOptions(sup, nil).Types
 	for _, l := range launches {
@@ -123,11 +124,11 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 
 func (a *app) showPlan(d *planView) error {
 	for _, w := range d.warnings {
-		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
+		fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 	}
-	switch a.output {
+	switch a.Output {
 	case "json":
-		return printJSON(a.out, d.doc())
+		return console.PrintJSON(a.Out, d.doc())
 	case "svg":
 		return a.writePlanSVG(d)
 	}
@@ -137,16 +138,16 @@ func (a *app) showPlan(d *planView) error {
 
 // planOfNone lists the hosts of a playbook none of whose hosts any window fits.
 func (a *app) planOfNone(e *launch.UnfitError) error {
-	switch a.output {
+	switch a.Output {
 	case "json":
-		return printJSON(a.out, planDoc{
+		return console.PrintJSON(a.Out, planDoc{
 			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
 			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
 		})
 	case "svg":
-		return invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, plural(e.Total, "host"))
+		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))
 	}
-	fmt.Fprintf(a.out, "%s: no host can start\n", a.paint(bold, e.Playbook))
+	fmt.Fprintf(a.Out, "%s: no host can start\n", a.Paint(console.Bold, e.Playbook))
 	a.writeNever(e.Hosts, e.Total)
 	a.writeApprovals(approvalsOf(e.Change, e.Targets))
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/windows"
 )
@@ -235,7 +236,7 @@ func speaksUnicode() bool {
 
 // columns is the width of the terminal, or what COLUMNS says, or 100.
 func (a *app) columns() int {
-	width, _, err := term.GetSize(int(a.out.Fd()))
+	width, _, err := term.GetSize(int(a.Out.Fd()))
 	if err != nil || width <= 0 {
 		if width, err = strconv.Atoi(os.Getenv("COLUMNS")); err != nil {
 			width = 100
@@ -254,25 +255,25 @@ func (a *app) writeChart(d *planView) {
 	c := d.chart(maxTextRows, max(total-longest-2, 16))
 	label := 4
 	for _, r := range c.rows {
-		label = max(label, min(len([]rune(printable(r.label))), longest))
+		label = max(label, min(len([]rune(console.Printable(r.label))), longest))
 	}
 	columns := total - label - 2
 	c = d.chart(maxTextRows, columns)
 	g := glyphsFor(speaksUnicode())
-	fmt.Fprintf(a.out, "%s  %s\n", strings.Repeat(" ", label), c.axis(columns, g.bar))
+	fmt.Fprintf(a.Out, "%s  %s\n", strings.Repeat(" ", label), c.axis(columns, g.bar))
 	for _, r := range c.rows {
-		name := []rune(printable(r.label))
+		name := []rune(console.Printable(r.label))
 		if len(name) > label {
 			name = append(name[:label-1], '~')
 		}
-		fmt.Fprintf(a.out, "%s%s  %s\n", string(name), strings.Repeat(" ", label-len(name)), a.chartLine(c, r, columns, g))
+		fmt.Fprintf(a.Out, "%s%s  %s\n", string(name), strings.Repeat(" ", label-len(name)), a.chartLine(c, r, columns, g))
 	}
 	if c.more > 0 {
-		fmt.Fprintf(a.out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
+		fmt.Fprintf(a.Out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
 	}
-	least, most := a.paint(green, g.load[0]), a.paint(green, g.load[len(g.load)-1])
-	fmt.Fprintf(a.out, "%s to %s hosts at work (%s is %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
-		least, most, most, c.peak, a.paint(cyan, g.open), a.paint(red, g.denied), g.closed, c.zone)
+	least, most := a.Paint(console.Green, g.load[0]), a.Paint(console.Green, g.load[len(g.load)-1])
+	fmt.Fprintf(a.Out, "%s to %s hosts at work (%s is %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
+		least, most, most, c.peak, a.Paint(console.Cyan, g.open), a.Paint(console.Red, g.denied), g.closed, c.zone)
 }
 
 // axis is the line of ticks.
@@ -310,7 +311,7 @@ func (a *app) chartLine(c *chart, r chartRow, columns int, g glyphs) string {
 		}
 		text := strings.Repeat(mark, n)
 		if paint != "" {
-			text = a.paint(paint, text)
+			text = a.Paint(paint, text)
 		}
 		b.WriteString(text)
 		i += n
@@ -318,15 +319,15 @@ func (a *app) chartLine(c *chart, r chartRow, columns int, g glyphs) string {
 	return b.String()
 }
 
-func (c *chart) mark(r chartRow, load float64, open, denied bool, g glyphs) (string, color) {
+func (c *chart) mark(r chartRow, load float64, open, denied bool, g glyphs) (string, console.Color) {
 	switch {
 	case load > 0 && c.peak > 0:
 		level := int(math.Ceil(load / c.peak * float64(len(g.load))))
-		return g.load[min(max(level, 1), len(g.load))-1], green
+		return g.load[min(max(level, 1), len(g.load))-1], console.Green
 	case open:
-		return g.open, cyan
+		return g.open, console.Cyan
 	case denied:
-		return g.denied, red
+		return g.denied, console.Red
 	case r.set == nil:
 		return " ", ""
 	}

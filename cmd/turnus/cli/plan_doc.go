@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -261,7 +262,7 @@ func (d *planView) approvals() []approvalDoc {
 
 func approvalsOf(change string, targets map[string]string) []approvalDoc {
 	out := []approvalDoc{}
-	for _, set := range sortedKeys(targets) {
+	for _, set := range slices.Sorted(maps.Keys(targets)) {
 		if set != "" {
 			out = append(out, approvalDoc{set, change, targets[set]})
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/gate"
@@ -207,7 +208,7 @@ func (t *stepTime) estimate(s playbooks.Step, l *learned) {
 	switch {
 	case l != nil:
 		t.took, t.source = forecast.Observed(l.all), "learned"
-		t.from = fmt.Sprintf("learned from %s on %s", plural(l.runs, "run"), plural(l.hosts, "host"))
+		t.from = fmt.Sprintf("learned from %s on %s", console.Plural(l.runs, "run"), console.Plural(l.hosts, "host"))
 	case s.Needs > 0:
 		assume("given", "needs: "+windows.FormatDuration(s.Needs)+" as P95, half of it as P50", s.Needs/2, s.Needs)
 	case s.Timeout > 0 && s.Timeout/2 < assumedP95:
@@ -231,7 +232,7 @@ func (d *planView) remark() {
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))
 	}
 	if n := l.Waves() - 1; l.Playbook.Strategy.PauseBetween.Approve && n > 0 {
-		d.notes = append(d.notes, fmt.Sprintf("%s between waves: how long they take is not known, and not counted", plural(n, "approval")))
+		d.notes = append(d.notes, fmt.Sprintf("%s between waves: how long they take is not known, and not counted", console.Plural(n, "approval")))
 	}
 	if l.Playbook.Strategy.PerGroup["ha_group"] == 1 || l.Run.Disruptive {
 		if slices.ContainsFunc(l.Hosts, func(h core.Host) bool { return h.HAGroup != "" }) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/forecast"
 )
 
@@ -51,7 +52,7 @@ func escape(text string) string {
 }
 
 func (a *app) writePlanSVG(d *planView) error {
-	_, err := raw{a.out}.Write([]byte(d.svg()))
+	_, err := a.Out.Raw().Write([]byte(d.svg()))
 	return err
 }
 
@@ -84,7 +85,7 @@ func (d *planView) svg() string {
 // sentence is the forecast in one.
 func (d *planView) sentence() string {
 	r := d.result
-	hosts := plural(len(d.launch.Hosts), "host")
+	hosts := console.Plural(len(d.launch.Hosts), "host")
 	if n := len(d.launch.Unfit); n > 0 {
 		hosts += fmt.Sprintf(", %d more fit no window", n)
 	}
@@ -100,7 +101,7 @@ func (d *planView) sentence() string {
 // describe says for those who do not see it what the picture shows.
 func (c *chart) describe() string {
 	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.2g at most in the mean of a column.",
-		plural(len(c.rows), "row"), utc(c.from), utc(c.to), c.peak)
+		console.Plural(len(c.rows), "row"), utc(c.from), utc(c.to), c.peak)
 }
 
 func (c *chart) x(s forecast.Span) (x, width float64) {
@@ -126,7 +127,7 @@ func (s *svg) row(c *chart, r chartRow, y int, band bool) {
 	if band {
 		s.add(`<rect class="band" x="%d" y="%d" width="%d" height="%d" fill-opacity="0.6"/>`, 0, y, svgLabel+svgPlot+20, svgRow)
 	}
-	s.add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, plural(r.hosts, "host")))
+	s.add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, console.Plural(r.hosts, "host")))
 	s.add(`<text class="text" x="12" y="%d">%s</text>`, y+16, string(label))
 	for _, w := range r.open {
 		x, width := c.x(w)

@@ -90,7 +90,7 @@ func TestChartShowsWindowsFreezesAndLoad(t *testing.T) {
 	local := func(day, hour int) time.Time { return time.Date(2026, 12, day, hour, 0, 0, 0, c.zone) }
 	at := func(t time.Time) int { return int(c.place(t, columns)) }
 	g := glyphsFor(false)
-	var a app
+	a := newApp(nil, io.Discard, io.Discard)
 	line := a.chartLine(c, c.rows[0], columns, g)
 	for _, want := range []struct {
 		why  string
@@ -202,7 +202,7 @@ func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
 		c.result.FinishP50, c.result.FinishP90 = end, end
 		d.result = &c.result
 		var out bytes.Buffer
-		(&app{out: newScreen(&out, false, func() {})}).writeForecast(d)
+		newApp(nil, &out, io.Discard).writeForecast(d)
 		for _, want := range c.want {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: %s\nexpected %q", c.why, out.String(), want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/windows"
@@ -14,7 +15,7 @@ import (
 func (a *app) writePlan(d *planView) {
 	a.writePlanHead(d)
 	for _, w := range d.launch.Plan().Waves {
-		fmt.Fprintf(a.out, "wave %d: %s\n", w.Wave, plural(w.Count, "host"))
+		fmt.Fprintf(a.Out, "wave %d: %s\n", w.Wave, console.Plural(w.Count, "host"))
 		if d.byHost {
 			a.writePlanHosts(d, w)
 		}
@@ -32,32 +33,32 @@ func (a *app) writeApprovals(list []approvalDoc) {
 	const most = 20
 	for i, h := range list {
 		if i == most {
-			fmt.Fprintf(a.out, "approvals of %s more: -o json has all of them\n", plural(len(list)-most, "window set"))
+			fmt.Fprintf(a.Out, "approvals of %s more: -o json has all of them\n", console.Plural(len(list)-most, "window set"))
 			break
 		}
-		fmt.Fprintf(a.out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
+		fmt.Fprintf(a.Out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
 	}
 }
 
 func (a *app) writePlanHead(d *planView) {
 	p := d.launch.Plan()
-	fmt.Fprintf(a.out, "%s: %s in %s", a.paint(bold, p.Playbook), plural(p.Total, "host"), plural(len(p.Waves), "wave"))
+	fmt.Fprintf(a.Out, "%s: %s in %s", a.Paint(console.Bold, p.Playbook), console.Plural(p.Total, "host"), console.Plural(len(p.Waves), "wave"))
 	if p.MaxInFlight > 0 {
-		fmt.Fprintf(a.out, ", %d at once", p.MaxInFlight)
+		fmt.Fprintf(a.Out, ", %d at once", p.MaxInFlight)
 	}
 	if p.StopAfter > 0 {
-		fmt.Fprintf(a.out, ", stops after %d failed", p.StopAfter)
+		fmt.Fprintf(a.Out, ", stops after %d failed", p.StopAfter)
 	}
 	if p.StopUnreachable > 0 {
-		fmt.Fprintf(a.out, ", stops after %d unreachable", p.StopUnreachable)
+		fmt.Fprintf(a.Out, ", stops after %d unreachable", p.StopUnreachable)
 	}
 	if p.Pause != "" {
-		fmt.Fprintf(a.out, ", between waves: %s", p.Pause)
+		fmt.Fprintf(a.Out, ", between waves: %s", p.Pause)
 	}
 	if p.NextWaveAt != "" {
-		fmt.Fprintf(a.out, ", next wave at %s", p.NextWaveAt)
+		fmt.Fprintf(a.Out, ", next wave at %s", p.NextWaveAt)
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	rows := [][]string{}
 	for _, s := range d.steps {
 		what := "step"
@@ -81,7 +82,7 @@ func (a *app) writePlanHead(d *planView) {
 		}
 		rows = append(rows, row)
 	}
-	table(a.out, rows)
+	console.Table(a.Out, rows)
 	a.writeOrder(d.launch)
 }
 
@@ -89,7 +90,7 @@ func (a *app) writePlanHead(d *planView) {
 func (a *app) writeOrder(l *launch.Launch) {
 	const most = 5
 	if n := len(l.Passes()); n > 1 {
-		fmt.Fprintf(a.out, "  the waves are gone through %d times, %d in all: no host begins a later time before all hosts have done the one before\n", n, l.Waves())
+		fmt.Fprintf(a.Out, "  the waves are gone through %d times, %d in all: no host begins a later time before all hosts have done the one before\n", n, l.Waves())
 	}
 	n := 0
 	for _, h := range l.Hosts {
@@ -98,11 +99,11 @@ func (a *app) writeOrder(l *launch.Launch) {
 			continue
 		}
 		if n++; n <= most {
-			fmt.Fprintf(a.out, "  %s comes after %s\n", h.Name, strings.Join(before, ", "))
+			fmt.Fprintf(a.Out, "  %s comes after %s\n", h.Name, strings.Join(before, ", "))
 		}
 	}
 	if n > most {
-		fmt.Fprintf(a.out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", plural(n-most, "host"))
+		fmt.Fprintf(a.Out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", console.Plural(n-most, "host"))
 	}
 }
 
@@ -136,9 +137,9 @@ func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
 			"from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds),
 		})
 	}
-	table(a.out, dropEmpty(rows))
+	console.Table(a.Out, dropEmpty(rows))
 	if w.Count > maxPlanHosts {
-		fmt.Fprintf(a.out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
+		fmt.Fprintf(a.Out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
 	}
 }
 
@@ -205,11 +206,11 @@ func (a *app) writePlanCustomers(d *planView) {
 			span = delayed(c.start.Sub(c.earliest)) + fmt.Sprintf("done in %s, each takes up to %s", rough(c.p50.Sub(c.start)), rough(c.took))
 		}
 		rows = append(rows, []string{
-			cmp.Or(c.Customer, "(no customer)"), plural(c.Hosts, "host"), waves,
+			cmp.Or(c.Customer, "(no customer)"), console.Plural(c.Hosts, "host"), waves,
 			"from " + localAndUTC(c.earliest, c.zone), span, c.why(),
 		})
 	}
-	table(a.out, rows)
+	console.Table(a.Out, rows)
 }
 
 // why says what the customer's hosts wait for: the reason of the first, and what they wait for most.
@@ -228,12 +229,12 @@ func (a *app) writeNever(list []launch.Unfit, total int) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", a.paint(red, "no window fits"), len(list), total)
+	fmt.Fprintf(a.Out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", a.Paint(console.Red, "no window fits"), len(list), total)
 	rows := [][]string{}
 	for _, u := range list {
 		rows = append(rows, []string{"  " + u.Host, u.Customer, cmp.Or(u.Set, "no window set"), "needs " + windows.FormatDuration(u.Need), u.Reason})
 	}
-	table(a.out, dropEmpty(rows))
+	console.Table(a.Out, dropEmpty(rows))
 }
 
 // whoIsDone says whose end the forecast tells: not that of hosts that never finish.
@@ -247,35 +248,35 @@ func (d *planView) whoIsDone() string {
 	if undone == 0 {
 		return "done"
 	}
-	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, plural(len(d.result.Hosts), "host"))
+	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, console.Plural(len(d.result.Hosts), "host"))
 }
 
 // writeForecast says when the run ends, and why not earlier.
 func (a *app) writeForecast(d *planView) {
 	r := d.result
 	if r.FinishP50.IsZero() {
-		fmt.Fprintln(a.out, "estimate: no host finds a window in which it is done")
+		fmt.Fprintln(a.Out, "estimate: no host finds a window in which it is done")
 		return
 	}
 	zone := d.commonZone()
-	fmt.Fprintf(a.out, "%s from %d simulations: %s at %s at P50, %s at P90\n", a.paint(bold, "estimate"), r.Samples, d.whoIsDone(),
+	fmt.Fprintf(a.Out, "%s from %d simulations: %s at %s at P50, %s at P90\n", a.Paint(console.Bold, "estimate"), r.Samples, d.whoIsDone(),
 		localAndUTC(r.FinishP50, zone), localAndUTC(r.FinishP90, zone))
-	fmt.Fprintf(a.out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
+	fmt.Fprintf(a.Out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
 	switch {
 	case r.Binding.Hosts > 0:
-		fmt.Fprintf(a.out, "; without that limit, done: %s more", plural(r.Binding.Hosts, "host"))
+		fmt.Fprintf(a.Out, "; without that limit, done: %s more", console.Plural(r.Binding.Hosts, "host"))
 	case r.Binding.Gain > 0:
-		fmt.Fprintf(a.out, "; without that limit %s earlier", rough(r.Binding.Gain))
+		fmt.Fprintf(a.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
-	fmt.Fprintf(a.out, "\n  launched at %s, %s with %d jobs at once\n", localAndUTC(d.at, zone), plural(d.workers, "worker"), d.slots)
+	fmt.Fprintf(a.Out, "\n  launched at %s, %s with %d jobs at once\n", localAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.slots)
 	if r.Missed >= 0.5 {
-		fmt.Fprintf(a.out, "  carried over: about %s miss a window that they waited for\n", plural(int(r.Missed+0.5), "host"))
+		fmt.Fprintf(a.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
 	}
 	if r.Unfinished >= 0.005 {
-		fmt.Fprintf(a.out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", a.paint(red, "not done:"), r.Unfinished, windows.DefaultDays)
+		fmt.Fprintf(a.Out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", a.Paint(console.Red, "not done:"), r.Unfinished, windows.DefaultDays)
 	}
 	for _, n := range d.notes {
-		fmt.Fprintf(a.out, "  %s\n", n)
+		fmt.Fprintf(a.Out, "  %s\n", n)
 	}
 }
 

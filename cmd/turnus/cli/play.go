@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/secrets"
@@ -51,7 +54,7 @@ func (f *playFlags) add(c *cobra.Command) {
 // prepare loads the playbooks and makes a launch of each.
 func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
 	if f.maxInFlight < 0 {
-		return nil, invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
+		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
 	}
 	vars, err := f.vars.values()
 	if err != nil {
@@ -63,7 +66,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		return nil, err
 	}
 	if len(books) == 0 {
-		return nil, invalid("no playbook in %v", paths)
+		return nil, console.Invalid("no playbook in %v", paths)
 	}
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 			Now: f.at, Need: f.past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
-			return nil, &exit{exitInvalid, err}
+			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
 		if err != nil {
 			return nil, err
@@ -147,8 +150,8 @@ func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
 		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
 			continue
 		}
-		hint := cmp.Or(yamlread.DidYouMean(tag, sortedKeys(known)), "tags there are: "+cmp.Or(strings.Join(sortedKeys(known), ", "), "none"))
-		return invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
+		hint := cmp.Or(yamlread.DidYouMean(tag, slices.Sorted(maps.Keys(known))), "tags there are: "+cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
+		return console.Invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
 	}
 	return nil
 }
@@ -165,7 +168,7 @@ func onlyFailed(playbook string, hosts []core.Host) ([]core.Host, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, invalid("--retry-failed: every host of the last run of %q that the inventory has was done well", playbook)
+		return nil, console.Invalid("--retry-failed: every host of the last run of %q that the inventory has was done well", playbook)
 	}
 	return chosen, nil
 }

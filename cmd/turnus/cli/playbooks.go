@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -32,19 +33,19 @@ func (a *app) playbooksListCmd() *cobra.Command {
 				return err
 			}
 			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
-				a.message(a.paint(yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+				a.Message(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.message("the server has no playbooks; turnus apply DIR gives it some")
+				a.Message("the server has no playbooks; turnus apply DIR gives it some")
 			}
 			cells := [][]string{{"PLAYBOOK", "TENANT", "STEPS", "SCHEDULE", "WINDOW", "DESCRIPTION"}}
 			for _, b := range all {
-				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, cutText(printable(firstLine(b.Description)), 80)})
+				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, console.CutText(console.Printable(console.FirstLine(b.Description)), 80)})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -77,8 +78,8 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, book)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, book)
 			}
 			return a.showPlaybook(&book)
 		}),
@@ -90,12 +91,12 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 // showPlaybook writes its source as it is: a playbook that was piped somewhere still is one.
 func (a *app) showPlaybook(b *api.Playbook) error {
 	text := b.Source
-	if a.out.onTerminal() {
-		text = printableLines(text)
+	if a.Out.OnTerminal() {
+		text = console.PrintableLines(text)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, err := a.out.Write([]byte(text))
+	_, err := a.Out.Write([]byte(text))
 	return err
 }

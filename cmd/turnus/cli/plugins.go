@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -44,10 +47,10 @@ func (f *pluginFlags) developed() (map[string]string, error) {
 	for _, text := range f.dev {
 		name, dir, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dir == "" {
-			return nil, invalid("--%s %s: expected NAME=DIR, as motd=./motd", devFlag, text)
+			return nil, console.Invalid("--%s %s: expected NAME=DIR, as motd=./motd", devFlag, text)
 		}
 		if _, twice := dev[name]; twice {
-			return nil, invalid("--%s %s: plugin %s is given twice", devFlag, text, name)
+			return nil, console.Invalid("--%s %s: plugin %s is given twice", devFlag, text, name)
 		}
 		dev[name] = dir
 	}
@@ -58,7 +61,7 @@ func (f *pluginFlags) developed() (map[string]string, error) {
 func (f *pluginFlags) tellDev(a *app) {
 	for _, text := range f.dev {
 		name, dir, _ := strings.Cut(text, "=")
-		a.message(a.paint(yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
+		a.Message(a.Paint(console.Yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
 	}
 }
 
@@ -150,22 +153,15 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 					cells = append(cells, []string{t.Name, p.Name, p.Version, yesNo(t.Check), yesNo(t.Disruptive), t.Summary})
 				}
 			}
-			if a.output == "json" {
-				return printJSON(a.out, rows)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, rows)
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		},
 	}
 	plugins.add(c)
 	return c
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 // schemaNode is the part of a JSON Schema that documentation shows.
@@ -254,7 +250,7 @@ func writeFields(w io.Writer, head string, schema json.RawMessage) error {
 		return nil
 	}
 	fmt.Fprintf(w, "| %s | type | default | meaning |\n| --- | --- | --- | --- |\n", head)
-	for _, name := range sortedKeys(n.Properties) {
+	for _, name := range slices.Sorted(maps.Keys(n.Properties)) {
 		p := n.Properties[name]
 		def := string(p.Default)
 		for _, r := range n.Required {
@@ -266,4 +262,11 @@ func writeFields(w io.Writer, head string, schema json.RawMessage) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/plugins/conformance"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
@@ -45,7 +47,7 @@ func (a *app) pluginsTestCmd() *cobra.Command {
 func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) error {
 	cfg := conformance.Config{Only: f.cases, Patience: f.patience}
 	if f.patience <= 0 {
-		return invalid("--patience %v: expected more than 0", f.patience)
+		return console.Invalid("--patience %v: expected more than 0", f.patience)
 	}
 	if f.lab != "" {
 		lab, err := conformance.ReadLab(f.lab)
@@ -65,7 +67,7 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: defaultPluginMemory}); err != nil {
 		return err
 	}
-	ctx, _, release := a.signals(ctx, "the suite is cut short", a.message, func() {})
+	ctx, _, release := a.Signals(ctx, "the suite is cut short", a.Message, func() {})
 	defer release()
 	said := "" // the same reason of many cases is told once
 	seen := func(r conformance.Result) {
@@ -78,22 +80,22 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 		}
 		a.showCase(r)
 	}
-	if a.output == "json" {
+	if a.Output == "json" {
 		seen = nil
 	}
 	report, err := conformance.Run(ctx, cfg, seen)
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		if err := printJSON(a.out, report); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, report); err != nil {
 			return err
 		}
 	} else {
 		a.sumUp(report)
 	}
 	if report.Failed() > 0 {
-		return &exit{code: exitFailed}
+		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
 }
@@ -102,7 +104,7 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 func readsOf(what string, allowed []string) ([]string, error) {
 	for _, path := range allowed {
 		if !filepath.IsAbs(path) {
-			return nil, invalid("--allow-read %s: expected an absolute path, as --plugin-allow has it", path)
+			return nil, console.Invalid("--allow-read %s: expected an absolute path, as --plugin-allow has it", path)
 		}
 	}
 	switch dir := folderOf(what); {
@@ -136,13 +138,13 @@ func programOf(what string) (argv []string, manifest string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, "", invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(sortedKeys(builtinDefs()), ", "))
+		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(builtinDefs())), ", "))
 	}
 	if info.IsDir() {
 		return programOfFolder(path)
 	}
 	if info.Mode()&0o111 == 0 {
-		return nil, "", invalid("%s is not executable\nhint: chmod +x %s", what, what)
+		return nil, "", console.Invalid("%s is not executable\nhint: chmod +x %s", what, what)
 	}
 	return []string{path}, "", nil
 }
@@ -167,7 +169,7 @@ func programOfFolder(dir string) (argv []string, manifest string, err error) {
 	program := filepath.Join(dir, "plugin")
 	if info, err := os.Stat(program); err == nil {
 		if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-			return nil, "", invalid("%s is not an executable file", program)
+			return nil, "", console.Invalid("%s is not an executable file", program)
 		}
 		return []string{program}, manifest, nil
 	}
@@ -175,22 +177,22 @@ func programOfFolder(dir string) (argv []string, manifest string, err error) {
 		adapter, err := scriptAdapter()
 		return append(adapter, dir), manifest, err
 	}
-	return nil, "", invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
+	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
 }
 
 // showCase prints one result as it comes.
 func (a *app) showCase(r conformance.Result) {
-	mark, color := "pass", green
+	mark, color := "pass", console.Green
 	switch r.Status {
 	case conformance.Failed:
-		mark, color = "FAIL", red
+		mark, color = "FAIL", console.Red
 	case conformance.NotApplicable:
-		mark, color = "n/a ", faint
+		mark, color = "n/a ", console.Faint
 	}
-	fmt.Fprintf(a.out, "%s  %-14s %8s  %s\n", a.paint(color, mark), r.Case, shortTime(r.Took), r.Title)
+	fmt.Fprintf(a.Out, "%s  %-14s %8s  %s\n", a.Paint(color, mark), r.Case, shortTime(r.Took), r.Title)
 	for _, line := range []struct{ head, text string }{{"fault", r.Fault}, {"what to do", r.Hint}, {"why", notes(r)}} {
 		if line.text != "" {
-			fmt.Fprintf(a.out, "      %s: %s\n", line.head, strings.ReplaceAll(line.text, "\n", "\n        "))
+			fmt.Fprintf(a.Out, "      %s: %s\n", line.head, strings.ReplaceAll(line.text, "\n", "\n        "))
 		}
 	}
 }
@@ -216,19 +218,19 @@ func (a *app) sumUp(r conformance.Report) {
 		count[one.Status]++
 	}
 	if len(r.Examples) > 0 {
-		fmt.Fprintln(a.out, "\nexamples:")
+		fmt.Fprintln(a.Out, "\nexamples:")
 	}
 	for _, e := range r.Examples {
 		line := fmt.Sprintf("  %s %q: %s", e.Type, e.Title, e.Outcome)
 		if e.Reason != "" {
-			line += " (" + firstLine(e.Reason) + ")"
+			line += " (" + console.FirstLine(e.Reason) + ")"
 		}
-		fmt.Fprintln(a.out, printable(line))
+		fmt.Fprintln(a.Out, console.Printable(line))
 	}
 	name := strings.TrimSpace(r.Plugin + " " + r.Version)
 	if name == "" {
 		name = "the program"
 	}
-	fmt.Fprintf(a.out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
+	fmt.Fprintf(a.Out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
 		count[conformance.Passed], count[conformance.Failed], count[conformance.NotApplicable])
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -30,8 +31,8 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, types)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, types)
 			}
 			var text bytes.Buffer
 			for _, t := range types {
@@ -42,7 +43,7 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 			if f.check != "" {
 				return a.checkDocs(f.check, text.String())
 			}
-			_, err = a.out.Write(text.Bytes())
+			_, err = a.Out.Write(text.Bytes())
 			return err
 		},
 	}
@@ -89,14 +90,14 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		known = append(known, t.Name)
 	}
 	hint := cmp.Or(yamlread.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
-	return nil, invalid("job type %q is not known\nhint: %s", args[0], hint)
+	return nil, console.Invalid("job type %q is not known\nhint: %s", args[0], hint)
 }
 
 // checkDocs compares a page with what the job types say. Its first heading, of level 1, is its own.
 func (a *app) checkDocs(path, want string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return invalid("%v", err)
+		return console.Invalid("%v", err)
 	}
 	have := string(raw)
 	if strings.HasPrefix(have, "# ") {
@@ -104,11 +105,11 @@ func (a *app) checkDocs(path, want string) error {
 		have = strings.TrimLeft(have, "\n")
 	}
 	if have == want {
-		a.message(path + " is up to date")
+		a.Message(path + " is up to date")
 		return nil
 	}
 	line, was, is := firstDifference(have, want)
-	return &exit{exitChanges, fmt.Errorf("%s is not what the job types say, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: write it anew with turnus plugins docs", path, line, was, is)}
+	return &console.Exit{Code: console.ExitChanges, Err: fmt.Errorf("%s is not what the job types say, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: write it anew with turnus plugins docs", path, line, was, is)}
 }
 
 func firstDifference(have, want string) (line int, was, is string) {

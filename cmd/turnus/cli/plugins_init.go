@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/plugins/scaffold"
 )
 
@@ -31,25 +32,25 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {
 				var err error
 				if o.SDK, err = sdkFolder(o.SDK); err != nil {
-					return &exit{exitInvalid, err}
+					return &console.Exit{Code: console.ExitInvalid, Err: err}
 				}
 			}
 			files, err := scaffold.New(o)
 			if errors.Is(err, scaffold.ErrOptions) {
-				return &exit{exitInvalid, err}
+				return &console.Exit{Code: console.ExitInvalid, Err: err}
 			}
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, map[string]any{"name": o.Name, "lang": o.Lang, "dir": o.Dir, "files": files})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]any{"name": o.Name, "lang": o.Lang, "dir": o.Dir, "files": files})
 			}
 			for _, f := range files {
-				fmt.Fprintln(a.out, filepath.Join(o.Dir, f))
+				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
 			}
-			a.message("README.md says how it is tested and installed")
+			a.Message("README.md says how it is tested and installed")
 			if o.Lang == "go" && o.SDK != "" {
-				a.message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
+				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
 			}
 			return nil
 		},

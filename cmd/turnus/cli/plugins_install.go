@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -16,7 +17,7 @@ import (
 // one is the plugin folder to write to.
 func (f *pluginFlags) one() (string, error) {
 	if len(f.dirs) != 1 {
-		return "", invalid("%d plugin folders are given: expected one\nhint: --plugins DIR, or TURNUS_PLUGINS", len(f.dirs))
+		return "", console.Invalid("%d plugin folders are given: expected one\nhint: --plugins DIR, or TURNUS_PLUGINS", len(f.dirs))
 	}
 	return f.dirs[0], nil
 }
@@ -44,13 +45,13 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 			}
 			got, err := host.Install(c.Context(), in)
 			if errors.Is(err, core.ErrConflict) {
-				return &exit{exitInvalid, err}
+				return &console.Exit{Code: console.ExitInvalid, Err: err}
 			}
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, got)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, got)
 			}
 			a.tellInstalled(got)
 			return a.tellUnlocked(in.Dir, got)
@@ -67,9 +68,9 @@ func (a *app) tellInstalled(got host.Installed) {
 	if got.Already {
 		verb = "is installed already:"
 	}
-	fmt.Fprintf(a.out, "%s %s %s %s\n  types: %s\n  tree:  %s\n", got.Name, got.Version, verb, got.Path, strings.Join(got.Types, ", "), got.Tree)
+	fmt.Fprintf(a.Out, "%s %s %s %s\n  types: %s\n  tree:  %s\n", got.Name, got.Version, verb, got.Path, strings.Join(got.Types, ", "), got.Tree)
 	if got.InUse != got.Version {
-		fmt.Fprintf(a.out, "  in use is still %s; --use changes that\n", got.InUse)
+		fmt.Fprintf(a.Out, "  in use is still %s; --use changes that\n", got.InUse)
 	}
 }
 
@@ -81,7 +82,7 @@ func (a *app) tellUnlocked(dir string, got host.Installed) error {
 	}
 	now := host.Lock{Plugins: []host.Locked{{Name: got.Name, Version: got.Version, Tree: got.Tree}}}
 	if lock.Check(dir, now) != nil {
-		a.message("the lockfile does not name it yet: workers refuse it until turnus plugins lock has been run")
+		a.Message("the lockfile does not name it yet: workers refuse it until turnus plugins lock has been run")
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			if check {
 				n, err := host.CheckLock(dir, adapter, box)
 				if err == nil {
-					a.message(plural(n, "plugin") + " as locked")
+					a.Message(console.Plural(n, "plugin") + " as locked")
 				}
 				return err
 			}
@@ -119,13 +120,13 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			if err := now.Write(dir); err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, now)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, now)
 			}
 			for _, p := range now.Plugins {
-				fmt.Fprintf(a.out, "%s %s %s\n", p.Name, p.Version, p.Tree)
+				fmt.Fprintf(a.Out, "%s %s %s\n", p.Name, p.Version, p.Tree)
 			}
-			a.message("written: " + filepath.Join(dir, host.LockFile))
+			a.Message("written: " + filepath.Join(dir, host.LockFile))
 			return nil
 		},
 	}

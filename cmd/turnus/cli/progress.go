@@ -2,13 +2,11 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 )
 
@@ -21,14 +19,11 @@ const (
 )
 
 // progressView shows tallies while they change: redrawn in place on a terminal,
-// a line now and then elsewhere. The app's lock guards what it draws.
+// a line now and then elsewhere.
 type progressView struct {
 	a       *app
 	tallies []*tally
-	drawn   int  // lines on the screen that belong to the view
-	held    bool // an operator is asked something: draw nothing
-	done    chan struct{}
-	wg      sync.WaitGroup
+	moving  *console.Moving
 
 	// Of the plain form: a run that waits for days says the same now and then, not every 10 s.
 	said   []string // the last line of each tally
@@ -37,20 +32,19 @@ type progressView struct {
 
 // showProgress starts the view; the function returned ends it, joins it and may be called twice.
 func (a *app) showProgress(tallies ...*tally) (stop func()) {
-	v := &progressView{a: a, tallies: tallies, done: make(chan struct{}), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
+	v := &progressView{a: a, tallies: tallies, moving: a.NewMoving(), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
 	every := plainEvery
-	if a.live {
+	if a.Live {
 		every = redrawEvery
 	}
-	a.mu.Lock()
-	a.view = v
-	a.mu.Unlock()
-	v.wg.Go(func() {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
-			case <-v.done:
+			case <-done:
 				return
 			case <-tick.C:
 				v.show()
@@ -58,98 +52,46 @@ func (a *app) showProgress(tallies ...*tally) (stop func()) {
 		}
 	})
 	return sync.OnceFunc(func() {
-		close(v.done)
-		v.wg.Wait()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		v.erase()
-		a.view = nil
+		close(done)
+		wg.Wait()
+		v.moving.Close()
 	})
 }
 
-// message prints a line on stderr, above the moving part where there is one. It is never cut: its end may say what to do.
-func (a *app) message(text string) {
-	if a.structured != nil {
-		structuredMessage(a.structured, text)
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.view != nil {
-		a.view.erase() // it is drawn again below the message, however many lines that takes
-	}
-	fmt.Fprintln(a.err, text)
-}
-
-// ask prints a question in place of the moving part, which stands still until answered is called.
-func (a *app) ask(question string) (answered func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := a.view
-	if v != nil {
-		v.erase()
-		v.held = true
-	}
-	fmt.Fprint(a.err, question)
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if v != nil {
-			v.held = false
-		}
-	}
-}
-
-func (v *progressView) erase() {
-	if v.drawn > 0 {
-		fmt.Fprintf(raw{v.a.err}, "\x1b[%dA\x1b[J", v.drawn)
-		v.drawn = 0
-	}
-}
-
 func (v *progressView) show() {
-	v.a.mu.Lock()
-	defer v.a.mu.Unlock()
-	if v.held {
+	if !v.a.Live {
+		v.showPlain()
 		return
 	}
-	if !v.a.live {
-		for i, t := range v.tallies {
-			p := t.snapshot(1)
-			line := plainLine(p)
-			if p.done == p.total || line == v.said[i] && time.Since(v.saidAt[i]) < plainAgain {
-				continue
-			}
-			v.said[i], v.saidAt[i] = line, time.Now()
-			fmt.Fprintln(v.a.err, line)
-		}
-		return
-	}
-	width := terminalWidth(v.a.err)
+	width := v.moving.Width()
 	var lines []string
 	for _, t := range v.tallies {
 		lines = append(lines, v.a.liveLines(t.snapshot(slowRows), width)...)
 	}
-	var b strings.Builder
-	if v.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	v.moving.Draw(lines)
+}
+
+func (v *progressView) showPlain() {
+	for i, t := range v.tallies {
+		p := t.snapshot(1)
+		line := plainLine(p)
+		if p.done == p.total || line == v.said[i] && time.Since(v.saidAt[i]) < plainAgain {
+			continue
+		}
+		if v.moving.Line(line) {
+			v.said[i], v.saidAt[i] = line, time.Now()
+		}
 	}
-	for _, line := range lines {
-		b.WriteString("\r\x1b[K" + cutVisible(clean(line, v.a.color), width) + "\n")
-	}
-	b.WriteString("\x1b[J")
-	v.drawn = len(lines)
-	fmt.Fprint(raw{v.a.err}, b.String())
 }
 
 func plainLine(p progress) string {
 	s := fmt.Sprintf("%s: %d/%d hosts done, %d running, %d failed, %d unreachable, %.0f/s", p.name, p.done, p.total, p.running,
 		badCount(p.outcomes), p.outcomes[core.Unreachable], p.rate)
 	if p.eta > 0 {
-		s += ", about " + short(p.eta.Round(time.Second)) + " left"
+		s += ", about " + console.Short(p.eta.Round(time.Second)) + " left"
 	}
 	if len(p.slowest) > 0 && time.Since(p.slowest[0].since) > slowAfter {
-		s += fmt.Sprintf(", slowest %s (%s)", p.slowest[0].host, short(time.Since(p.slowest[0].since)))
+		s += fmt.Sprintf(", slowest %s (%s)", p.slowest[0].host, console.Short(time.Since(p.slowest[0].since)))
 	}
 	if p.note != "" {
 		s += " - " + p.note
@@ -164,7 +106,9 @@ func plainLine(p progress) string {
 }
 
 // retryText is the reason of a retry on one line of the progress.
-func retryText(why string) string { return cutText(printable(firstLine(why)), 200) }
+func retryText(why string) string {
+	return console.CutText(console.Printable(console.FirstLine(why)), 200)
+}
 
 func badCount(outcomes map[core.Outcome]int) int {
 	return outcomes[core.Failed] + outcomes[core.RolledBack] + outcomes[core.Lost]
@@ -181,12 +125,12 @@ func (a *app) bar(p progress, width int) string {
 	if p.total > 0 {
 		full = barWidth * p.done / p.total
 	}
-	return a.paint(green, strings.Repeat("━", full)) + a.paint(faint, strings.Repeat("─", barWidth-full)) + " "
+	return a.Paint(console.Green, strings.Repeat("━", full)) + a.Paint(console.Faint, strings.Repeat("─", barWidth-full)) + " "
 }
 
 // liveLines draws one run for a terminal of width columns: a bar, what was and is, and its slowest hosts.
 func (a *app) liveLines(p progress, width int) []string {
-	line := fmt.Sprintf("%s %s%d/%d", a.paint(bold, p.name), a.bar(p, width), p.done, p.total)
+	line := fmt.Sprintf("%s %s%d/%d", a.Paint(console.Bold, p.name), a.bar(p, width), p.done, p.total)
 	if p.running > 0 {
 		line += fmt.Sprintf("  %d running", p.running)
 	}
@@ -194,60 +138,33 @@ func (a *app) liveLines(p progress, width int) []string {
 		line += fmt.Sprintf("  %d waiting", p.waiting)
 	}
 	if n := badCount(p.outcomes); n > 0 {
-		line += "  " + a.paint(red, fmt.Sprintf("%d failed", n))
+		line += "  " + a.Paint(console.Red, fmt.Sprintf("%d failed", n))
 	}
 	if n := p.outcomes[core.Unreachable]; n > 0 {
-		line += "  " + a.paint(red, fmt.Sprintf("%d unreachable", n))
+		line += "  " + a.Paint(console.Red, fmt.Sprintf("%d unreachable", n))
 	}
 	if p.done < p.total {
 		line += fmt.Sprintf("  %.0f/s", p.rate)
 		if p.eta > 0 {
-			line += "  ETA " + short(p.eta.Round(time.Second))
+			line += "  ETA " + console.Short(p.eta.Round(time.Second))
 		}
 	} else {
-		line += "  " + short(p.elapsed)
+		line += "  " + console.Short(p.elapsed)
 	}
 	lines := []string{line}
 	if p.note != "" {
-		lines = append(lines, "  "+a.paint(cyan, p.note))
+		lines = append(lines, "  "+a.Paint(console.Cyan, p.note))
 	}
 	if p.retrying > 0 {
-		lines = append(lines, "  "+a.paint(cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
+		lines = append(lines, "  "+a.Paint(console.Cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
 	}
 	if p.waiting > 0 && p.opening != "" {
-		lines = append(lines, "  "+a.paint(cyan, "waiting for windows"+p.opening))
+		lines = append(lines, "  "+a.Paint(console.Cyan, "waiting for windows"+p.opening))
 	}
 	for _, j := range p.slowest {
 		if took := time.Since(j.since); took > slowAfter {
-			lines = append(lines, a.paint(faint, fmt.Sprintf("  %s  %s  %s", short(took.Round(100*time.Millisecond)), j.host, printable(j.step))))
+			lines = append(lines, a.Paint(console.Faint, fmt.Sprintf("  %s  %s  %s", console.Short(took.Round(100*time.Millisecond)), j.host, console.Printable(j.step))))
 		}
 	}
 	return lines
-}
-
-func terminalWidth(w io.Writer) int {
-	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return 80
-}
-
-// cutVisible cuts a line to width columns; escape sequences take none.
-func cutVisible(s string, width int) string {
-	seen, escape := 0, false
-	for i, r := range s {
-		switch {
-		case r == '\x1b':
-			escape = true
-		case escape:
-			escape = r != 'm'
-		case seen == width:
-			return s[:i] + "\x1b[0m"
-		default:
-			seen++
-		}
-	}
-	return s
 }

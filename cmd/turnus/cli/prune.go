@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/retention"
 )
 
@@ -30,7 +31,7 @@ audit log, always stay.`,
 			if err := r.check(); err != nil {
 				return err
 			}
-			ctx, stop := a.interruptible(cmd.Context())
+			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
 			return a.prune(ctx, &f, &r, remove)
 		},
@@ -71,7 +72,7 @@ func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remov
 		if i.Whole {
 			doc.Runs++
 		}
-		if a.output == "json" {
+		if a.Output == "json" {
 			doc.Items = append(doc.Items, i)
 			return
 		}
@@ -79,7 +80,7 @@ func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remov
 		if i.Whole {
 			what = "run"
 		}
-		_, _ = fmt.Fprintf(a.out, "%-8s %s  %s  ended %s  %s in outputs  %s\n", what, printable(i.Tenant), printable(i.Run), localTime(i.Ended), bytesText(i.Bytes), i.Why)
+		_, _ = fmt.Fprintf(a.Out, "%-8s %s  %s  ended %s  %s in outputs  %s\n", what, console.Printable(i.Tenant), console.Printable(i.Run), console.LocalTime(i.Ended), console.BytesText(i.Bytes), i.Why)
 	}
 	k := &retention.Keeper{Ledger: l, Policy: policy, Now: time.Now()}
 	if remove {
@@ -95,14 +96,14 @@ func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remov
 		return err
 	}
 	doc.Orphans.Objects, doc.Orphans.Bytes = swept.Orphans, swept.Bytes
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
 	verb := "would go; --remove removes them"
 	if remove {
 		verb = "are removed"
 	}
-	_, _ = fmt.Fprintf(a.out, "%s, %s (%s), and %s (%s) %s\n", plural(doc.Runs, "run"), plural(int(doc.Outputs), "large output"), bytesText(doc.Bytes),
-		plural(swept.Orphans, "object")+" that no run names", bytesText(swept.Bytes), verb)
+	_, _ = fmt.Fprintf(a.Out, "%s, %s (%s), and %s (%s) %s\n", console.Plural(doc.Runs, "run"), console.Plural(int(doc.Outputs), "large output"), console.BytesText(doc.Bytes),
+		console.Plural(swept.Orphans, "object")+" that no run names", console.BytesText(swept.Bytes), verb)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -62,10 +63,10 @@ func roleNames() []string {
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	role := redisconn.Role(doc.Role)
 	if !slices.Contains(redisconn.Roles(), role) {
-		return invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
+		return console.Invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
 	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
-		return invalid("--user %q: expected a name without blanks", doc.User)
+		return console.Invalid("--user %q: expected a name without blanks", doc.User)
 	}
 	var password string
 	if passwordFile != "" {
@@ -85,12 +86,12 @@ func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	if doc.Pools == nil {
 		doc.Pools = []string{}
 	}
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
-	fmt.Fprintln(a.out, "ACL SETUSER "+doc.User+" "+strings.Join(doc.Rules, " "))
+	fmt.Fprintln(a.Out, "ACL SETUSER "+doc.User+" "+strings.Join(doc.Rules, " "))
 	if doc.Password != "" {
-		a.message("the password of " + doc.User + " is " + doc.Password + "; it is told nowhere else")
+		a.Message("the password of " + doc.User + " is " + doc.Password + "; it is told nowhere else")
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 )
@@ -35,22 +37,22 @@ type report struct {
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
-	file string // of the playbook
+	file string `json:"-"` // of the playbook
 }
 
 // exitFor is the exit code that outcomes, and handlers that are pending still, ask for.
 func exitFor(outcomes map[core.Outcome]int, handlers int) int {
 	switch {
 	case badCount(outcomes) > 0:
-		return exitFailed
+		return console.ExitFailed
 	case outcomes[core.Unreachable] > 0:
-		return exitUnreachable
+		return console.ExitUnreachable
 	case outcomes[core.Cancelled] > 0:
-		return exitCancelled
+		return console.ExitCancelled
 	case handlers > 0:
-		return exitFailed
+		return console.ExitFailed
 	}
-	return exitOK
+	return console.ExitOK
 }
 
 // writeRecap prints grouped outputs, then reasons, then the counts.
@@ -61,10 +63,10 @@ func (a *app) writeRecap(w io.Writer, r report) {
 	counts := make([]string, 0, len(r.Outcomes))
 	for _, o := range core.Outcomes() {
 		if n := r.Outcomes[o]; n > 0 {
-			counts = append(counts, a.paint(outcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
+			counts = append(counts, a.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
 		}
 	}
-	line := fmt.Sprintf("%s: %s in %s", a.paint(bold, r.Playbook), plural(r.Total, "host"), short(r.Took))
+	line := fmt.Sprintf("%s: %s in %s", a.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took))
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
 	}
@@ -91,11 +93,11 @@ func (a *app) writePending(w io.Writer, r report) {
 		return
 	}
 	if len(hosts) == 0 { // of a run on a server
-		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", a.paint(yellow, plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", a.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
 		return
 	}
-	for _, name := range sortedKeys(hosts) {
-		fmt.Fprintf(w, "%s %s on %s: %s\n", a.paint(yellow, "pending handler"), printable(name), plural(len(hosts[name]), "host"), cutText(foldHosts(hosts[name]), 160))
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		fmt.Fprintf(w, "%s %s on %s: %s\n", a.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
 	}
 	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
 }
@@ -136,13 +138,13 @@ func (a *app) writeOutputs(w io.Writer, results []core.Result) {
 	}
 	for _, title := range order {
 		groups := biggestFirst(steps[title])
-		fmt.Fprintln(w, a.paint(bold, "── "+title))
+		fmt.Fprintln(w, a.Paint(console.Bold, "── "+title))
 		for i, g := range groups {
 			if i == maxGroups {
-				fmt.Fprintf(w, "  … and %s; -o json has them all\n", plural(len(groups)-i, "more different output"))
+				fmt.Fprintf(w, "  … and %s; -o json has them all\n", console.Plural(len(groups)-i, "more different output"))
 				break
 			}
-			fmt.Fprintln(w, a.paint(cyan, fmt.Sprintf("  %s: %s", plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))))
+			fmt.Fprintln(w, a.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
 			for _, line := range shownLines(g.text, outputWidth) {
 				fmt.Fprintln(w, "    "+line)
 			}
@@ -179,35 +181,28 @@ func stepText(s core.StepResult) string {
 func shownLines(text string, width int) []string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = cutText(printable(line), width)
+		lines[i] = console.CutText(console.Printable(line), width)
 	}
 	if len(lines) > maxShownLines {
 		more := len(lines) - maxShownLines
-		lines = append(lines[:maxShownLines:maxShownLines], "… "+plural(more, "more line"))
+		lines = append(lines[:maxShownLines:maxShownLines], "… "+console.Plural(more, "more line"))
 	}
 	return lines
-}
-
-func cutText(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }
 
 // recapKind is a group of results that are not as they should be.
 type recapKind struct {
 	name  string
-	color color
+	color console.Color
 	has   func(core.Result) bool
 }
 
 // recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
 // the outcome, it did not happen for want of an approval.
 func recapKinds() []recapKind {
-	kinds := []recapKind{{"unapproved", yellow, func(r core.Result) bool { return unapproved(r.Reason) }}}
+	kinds := []recapKind{{"unapproved", console.Yellow, func(r core.Result) bool { return unapproved(r.Reason) }}}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
-		kinds = append(kinds, recapKind{string(o), outcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r.Reason) }})
+		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r.Reason) }})
 	}
 	return kinds
 }
@@ -227,17 +222,17 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 			}
 			g := groups[key]
 			g.hosts = append(g.hosts, r.Host)
-			g.varied = g.varied || fingerprint.FindString(firstLine(text)) != fingerprint.FindString(firstLine(g.text))
+			g.varied = g.varied || fingerprint.FindString(console.FirstLine(text)) != fingerprint.FindString(console.FirstLine(g.text))
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
-				fmt.Fprintf(w, "%s  … and %s\n", a.paint(k.color, k.name), plural(len(groups)-i, "more reason"))
+				fmt.Fprintf(w, "%s  … and %s\n", a.Paint(k.color, k.name), console.Plural(len(groups)-i, "more reason"))
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s: %s\n", a.paint(k.color, fmt.Sprintf("%-11s", k.name)), plural(len(g.hosts), "host"), cutText(foldHosts(g.hosts), 160))
+			fmt.Fprintf(w, "%s %s: %s\n", a.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))
 			if g.varied { // who copies the hint must not take it for all of them
-				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", printable(g.hosts[0]))
+				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
 			}
 			for _, line := range shownLines(g.text, reasonWidth) {
 				fmt.Fprintln(w, "            "+line)
@@ -257,5 +252,5 @@ var (
 
 // reasonKey is equal for reasons that are the same but for the host.
 func reasonKey(r core.Result) string {
-	return particulars.ReplaceAllString(strings.ReplaceAll(firstLine(reasonText(r)), r.Host, "HOST"), "")
+	return particulars.ReplaceAllString(strings.ReplaceAll(console.FirstLine(reasonText(r)), r.Host, "HOST"), "")
 }

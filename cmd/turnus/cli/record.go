@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
 )
@@ -76,7 +77,7 @@ func hostsToRetry(playbook string) (map[string]bool, error) {
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
+		return nil, console.Invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
 	}
 	if err != nil {
 		return nil, err

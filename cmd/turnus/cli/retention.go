@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/retention"
 )
@@ -38,13 +39,13 @@ func (f *retentionFlags) check() error {
 		}
 		var err error
 		if *one.into, err = retention.ParseTime(one.text); err != nil {
-			return invalid("%s %w", one.flag, err)
+			return console.Invalid("%s %w", one.flag, err)
 		}
 	}
 	if f.quota != "" {
 		var err error
 		if f.base.Quota, err = retention.ParseSize(f.quota); err != nil {
-			return invalid("--outputs-quota %w", err)
+			return console.Invalid("--outputs-quota %w", err)
 		}
 	}
 	_, err := f.policy()
@@ -58,7 +59,7 @@ func (f *retentionFlags) policy() (retention.Policy, error) {
 	}
 	data, err := os.ReadFile(f.file)
 	if err != nil {
-		return retention.Policy{}, invalid("--retention: %w", err)
+		return retention.Policy{}, console.Invalid("--retention: %w", err)
 	}
 	return retention.Parse(f.file, data, f.base)
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -65,18 +63,18 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
 	if f.noWorker && f.queue.url == "" {
-		return invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
+		return console.Invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
 	inv, hosts, err := f.play.inv.load(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range inv.Warnings {
-		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
+		fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 	}
-	log := a.logger(f.node.verbose)
+	log := a.Logger(f.node.verbose)
 	if !f.node.verbose {
-		f.node.ssh.warnings = a.warnings()
+		f.node.ssh.warnings = a.Warnings()
 	}
 	logins := byUserLogins
 	if f.queue.url != "" {
@@ -109,7 +107,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	}
 	for _, l := range launches {
 		if l.FourEyes != "" {
-			return invalid("%s: %s demands four eyes, and nobody can approve a run of this command\nhint: launch it at a server with turnus submit %s, or try it with --check",
+			return console.Invalid("%s: %s demands four eyes, and nobody can approve a run of this command\nhint: launch it at a server with turnus submit %s, or try it with --check",
 				l.Playbook.File, l.FourEyes, l.Playbook.Name)
 		}
 	}
@@ -143,7 +141,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 	c.windows = book
 	c.approve = a.approver(f.yes)
 	if f.events {
-		c.events = newEventWriter(a.out)
+		c.events = newEventWriter(a.Out)
 	}
 	var parts []*part
 	var tallies []*tally
@@ -169,7 +167,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 			return err
 		}
 	}
-	ctx, now, release := a.signals(ctx, finishingJobs, a.message, n.kill)
+	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.kill)
 	defer release()
 	c.now = now
 	reports, err := c.driveAll(ctx, parts)
@@ -186,37 +184,37 @@ func (n *node) kill() {
 
 // finish prints what became of the runs, keeps their record, and chooses the exit code.
 func (a *app) finish(reports []report, events bool) error {
-	code := exitOK
+	code := console.ExitOK
 	for _, r := range reports {
 		switch {
 		case events:
-			newEventWriter(a.out).report(r)
-		case a.output == "json":
-			if err := printJSON(a.out, r); err != nil {
+			newEventWriter(a.Out).report(r)
+		case a.Output == "json":
+			if err := console.PrintJSON(a.Out, r); err != nil {
 				return err
 			}
 		default:
-			a.writeRecap(a.out, r)
+			a.writeRecap(a.Out, r)
 		}
 		if !r.Check {
 			if err := saveLastRun(r); err != nil {
-				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
+				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
 			}
 			if err := saveDurations(r); err != nil {
-				fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
+				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
 			}
 		}
 		code = worse(code, r.Exit)
 	}
-	if code != exitOK {
-		return &exit{code: code}
+	if code != console.ExitOK {
+		return &console.Exit{Code: code}
 	}
 	return nil
 }
 
 // worse is the exit code that says more of two.
 func worse(a, b int) int {
-	rank := map[int]int{exitOK: 0, exitUnreachable: 1, exitFailed: 2, exitCancelled: 3}
+	rank := map[int]int{console.ExitOK: 0, console.ExitUnreachable: 1, console.ExitFailed: 2, console.ExitCancelled: 3}
 	if rank[b] > rank[a] {
 		return b
 	}
@@ -225,59 +223,19 @@ func worse(a, b int) int {
 
 func (a *app) listLaunches(launches []*launch.Launch) error {
 	for _, l := range launches {
-		if a.output == "json" {
-			if err := printJSON(a.out, l.Plan()); err != nil {
+		if a.Output == "json" {
+			if err := console.PrintJSON(a.Out, l.Plan()); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(a.out, "%s: %s\n", l.Playbook.Name, plural(len(l.Hosts), "host"))
+		fmt.Fprintf(a.Out, "%s: %s\n", l.Playbook.Name, console.Plural(len(l.Hosts), "host"))
 		for _, h := range l.Hosts {
-			fmt.Fprintln(a.out, "  "+h.Name)
+			fmt.Fprintln(a.Out, "  "+h.Name)
 		}
 	}
 	return nil
 }
-
-// signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
-// call kill. release stops listening and joins.
-func (a *app) signals(parent context.Context, first string, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
-	ctx, cancel := context.WithCancel(parent)
-	got := make(chan os.Signal, 2)
-	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
-	atOnce, end := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-got:
-			say(first)
-			cancel()
-		case <-a.gone:
-			cancel()
-		case <-end:
-			return
-		}
-		select {
-		case <-got:
-			say("cancelling what runs")
-			close(atOnce)
-			kill()
-		case <-end:
-		}
-	})
-	return ctx, atOnce, func() {
-		signal.Stop(got)
-		close(end)
-		wg.Wait()
-		cancel()
-	}
-}
-
-// What the first signal means to a run, and to a worker.
-const (
-	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
-	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
-)
 
 // approver asks on the terminal whether the next wave may start.
 func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) error {
@@ -286,16 +244,16 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		if yes {
 			return nil
 		}
-		if !a.terminal {
+		if !a.Terminal {
 			return errors.New("a wave waits for an approval, and nobody can be asked here\nhint: --yes approves every wave")
 		}
 		one.Lock()
 		defer one.Unlock()
-		answered := a.ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), plural(l.WaveHosts(wave), "host")))
+		answered := a.Ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), console.Plural(l.WaveHosts(wave), "host")))
 		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
-			text, _ := bufio.NewReader(a.in).ReadString('\n')
+			text, _ := bufio.NewReader(a.In).ReadString('\n')
 			line <- text
 		}()
 		select {
@@ -309,3 +267,12 @@ func (a *app) approver(yes bool) func(context.Context, *launch.Launch, int) erro
 		}
 	}
 }
+
+// What the first signal means to a run, and to a worker.
+const (
+	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
+)
+
+// finishingSteps is what the first signal means to a service.
+const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -31,8 +32,8 @@ func (a *app) runVerb(use, short, example string, r *remoteFlags, do func(contex
 
 // showPhase says where a run stands after it was changed.
 func (a *app) showPhase(run api.Run) error {
-	if a.output == "json" {
-		return printJSON(a.out, run)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, run)
 	}
 	line := fmt.Sprintf("%s: %s: %s", run.ID, run.Playbook, run.Phase)
 	if text := outcomeText(run.Outcomes); text != "" {
@@ -41,9 +42,9 @@ func (a *app) showPhase(run api.Run) error {
 	if text := waitsText(run); text != "" {
 		line += "; waits " + text
 	}
-	fmt.Fprintln(a.out, line)
+	fmt.Fprintln(a.Out, line)
 	if run.QueueAway {
-		a.message("recorded, but the queue does not answer: hosts may go on until it is back and has it; turnus watch " + run.ID)
+		a.Message("recorded, but the queue does not answer: hosts may go on until it is back and has it; turnus watch " + run.ID)
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (a *app) approveCmd() *cobra.Command {
   turnus approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,
 		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
 			if wave < 0 {
-				return api.Run{}, invalid("--wave %d: waves count from 1", wave)
+				return api.Run{}, console.Invalid("--wave %d: waves count from 1", wave)
 			}
 			return c.ApproveRun(ctx, id, api.Approve{Wave: wave, Approve: !refuse, Reason: reason})
 		})
@@ -115,7 +116,7 @@ the vars and tags of the run before. Hosts that left the inventory, or belong to
 			for _, text := range outcomes {
 				o := core.Outcome(text)
 				if !slices.Contains(core.Outcomes(), o) {
-					return invalid("--outcome %s: expected some of %v", text, core.Outcomes())
+					return console.Invalid("--outcome %s: expected some of %v", text, core.Outcomes())
 				}
 				q.Outcomes = append(q.Outcomes, o)
 			}
@@ -126,13 +127,13 @@ the vars and tags of the run before. Hosts that left the inventory, or belong to
 			a.sayRetried(run.Retried)
 			switch {
 			case follow:
-				a.message(run.ID + " is accepted")
+				a.Message(run.ID + " is accepted")
 				return a.watch(ctx, c, run.ID)
-			case a.output == "json":
-				return printJSON(a.out, run)
+			case a.Output == "json":
+				return console.PrintJSON(a.Out, run)
 			}
-			fmt.Fprintln(a.out, run.ID)
-			a.message(fmt.Sprintf("%s: %s; turnus watch %s", run.Playbook, plural(run.Total, "host"), run.ID))
+			fmt.Fprintln(a.Out, run.ID)
+			a.Message(fmt.Sprintf("%s: %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.ID))
 			return nil
 		}),
 	}
@@ -149,7 +150,7 @@ func (a *app) sayRetried(r *api.Retried) {
 		return
 	}
 	if r.PlaybookChanged {
-		a.message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
+		a.Message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
 	}
 	if n := len(r.LeftOut); n > 0 {
 		const shown = 10
@@ -157,6 +158,6 @@ func (a *app) sayRetried(r *api.Retried) {
 		if n > shown {
 			names += ", …"
 		}
-		a.message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", plural(n, "host"), r.Run, names))
+		a.Message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", console.Plural(n, "host"), r.Run, names))
 	}
 }

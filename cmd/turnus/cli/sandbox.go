@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
@@ -36,7 +37,7 @@ func (f *sandboxFlags) add(c *cobra.Command) {
 // check finds wrong usage before anything is contacted.
 func (f *sandboxFlags) check() error {
 	if !slices.Contains([]string{"", string(sandbox.Auto), string(sandbox.On), string(sandbox.Off)}, f.mode) {
-		return invalid("--plugin-sandbox %s: expected auto, on or off", f.mode)
+		return console.Invalid("--plugin-sandbox %s: expected auto, on or off", f.mode)
 	}
 	_, _, err := f.allowed()
 	return err
@@ -50,7 +51,7 @@ func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefi
 		if name == "http" {
 			network, err := netip.ParsePrefix(what)
 			if err != nil {
-				return nil, nil, invalid("--plugin-allow %s: expected a network that http may reach from the worker, as http=10.1.2.0/24 or http=10.1.2.3/32", text)
+				return nil, nil, console.Invalid("--plugin-allow %s: expected a network that http may reach from the worker, as http=10.1.2.0/24 or http=10.1.2.3/32", text)
 			}
 			reach = append(reach, network.Masked())
 			continue
@@ -62,7 +63,7 @@ func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefi
 		case ok && name != "" && filepath.IsAbs(what):
 			a.Read = append(a.Read, what)
 		default:
-			return nil, nil, invalid("--plugin-allow %s: expected NAME=network, or NAME=/PATH of what it may read", text)
+			return nil, nil, console.Invalid("--plugin-allow %s: expected NAME=network, or NAME=/PATH of what it may read", text)
 		}
 		all[name] = a
 	}
@@ -99,6 +100,6 @@ func asking() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode
 // unconfined tells once what plugins are not kept from.
 func (a *app) unconfined(n *node) {
 	if len(n.unconfined) > 0 {
-		a.message(a.paint(yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
+		a.Message(a.Paint(console.Yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
@@ -39,11 +40,11 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 	cfg := f.cfg
 	cfg.Pool = pool
 	if f.secret != "" && f.hook == "" {
-		return cfg, invalid("--scale-hook-secret-file needs --scale-hook: it signs what is told there")
+		return cfg, console.Invalid("--scale-hook-secret-file needs --scale-hook: it signs what is told there")
 	}
 	cfg, err := cfg.Defaults()
 	if err != nil {
-		return cfg, invalid("--scale-min, --scale-max, --scale-slots, --scale-target, --scale-ahead, --scale-calm: %w", err)
+		return cfg, console.Invalid("--scale-min, --scale-max, --scale-slots, --scale-target, --scale-ahead, --scale-calm: %w", err)
 	}
 	return cfg, nil
 }
@@ -67,8 +68,8 @@ func (s *service) scaler() (*scale.Scaler, error) {
 				return
 			}
 			s.metrics.Add(metrics.ScaleCalls, 1, "failed")
-			if text := "--scale-hook: " + err.Error(); s.messages.allow(text) {
-				s.a.message(s.a.paint(yellow, "trouble: ") + printable(text))
+			if text := "--scale-hook: " + err.Error(); s.messages.Allow(text) {
+				s.a.Message(s.a.Paint(console.Yellow, "trouble: ") + console.Printable(text))
 			}
 		},
 		Log: s.log,

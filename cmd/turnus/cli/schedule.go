@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -37,7 +38,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if n < 1 || n > maxShown {
-				return invalid("-n %d: expected 1 to %d", n, maxShown)
+				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
 			}
 			cron, err := civil.ParseCron(args[0])
 			if err != nil {
@@ -45,7 +46,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 			}
 			zone, err := civil.LoadZone(zoneName)
 			if err != nil {
-				return invalid("--timezone: %w", err)
+				return console.Invalid("--timezone: %w", err)
 			}
 			at, err := instantFlag("--from", from, zone)
 			if err != nil {
@@ -60,14 +61,14 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 				doc.Next, doc.NextLocal = append(doc.Next, utc(next)), append(doc.NextLocal, next.In(zone).Format(time.RFC3339))
 				at = next
 			}
-			if a.output == "json" {
-				return printJSON(a.out, doc)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, doc)
 			}
 			for _, text := range doc.Next {
 				next, _ := time.Parse(time.RFC3339, text)
-				fmt.Fprintln(a.out, localAndUTC(next, zone))
+				fmt.Fprintln(a.Out, localAndUTC(next, zone))
 			}
-			a.warn(doc.Warnings)
+			a.Warn(doc.Warnings)
 			return nil
 		},
 	}
@@ -75,12 +76,6 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 	c.Flags().StringVar(&from, "from", "", "strictly after when: RFC 3339, or local time of the zone (default: now)")
 	c.Flags().IntVarP(&n, "count", "n", 10, "how many")
 	return c
-}
-
-func (a *app) warn(warnings []string) {
-	for _, w := range warnings {
-		fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w)
-	}
 }
 
 type describeDoc struct {
@@ -108,7 +103,7 @@ func (a *app) scheduleDescribeCmd() *cobra.Command {
 			if zoneName != "" {
 				zone, err := civil.LoadZone(zoneName)
 				if err != nil {
-					return invalid("--timezone: %w", err)
+					return console.Invalid("--timezone: %w", err)
 				}
 				at, err := instantFlag("--from", from, zone)
 				if err != nil {
@@ -117,11 +112,11 @@ func (a *app) scheduleDescribeCmd() *cobra.Command {
 				doc.Warnings = append([]string{}, cron.WarningsIn(zone, at, at.AddDate(0, 0, 400))...)
 				doc.ClockChanges = cron.ClockChanges(zone, at, at.AddDate(0, 0, 400))
 			}
-			if a.output == "json" {
-				return printJSON(a.out, doc)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, doc)
 			}
-			fmt.Fprintln(a.out, doc.Description)
-			a.warn(append(doc.Warnings, doc.ClockChanges...))
+			fmt.Fprintln(a.Out, doc.Description)
+			a.Warn(append(doc.Warnings, doc.ClockChanges...))
 			return nil
 		},
 	}

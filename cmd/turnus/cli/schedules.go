@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -51,8 +52,8 @@ func (a *app) schedulesListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}}
 			for i := range all {
@@ -64,9 +65,9 @@ func (a *app) schedulesListCmd() *cobra.Command {
 				if s.Paused {
 					state += ", paused"
 				}
-				cells = append(cells, []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, localTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
+				cells = append(cells, []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -83,8 +84,8 @@ func (a *app) scheduleVerb(use, short, example string, r *remoteFlags, do func(c
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, s)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, s)
 			}
 			a.writeSchedule(s)
 			return nil
@@ -97,7 +98,7 @@ func (a *app) scheduleVerb(use, short, example string, r *remoteFlags, do func(c
 func (a *app) writeSchedule(s api.Schedule) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.out, "%-13s %s\n", name, printable(value))
+			fmt.Fprintf(a.Out, "%-13s %s\n", name, console.Printable(value))
 		}
 	}
 	row("schedule", s.Name)
@@ -183,7 +184,7 @@ func (a *app) schedulesRemoveCmd() *cobra.Command {
 			if err := c.DeleteSchedule(ctx, name, before.ETag); err != nil {
 				return before, err
 			}
-			a.message("removed:")
+			a.Message("removed:")
 			return before, nil
 		})
 }
@@ -202,12 +203,12 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 			}
 			switch {
 			case follow:
-				a.message(launched.Run + " is launched")
+				a.Message(launched.Run + " is launched")
 				return a.watchSoon(ctx, c, launched.Run)
-			case a.output == "json":
-				return printJSON(a.out, launched)
+			case a.Output == "json":
+				return console.PrintJSON(a.Out, launched)
 			}
-			fmt.Fprintln(a.out, launched.Run)
+			fmt.Fprintln(a.Out, launched.Run)
 			return nil
 		}),
 	}
@@ -218,7 +219,10 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 }
 
 // acceptedWithin is how long a run that a schedule launches may take to be there.
-const acceptedWithin = 15 * time.Second
+const (
+	acceptedWithin = 15 * time.Second
+	acceptedEvery  = 100 * time.Millisecond
+)
 
 // watchSoon watches a run that may be accepted a moment later.
 func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error {
@@ -230,7 +234,7 @@ func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error 
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lookAgain):
+		case <-time.After(acceptedEvery):
 		}
 	}
 }
@@ -252,16 +256,16 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 				return err
 			}
 			if !b.To.After(b.From) {
-				return invalid("--to %s: expected a time after --from", to)
+				return console.Invalid("--to %s: expected a time after --from", to)
 			}
 			done, err := c.BackfillSchedule(ctx, args[0], b)
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, done)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, done)
 			}
-			fmt.Fprintln(a.out, plural(done.Fires, "fire")+" to be launched")
+			fmt.Fprintln(a.Out, console.Plural(done.Fires, "fire")+" to be launched")
 			return nil
 		}),
 	}

@@ -24,7 +24,7 @@ func (a *app) schemaCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = a.out.Write(append(schema, '\n'))
+			_, err = a.Out.Write(append(schema, '\n'))
 			return err
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/playbooks"
@@ -48,11 +49,11 @@ func addIdentities(c *cobra.Command, files *[]string) {
 func readSecretFile(path string) (*secretFile, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, invalid("%w\nhint: --file names the file; turnus secrets encrypt begins one", err)
+		return nil, console.Invalid("%w\nhint: --file names the file; turnus secrets encrypt begins one", err)
 	}
 	f := &secretFile{path: path, mode: st.Mode().Perm()}
 	if f.data, err = readBounded(path, secrets.MaxFile+1); err != nil {
-		return nil, invalid("%w", err)
+		return nil, console.Invalid("%w", err)
 	}
 	f.said, err = secrets.ParseOwn(path, f.data)
 	return f, err
@@ -67,13 +68,13 @@ func (f *secretFile) entry(name string) (secrets.Entry, error) {
 		}
 		names = append(names, e.Name)
 	}
-	return secrets.Entry{}, invalid("%s has no secret %q\nhint: %s", f.path, name, nearOr(name, names))
+	return secrets.Entry{}, console.Invalid("%s has no secret %q\nhint: %s", f.path, name, nearOr(name, names))
 }
 
 // put seals a value to the file's recipients, under a name.
 func (f *secretFile) put(name string, value []byte) error {
 	if len(f.said.Recipients) == 0 {
-		return invalid("%s has no recipients\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
+		return console.Invalid("%s has no recipients\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
 	}
 	if err := secrets.CheckShort(value); err != nil {
 		return fmt.Errorf("secret %q: %w", name, err)
@@ -104,16 +105,16 @@ stdout, for recipients: of a file of secrets.`,
 			}
 			file, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // one that is there may open something
 			if err != nil {
-				return invalid("%w", err)
+				return console.Invalid("%w", err)
 			}
 			_, err = file.Write(text)
 			if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 				return errors.Join(err, os.Remove(args[0]))
 			}
-			if a.output == "json" {
-				return printJSON(a.out, map[string]string{"file": args[0], "public_key": public})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]string{"file": args[0], "public_key": public})
 			}
-			fmt.Fprintln(a.out, public)
+			fmt.Fprintln(a.Out, public)
 			return nil
 		},
 	}
@@ -133,7 +134,7 @@ A file that does not exist is created, with --recipient as its recipients.`,
   pwgen -s 32 1 | turnus secrets encrypt api_token`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !secrets.ValidName(args[0]) {
-				return invalid("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -", args[0])
+				return console.Invalid("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -", args[0])
 			}
 			f, err := secretFileFor(path, recipients)
 			if err != nil {
@@ -163,7 +164,7 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 	_, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(recipients) == 0:
-		return nil, invalid("there is no %s yet\nhint: --recipient PUBLIC-KEY begins one; turnus secrets keygen makes a key", path)
+		return nil, console.Invalid("there is no %s yet\nhint: --recipient PUBLIC-KEY begins one; turnus secrets keygen makes a key", path)
 	case errors.Is(err, fs.ErrNotExist):
 		f := &secretFile{path: path, mode: 0o644}
 		if f.data, err = secrets.NewFile(recipients); err == nil {
@@ -171,17 +172,17 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 		}
 		return f, err
 	case len(recipients) > 0:
-		return nil, invalid("--recipient is for a new file, and %s is there\nhint: add the key to its recipients:, then turnus secrets rotate", path)
+		return nil, console.Invalid("--recipient is for a new file, and %s is there\nhint: add the key to its recipients:, then turnus secrets rotate", path)
 	}
 	return readSecretFile(path)
 }
 
 // sealed tells what was sealed.
 func (a *app) sealed(f *secretFile, names []string) error {
-	if a.output == "json" {
-		return printJSON(a.out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})
 	}
-	fmt.Fprintf(a.out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), plural(len(f.said.Recipients), "recipient"))
+	fmt.Fprintf(a.Out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), console.Plural(len(f.said.Recipients), "recipient"))
 	return nil
 }
 
@@ -223,8 +224,8 @@ because of that, change the values at their source too, and encrypt the new ones
 			if err := f.save(); err != nil {
 				return err
 			}
-			if a.output != "json" {
-				a.message("whoever could open the file before still knows these values: if you took a recipient away, change them at their source, then turnus secrets encrypt")
+			if a.Output != "json" {
+				a.Message("whoever could open the file before still knows these values: if you took a recipient away, change them at their source, then turnus secrets encrypt")
 			}
 			return a.sealed(f, names)
 		},
@@ -284,15 +285,15 @@ func (a *app) secretsLsCmd() *cobra.Command {
 			for _, e := range f.said.Entries {
 				list = append(list, f.listed(e))
 			}
-			if a.output == "json" {
-				return printJSON(a.out, map[string]any{"file": f.path, "recipients": orEmpty(f.said.Recipients), "secrets": list})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]any{"file": f.path, "recipients": orEmpty(f.said.Recipients), "secrets": list})
 			}
 			for _, l := range list {
 				note := ""
 				if l.Current != nil && !*l.Current {
 					note = "  not encrypted to all recipients: turnus secrets rotate"
 				}
-				fmt.Fprintf(a.out, "%-24s %-8s %s%s\n", l.Name, l.Kind, printable(l.limits()), note)
+				fmt.Fprintf(a.Out, "%-24s %-8s %s%s\n", l.Name, l.Kind, console.Printable(l.limits()), note)
 			}
 			return nil
 		},
@@ -332,7 +333,7 @@ credentials log in with is read.`,
 }
 
 func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) error {
-	store, err := node.open(a.logger(false))
+	store, err := node.open(a.Logger(false))
 	if err != nil {
 		return err
 	}
@@ -368,21 +369,21 @@ func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) 
 		}
 		list = append(list, l)
 	}
-	if a.output == "json" {
-		if err := printJSON(a.out, map[string]any{"secrets": list}); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, map[string]any{"secrets": list}); err != nil {
 			return err
 		}
 	} else {
 		for _, l := range list {
 			said := "ok"
 			if l.Problem != "" {
-				said = a.paint(red, "problem: ") + printable(l.Problem)
+				said = a.Paint(console.Red, "problem: ") + console.Printable(l.Problem)
 			}
-			fmt.Fprintf(a.out, "%-24s %-8s %s\n", l.Name, l.Kind, said)
+			fmt.Fprintf(a.Out, "%-24s %-8s %s\n", l.Name, l.Kind, said)
 		}
 	}
 	if bad > 0 {
-		return &exit{code: exitInvalid}
+		return &console.Exit{Code: console.ExitInvalid}
 	}
 	return nil
 }
@@ -405,7 +406,7 @@ func validateSecrets(files []string) (playbooks.Diagnostics, error) {
 	for _, path := range files {
 		data, err := readBounded(path, secrets.MaxFile+1)
 		if err != nil {
-			return nil, invalid("%w", err)
+			return nil, console.Invalid("%w", err)
 		}
 		_, err = secrets.ParseTree(path, data)
 		if found, ok := errors.AsType[secrets.Problems](err); ok {

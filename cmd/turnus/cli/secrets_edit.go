@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -29,9 +30,9 @@ func nearOr(name string, names []string) string {
 
 // readSecret reads a value: from a terminal twice, unseen, or all of stdin. One end of line is cut.
 func (a *app) readSecret(name string) ([]byte, error) {
-	in, ok := a.in.(*os.File)
+	in, ok := a.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		value, err := io.ReadAll(io.LimitReader(a.in, secrets.MaxValue+3))
+		value, err := io.ReadAll(io.LimitReader(a.In, secrets.MaxValue+3))
 		return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r")), err
 	}
 	first, err := a.unseen(in, "value of "+name+": ")
@@ -46,7 +47,7 @@ func (a *app) readSecret(name string) ([]byte, error) {
 		return nil, err
 	case !bytes.Equal(first, second):
 		clear(first)
-		return nil, invalid("the two are not the same: nothing was changed")
+		return nil, console.Invalid("the two are not the same: nothing was changed")
 	}
 	return first, nil
 }
@@ -73,9 +74,9 @@ func (a *app) unseen(in *os.File, question string) ([]byte, error) {
 		}
 	})
 	defer func() { signal.Stop(got); close(end); wg.Wait() }()
-	fmt.Fprint(a.err, question)
+	fmt.Fprint(a.Err, question)
 	value, err := term.ReadPassword(fd)
-	fmt.Fprintln(a.err)
+	fmt.Fprintln(a.Err)
 	return value, err
 }
 
@@ -97,7 +98,7 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 				return err
 			}
 			if e.Age == "" {
-				return invalid("%s: secret %q is not sealed here: it is a reference of the kind %s, which you edit in the file", e.Place(), e.Name, e.Kind())
+				return console.Invalid("%s: secret %q is not sealed here: it is a reference of the kind %s, which you edit in the file", e.Place(), e.Name, e.Kind())
 			}
 			opener, err := secrets.NewOpener(identities)
 			if err != nil {
@@ -114,7 +115,7 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 				return err
 			}
 			if bytes.Equal(before, after) {
-				a.message("the value is as it was: nothing was changed")
+				a.Message("the value is as it was: nothing was changed")
 				return nil
 			}
 			if err := f.put(e.Name, after); err != nil {
@@ -135,7 +136,7 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, err error) {
 	parent, memory := memoryFolder()
 	if !memory {
-		a.message(a.paint(yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
+		a.Message(a.Paint(console.Yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
 	}
 	// Caught before there is anything to remove. Ctrl-C is the editor's own, which has the terminal; the others end it.
 	got := make(chan os.Signal, 4)
@@ -166,7 +167,7 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 	defer cancel()
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "exec "+editor+` "$1"`, "sh", file) //nolint:gosec // the person's own editor
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, os.Stdout, os.Stderr                       // the terminal itself
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, os.Stdout, os.Stderr                       // the terminal itself
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
@@ -184,7 +185,7 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 		case err := <-ended:
 			switch {
 			case err != nil && (interrupted || endedBySignal(cmd.ProcessState)):
-				return &exit{exitCancelled, errors.New("the editor was ended by a signal: nothing was changed")}
+				return &console.Exit{Code: console.ExitCancelled, Err: errors.New("the editor was ended by a signal: nothing was changed")}
 			case err != nil:
 				return fmt.Errorf("the editor %s: %w: nothing was changed", editor, err)
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/redact"
@@ -102,7 +104,7 @@ func turnusProcess(t *testing.T, args ...string) *exec.Cmd {
 func TestEditLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	identity, file, mark := filepath.Join(dir, "id.age"), filepath.Join(dir, "secrets.yaml"), filepath.Join(dir, "mark")
-	out, _ := turnus(t, exitOK, "secrets", "keygen", identity)
+	out, _ := turnus(t, console.ExitOK, "secrets", "keygen", identity)
 	seal := turnusProcess(t, "secrets", "encrypt", "snmp", "--file", file, "--recipient", strings.TrimSpace(out))
 	seal.Stdin = strings.NewReader("hunter2")
 	if text, err := seal.CombinedOutput(); err != nil {
@@ -130,7 +132,7 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 		if err := syscall.Kill(target, signal); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitCancelled {
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != console.ExitCancelled {
 			t.Errorf("%v: got %v: %s", signal, err, said.String())
 		}
 		if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
@@ -153,11 +155,11 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 
 // Of a signal that comes to the editor and to turnus, the editor's end may be seen first: it is told as the signal nevertheless.
 func TestEditorThatASignalEnds(t *testing.T) {
-	a := &app{in: strings.NewReader("")}
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	for script, cancelled := range map[string]bool{"kill -INT $$": true, "exit 130": true, "exit 1": false, "kill -SEGV $$": false, "exit 255": false} {
 		t.Setenv("VISUAL", "sh -c '"+script+"' sh")
 		err := a.runEditor(t.Context(), "file", nil)
-		if ended, ok := errors.AsType[*exit](err); err == nil || ok != cancelled || ok && ended.code != exitCancelled {
+		if ended, ok := errors.AsType[*console.Exit](err); err == nil || ok != cancelled || ok && ended.Code != console.ExitCancelled {
 			t.Errorf("%s: %v", script, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
@@ -42,7 +43,7 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 	c.Flags().BoolVarP(&f.logs.verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {
 		if f.service.queue.url == "" {
-			return invalid("server needs a queue that workers share\nhint: --redis rediss://HOST:6379/0; turnus up has a queue and a worker of its own")
+			return console.Invalid("server needs a queue that workers share\nhint: --redis rediss://HOST:6379/0; turnus up has a queue and a worker of its own")
 		}
 		return errors.Join(f.service.check(), f.logs.check(), f.trace.check())
 	}
@@ -54,7 +55,7 @@ func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
 	if err := sandbox.Harden(); err != nil { // it holds keys, and what relays of mail and tenants' receivers are told with
 		return err
 	}
-	log, err := a.serviceLog(&f.logs)
+	log, err := f.logs.open(a.Console)
 	if err != nil {
 		return err
 	}
@@ -80,8 +81,8 @@ func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
 	if err := s.open(ctx, sup); err != nil {
 		return err
 	}
-	ctx, _, release := a.signals(ctx, "stopping: other servers go on", a.message, func() {})
+	ctx, _, release := a.Signals(ctx, "stopping: other servers go on", a.Message, func() {})
 	defer release()
-	a.message("listening on " + s.url())
+	a.Message("listening on " + s.url())
 	return s.run(ctx, func() error { return nil })
 }

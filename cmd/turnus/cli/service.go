@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/crypto/acme/autocert"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -59,7 +60,7 @@ type service struct {
 	looks    *acmeLooks            // of its authority
 	hear     net.Listener          // of challenges over HTTP; nil without
 	closers  []func() error        // last opened first
-	messages messageLimiter
+	messages console.MessageLimiter
 	metrics  *metrics.Registry
 	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler
@@ -75,7 +76,7 @@ type service struct {
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
 	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
-		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.message); err != nil {
+		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.Message); err != nil {
 			return err
 		}
 	}
@@ -117,9 +118,9 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	if made {
-		s.a.message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+		s.a.Message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
 		if s.f.definitions == "" && s.f.repo == "" {
-			s.a.message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
+			s.a.Message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
 	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
@@ -28,21 +29,21 @@ func (s *service) event(e controller.Event) {
 	}
 	switch e.Kind {
 	case controller.QueueAway:
-		s.a.message(s.a.paint(yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
+		s.a.Message(s.a.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
 	case controller.QueueBack:
-		s.a.message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
+		s.a.Message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
-		s.a.message(s.a.paint(yellow, "the queue was emptied") + ", and is filled again from the ledger")
+		s.a.Message(s.a.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:
-		s.a.message(s.a.paint(yellow, "run "+e.Run+" is paused: ") + printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
+		s.a.Message(s.a.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
 	case controller.RunRepeated:
-		s.a.message(s.a.paint(yellow, "run "+e.Run+" was repeated in part: ") + plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+		s.a.Message(s.a.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
 		s.notify.Poke()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
-			s.a.message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
+			s.a.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
 		}
 	}
 }
@@ -55,19 +56,19 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
-			s.a.message(fmt.Sprintf("definitions: %s, %s, from %s", plural(len(set.Playbooks), "playbook"), plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.a.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			s.a.warnOf(set)
 			s.tellUnapproved()
 		}
 	case catalog.DefinitionsRejected:
-		s.a.message(s.a.paint(red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
+		s.a.Message(s.a.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
 	case catalog.FireLaunched:
-		s.a.message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
+		s.a.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.FireSkipped:
-		s.a.message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, printable(e.Reason)))
+		s.a.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
 	case catalog.FireFailed, catalog.Trouble:
-		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.allow(text) {
-			s.a.message(s.a.paint(yellow, "trouble: ") + text)
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.Allow(text) {
+			s.a.Message(s.a.Paint(console.Yellow, "trouble: ") + text)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/server"
 )
@@ -48,10 +49,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(fmt.Errorf("API: %w", err))
 		}
 	})
-	s.a.mind(s.manager.Ready(s.hangs))
+	s.a.WarnError(s.manager.Ready(s.hangs))
 	<-stop.Done()
 	cause := context.Cause(stop)
-	s.a.mind(s.manager.Stopping())
+	s.a.WarnError(s.manager.Stopping())
 	down, cancel := context.WithTimeout(life, webStop)
 	if err := web.Shutdown(down); err != nil {
 		_ = web.Close()
@@ -92,7 +93,7 @@ func (s *service) settle(ctx context.Context) {
 	for !s.settled(ctx) {
 		select {
 		case <-ctx.Done():
-			s.a.message(s.a.paint(yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			s.a.Message(s.a.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
 			return
 		case <-tick.C:
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/login"
 )
@@ -69,18 +70,18 @@ func (f *serviceFlags) add(c *cobra.Command) {
 // check refuses what contradicts itself, before anything is opened.
 func (f *serviceFlags) check() error {
 	if f.repo != "" && f.definitions != "" {
-		return invalid("--repo and --definitions both say where the definitions are: give one")
+		return console.Invalid("--repo and --definitions both say where the definitions are: give one")
 	}
 	if f.definitions != "" {
 		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
-			return invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
+			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
-		return invalid("--branch and --repo-every say how --repo is followed: give it, too")
+		return console.Invalid("--branch and --repo-every say how --repo is followed: give it, too")
 	}
 	if f.hookSecret != "" && f.repo == "" {
-		return invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
 	}
 	if _, err := f.notify.config(); err != nil {
 		return err
@@ -93,13 +94,13 @@ func (f *serviceFlags) check() error {
 		return err
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return invalid("--tls-cert and --tls-key go together")
+		return console.Invalid("--tls-cert and --tls-key go together")
 	}
 	if err := f.acme.check(f.tlsCert); err != nil {
 		return err
 	}
 	if f.tlsClientCA != "" && !f.secure() {
-		return invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
+		return console.Invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
 	}
 	if err := f.measure.check(); err != nil {
 		return err
@@ -109,13 +110,13 @@ func (f *serviceFlags) check() error {
 	}
 	address, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
+		return console.Invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
 	}
 	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
-		return invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+		return console.Invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
 	}
 	if f.people != nil && f.oidc.server == "" && !core.ThisMachine(address) {
-		return invalid("--oidc-issuer with --listen %s: a login is for one server alone, and this one does not know by which name people reach it\nhint: --oidc-server HOST[:PORT], as in their --server https://HOST[:PORT]", f.listen)
+		return console.Invalid("--oidc-issuer with --listen %s: a login is for one server alone, and this one does not know by which name people reach it\nhint: --oidc-server HOST[:PORT], as in their --server https://HOST[:PORT]", f.listen)
 	}
 	return nil
 }

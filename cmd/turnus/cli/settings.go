@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -145,13 +146,13 @@ func fill(c *cobra.Command) (map[string]origin, error) {
 				break // it has its value
 			}
 			if err := c.Flags().Set(f.Name, env); err != nil {
-				errs = append(errs, invalid("%s: %v", variable, err))
+				errs = append(errs, console.Invalid("%s: %v", variable, err))
 			}
 		case inFile:
 			from[f.Name] = origin{fromFile, setting.place}
 			for _, value := range setting.values {
 				if err := c.Flags().Set(f.Name, value); err != nil {
-					errs = append(errs, invalid("%s: %s: %v", setting.place, f.Name, err))
+					errs = append(errs, console.Invalid("%s: %s: %v", setting.place, f.Name, err))
 				}
 			}
 		default:
@@ -173,11 +174,11 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 		return nil, nil
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, invalid("--config: %s is no regular file", path)
+		return nil, console.Invalid("--config: %s is no regular file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, invalid("--config: %v", err)
+		return nil, console.Invalid("--config: %v", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxSettings+1))
@@ -185,7 +186,7 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 		return nil, fmt.Errorf("--config: read %s: %w", path, err)
 	}
 	if len(text) > maxSettings {
-		return nil, invalid("--config: %s has more than %d bytes", path, maxSettings)
+		return nil, console.Invalid("--config: %s has more than %d bytes", path, maxSettings)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -196,7 +197,7 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, invalid("%s:%d:%d: expected settings, as listen: 127.0.0.1:8470", path, root.Line, root.Column)
+		return nil, console.Invalid("%s:%d:%d: expected settings, as listen: 127.0.0.1:8470", path, root.Line, root.Column)
 	}
 	settings := map[string]setting{}
 	var errs []error
@@ -210,7 +211,7 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 
 func addSetting(settings map[string]setting, path string, c *cobra.Command, key, value *yaml.Node) error {
 	refuse := func(n *yaml.Node, format string, args ...any) error {
-		return invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
+		return console.Invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
 	}
 	if key.Value == devFlag {
 		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", devFlag, c.Name())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -51,7 +52,7 @@ func (f *storeFlags) objects(ctx context.Context, make bool) (*blob.Bucket, erro
 func ledgerThere(url string) error {
 	if path, ok := ledger.FileOf(url); ok {
 		if _, err := os.Stat(path); err != nil {
-			return invalid("there is no ledger: %v", err)
+			return console.Invalid("there is no ledger: %v", err)
 		}
 	}
 	return nil
@@ -91,17 +92,4 @@ func whoHere() string {
 		return "ledger: " + u.Username
 	}
 	return "ledger"
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	const unit = 1 << 10
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, at := float64(n)/unit, 0
-	for ; size >= unit && at < 3; at++ {
-		size /= unit
-	}
-	return fmt.Sprintf("%.1f %s", size, []string{"KiB", "MiB", "GiB", "TiB"}[at])
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -84,14 +85,14 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 		return err
 	}
 	if f.follow {
-		a.message(run.ID + " is accepted")
+		a.Message(run.ID + " is accepted")
 		return a.watch(ctx, c, run.ID)
 	}
-	if a.output == "json" {
-		return printJSON(a.out, run)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, run)
 	}
-	fmt.Fprintln(a.out, run.ID)
-	a.message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, plural(run.Total, "host"), run.Phase, run.ID))
+	fmt.Fprintln(a.Out, run.ID)
+	a.Message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.Phase, run.ID))
 	return nil
 }
 
@@ -115,10 +116,10 @@ func limitParts(limit string) ([]string, error) {
 		}
 		text, err := readBounded(file, maxLimit+1)
 		if err != nil {
-			return nil, invalid("--limit: %w", err)
+			return nil, console.Invalid("--limit: %w", err)
 		}
 		if len(text) > maxLimit {
-			return nil, invalid("--limit: %s has more than 4 MiB", file)
+			return nil, console.Invalid("--limit: %s has more than 4 MiB", file)
 		}
 		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 			if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
@@ -136,7 +137,7 @@ func playbookNames(ctx context.Context, c *client.Client) ([]string, error) {
 	}
 	names := make([]string, len(books.Items))
 	for i, b := range books.Items {
-		names[i] = b.Name + "\t" + firstLine(b.Description)
+		names[i] = b.Name + "\t" + console.FirstLine(b.Description)
 	}
 	return names, nil
 }

@@ -141,6 +141,13 @@ func (t *tally) end() {
 	t.ended = time.Now()
 }
 
+// count returns how many hosts are done.
+func (t *tally) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
 // progress is a tally at one moment.
 type progress struct {
 	name        string

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"regexp"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/server"
@@ -19,7 +20,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 // tokens are lost. Who can write the ledger may do anything anyway; the audit log says that it went this way.
 func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags, n api.NewToken) (err error) {
 	if !tokenName.MatchString(n.Name) {
-		return invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
+		return console.Invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
 	}
 	wanted, err := server.TokenFor(n)
 	if err != nil {
@@ -45,10 +46,10 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags,
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return printJSON(a.out, api.Token{ID: token.ID, Name: token.Name, Tenant: n.Tenant, Role: n.Role, Created: token.Created, Secret: secret})
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, api.Token{ID: token.ID, Name: token.Name, Tenant: n.Tenant, Role: n.Role, Created: token.Created, Secret: secret})
 	}
-	fmt.Fprintln(a.out, secret)
-	a.message(fmt.Sprintf("token %s of %s: %s of tenant %s, made in the ledger; turnus tokens ls lists what else there is", token.ID, token.Name, n.Role, n.Tenant))
+	fmt.Fprintln(a.Out, secret)
+	a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s, made in the ledger; turnus tokens ls lists what else there is", token.ID, token.Name, n.Role, n.Tenant))
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/tracing"
 )
 
@@ -24,7 +25,7 @@ func (f *traceFlags) add(c *cobra.Command) {
 // check refuses what cannot work, before anything is opened.
 func (f *traceFlags) check() error {
 	if err := (tracing.Config{Endpoint: f.endpoint, Ratio: f.ratio}).Check(); err != nil {
-		return invalid("--otlp-endpoint, --trace-ratio: %w", err)
+		return console.Invalid("--otlp-endpoint, --trace-ratio: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // upFlags say how the service runs in one process.
@@ -53,7 +55,7 @@ signal cancels what runs.`,
 // up runs until it is told to stop.
 func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	f.log.verbose = f.node.verbose
-	log, err := a.serviceLog(&f.log)
+	log, err := f.log.open(a.Console)
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	if err := s.open(ctx, n.plugins); err != nil {
 		return err
 	}
-	ctx, _, release := a.signals(ctx, finishingSteps, a.message, n.kill)
+	ctx, _, release := a.Signals(ctx, finishingSteps, a.Message, n.kill)
 	defer release()
 	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true, traces: s.traces}
 	if f.service.definitions != "" { // checkouts of a branch lie in the data folder, and are all that is sent from it
@@ -93,12 +95,9 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	s.stuck = n.worker.Stuck
 	if f.context != "" {
 		if err := a.writeContext(f.context, serverContext{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
-			a.message(a.paint(yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())
+			a.Message(a.Paint(console.Yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())
 		}
 	}
-	a.message("listening on " + s.url())
+	a.Message("listening on " + s.url())
 	return s.run(ctx, stop)
 }
-
-// finishingSteps is what the first signal means to a service.
-const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

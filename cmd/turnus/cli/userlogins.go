@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/secrets"
@@ -57,7 +58,7 @@ func (f *userLoginFlags) add(c *cobra.Command) {
 func (f *userLoginFlags) refuse() error {
 	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
-			return invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
+			return console.Invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
 				"hint: define a credential in a file, give it by --secrets, and name it in the inventory: credential: NAME; docs/secrets.md shows how", name)
 		}
 	}
@@ -99,13 +100,13 @@ func (f *userLoginFlags) logins(ctx context.Context, inv func() *inventory.Inven
 	}
 	switch {
 	case f.caKey != "" && f.caVault != "":
-		return nil, invalid("--ssh-ca-key and --ssh-ca-vault: one authority signs, so give one of them")
+		return nil, console.Invalid("--ssh-ca-key and --ssh-ca-vault: one authority signs, so give one of them")
 	case f.caVault != "" && !store.HasVault():
-		return nil, invalid("--ssh-ca-vault needs a Vault\nhint: name it under vault: in the file of --secrets")
+		return nil, console.Invalid("--ssh-ca-vault needs a Vault\nhint: name it under vault: in the file of --secrets")
 	}
 	var err error
 	if o.base.Signer, err = signerOf(store, f.caKey, f.caVault, f.certLifetime); err != nil {
-		return nil, invalid("--ssh-ca-key, --ssh-ca-vault, --ssh-cert-lifetime: %w", err)
+		return nil, console.Invalid("--ssh-ca-key, --ssh-ca-vault, --ssh-cert-lifetime: %w", err)
 	}
 	return o, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -51,7 +52,7 @@ asked about params that hold no expression: one process of each plugin that the 
 			}
 			if err == nil {
 				var found playbooks.Diagnostics
-				ctx, stop := a.interruptible(cmd.Context())
+				ctx, stop := a.Interruptible(cmd.Context())
 				defer stop()
 				found, warnings = askJobTypes(ctx, sup, books)
 				problems = append(problems, found...)
@@ -140,27 +141,27 @@ func (a *app) reportValidation(books []*playbooks.Playbook, err error, warnings 
 	if doc.Problems == nil {
 		doc.Problems = playbooks.Diagnostics{}
 	}
-	if a.output != "json" {
+	if a.Output != "json" {
 		for _, w := range warnings {
-			fmt.Fprintln(a.err, a.paint(yellow, "warning: ")+w.String())
+			fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w.String())
 		}
 	}
 	switch {
-	case a.output == "json":
-		if err := printJSON(a.out, doc); err != nil {
+	case a.Output == "json":
+		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
 		}
 	case doc.Valid:
-		fmt.Fprintln(a.out, plural(len(books), "playbook")+" valid")
+		fmt.Fprintln(a.Out, console.Plural(len(books), "playbook")+" valid")
 		for _, s := range doc.Secrets {
-			fmt.Fprintf(a.out, "  %s uses secret %s: step %s\n", s.Playbook, s.Secret, strings.Join(s.Steps, ", "))
+			fmt.Fprintf(a.Out, "  %s uses secret %s: step %s\n", s.Playbook, s.Secret, strings.Join(s.Steps, ", "))
 		}
 	default:
-		fmt.Fprintln(a.err, problems.Error())
-		fmt.Fprintln(a.err, a.paint(red, plural(len(problems), "problem")))
+		fmt.Fprintln(a.Err, problems.Error())
+		fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(problems), "problem")))
 	}
 	if !doc.Valid {
-		return &exit{code: exitInvalid}
+		return &console.Exit{Code: console.ExitInvalid}
 	}
 	return nil
 }

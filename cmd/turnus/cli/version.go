@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 func versionLine() string {
@@ -15,10 +17,10 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  turnus version -o json",
 		RunE: func(*cobra.Command, []string) error {
-			if a.output == "json" {
-				return printJSON(a.out, map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := fmt.Fprintln(a.out, versionLine())
+			_, err := fmt.Fprintln(a.Out, versionLine())
 			return err
 		},
 	}

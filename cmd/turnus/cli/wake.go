@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -26,10 +27,10 @@ turnus runs show RUN --jobs.`,
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, api.Woken{Woken: n})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, api.Woken{Woken: n})
 			}
-			fmt.Fprintf(a.out, "%s: %s woken by %s\n", args[0], plural(n, "job"), args[1])
+			fmt.Fprintf(a.Out, "%s: %s woken by %s\n", args[0], console.Plural(n, "job"), args[1])
 			return nil
 		}),
 	}
@@ -65,7 +66,7 @@ func wake(ctx context.Context, c *client.Client, run string, w api.Wake, hosts [
 			page.Cursor = jobs.Next
 		}
 		if !found {
-			return n, invalid("run %s has no host %s", run, host)
+			return n, console.Invalid("run %s has no host %s", run, host)
 		}
 	}
 	return n, nil

@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
-	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -60,11 +59,11 @@ func (f *gatingFlags) keep(ctx context.Context, a *app, q queue.Queue, launches 
 func (a *app) windowsEvent(e launch.KeeperEvent) {
 	switch e.Kind {
 	case launch.WindowsChanged:
-		a.message("windows: the edit is taken over; hosts that wait are looked at again")
+		a.Message("windows: the edit is taken over; hosts that wait are looked at again")
 	case launch.WindowsBroken:
-		a.message(a.paint(yellow, "warning: ") + "windows: the edit is not valid, and the last valid windows stay: " + firstLine(e.Err.Error()))
+		a.Message(a.Paint(console.Yellow, "warning: ") + "windows: the edit is not valid, and the last valid windows stay: " + console.FirstLine(e.Err.Error()))
 	case launch.WindowsAway:
-		a.message(a.paint(yellow, "warning: ") + "windows: the edit cannot be posted yet: " + e.Err.Error())
+		a.Message(a.Paint(console.Yellow, "warning: ") + "windows: the edit cannot be posted yet: " + e.Err.Error())
 	}
 }
 
@@ -75,51 +74,21 @@ func (a *app) keepWindows(launches []*launch.Launch, f *runFlags) error {
 		switch {
 		case l.Asks == "" || f.outside || l.Starts != nil:
 		case len(f.play.windows.paths) == 0:
-			return invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+			return console.Invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		case l.Inert:
-			return invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+			return console.Invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		default:
-			a.message(a.paint(yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
+			a.Message(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
 		}
 	}
 	for _, l := range launches {
 		if len(l.Unfit) == 0 {
 			continue
 		}
-		a.message(fmt.Sprintf("%s%s: %s left out, for no window fits:", a.paint(yellow, "warning: "), l.Playbook.Name, plural(len(l.Unfit), "host")))
+		a.Message(fmt.Sprintf("%s%s: %s left out, for no window fits:", a.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.Unfit), "host")))
 		for _, u := range l.Unfit {
-			a.message("  " + u.String())
+			a.Message("  " + u.String())
 		}
 	}
 	return nil
 }
-
-// waitingText says what the hosts of a run wait for.
-func waitingText(e launch.Event) string {
-	hosts := "1 host waits"
-	if e.Waiting != 1 {
-		hosts = fmt.Sprintf("%d hosts wait", e.Waiting)
-	}
-	if e.Until.IsZero() {
-		return fmt.Sprintf("%s for windows, and %s is not known to open: %s", hosts, setName(e.Set), e.Reason)
-	}
-	return fmt.Sprintf("%s for windows; the next is %s, from %s: %s", hosts, setName(e.Set), gate.Local(e.Until, e.Zone), e.Reason)
-}
-
-// waitingNote is the short form for the live view: it follows "waiting for windows".
-func waitingNote(e launch.Event) string {
-	if e.Until.IsZero() {
-		return fmt.Sprintf("; %s is not known to open", setName(e.Set))
-	}
-	return fmt.Sprintf("; next %s %s", setName(e.Set), gate.Local(e.Until, e.Zone))
-}
-
-func setName(set string) string {
-	if set == "" {
-		return "a host without a window set"
-	}
-	return set
-}
-
-// unapproved tells whether a job ended because somebody has to approve anew.
-func unapproved(reason string) bool { return strings.HasPrefix(reason, core.NeedsReapproval) }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
@@ -44,7 +47,7 @@ func (f *windowFlags) addFiles(c *cobra.Command) {
 // load reads the definitions and finds the set.
 func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
 	if len(f.files) == 0 {
-		return nil, nil, invalid("no definitions are given\nhint: -f windows.yaml")
+		return nil, nil, console.Invalid("no definitions are given\nhint: -f windows.yaml")
 	}
 	defs, err := windows.Load(f.files...)
 	if err != nil {
@@ -52,7 +55,7 @@ func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, e
 	}
 	set := defs.Sets[name]
 	if set == nil {
-		return nil, nil, invalid("no window set %q; there are: %s", name, strings.Join(sortedKeys(defs.Sets), ", "))
+		return nil, nil, console.Invalid("no window set %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(defs.Sets)), ", "))
 	}
 	zone, err := civil.LoadZone(set.Timezone)
 	return defs, zone, err
@@ -76,12 +79,12 @@ func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
 	if zone == time.Local {
 		where = "local time"
 	}
-	return time.Time{}, invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
+	return time.Time{}, console.Invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
 }
 
 func checkYear(flag string, t time.Time) error {
 	if t.Year() < 1971 || t.Year() > 2150 {
-		return invalid("%s %s: expected a year from 1971 to 2150", flag, t.Format(time.RFC3339))
+		return console.Invalid("%s %s: expected a year from 1971 to 2150", flag, t.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -93,7 +96,7 @@ func needFlag(text string) (time.Duration, error) {
 	}
 	d, err := windows.ParseDuration(text)
 	if err != nil {
-		return 0, invalid("--need: %w", err)
+		return 0, console.Invalid("--need: %w", err)
 	}
 	return d, nil
 }
@@ -153,7 +156,7 @@ func (a *app) windowsNextCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if n < 1 || n > maxShown {
-				return invalid("-n %d: expected 1 to %d", n, maxShown)
+				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
@@ -171,8 +174,8 @@ func (a *app) windowsNextCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, doc)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, doc)
 			}
 			a.writeNext(doc, zone)
 			return nil
@@ -238,25 +241,25 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 	for _, o := range doc.Occurrences {
 		open, _ := time.Parse(time.RFC3339, o.Open)
 		end, _ := time.Parse(time.RFC3339, o.Close)
-		mark := a.paint(green, "open   ")
+		mark := a.Paint(console.Green, "open   ")
 		if !o.Approved {
-			mark = a.paint(red, "closed ")
+			mark = a.Paint(console.Red, "closed ")
 		}
-		fmt.Fprintf(a.out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
-		fmt.Fprintf(a.out, "     to %s\n", localAndUTC(end, zone))
+		fmt.Fprintf(a.Out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.Out, "     to %s\n", localAndUTC(end, zone))
 		for _, note := range o.Notes {
-			fmt.Fprintf(a.out, "        %s\n", a.paint(yellow, note))
+			fmt.Fprintf(a.Out, "        %s\n", a.Paint(console.Yellow, note))
 		}
 	}
 	for _, d := range doc.Dropped {
-		fmt.Fprintf(a.out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
+		fmt.Fprintf(a.Out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
 	}
 	if doc.NextStart != nil && *doc.NextStart != nil {
 		start, _ := time.Parse(time.RFC3339, **doc.NextStart)
-		fmt.Fprintf(a.out, "next start: %s\n", localAndUTC(start, zone))
+		fmt.Fprintf(a.Out, "next start: %s\n", localAndUTC(start, zone))
 	}
 	if doc.Reason != "" {
-		fmt.Fprintln(a.out, doc.Reason)
+		fmt.Fprintln(a.Out, doc.Reason)
 	}
 }
 
@@ -299,7 +302,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 				})(cmd, args)
 			}
 			if r != (remoteFlags{}) {
-				return invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
+				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
@@ -347,25 +350,25 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 }
 
 func errNoNeed() error {
-	return invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
+	return console.Invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
 }
 
 func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Location) error {
-	if a.output == "json" {
-		return printJSON(a.out, doc)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
 	}
-	verdict := a.paint(red, "closed")
+	verdict := a.Paint(console.Red, "closed")
 	switch {
 	case doc.Fits:
-		verdict = a.paint(green, "may start")
+		verdict = a.Paint(console.Green, "may start")
 	case doc.Open:
-		verdict = a.paint(yellow, "open, but it does not fit")
+		verdict = a.Paint(console.Yellow, "open, but it does not fit")
 	}
-	fmt.Fprintf(a.out, "%s at %s: %s\n  %s\n", doc.Set, localAndUTC(at, zone), verdict, doc.Reason)
+	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, localAndUTC(at, zone), verdict, doc.Reason)
 	if doc.NoNext != "" {
-		fmt.Fprintf(a.out, "  no next start: %s\n", doc.NoNext)
+		fmt.Fprintf(a.Out, "  no next start: %s\n", doc.NoNext)
 		return nil
 	}
-	fmt.Fprintf(a.out, "  next start: %s\n", localAndUTC(next, zone))
+	fmt.Fprintf(a.Out, "  next start: %s\n", localAndUTC(next, zone))
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
@@ -40,8 +41,8 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"WINDOW SET", "RULE", "HOSTS", "STATE", "BY", "NEXT WITHOUT", "WHY"}}
 			for i := range all {
@@ -55,7 +56,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 				}
 				cells = append(cells, []string{one.Set, one.Rule, fmt.Sprint(one.Hosts), one.State, lastWord(one), next, why})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -169,8 +170,8 @@ func zoneOf(ctx context.Context, c *client.Client, set string) (*time.Location, 
 
 // showApproval says how a place stands after somebody spoke.
 func (a *app) showApproval(w api.WindowApproval) error {
-	if a.output == "json" {
-		return printJSON(a.out, w)
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, w)
 	}
 	name := w.Set
 	if w.Rule != "" {
@@ -180,9 +181,9 @@ func (a *app) showApproval(w api.WindowApproval) error {
 	if w.Reason != "" {
 		line += ": " + w.Reason
 	}
-	fmt.Fprintln(a.out, line)
+	fmt.Fprintln(a.Out, line)
 	for _, o := range w.Waiting {
-		fmt.Fprintf(a.out, "  not covered: %s to %s\n", o.OpenLocal, o.CloseLocal)
+		fmt.Fprintf(a.Out, "  not covered: %s to %s\n", o.OpenLocal, o.CloseLocal)
 	}
 	return nil
 }

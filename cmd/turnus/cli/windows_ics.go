@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 	"github.com/turnus/turnus/windows/ics"
@@ -24,7 +25,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if days < 1 || days > 3*366 {
-				return invalid("--days %d: expected 1 to %d", days, 3*366)
+				return console.Invalid("--days %d: expected 1 to %d", days, 3*366)
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
@@ -43,23 +44,23 @@ func (a *app) windowsICSCmd() *cobra.Command {
 			}
 			compiled := defs.Compile(args[0], windows.Ahead(from, days))
 			if compiled.Reason() != "" {
-				return invalid("window set %s is closed: %s", args[0], compiled.Reason())
+				return console.Invalid("window set %s is closed: %s", args[0], compiled.Reason())
 			}
 			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To), Stamp: stamp, Sequence: sequence}
-			if a.output == "json" {
+			if a.Output == "json" {
 				docs := []windowDoc{}
 				for _, w := range feed.Windows {
 					docs = append(docs, windowDocOf(w, zone))
 				}
-				return printJSON(a.out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
+				return console.PrintJSON(a.Out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}
 			var text strings.Builder
 			if err := ics.Write(&text, feed); err != nil {
 				return err
 			}
 			// Lines of iCalendar end in CR LF, which the screen would not let pass.
-			lines := clean(strings.ReplaceAll(text.String(), "\r\n", "\n"), false)
-			_, err = io.WriteString(raw{a.out}, strings.ReplaceAll(lines, "\n", "\r\n"))
+			lines := console.Clean(strings.ReplaceAll(text.String(), "\r\n", "\n"), false)
+			_, err = io.WriteString(a.Out.Raw(), strings.ReplaceAll(lines, "\n", "\r\n"))
 			return err
 		},
 	}
@@ -76,7 +77,7 @@ func newest(files []string) (time.Time, error) {
 	for _, file := range files {
 		info, err := os.Stat(file)
 		if err != nil {
-			return at, invalid("-f: %w", err)
+			return at, console.Invalid("-f: %w", err)
 		}
 		if info.ModTime().After(at) {
 			at = info.ModTime()
@@ -100,7 +101,7 @@ func (a *app) windowsImportCmd() *cobra.Command {
 			}
 			if opts.Timezone != "" {
 				if _, err := civil.LoadZone(opts.Timezone); err != nil {
-					return invalid("--timezone: %w", err)
+					return console.Invalid("--timezone: %w", err)
 				}
 			}
 			set, err := ics.Read(data, opts)
@@ -108,12 +109,12 @@ func (a *app) windowsImportCmd() *cobra.Command {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			for _, s := range set.Skipped {
-				fmt.Fprintln(a.err, a.paint(yellow, "skipped: ")+s)
+				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "skipped: ")+s)
 			}
-			if a.output == "json" {
-				return printJSON(a.out, map[string]any{"set": opts.Name, "timezone": set.Timezone, "skipped": append([]string{}, set.Skipped...), "yaml": string(set.YAML)})
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]any{"set": opts.Name, "timezone": set.Timezone, "skipped": append([]string{}, set.Skipped...), "yaml": string(set.YAML)})
 			}
-			_, err = a.out.Write(set.YAML)
+			_, err = a.Out.Write(set.YAML)
 			return err
 		},
 	}
@@ -123,18 +124,18 @@ func (a *app) windowsImportCmd() *cobra.Command {
 }
 
 func (a *app) readCalendar(path string) ([]byte, error) {
-	in := a.in
+	in := a.In
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return nil, invalid("%w", err)
+			return nil, console.Invalid("%w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	data, err := io.ReadAll(io.LimitReader(in, windows.MaxFileSize+1))
 	if err != nil {
-		return nil, invalid("%s: %w", path, err)
+		return nil, console.Invalid("%s: %w", path, err)
 	}
 	return data, nil
 }

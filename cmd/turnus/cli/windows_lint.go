@@ -3,9 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -44,7 +47,7 @@ func (a *app) windowsLintCmd() *cobra.Command {
 			doc := lintDoc{Valid: len(problems) == 0, Sets: []lintSet{}, Problems: windows.Problems{}, Findings: []windows.Finding{}}
 			doc.Problems = append(doc.Problems, problems...)
 			if defs != nil {
-				for _, name := range sortedKeys(defs.Sets) {
+				for _, name := range slices.Sorted(maps.Keys(defs.Sets)) {
 					zone, err := civil.LoadZone(defs.Sets[name].Timezone)
 					if err != nil {
 						return err
@@ -70,21 +73,21 @@ func (a *app) reportLint(doc lintDoc) error {
 	for _, f := range doc.Findings {
 		doc.Valid = doc.Valid && f.Severity != windows.Error
 	}
-	if a.output == "json" {
-		if err := printJSON(a.out, doc); err != nil {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
 		}
 	} else {
 		for _, p := range doc.Problems {
-			fmt.Fprintf(a.err, "%s\n\n", p)
+			fmt.Fprintf(a.Err, "%s\n\n", p)
 		}
-		paints := map[windows.Severity]color{windows.Error: red, windows.Warning: yellow, windows.Info: faint}
+		paints := map[windows.Severity]console.Color{windows.Error: console.Red, windows.Warning: console.Yellow, windows.Info: console.Faint}
 		for _, f := range doc.Findings {
-			fmt.Fprintf(a.out, "%s: %s: %s\n", f.Set, a.paint(paints[f.Severity], string(f.Severity)), f.Message)
+			fmt.Fprintf(a.Out, "%s: %s: %s\n", f.Set, a.Paint(paints[f.Severity], string(f.Severity)), f.Message)
 		}
 	}
 	if !doc.Valid {
-		return &exit{code: exitInvalid}
+		return &console.Exit{Code: console.ExitInvalid}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/metrics"
@@ -48,7 +49,7 @@ func (f *workerFlags) add(c *cobra.Command) {
 // check refuses what contradicts itself, before anything is opened.
 func (f *workerFlags) check() error {
 	if f.queue.url == "" {
-		return invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
+		return console.Invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 	}
 	return errors.Join(f.node.check(), f.logs.check(), f.trace.check())
 }
@@ -79,7 +80,7 @@ there; without it servers tell what it reports.`,
 // work runs until it is told to stop.
 func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	f.logs.verbose = f.node.verbose
-	log, err := a.serviceLog(&f.logs)
+	log, err := f.logs.open(a.Console)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		defer server.Close()
 		outputs = server.PutOutput
 	}
-	listener, err := f.metrics.listen(ctx, log, a.message)
+	listener, err := f.metrics.listen(ctx, log, a.Message)
 	if err != nil {
 		return err
 	}
@@ -141,19 +142,19 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	events := func(e worker.Event) {
 		switch e.Kind {
 		case worker.QueueAway, worker.QueueBack, worker.SessionLost, worker.ClockLeaped, worker.Overloaded, worker.Eased, worker.Draining:
-			a.message(string(e.Kind) + ": " + e.Text)
+			a.Message(string(e.Kind) + ": " + e.Text)
 		}
 	}
 	events = jobLog(log, events)
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
-	ctx, _, release := a.signals(ctx, drainingSteps, a.message, n.kill)
+	ctx, _, release := a.Signals(ctx, drainingSteps, a.Message, n.kill)
 	defer release()
 	o := workerOf{
 		queue: q, name: f.name, pool: f.queue.pool, files: func(string, string) string { return files }, events: events, report: true,
 		outputs: outputs, metrics: measured, scraped: listener != nil, traces: traces.Spans(),
 		drain: func() {
-			a.message("an order came to drain: " + drainingSteps)
+			a.Message("an order came to drain: " + drainingSteps)
 			drain()
 		},
 	}
@@ -163,13 +164,13 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	if listener != nil {
 		listener.Handle("GET /metrics", measured)
 		listener.Health(n.worker.Stuck, n.worker.Unready)
-		a.message("metrics on " + listener.Addr())
+		a.Message("metrics on " + listener.Addr())
 	}
-	a.message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.node.slots, cmp.Or(f.queue.pool, defaultPool)))
-	a.mind(manager.Ready(n.worker.Stuck))
+	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.node.slots, cmp.Or(f.queue.pool, defaultPool)))
+	a.WarnError(manager.Ready(n.worker.Stuck))
 	select {
 	case <-ctx.Done():
-		a.mind(manager.Stopping())
+		a.WarnError(manager.Stopping())
 		return stop()
 	case err := <-n.done:
 		n.done <- err // for stop
@@ -195,7 +196,7 @@ func (f *outputFlags) add(c *cobra.Command) {
 func (f *outputFlags) client() (*client.Client, error) {
 	if f.server == "" {
 		if f.tokenFile != "" || f.caFile != "" || f.certFile != "" || f.keyFile != "" {
-			return nil, invalid("--token-file, --ca-file, --cert-file and --key-file are for --server: name the server that keeps outputs")
+			return nil, console.Invalid("--token-file, --ca-file, --cert-file and --key-file are for --server: name the server that keeps outputs")
 		}
 		return nil, nil
 	}

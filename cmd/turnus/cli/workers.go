@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -47,14 +48,14 @@ func (a *app) workersListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, all)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
 			}
 			cells := [][]string{{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}}
 			for _, w := range all {
 				cells = append(cells, workerCells(w))
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}
@@ -68,7 +69,7 @@ func workerCells(w api.Worker) []string {
 	}
 	return []string{
 		w.Name, w.State, fmt.Sprintf("%d/%d", w.Running, w.Slots), fmt.Sprintf("%.0f%%", 100*w.CPU), fmt.Sprintf("%.0f%%", 100*w.Memory),
-		w.Pool, w.Version, short(time.Since(w.Started).Round(time.Second)),
+		w.Pool, w.Version, console.Short(time.Since(w.Started).Round(time.Second)),
 	}
 }
 
@@ -83,10 +84,10 @@ func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Cont
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, w)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, w)
 			}
-			fmt.Fprintf(a.out, "%s: %s, %s run\n", w.Name, w.State, plural(w.Running, "job"))
+			fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
 			return nil
 		}),
 	}
@@ -107,14 +108,14 @@ func (a *app) queueCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, q)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, q)
 			}
 			if q.Away != "" {
-				fmt.Fprintf(a.out, "%s, away: %s\n", q.Backend, printable(q.Away))
+				fmt.Fprintf(a.Out, "%s, away: %s\n", q.Backend, console.Printable(q.Away))
 				return nil
 			}
-			table(a.out, [][]string{
+			console.Table(a.Out, [][]string{
 				{"BACKEND", "RUNS", "READY", "TENANTS", "IN FLIGHT", "TIMED", "NODES", "OLDEST OVERDUE"},
 				{q.Backend, strconv.Itoa(q.Runs), strconv.Itoa(q.Ready), strconv.Itoa(q.Tenants), strconv.Itoa(q.InFlight), strconv.Itoa(q.Timed), strconv.Itoa(q.Sessions), q.Oldest},
 			})
@@ -134,20 +135,20 @@ func (a *app) explainCmd() *cobra.Command {
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := core.ParseJobID(args[0])
 			if err != nil {
-				return &exit{exitInvalid, err}
+				return &console.Exit{Code: console.ExitInvalid, Err: err}
 			}
 			e, err := c.Explain(ctx, id)
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, e)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, e)
 			}
 			line := fmt.Sprintf("%s on %s is %s: %s", id, e.Host, e.State, e.Reason)
 			if !e.Until.IsZero() {
-				line += ", until " + localTime(e.Until)
+				line += ", until " + console.LocalTime(e.Until)
 			}
-			fmt.Fprintln(a.out, printable(line))
+			fmt.Fprintln(a.Out, console.Printable(line))
 			return nil
 		}),
 	}
@@ -168,14 +169,14 @@ func (a *app) historyCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return printJSON(a.out, jobs)
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, jobs)
 			}
 			cells := [][]string{{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}}
 			for _, j := range jobs {
-				cells = append(cells, []string{localTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, cutText(printable(firstLine(j.Reason)), 80)})
+				cells = append(cells, []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, console.CutText(console.Printable(console.FirstLine(j.Reason)), 80)})
 			}
-			table(a.out, cells)
+			console.Table(a.Out, cells)
 			return nil
 		}),
 	}

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// screen is stdout or stderr. What hosts, plugins and files say passes through it on its way to
+// Screen is stdout or stderr. What hosts, plugins and files say passes through it on its way to
 // the operator's terminal, so it lets no control character pass but newline, tab and the colours
-// of [app.paint]. Safe for concurrent use.
-type screen struct {
+// of [Console.Paint]. Safe for concurrent use.
+type Screen struct {
 	w      io.Writer
 	styled bool   // colours pass; else they are dropped
 	gone   func() // called when nobody reads any more; may be called more than once
@@ -21,19 +21,19 @@ type screen struct {
 	err error // the first that a write met
 }
 
-func newScreen(w io.Writer, styled bool, gone func()) *screen {
-	return &screen{w: w, styled: styled, gone: gone}
+func newScreen(w io.Writer, styled bool, gone func()) *Screen {
+	return &Screen{w: w, styled: styled, gone: gone}
 }
 
 // Write implements io.Writer. The count is of p, whatever was written for it.
-func (s *screen) Write(p []byte) (int, error) {
-	if err := s.write(clean(string(p), s.styled)); err != nil {
+func (s *Screen) Write(p []byte) (int, error) {
+	if err := s.write(Clean(string(p), s.styled)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func (s *screen) write(text string) error {
+func (s *Screen) write(text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := io.WriteString(s.w, text)
@@ -46,15 +46,15 @@ func (s *screen) write(text string) error {
 	return err
 }
 
-// problem is the first error of a write.
-func (s *screen) problem() error {
+// Problem is the first error of a write.
+func (s *Screen) Problem() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
 // Fd lets the width of a terminal be found.
-func (s *screen) Fd() uintptr {
+func (s *Screen) Fd() uintptr {
 	if f, ok := s.w.(interface{ Fd() uintptr }); ok {
 		return f.Fd()
 	}
@@ -62,7 +62,10 @@ func (s *screen) Fd() uintptr {
 }
 
 // raw is the way past the filter, for documents that escape by themselves and for moving the cursor.
-type raw struct{ s *screen }
+type raw struct{ s *Screen }
+
+// Raw returns the way past the filter.
+func (s *Screen) Raw() io.Writer { return raw{s} }
 
 func (r raw) Write(p []byte) (int, error) {
 	if err := r.s.write(string(p)); err != nil {
@@ -74,8 +77,8 @@ func (r raw) Write(p []byte) (int, error) {
 // ownColor is what paint writes.
 var ownColor = regexp.MustCompile(`^\x1b\[(?:0|1|2|31|32|33|36)m`)
 
-// clean takes the control characters out of a text of lines; colours stay where styled.
-func clean(s string, styled bool) string {
+// Clean takes the control characters out of a text of lines; colours stay where styled.
+func Clean(s string, styled bool) string {
 	if strings.IndexFunc(s, func(r rune) bool { return r != '\n' && control(r) }) < 0 {
 		return s
 	}
@@ -85,7 +88,7 @@ func clean(s string, styled bool) string {
 		if i < 0 {
 			i = len(s)
 		}
-		b.WriteString(printableLines(s[:i]))
+		b.WriteString(PrintableLines(s[:i]))
 		s = s[i:]
 		seq := ownColor.FindString(s)
 		switch {
@@ -111,8 +114,8 @@ func control(r rune) bool {
 	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
 }
 
-// printable takes control characters out of one line, so that no host can drive the operator's terminal.
-func printable(s string) string {
+// Printable takes control characters out of one line, so that no host can drive the operator's terminal.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if control(r) {
 			return noControl
@@ -121,7 +124,8 @@ func printable(s string) string {
 	}, s)
 }
 
-func printableLines(s string) string {
+// PrintableLines is Printable of a text with newlines.
+func PrintableLines(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && control(r) {
 			return noControl
@@ -130,5 +134,5 @@ func printableLines(s string) string {
 	}, s)
 }
 
-// onTerminal tells whether somebody may look at what is written.
-func (s *screen) onTerminal() bool { return isTerminal(s.w) }
+// OnTerminal tells whether somebody may look at what is written.
+func (s *Screen) OnTerminal() bool { return isTerminal(s.w) }

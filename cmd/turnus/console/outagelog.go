@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 // it logs each message once, whichever run or host it names, and then once a minute with how many it left out.
 type outageLog struct {
 	slog.Handler
-	limiter *messageLimiter
+	limiter *MessageLimiter
 }
 
-func newOutageLog(h slog.Handler) *slog.Logger { return slog.New(outageLog{h, &messageLimiter{}}) }
+func newOutageLog(h slog.Handler) *slog.Logger { return slog.New(outageLog{h, &MessageLimiter{}}) }
 
 func (h outageLog) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && ofOutage(r) {

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"sync"
@@ -10,9 +10,9 @@ const (
 	maxMessageTexts = 200 // texts that are remembered
 )
 
-// messageLimiter allows a message once a minute: what is tried each second fails each second while Redis is away.
+// MessageLimiter allows a message once a minute: what is tried each second fails each second while Redis is away.
 // The zero value is ready. It is safe for concurrent use.
-type messageLimiter struct {
+type MessageLimiter struct {
 	mu   sync.Mutex
 	last map[string]*message
 }
@@ -23,14 +23,14 @@ type message struct {
 	leftOut int
 }
 
-// allow tells whether to report a text: it was not reported within messageEvery.
-func (l *messageLimiter) allow(text string) bool {
+// Allow tells whether to report a text: it was not reported within messageEvery.
+func (l *MessageLimiter) Allow(text string) bool {
 	ok, _ := l.count(text)
 	return ok
 }
 
 // count is allow, and how often the text was refused since it was allowed last.
-func (l *messageLimiter) count(text string) (ok bool, leftOut int) {
+func (l *MessageLimiter) count(text string) (ok bool, leftOut int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
