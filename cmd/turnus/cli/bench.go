@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -183,7 +184,7 @@ func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
 	if row.NotChanged > 0 {
 		for _, res := range r.Results {
 			if res.Outcome != core.Changed {
-				return row, r.Results, fmt.Errorf("%d of %d hosts did not answer; %s: %s", row.NotChanged, len(b.hosts), res.Host, reasonText(res))
+				return row, r.Results, fmt.Errorf("%d of %d hosts did not answer; %s: %s", row.NotChanged, len(b.hosts), res.Host, runview.ReasonText(res))
 			}
 		}
 		return row, r.Results, fmt.Errorf("%d of %d hosts have no outcome: %s", row.NotChanged, len(b.hosts), r.Reason)

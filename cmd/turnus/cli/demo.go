@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -59,13 +60,13 @@ func besideFleet() int { return transport.Descriptors() * 3 / 8 }
 
 // demoReport is the -o json document of demo.
 type demoReport struct {
-	Hosts         int           `json:"hosts"`
-	AsPlanned     int           `json:"as_planned"`
-	Surprises     []string      `json:"surprises"`
-	UrgentDone    time.Duration `json:"urgent_done_ns"`        // from its launch to its end
-	UrgentPending int           `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
-	Took          time.Duration `json:"took_ns"`
-	Runs          []report      `json:"runs"`
+	Hosts         int              `json:"hosts"`
+	AsPlanned     int              `json:"as_planned"`
+	Surprises     []string         `json:"surprises"`
+	UrgentDone    time.Duration    `json:"urgent_done_ns"`        // from its launch to its end
+	UrgentPending int              `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
+	Took          time.Duration    `json:"took_ns"`
+	Runs          []runview.Report `json:"runs"`
 }
 
 func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
@@ -100,7 +101,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	c := newConductor(a, q)
 	bigPart, urgentPart := c.add(big), c.add(urgent)
 	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
-	stopView := a.showProgress(bigPart.tally, urgentPart.tally)
+	stopView := runview.ShowProgress(a.Console, bigPart.tally, urgentPart.tally)
 	defer stopView()
 	if err := n.work(&f, workerOf{queue: q, events: c.workerEvent}, a.Logger(false)); err != nil {
 		return err
@@ -123,8 +124,8 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 }
 
 // demoRuns starts the urgent run when the last wave of the big one is under way.
-func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoReport) ([]report, error) {
-	var reports [2]report
+func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoReport) ([]runview.Report, error) {
+	var reports [2]runview.Report
 	var errs [2]error
 	var wg sync.WaitGroup
 	bigDone := make(chan struct{})
@@ -161,7 +162,7 @@ func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan st
 		case <-done:
 			return
 		case <-tick.C:
-			if big.tally.count() >= from+(len(big.l.Hosts)-from)/10 {
+			if big.tally.Count() >= from+(len(big.l.Hosts)-from)/10 {
 				return
 			}
 		}
@@ -214,7 +215,7 @@ func planned(kind string) core.Outcome {
 	return core.Changed
 }
 
-func (d *demoReport) compare(r report, fl *fleet.Fleet) {
+func (d *demoReport) compare(r runview.Report, fl *fleet.Fleet) {
 	urgent := r.Total == urgentHosts
 	seen := map[string]bool{}
 	for _, res := range r.Results {
@@ -228,7 +229,7 @@ func (d *demoReport) compare(r report, fl *fleet.Fleet) {
 			d.AsPlanned++
 			continue
 		}
-		d.Surprises = append(d.Surprises, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, reasonText(res)))
+		d.Surprises = append(d.Surprises, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, runview.ReasonText(res)))
 	}
 	if len(seen) != r.Total {
 		d.Surprises = append(d.Surprises, fmt.Sprintf("%s: %d of %d hosts have an outcome", r.Playbook, len(seen), r.Total))
@@ -249,7 +250,7 @@ func (a *app) finishDemo(d demoReport) error {
 		}
 	} else {
 		for _, r := range d.Runs {
-			a.writeRecap(a.Out, r)
+			runview.WriteRecap(a.Console, a.Out, r)
 		}
 		fmt.Fprintf(a.Out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, console.Short(d.UrgentDone))
 		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took))

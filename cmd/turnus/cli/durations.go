@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 )
 
@@ -52,7 +53,7 @@ func durationsDir(playbook string) (string, error) {
 }
 
 // durationsOf gathers the durations of a run that was not a check.
-func durationsOf(r report) runDurations {
+func durationsOf(r runview.Report) runDurations {
 	out := runDurations{Run: r.Run, Playbook: r.Playbook}
 	at := map[stepKey]int{}
 	for _, res := range r.Results {
@@ -96,7 +97,7 @@ func thinned(list []time.Duration) []time.Duration {
 }
 
 // saveDurations keeps how long a run's steps took, and forgets all but the newest runs.
-func saveDurations(r report) error {
+func saveDurations(r runview.Report) error {
 	d := durationsOf(r)
 	if len(d.Steps) == 0 {
 		return nil

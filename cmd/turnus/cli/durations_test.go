@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 )
 
 // ranOn is the report of a run whose one step took so long on each host.
-func ranOn(run string, outcome core.Outcome, took ...time.Duration) report {
-	r := report{Run: run, Playbook: "../fw", Results: []core.Result{}}
+func ranOn(run string, outcome core.Outcome, took ...time.Duration) runview.Report {
+	r := runview.Report{Run: run, Playbook: "../fw", Results: []core.Result{}}
 	for i, d := range took {
 		r.Results = append(r.Results, core.Result{Host: fmt.Sprint(i), Steps: []core.StepResult{{Name: "go", Uses: "command", Outcome: outcome, Took: d}}})
 	}
@@ -28,7 +29,7 @@ func minutes(n int) []time.Duration {
 	return out
 }
 
-func keep(t *testing.T, r report) {
+func keep(t *testing.T, r runview.Report) {
 	t.Helper()
 	if err := saveDurations(r); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/client"
 )
 
@@ -22,9 +23,9 @@ flood, which is said, while logs without it shows all that was kept.`,
   turnus logs 20261120-021500-ab3cd5ef -o json | jq -r '.[].steps[]?.stdout'`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			if follow {
-				return a.followLogs(ctx, c, args[0], host)
+				return runview.FollowLogs(ctx, a.Console, c, args[0], host)
 			}
-			return a.logs(ctx, c, args[0], host)
+			return runview.Logs(ctx, a.Console, c, args[0], host)
 		}),
 	}
 	r.add(c)

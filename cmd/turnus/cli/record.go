@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
 )
@@ -45,8 +46,8 @@ func lastRunFile(playbook string) (string, error) {
 }
 
 // saveLastRun replaces the record of the playbook's last run, atomically.
-func saveLastRun(r report) error {
-	last := lastRun{Run: r.Run, Playbook: r.Playbook, File: r.file, Hosts: map[core.Outcome][]string{}}
+func saveLastRun(r runview.Report) error {
+	last := lastRun{Run: r.Run, Playbook: r.Playbook, File: r.File, Hosts: map[core.Outcome][]string{}}
 	for _, res := range r.Results {
 		last.Hosts[res.Outcome] = append(last.Hosts[res.Outcome], res.Host)
 	}

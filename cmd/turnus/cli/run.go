@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -141,10 +142,10 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 	c.windows = book
 	c.approve = a.approver(f.yes)
 	if f.events {
-		c.events = newEventWriter(a.Out)
+		c.events = runview.NewEventWriter(a.Out)
 	}
 	var parts []*part
-	var tallies []*tally
+	var tallies []*runview.Tally
 	for _, l := range launches {
 		p := c.add(l)
 		if p.keeper, err = keepHandlers(l, f.queue.url != ""); err != nil {
@@ -153,7 +154,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 		keeping.keepers[l.Run.ID] = p.keeper
 		parts, tallies = append(parts, p), append(tallies, p.tally)
 	}
-	stopView := a.showProgress(tallies...)
+	stopView := runview.ShowProgress(a.Console, tallies...)
 	defer stopView()
 	if !f.noWorker {
 		files := func(run, _ string) string { // never what the queue says: others may write to it
@@ -183,18 +184,18 @@ func (n *node) kill() {
 }
 
 // finish prints what became of the runs, keeps their record, and chooses the exit code.
-func (a *app) finish(reports []report, events bool) error {
+func (a *app) finish(reports []runview.Report, events bool) error {
 	code := console.ExitOK
 	for _, r := range reports {
 		switch {
 		case events:
-			newEventWriter(a.Out).report(r)
+			runview.NewEventWriter(a.Out).Report(r)
 		case a.Output == "json":
 			if err := console.PrintJSON(a.Out, r); err != nil {
 				return err
 			}
 		default:
-			a.writeRecap(a.Out, r)
+			runview.WriteRecap(a.Console, a.Out, r)
 		}
 		if !r.Check {
 			if err := saveLastRun(r); err != nil {

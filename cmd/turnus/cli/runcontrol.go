@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -36,10 +37,10 @@ func (a *app) showPhase(run api.Run) error {
 		return console.PrintJSON(a.Out, run)
 	}
 	line := fmt.Sprintf("%s: %s: %s", run.ID, run.Playbook, run.Phase)
-	if text := outcomeText(run.Outcomes); text != "" {
+	if text := runview.OutcomeText(run.Outcomes); text != "" {
 		line += ", " + text
 	}
-	if text := waitsText(run); text != "" {
+	if text := runview.WaitsText(run); text != "" {
 		line += "; waits " + text
 	}
 	fmt.Fprintln(a.Out, line)
@@ -128,7 +129,7 @@ the vars and tags of the run before. Hosts that left the inventory, or belong to
 			switch {
 			case follow:
 				a.Message(run.ID + " is accepted")
-				return a.watch(ctx, c, run.ID)
+				return runview.Watch(ctx, a.Console, c, run.ID)
 			case a.Output == "json":
 				return console.PrintJSON(a.Out, run)
 			}

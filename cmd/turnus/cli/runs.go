@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -47,7 +48,7 @@ func (a *app) runsListCmd() *cobra.Command {
 			cells := [][]string{{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}}
 			for i := range runs {
 				run := &runs[i]
-				cells = append(cells, []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), outcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy})
+				cells = append(cells, []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy})
 			}
 			console.Table(a.Out, cells)
 			return nil
@@ -79,23 +80,23 @@ func (a *app) runsShowCmd() *cobra.Command {
 			if a.Output == "json" && !jobs {
 				return console.PrintJSON(a.Out, run)
 			}
-			list, err := a.jobsOf(ctx, c, run, !jobs)
+			list, err := runview.JobsOf(ctx, c, run, !jobs)
 			if err != nil {
 				return err
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, list)
 			}
-			a.writeRun(run)
+			runview.WriteRun(a.Console, run)
 			if jobs {
 				cells := [][]string{{"INDEX", "HOST", "STATE", "STEP", "WORKER", "TOOK"}}
 				for i := range list {
-					cells = append(cells, jobCells(&list[i]))
+					cells = append(cells, runview.JobCells(&list[i]))
 				}
 				console.Table(a.Out, cells)
 				return nil
 			}
-			a.writeReasons(a.Out, resultsOf(list))
+			runview.WriteReasons(a.Console, a.Out, runview.ResultsOf(list))
 			return nil
 		}),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -227,7 +228,7 @@ const (
 // watchSoon watches a run that may be accepted a moment later.
 func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error {
 	for end := time.Now().Add(acceptedWithin); ; {
-		err := a.watch(ctx, c, id)
+		err := runview.Watch(ctx, a.Console, c, id)
 		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
 			return err
 		}

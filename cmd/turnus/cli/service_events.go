@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
@@ -43,7 +44,7 @@ func (s *service) event(e controller.Event) {
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
-			s.a.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, outcomeText(e.Status.Outcomes)))
+			s.a.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, runview.OutcomeText(e.Status.Outcomes)))
 		}
 	}
 }

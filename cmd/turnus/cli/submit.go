@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -86,7 +87,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	}
 	if f.follow {
 		a.Message(run.ID + " is accepted")
-		return a.watch(ctx, c, run.ID)
+		return runview.Watch(ctx, a.Console, c, run.ID)
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, run)

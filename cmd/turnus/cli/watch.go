@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/client"
 )
 
@@ -16,7 +17,7 @@ func (a *app) watchCmd() *cobra.Command {
 the watching only. It goes on by itself when the server was away.`,
 		Example: "  turnus watch 20261120-021500-ab3cd5ef",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			return a.watch(ctx, c, args[0])
+			return runview.Watch(ctx, a.Console, c, args[0])
 		}),
 	}
 	r.add(c)

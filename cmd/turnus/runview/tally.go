@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// tally counts one run as it goes. Safe for concurrent use.
-type tally struct {
+// Tally counts one run as it goes. Safe for concurrent use.
+type Tally struct {
 	name    string
 	total   int
 	started time.Time
@@ -41,24 +41,27 @@ type runningJob struct {
 	since      time.Time
 }
 
-func newTally(name string, total int) *tally {
-	return &tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}, retries: map[string]string{}}
+// NewTally returns the tally of a run of that many hosts.
+func NewTally(name string, total int) *Tally {
+	return &Tally{name: name, total: total, started: time.Now(), outcomes: map[core.Outcome]int{}, running: map[string]runningJob{}, retries: map[string]string{}}
 }
 
-// begin sets the clock to zero: the run is launched now.
-func (t *tally) begin() {
+// Begin sets the clock to zero: the run is launched now.
+func (t *Tally) Begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.started = time.Now()
 }
 
-func (t *tally) jobStarted(host string) {
+// JobStarted notes that a host is worked on.
+func (t *Tally) JobStarted(host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running[host] = runningJob{host: host, since: time.Now()}
 }
 
-func (t *tally) stepStarted(host, step string) {
+// StepStarted notes the step that a host has reached.
+func (t *Tally) StepStarted(host, step string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.retries, host)
@@ -68,22 +71,22 @@ func (t *tally) stepStarted(host, step string) {
 	}
 }
 
-// retried notes why a host waits for another attempt.
-func (t *tally) retried(host, why string) {
+// Retried notes why a host waits for another attempt.
+func (t *Tally) Retried(host, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.retries[host] = why
 }
 
-// jobLeft takes a job off the running ones: done, parked, or given back.
-func (t *tally) jobLeft(host string) {
+// JobLeft takes a job off the running ones: done, parked, or given back.
+func (t *Tally) JobLeft(host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, host)
 }
 
-// recorded counts an outcome.
-func (t *tally) recorded(r core.Result) {
+// Recorded counts an outcome.
+func (t *Tally) Recorded(r core.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, r.Host)
@@ -99,7 +102,7 @@ func (t *tally) recorded(r core.Result) {
 }
 
 // agree takes the counts from somebody who knows them all.
-func (t *tally) agree(outcomes map[core.Outcome]int) {
+func (t *Tally) agree(outcomes map[core.Outcome]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	done := 0
@@ -115,34 +118,36 @@ func (t *tally) agree(outcomes map[core.Outcome]int) {
 	t.outcomes, t.done = maps.Clone(outcomes), done
 }
 
-func (t *tally) say(note string) {
+// Say sets the note that follows the figures.
+func (t *Tally) Say(note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.note = note
 }
 
-// waits notes how many hosts wait for windows.
-func (t *tally) waits(n int) {
+// Waits notes how many hosts wait for windows.
+func (t *Tally) Waits(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting = n
 }
 
-// opens notes when the next window opens.
-func (t *tally) opens(text string) {
+// Opens notes when the next window opens.
+func (t *Tally) Opens(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.opening = text
 }
 
-func (t *tally) end() {
+// End stops the clock.
+func (t *Tally) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = time.Now()
 }
 
-// count returns how many hosts are done.
-func (t *tally) count() int {
+// Count returns how many hosts are done.
+func (t *Tally) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.done
@@ -165,7 +170,7 @@ type progress struct {
 	opening     string
 }
 
-func (t *tally) snapshot(slowest int) progress {
+func (t *Tally) snapshot(slowest int) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()

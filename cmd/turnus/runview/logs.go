@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"bufio"
@@ -18,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// logs shows what is recorded, a page of jobs at a time.
-func (a *app) logs(ctx context.Context, c *client.Client, run, host string) error {
+// Logs shows what is recorded, a page of jobs at a time.
+func Logs(ctx context.Context, con *console.Console, c *client.Client, run, host string) error {
 	all, found, shown := []api.Job{}, false, false
 	for p := (client.Page{Limit: 100}); ; {
 		page, err := c.Jobs(ctx, run, client.JobFilter{Host: host, State: "done"}, p)
@@ -31,7 +31,7 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 		if err != nil {
 			return err
 		}
-		if a.Output == "json" {
+		if con.Output == "json" {
 			all = append(all, jobs...)
 		} else {
 			for _, j := range jobs {
@@ -39,7 +39,7 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 				if err != nil {
 					return err
 				}
-				shown = writeJobLogs(a.Out, j, whole) || shown
+				shown = writeJobLogs(con.Out, j, whole) || shown
 				if err := whole.failed; err != nil {
 					return err
 				}
@@ -53,11 +53,11 @@ func (a *app) logs(ctx context.Context, c *client.Client, run, host string) erro
 	if host != "" && !found {
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)}
 	}
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, all)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, all)
 	}
 	if !shown {
-		a.Message("no finished host of this run has output; turnus runs show " + run + " --jobs lists the hosts")
+		con.Message("no finished host of this run has output; turnus runs show " + run + " --jobs lists the hosts")
 	}
 	return nil
 }
@@ -103,19 +103,19 @@ func evidenceLines(s core.StepResult) (lines []string) {
 	return lines
 }
 
-// followLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
+// FollowLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
 // shows what is recorded.
-func (a *app) followLogs(ctx context.Context, c *client.Client, id, host string) error {
-	p := &logPrinter{a: a, host: host, open: map[streamKey]string{}}
-	if a.Output == "json" {
-		p.enc = json.NewEncoder(a.Out.Raw())
+func FollowLogs(ctx context.Context, con *console.Console, c *client.Client, id, host string) error {
+	p := &logPrinter{con: con, host: host, open: map[streamKey]string{}}
+	if con.Output == "json" {
+		p.enc = json.NewEncoder(con.Out.Raw())
 		p.enc.SetEscapeHTML(false)
 	}
 	err := c.Events(id).Follow(ctx, p.event, func(err error) {
 		if err != nil {
-			a.Message(a.Paint(console.Yellow, "waiting: ") + err.Error())
+			con.Message(con.Paint(console.Yellow, "waiting: ") + err.Error())
 		} else {
-			a.Message("the server answers again")
+			con.Message("the server answers again")
 		}
 	})
 	for key := range p.open {
@@ -125,7 +125,7 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id, host string)
 	case ctx.Err() != nil:
 		return &console.Exit{Code: console.ExitCancelled}
 	case err == nil && !p.live && p.enc == nil:
-		return a.logs(ctx, c, id, host)
+		return Logs(ctx, con, c, id, host)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ type streamKey struct {
 
 // logPrinter writes events as lines.
 type logPrinter struct {
-	a    *app
+	con  *console.Console
 	host string
 	enc  *json.Encoder        // nil: text
 	live bool                 // more came than what is recorded
@@ -178,7 +178,7 @@ func (p *logPrinter) event(e api.Event) {
 			p.line(e.Host, r.Step, string(r.Outcome)+": "+console.FirstLine(r.Reason))
 		}
 	case "dropped":
-		p.a.Message(e.Text + "; turnus logs without --follow has what was kept")
+		p.con.Message(e.Text + "; turnus logs without --follow has what was kept")
 	}
 }
 
@@ -210,7 +210,7 @@ func (p *logPrinter) flush(key streamKey) {
 }
 
 func (p *logPrinter) line(host, step, line string) {
-	fmt.Fprintf(p.a.Out, "%s %s | %s\n", host, step, console.Printable(strings.TrimRight(line, "\r\n")))
+	fmt.Fprintf(p.con.Out, "%s %s | %s\n", host, step, console.Printable(strings.TrimRight(line, "\r\n")))
 }
 
 // keptApart are the outputs of a job that a server keeps apart, for they do not fit into its result.

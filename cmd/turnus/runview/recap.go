@@ -1,4 +1,8 @@
-package cli
+// Package runview owns how people see runs, of this process and of a server: the live progress, the
+// recap, events as lines of JSON, logs, and watching a run to its end.
+//
+// It must not know how a run is prepared, driven and kept.
+package runview
 
 import (
 	"cmp"
@@ -21,8 +25,8 @@ const maxGroups = 12
 // maxShownLines is how much of one output a recap shows; -o json has all of it.
 const maxShownLines = 40
 
-// report is what is known of a run when it is over, and the -o json document of run.
-type report struct {
+// Report is what is known of a run when it is over, and the -o json document of run.
+type Report struct {
 	Run      string               `json:"run"`
 	Playbook string               `json:"playbook"`
 	Check    bool                 `json:"check,omitempty"`
@@ -37,11 +41,11 @@ type report struct {
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
-	file string `json:"-"` // of the playbook
+	File string `json:"-"` // of the playbook
 }
 
-// exitFor is the exit code that outcomes, and handlers that are pending still, ask for.
-func exitFor(outcomes map[core.Outcome]int, handlers int) int {
+// ExitFor is the exit code that outcomes, and handlers that are pending still, ask for.
+func ExitFor(outcomes map[core.Outcome]int, handlers int) int {
 	switch {
 	case badCount(outcomes) > 0:
 		return console.ExitFailed
@@ -55,18 +59,18 @@ func exitFor(outcomes map[core.Outcome]int, handlers int) int {
 	return console.ExitOK
 }
 
-// writeRecap prints grouped outputs, then reasons, then the counts.
-func (a *app) writeRecap(w io.Writer, r report) {
-	a.writeOutputs(w, r.Results)
-	a.writeReasons(w, r.Results)
-	a.writePending(w, r)
+// WriteRecap prints grouped outputs, then reasons, then the counts.
+func WriteRecap(con *console.Console, w io.Writer, r Report) {
+	writeOutputs(con, w, r.Results)
+	WriteReasons(con, w, r.Results)
+	writePending(con, w, r)
 	counts := make([]string, 0, len(r.Outcomes))
 	for _, o := range core.Outcomes() {
 		if n := r.Outcomes[o]; n > 0 {
-			counts = append(counts, a.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
+			counts = append(counts, con.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
 		}
 	}
-	line := fmt.Sprintf("%s: %s in %s", a.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took))
+	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took))
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
 	}
@@ -80,7 +84,7 @@ func (a *app) writeRecap(w io.Writer, r report) {
 }
 
 // writePending prints the handlers that hosts still need.
-func (a *app) writePending(w io.Writer, r report) {
+func writePending(con *console.Console, w io.Writer, r Report) {
 	hosts := map[string][]string{}
 	for _, res := range r.Results {
 		if res.Handlers != nil {
@@ -93,11 +97,11 @@ func (a *app) writePending(w io.Writer, r report) {
 		return
 	}
 	if len(hosts) == 0 { // of a run on a server
-		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", a.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", con.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(w, "%s %s on %s: %s\n", a.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
+		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
 	}
 	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
 }
@@ -115,7 +119,7 @@ const (
 	reasonWidth = 1000
 )
 
-func (a *app) writeOutputs(w io.Writer, results []core.Result) {
+func writeOutputs(con *console.Console, w io.Writer, results []core.Result) {
 	order, steps := []string{}, map[string]map[string]*outputGroup{}
 	for _, r := range results {
 		for _, s := range r.Steps {
@@ -138,13 +142,13 @@ func (a *app) writeOutputs(w io.Writer, results []core.Result) {
 	}
 	for _, title := range order {
 		groups := biggestFirst(steps[title])
-		fmt.Fprintln(w, a.Paint(console.Bold, "── "+title))
+		fmt.Fprintln(w, con.Paint(console.Bold, "── "+title))
 		for i, g := range groups {
 			if i == maxGroups {
 				fmt.Fprintf(w, "  … and %s; -o json has them all\n", console.Plural(len(groups)-i, "more different output"))
 				break
 			}
-			fmt.Fprintln(w, a.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
+			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
 			for _, line := range shownLines(g.text, outputWidth) {
 				fmt.Fprintln(w, "    "+line)
 			}
@@ -207,8 +211,8 @@ func recapKinds() []recapKind {
 	return kinds
 }
 
-// writeReasons lists the hosts that are not as they should be, identical reasons grouped.
-func (a *app) writeReasons(w io.Writer, results []core.Result) {
+// WriteReasons lists the hosts that are not as they should be, identical reasons grouped.
+func WriteReasons(con *console.Console, w io.Writer, results []core.Result) {
 	said := false
 	for _, k := range recapKinds() {
 		groups := map[string]*outputGroup{}
@@ -216,7 +220,7 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 			if !k.has(r) {
 				continue
 			}
-			key, text := reasonKey(r), reasonText(r)
+			key, text := reasonKey(r), ReasonText(r)
 			if groups[key] == nil {
 				groups[key] = &outputGroup{text: text} // of the first host, with its particulars
 			}
@@ -226,11 +230,11 @@ func (a *app) writeReasons(w io.Writer, results []core.Result) {
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
-				fmt.Fprintf(w, "%s  … and %s\n", a.Paint(k.color, k.name), console.Plural(len(groups)-i, "more reason"))
+				fmt.Fprintf(w, "%s  … and %s\n", con.Paint(k.color, k.name), console.Plural(len(groups)-i, "more reason"))
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s: %s\n", a.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))
+			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))
 			if g.varied { // who copies the hint must not take it for all of them
 				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
 			}
@@ -252,5 +256,5 @@ var (
 
 // reasonKey is equal for reasons that are the same but for the host.
 func reasonKey(r core.Result) string {
-	return particulars.ReplaceAllString(strings.ReplaceAll(console.FirstLine(reasonText(r)), r.Host, "HOST"), "")
+	return particulars.ReplaceAllString(strings.ReplaceAll(console.FirstLine(ReasonText(r)), r.Host, "HOST"), "")
 }

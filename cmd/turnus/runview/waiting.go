@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/launch"
 )
 
-// waitingText says what the hosts of a run wait for.
-func waitingText(e launch.Event) string {
+// WaitingText says what the hosts of a run wait for.
+func WaitingText(e launch.Event) string {
 	hosts := "1 host waits"
 	if e.Waiting != 1 {
 		hosts = fmt.Sprintf("%d hosts wait", e.Waiting)
@@ -21,8 +21,8 @@ func waitingText(e launch.Event) string {
 	return fmt.Sprintf("%s for windows; the next is %s, from %s: %s", hosts, setName(e.Set), gate.Local(e.Until, e.Zone), e.Reason)
 }
 
-// waitingNote is the short form for the live view: it follows "waiting for windows".
-func waitingNote(e launch.Event) string {
+// WaitingNote is the short form for the live view: it follows "waiting for windows".
+func WaitingNote(e launch.Event) string {
 	if e.Until.IsZero() {
 		return fmt.Sprintf("; %s is not known to open", setName(e.Set))
 	}

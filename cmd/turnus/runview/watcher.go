@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"context"
@@ -24,9 +24,9 @@ const (
 
 // watcher follows one run of a server.
 type watcher struct {
-	a      *app
+	con    *console.Console
 	c      *client.Client
-	t      *tally
+	t      *Tally
 	id     string
 	away   error
 	waited string // what was last said of whom it waits for
@@ -35,21 +35,21 @@ type watcher struct {
 	told   map[string]bool // jobs whose end was said: events may come twice
 }
 
-// watch shows a run until it is over, then its recap, and exits as turnus run does.
-func (a *app) watch(ctx context.Context, c *client.Client, id string) error {
+// Watch shows a run until it is over, then its recap, and exits as turnus run does.
+func Watch(ctx context.Context, con *console.Console, c *client.Client, id string) error {
 	run, err := c.Run(ctx, id)
 	if err != nil {
 		return err
 	}
-	w := &watcher{a: a, c: c, id: id, t: newTally(run.Playbook, run.Total), phase: run.Phase, told: map[string]bool{}}
+	w := &watcher{con: con, c: c, id: id, t: NewTally(run.Playbook, run.Total), phase: run.Phase, told: map[string]bool{}}
 	w.t.started = run.Created
-	stopView := a.showProgress(w.t)
+	stopView := ShowProgress(con, w.t)
 	defer stopView()
 	run, err = w.untilOver(ctx, run)
 	stopView()
 	if err != nil {
 		if ctx.Err() != nil {
-			a.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus cancel " + id)
+			con.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus cancel " + id)
 			return &console.Exit{Code: console.ExitCancelled}
 		}
 		return err
@@ -80,7 +80,7 @@ func exitOfRun(run api.Run) int {
 	if run.Phase == api.Cancelled {
 		return console.ExitCancelled
 	}
-	return exitFor(run.Outcomes, run.Handlers)
+	return ExitFor(run.Outcomes, run.Handlers)
 }
 
 // untilOver looks at the run again and again, while events feed the view.
@@ -119,14 +119,14 @@ func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
 
 func (w *watcher) gone(err error) {
 	if w.away == nil {
-		w.a.Message(w.a.Paint(console.Yellow, "waiting: ") + err.Error())
+		w.con.Message(w.con.Paint(console.Yellow, "waiting: ") + err.Error())
 	}
 	w.away = err
 }
 
 func (w *watcher) back() {
 	if w.away != nil {
-		w.a.Message("the server answers again")
+		w.con.Message("the server answers again")
 	}
 	w.away = nil
 }
@@ -136,7 +136,7 @@ func (w *watcher) show(run api.Run) {
 	w.t.agree(run.Outcomes)
 	note := ""
 	if l := run.Live; l != nil {
-		w.t.waits(l.Deferred)
+		w.t.Waits(l.Deferred)
 		if l.Waves > 1 {
 			note = fmt.Sprintf("wave %d of %d", l.Wave, l.Waves)
 		}
@@ -144,22 +144,22 @@ func (w *watcher) show(run api.Run) {
 	if run.Phase == api.Queued {
 		note = "accepted; it is not in the queue yet"
 	}
-	waits := waitsText(run)
+	waits := WaitsText(run)
 	if waits != "" {
 		note = "waits " + waits
 	}
-	w.t.say(note)
+	w.t.Say(note)
 	if waits != w.waited && waits != "" {
-		w.a.Message(run.Playbook + ": waits " + waits)
+		w.con.Message(run.Playbook + ": waits " + waits)
 	}
 	w.waited = waits
 	if run.Phase == api.Active && run.Reason != w.idle { // nobody works on it, or somebody does again
 		if w.idle = run.Reason; w.idle != "" {
-			w.a.Message(run.Playbook + ": " + w.idle)
+			w.con.Message(run.Playbook + ": " + w.idle)
 		}
 	}
 	if run.Phase != w.phase && (run.Phase == api.Stopped || run.Phase == api.Cancelled) {
-		w.a.Message(fmt.Sprintf("%s: %s: %s", run.Playbook, run.Phase, run.Reason))
+		w.con.Message(fmt.Sprintf("%s: %s: %s", run.Playbook, run.Phase, run.Reason))
 	}
 	w.phase = run.Phase
 }
@@ -168,28 +168,28 @@ func (w *watcher) show(run api.Run) {
 func (w *watcher) event(e api.Event) {
 	switch e.Event {
 	case "job_started":
-		w.t.jobStarted(e.Host)
+		w.t.JobStarted(e.Host)
 	case "step_started":
-		w.t.stepStarted(e.Host, e.Step)
+		w.t.StepStarted(e.Host, e.Step)
 	case "step_retry":
-		w.t.retried(e.Host, e.Text)
+		w.t.Retried(e.Host, e.Text)
 	case "job_parked":
-		w.t.jobLeft(e.Host)
+		w.t.JobLeft(e.Host)
 	case api.JobDone:
-		w.t.jobLeft(e.Host)
+		w.t.JobLeft(e.Host)
 		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.told[e.Job] {
 			w.told[e.Job] = true
-			w.a.Message(fmt.Sprintf("%s %s: %s", w.a.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(reasonText(*r))), 200)))
+			w.con.Message(fmt.Sprintf("%s %s: %s", w.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(ReasonText(*r))), 200)))
 		}
 	}
 }
 
 // finish prints what became of the run.
 func (w *watcher) finish(ctx context.Context, run api.Run) error {
-	if w.a.Output == "json" {
-		return console.PrintJSON(w.a.Out, run)
+	if w.con.Output == "json" {
+		return console.PrintJSON(w.con.Out, run)
 	}
-	jobs, err := w.a.jobsOf(ctx, w.c, run, run.Total > outputsMost)
+	jobs, err := JobsOf(ctx, w.c, run, run.Total > outputsMost)
 	if err != nil {
 		return err
 	}
@@ -198,16 +198,16 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 			return err
 		}
 	}
-	r := report{
+	r := Report{
 		Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
-		Took: run.Ended.Sub(run.Created), Results: resultsOf(jobs), Handlers: run.Handlers,
+		Took: run.Ended.Sub(run.Created), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
 	if run.Ended.IsZero() {
 		r.Took = time.Since(run.Created)
 	}
-	w.a.writeRecap(w.a.Out, r)
+	WriteRecap(w.con, w.con.Out, r)
 	if run.Total > outputsMost {
-		w.a.Message("outputs of the hosts: turnus logs " + run.ID)
+		w.con.Message("outputs of the hosts: turnus logs " + run.ID)
 	}
 	return nil
 }

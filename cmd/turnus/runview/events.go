@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"encoding/json"
@@ -32,22 +32,23 @@ type eventLine struct {
 	Until   time.Time        `json:"until,omitzero"`       // when it opens
 	Result  *core.Result     `json:"result,omitempty"`
 	Detail  *core.StepResult `json:"step_result,omitempty"`
-	Report  *report          `json:"report,omitempty"`
+	Report  *Report          `json:"report,omitempty"`
 }
 
-// eventWriter writes NDJSON, a line an event. Safe for concurrent use.
-type eventWriter struct {
+// EventWriter writes NDJSON, a line an event. Safe for concurrent use.
+type EventWriter struct {
 	mu  sync.Mutex
 	enc *json.Encoder
 }
 
-func newEventWriter(s *console.Screen) *eventWriter {
+// NewEventWriter returns a writer to stdout.
+func NewEventWriter(s *console.Screen) *EventWriter {
 	enc := json.NewEncoder(s.Raw())
 	enc.SetEscapeHTML(false)
-	return &eventWriter{enc: enc}
+	return &EventWriter{enc: enc}
 }
 
-func (w *eventWriter) write(e eventLine) {
+func (w *EventWriter) write(e eventLine) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -57,7 +58,8 @@ func (w *eventWriter) write(e eventLine) {
 	_ = w.enc.Encode(e) // the screen remembers an error
 }
 
-func (w *eventWriter) worker(e worker.Event) {
+// Worker writes an event of a worker.
+func (w *EventWriter) Worker(e worker.Event) {
 	if e.Kind == worker.JobDone || e.Kind == worker.Draining {
 		return // the record of the queue is the truth, see result; and our own end comes after the report
 	}
@@ -71,11 +73,13 @@ func (w *eventWriter) worker(e worker.Event) {
 	w.write(line)
 }
 
-func (w *eventWriter) result(r core.Result) {
+// Result writes a result.
+func (w *EventWriter) Result(r core.Result) {
 	w.write(eventLine{Event: "job_done", Run: r.Job.Run, Job: r.Job.String(), Host: r.Host, Result: &r})
 }
 
-func (w *eventWriter) drive(e launch.Event) {
+// Drive writes an event of the run.
+func (w *EventWriter) Drive(e launch.Event) {
 	line := eventLine{Event: "run_" + string(e.Kind), Run: e.Run, Text: e.Reason}
 	switch e.Kind {
 	case launch.EventReleased, launch.EventAsk, launch.EventPause:
@@ -89,7 +93,8 @@ func (w *eventWriter) drive(e launch.Event) {
 	w.write(line)
 }
 
-func (w *eventWriter) report(r report) {
+// Report writes the report that ends the run.
+func (w *EventWriter) Report(r Report) {
 	r.Results = nil // each was an event of its own
 	w.write(eventLine{Event: "run_done", Run: r.Run, Report: &r})
 }

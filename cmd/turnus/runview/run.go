@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// jobsOf lists the jobs of a run; bad takes those with an outcome that is not good only.
-func (a *app) jobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api.Job, error) {
+// JobsOf lists the jobs of a run; bad takes those with an outcome that is not good only.
+func JobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api.Job, error) {
 	if !bad {
 		return client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
 			return c.Jobs(ctx, run.ID, client.JobFilter{}, p)
@@ -35,7 +35,8 @@ func (a *app) jobsOf(ctx context.Context, c *client.Client, run api.Run, bad boo
 	return list, nil
 }
 
-func jobCells(j *api.Job) []string {
+// JobCells returns a job as cells of a table.
+func JobCells(j *api.Job) []string {
 	state, took := string(j.Outcome), ""
 	if state == "" {
 		state = string(j.State)
@@ -46,11 +47,11 @@ func jobCells(j *api.Job) []string {
 	return []string{strconv.Itoa(j.Index), j.Host, state, j.Step, j.Worker, took}
 }
 
-// writeRun shows a run, a line each thing that is known.
-func (a *app) writeRun(r api.Run) {
+// WriteRun shows a run, a line each thing that is known.
+func WriteRun(con *console.Console, r api.Run) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.Out, "%-12s %s\n", name, console.Printable(value))
+			fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value))
 		}
 	}
 	row("run", r.ID)
@@ -65,14 +66,14 @@ func (a *app) writeRun(r api.Run) {
 		row("check", "nothing is changed")
 	}
 	row("hosts", strconv.Itoa(r.Total))
-	row("outcomes", outcomeText(r.Outcomes))
+	row("outcomes", OutcomeText(r.Outcomes))
 	if r.Handlers > 0 {
 		row("handlers", fmt.Sprintf("%d pending: turnus handlers ls --run %s", r.Handlers, r.ID))
 	}
 	if l := r.Live; l != nil {
 		row("now", liveText(l))
 	}
-	row("waits", waitsText(r))
+	row("waits", WaitsText(r))
 }
 
 func liveText(l *api.Live) string {
@@ -95,8 +96,8 @@ func liveText(l *api.Live) string {
 	return strings.Join(parts, ", ")
 }
 
-// waitsText says for whom a run waits, and what that person types.
-func waitsText(r api.Run) string {
+// WaitsText says for whom a run waits, and what that person types.
+func WaitsText(r api.Run) string {
 	switch {
 	case r.Phase == api.Approval:
 		return "for an approval before it starts: turnus approve " + r.ID
@@ -108,8 +109,8 @@ func waitsText(r api.Run) string {
 	return ""
 }
 
-// outcomeText counts outcomes in the order of recaps.
-func outcomeText(outcomes map[core.Outcome]int) string {
+// OutcomeText counts outcomes in the order of recaps.
+func OutcomeText(outcomes map[core.Outcome]int) string {
 	var parts []string
 	for _, o := range core.Outcomes() {
 		if n := outcomes[o]; n > 0 {
@@ -131,7 +132,8 @@ func resultOf(j api.Job) core.Result {
 	return r
 }
 
-func resultsOf(jobs []api.Job) []core.Result {
+// ResultsOf returns the jobs that have an outcome as recaps know them.
+func ResultsOf(jobs []api.Job) []core.Result {
 	list := make([]core.Result, 0, len(jobs))
 	for _, j := range jobs {
 		if j.Outcome != "" {
@@ -141,8 +143,8 @@ func resultsOf(jobs []api.Job) []core.Result {
 	return list
 }
 
-// reasonText is why a result is not good, with the step that decided it.
-func reasonText(r core.Result) string {
+// ReasonText is why a result is not good, with the step that decided it.
+func ReasonText(r core.Result) string {
 	why := r.Reason
 	if why == "" {
 		why = "no reason was recorded"

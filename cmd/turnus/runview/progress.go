@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"fmt"
@@ -21,8 +21,8 @@ const (
 // progressView shows tallies while they change: redrawn in place on a terminal,
 // a line now and then elsewhere.
 type progressView struct {
-	a       *app
-	tallies []*tally
+	con     *console.Console
+	tallies []*Tally
 	moving  *console.Moving
 
 	// Of the plain form: a run that waits for days says the same now and then, not every 10 s.
@@ -30,11 +30,11 @@ type progressView struct {
 	saidAt []time.Time
 }
 
-// showProgress starts the view; the function returned ends it, joins it and may be called twice.
-func (a *app) showProgress(tallies ...*tally) (stop func()) {
-	v := &progressView{a: a, tallies: tallies, moving: a.NewMoving(), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
+// ShowProgress starts the view; the function returned ends it, joins it and may be called twice.
+func ShowProgress(con *console.Console, tallies ...*Tally) (stop func()) {
+	v := &progressView{con: con, tallies: tallies, moving: con.NewMoving(), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
 	every := plainEvery
-	if a.Live {
+	if con.Live {
 		every = redrawEvery
 	}
 	done := make(chan struct{})
@@ -59,14 +59,14 @@ func (a *app) showProgress(tallies ...*tally) (stop func()) {
 }
 
 func (v *progressView) show() {
-	if !v.a.Live {
+	if !v.con.Live {
 		v.showPlain()
 		return
 	}
 	width := v.moving.Width()
 	var lines []string
 	for _, t := range v.tallies {
-		lines = append(lines, v.a.liveLines(t.snapshot(slowRows), width)...)
+		lines = append(lines, liveLines(v.con, t.snapshot(slowRows), width)...)
 	}
 	v.moving.Draw(lines)
 }
@@ -117,7 +117,7 @@ func badCount(outcomes map[core.Outcome]int) int {
 const barWidth = 24
 
 // bar shows how far p is. It leaves a narrow terminal to the figures, which say the same.
-func (a *app) bar(p progress, width int) string {
+func bar(con *console.Console, p progress, width int) string {
 	if width < 3*barWidth {
 		return ""
 	}
@@ -125,12 +125,12 @@ func (a *app) bar(p progress, width int) string {
 	if p.total > 0 {
 		full = barWidth * p.done / p.total
 	}
-	return a.Paint(console.Green, strings.Repeat("━", full)) + a.Paint(console.Faint, strings.Repeat("─", barWidth-full)) + " "
+	return con.Paint(console.Green, strings.Repeat("━", full)) + con.Paint(console.Faint, strings.Repeat("─", barWidth-full)) + " "
 }
 
 // liveLines draws one run for a terminal of width columns: a bar, what was and is, and its slowest hosts.
-func (a *app) liveLines(p progress, width int) []string {
-	line := fmt.Sprintf("%s %s%d/%d", a.Paint(console.Bold, p.name), a.bar(p, width), p.done, p.total)
+func liveLines(con *console.Console, p progress, width int) []string {
+	line := fmt.Sprintf("%s %s%d/%d", con.Paint(console.Bold, p.name), bar(con, p, width), p.done, p.total)
 	if p.running > 0 {
 		line += fmt.Sprintf("  %d running", p.running)
 	}
@@ -138,10 +138,10 @@ func (a *app) liveLines(p progress, width int) []string {
 		line += fmt.Sprintf("  %d waiting", p.waiting)
 	}
 	if n := badCount(p.outcomes); n > 0 {
-		line += "  " + a.Paint(console.Red, fmt.Sprintf("%d failed", n))
+		line += "  " + con.Paint(console.Red, fmt.Sprintf("%d failed", n))
 	}
 	if n := p.outcomes[core.Unreachable]; n > 0 {
-		line += "  " + a.Paint(console.Red, fmt.Sprintf("%d unreachable", n))
+		line += "  " + con.Paint(console.Red, fmt.Sprintf("%d unreachable", n))
 	}
 	if p.done < p.total {
 		line += fmt.Sprintf("  %.0f/s", p.rate)
@@ -153,17 +153,17 @@ func (a *app) liveLines(p progress, width int) []string {
 	}
 	lines := []string{line}
 	if p.note != "" {
-		lines = append(lines, "  "+a.Paint(console.Cyan, p.note))
+		lines = append(lines, "  "+con.Paint(console.Cyan, p.note))
 	}
 	if p.retrying > 0 {
-		lines = append(lines, "  "+a.Paint(console.Cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
+		lines = append(lines, "  "+con.Paint(console.Cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
 	}
 	if p.waiting > 0 && p.opening != "" {
-		lines = append(lines, "  "+a.Paint(console.Cyan, "waiting for windows"+p.opening))
+		lines = append(lines, "  "+con.Paint(console.Cyan, "waiting for windows"+p.opening))
 	}
 	for _, j := range p.slowest {
 		if took := time.Since(j.since); took > slowAfter {
-			lines = append(lines, a.Paint(console.Faint, fmt.Sprintf("  %s  %s  %s", console.Short(took.Round(100*time.Millisecond)), j.host, console.Printable(j.step))))
+			lines = append(lines, con.Paint(console.Faint, fmt.Sprintf("  %s  %s  %s", console.Short(took.Round(100*time.Millisecond)), j.host, console.Printable(j.step))))
 		}
 	}
 	return lines

@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 )
 
@@ -21,7 +22,7 @@ func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
 		varied       bool
 	}{{"another key", "def", true}, {"the same key", "abc", false}} {
 		var out strings.Builder
-		newApp(strings.NewReader(""), io.Discard, io.Discard).writeReasons(&out, []core.Result{unknown("web1", "abc"), unknown("web2", c.second)})
+		WriteReasons(console.New(strings.NewReader(""), io.Discard, io.Discard), &out, []core.Result{unknown("web1", "abc"), unknown("web2", c.second)})
 		if got := out.String(); !strings.Contains(got, "2 hosts: web1,web2") || strings.Contains(got, note) != c.varied || !strings.Contains(got, "web1 "+key+"\n") {
 			t.Errorf("%s:\n%s", c.name, got)
 		}

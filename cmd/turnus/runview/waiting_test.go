@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"testing"
@@ -34,10 +34,10 @@ func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
 			"; a host without a window set is not known to open",
 		},
 	} {
-		if got := waitingText(c.e); got != c.text {
+		if got := WaitingText(c.e); got != c.text {
 			t.Errorf("%s\nexpected\n%s", got, c.text)
 		}
-		if got := waitingNote(c.e); got != c.note {
+		if got := WaitingNote(c.e); got != c.note {
 			t.Errorf("%s, expected %s", got, c.note)
 		}
 	}
