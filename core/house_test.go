@@ -81,6 +81,7 @@ var borders = []struct {
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/tracing", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
 	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/gate", "core/launch", "core/worker"}},
+	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }

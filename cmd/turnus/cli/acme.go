@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/server"
 )
 
@@ -35,7 +36,7 @@ func (f *acmeFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.email, "acme-email", "", "address that the authority writes to")
 	fl.StringVar(&f.ca, "acme-ca-file", "", "certificates, in PEM, of the authority that signed the directory's own")
 	fl.StringVar(&f.http, "acme-http", "", "address of a second listener, as :80, for the challenge over HTTP; without it the one over TLS has to come to --listen at port 443")
-	namesFiles(fl, "acme-ca-file")
+	settings.NamesFiles(fl, "acme-ca-file")
 }
 
 // check refuses what contradicts itself.

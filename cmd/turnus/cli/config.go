@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
 	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,15 +13,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/redisconn"
-	"github.com/turnus/turnus/core/yamlread"
 )
 
 // longRunners are the commands that settings are for.
 func (a *app) longRunners() []longRunning {
 	return []longRunning{a.upService(), a.serverService(), a.workerService()}
+}
+
+func commandsOf(all []longRunning) (list []*cobra.Command) {
+	for _, l := range all {
+		list = append(list, l.cmd)
+	}
+	return list
 }
 
 func (a *app) configCmd() *cobra.Command {
@@ -90,7 +93,7 @@ type configShowDoc struct {
 }
 
 func (a *app) configShow(c *cobra.Command) error {
-	from, err := fill(c)
+	from, err := settings.Fill(c)
 	if err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (a *app) configShow(c *cobra.Command) error {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if o, ok := from[f.Name]; ok {
 			doc.Settings = append(doc.Settings, shownSetting{
-				Name: f.Name, Value: hideSecrets(shownValue(f)), Default: defaultOf(f, o), From: o.kind, Where: o.where, Variable: variableOf(f.Name),
+				Name: f.Name, Value: settings.HideSecrets(settings.ShownValue(f)), Default: settings.DefaultOf(f, o), From: o.Kind, Where: o.Where, Variable: settings.VariableOf(f.Name),
 			})
 		}
 	})
@@ -108,71 +111,15 @@ func (a *app) configShow(c *cobra.Command) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SETTING\tVALUE\tDEFAULT\tFROM")
 	for _, s := range doc.Settings {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, orDash(s.Value), orDash(s.Default), origin{s.From, s.Where})
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, orDash(s.Value), orDash(s.Default), settings.Origin{Kind: s.From, Where: s.Where})
 	}
 	return w.Flush()
 }
 
-func shownValue(f *pflag.Flag) string {
-	if many, ok := f.Value.(pflag.SliceValue); ok {
-		return strings.Join(many.GetSlice(), ", ")
-	}
-	return f.Value.String()
-}
-
-// defaultOf is a flag's default. Those that read the environment themselves have none.
-func defaultOf(f *pflag.Flag, o origin) string {
-	if o.kind == fromEnvironment && isNoted(f, noteEnvironment) || f.DefValue == "[]" {
-		return ""
-	}
-	return f.DefValue
-}
-
-// wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs take: password=…, Bearer ….
-var wordSecret = regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
-
-// hideSecrets takes out of a value what may be a secret: the password of a URL, all that follows the host of a webhook's
-// address, and parameters.
-func hideSecrets(value string) string {
-	scheme, _, isURL := strings.Cut(value, "://")
-	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
-		return wordSecret.ReplaceAllString(value, "$1…")
-	}
-	u, err := url.Parse(value)
-	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
-		if at := strings.LastIndex(value, "@"); at >= 0 {
-			return scheme + "://…@" + value[at+1:]
-		}
-		return value
-	}
-	if u.User != nil {
-		if _, has := u.User.Password(); has {
-			u.User = url.UserPassword(u.User.Username(), "…")
-		}
-	}
-	if (u.Scheme == "http" || u.Scheme == "https") && len(u.Path) > 1 && !strings.HasSuffix(u.Path, ".git") {
-		u.Path = "/…" // chat services put a secret there
-	}
-	query := u.Query()
-	for key := range query {
-		if word := strings.ToLower(key); strings.Contains(word, "pass") || strings.Contains(word, "secret") || strings.Contains(word, "token") || strings.Contains(word, "key") && !strings.Contains(value, "postgres") {
-			query.Set(key, "…")
-		}
-	}
-	u.RawQuery = query.Encode()
-	return strings.ReplaceAll(u.String(), url.PathEscape("…"), "…")
-}
-
-// settingProblem is one finding of config check.
-type settingProblem struct {
-	Level string `json:"level"` // error or warning
-	What  string `json:"what"`
-}
-
 type configCheckDoc struct {
-	Command  string           `json:"command"`
-	OK       bool             `json:"ok"`
-	Problems []settingProblem `json:"problems"`
+	Command  string             `json:"command"`
+	OK       bool               `json:"ok"`
+	Problems []settings.Problem `json:"problems"`
 }
 
 func (a *app) configCheckCmd(l longRunning) *cobra.Command {
@@ -193,26 +140,26 @@ Redis and the ledger are asked whether they answer. The exit code is 5 where it 
 }
 
 func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
-	doc := configCheckDoc{Command: l.cmd.Name(), Problems: []settingProblem{}}
+	doc := configCheckDoc{Command: l.cmd.Name(), Problems: []settings.Problem{}}
 	add := func(level string, err error) {
-		for _, one := range eachError(err) {
-			doc.Problems = append(doc.Problems, settingProblem{level, one.Error()})
+		for _, one := range settings.EachError(err) {
+			doc.Problems = append(doc.Problems, settings.Problem{Level: level, What: one.Error()})
 		}
 	}
-	_, err := fill(c)
+	_, err := settings.Fill(c)
 	add("error", err)
 	if err == nil {
 		add("error", l.check())
-		doc.Problems = append(doc.Problems, checkFiles(c)...)
+		doc.Problems = append(doc.Problems, settings.CheckFiles(c)...)
 		if !connect {
 			add("error", l.wellFormed())
 		}
 	}
-	add("warning", unknownVariables(a.longRunners(), os.Environ()))
+	add("warning", settings.UnknownVariables(commandsOf(a.longRunners()), os.Environ()))
 	if connect && err == nil {
 		add("error", l.reachable(c.Context(), a))
 	}
-	doc.OK = !slices.ContainsFunc(doc.Problems, func(p settingProblem) bool { return p.Level == "error" })
+	doc.OK = !slices.ContainsFunc(doc.Problems, func(p settings.Problem) bool { return p.Level == "error" })
 	if a.Output == "json" {
 		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
@@ -229,96 +176,6 @@ func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
 		return &console.Exit{Code: console.ExitInvalid}
 	}
 	return nil
-}
-
-// eachError takes apart what errors.Join put together.
-func eachError(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var texts []string
-		var list []error
-		for _, one := range joined.Unwrap() {
-			texts = append(texts, one.Error())
-			list = append(list, eachError(one)...)
-		}
-		if strings.Join(texts, "\n") == err.Error() {
-			return list
-		}
-	}
-	return []error{err}
-}
-
-// checkFiles looks at the files that settings name: there, readable, and where they hold a secret nobody else's to read.
-func checkFiles(c *cobra.Command) []settingProblem {
-	var found []settingProblem
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		words, named := f.Annotations[noteFile]
-		if !named {
-			return
-		}
-		paths := []string{f.Value.String()}
-		if many, ok := f.Value.(pflag.SliceValue); ok {
-			paths = many.GetSlice()
-		}
-		for _, path := range paths {
-			if path == "" || path == "none" {
-				continue
-			}
-			if p, bad := checkFile(f.Name, path, slices.Contains(words, fileSecret)); bad {
-				found = append(found, p)
-			}
-		}
-	})
-	return found
-}
-
-func checkFile(flag, path string, secret bool) (settingProblem, bool) {
-	file, err := os.Open(path)
-	if err != nil {
-		return settingProblem{"error", fmt.Sprintf("--%s: %v", flag, err)}, true
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return settingProblem{"error", fmt.Sprintf("--%s: %v", flag, err)}, true
-	}
-	if info.IsDir() {
-		return settingProblem{"error", fmt.Sprintf("--%s: %s is a folder, expected a file", flag, path)}, true
-	}
-	if mode := info.Mode().Perm(); secret && mode&(fs.FileMode(0o077)) != 0 {
-		return settingProblem{"warning", fmt.Sprintf("--%s: others may read %s (mode %04o)\nhint: chmod 600 %s", flag, path, mode, path)}, true
-	}
-	return settingProblem{}, false
-}
-
-// otherVariables are variables that are no settings.
-var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SDK", "TURNUS_OPTIONS", "TURNUS_HEALTH"}
-
-// unknownVariables says which variables of the environment begin with TURNUS_ and mean nothing.
-func unknownVariables(all []longRunning, environ []string) error {
-	known := slices.Clone(otherVariables)
-	for _, l := range all {
-		l.cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if isSetting(f) {
-				known = append(known, variableOf(f.Name))
-			}
-		})
-	}
-	var errs []error
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "TURNUS_") || slices.Contains(known, name) {
-			continue
-		}
-		text := fmt.Sprintf("the environment has %s, which is no setting", name)
-		if hint := yamlread.DidYouMean(name, known); hint != "" {
-			text += "\nhint: " + hint
-		}
-		errs = append(errs, errors.New(text))
-	}
-	return errors.Join(errs...)
 }
 
 // wellFormed tells whether the addresses of Redis and of the ledger are some. Nothing is contacted.
@@ -365,4 +222,25 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// longRunning is a command whose flags may also come from the environment and from a file: a service that somebody starts
+// by hand once, and a supervisor ever after.
+type longRunning struct {
+	cmd   *cobra.Command
+	check func() error // refuses what contradicts itself; it opens and contacts nothing
+	queue *queueFlags
+	keeps *serviceFlags // nil: it keeps no record
+}
+
+// settable gives the command --config, and has it fill its flags and check them before it starts.
+func (l longRunning) settable() longRunning {
+	l.cmd.Flags().String("config", "", "file with settings, in YAML: each key is a flag of this command without its dashes")
+	l.cmd.PreRunE = func(c *cobra.Command, _ []string) error {
+		if _, err := settings.Fill(c); err != nil {
+			return err
+		}
+		return l.check()
+	}
+	return l
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/yamlread"
 )
 
 func (a *app) contextCmd() *cobra.Command {
@@ -34,14 +34,14 @@ else can read. turnus up writes a context "local" by itself.`,
 type contextDoc struct {
 	Name    string `json:"name"`
 	Current bool   `json:"current"`
-	serverContext
+	settings.Context
 }
 
 func (a *app) contextListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the contexts", Args: cobra.NoArgs, Example: "  turnus context ls -o json",
 		RunE: func(*cobra.Command, []string) error {
-			file, err := loadContexts()
+			file, err := settings.LoadContexts()
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (a *app) contextListCmd() *cobra.Command {
 					token = "kept"
 				}
 				cells = append(cells, []string{mark, name, s.Server, token})
-				docs = append(docs, contextDoc{Name: name, Current: name == file.Current, serverContext: s})
+				docs = append(docs, contextDoc{Name: name, Current: name == file.Current, Context: s})
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, docs)
@@ -80,16 +80,16 @@ func (a *app) contextUseCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Choose the context that commands ask", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context use prod",
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := loadContexts()
+			file, err := settings.LoadContexts()
 			if err != nil {
 				return err
 			}
-			s, err := file.find(args[0])
+			s, err := file.Find(args[0])
 			if err != nil {
 				return err
 			}
 			file.Current = args[0]
-			if err := file.save(); err != nil {
+			if err := file.Save(); err != nil {
 				return err
 			}
 			a.Message("commands ask " + s.Server + " now")
@@ -99,7 +99,7 @@ func (a *app) contextUseCmd() *cobra.Command {
 }
 
 func (a *app) contextSetCmd() *cobra.Command {
-	var s serverContext
+	var s settings.Context
 	var stdin bool
 	c := &cobra.Command{
 		Use: "set NAME --server URL", Short: "Add a context, or change it; what is not given stays", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts,
@@ -117,8 +117,8 @@ func (a *app) contextSetCmd() *cobra.Command {
 	return c
 }
 
-func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin bool) error {
-	file, err := loadContexts()
+func (a *app) setContext(cmd *cobra.Command, name string, s settings.Context, stdin bool) error {
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 		}
 	}
 	if stdin {
-		text, err := io.ReadAll(io.LimitReader(a.In, maxToken))
+		text, err := io.ReadAll(io.LimitReader(a.In, settings.MaxToken))
 		if err != nil {
 			return err
 		}
 		was.Login = false
-		if was.Token, was.TokenFile = trimToken(text), ""; was.Token == "" {
+		if was.Token, was.TokenFile = settings.TrimToken(text), ""; was.Token == "" {
 			return console.Invalid("--token-stdin: stdin holds no token")
 		}
 	}
@@ -171,7 +171,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s serverContext, stdin
 	if file.Current == "" || !known && len(file.Contexts) == 1 {
 		file.Current = name
 	}
-	if err := file.save(); err != nil {
+	if err := file.Save(); err != nil {
 		return err
 	}
 	if file.Current != name {
@@ -184,52 +184,20 @@ func (a *app) contextRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Forget a context", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context rm old",
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := loadContexts()
+			file, err := settings.LoadContexts()
 			if err != nil {
 				return err
 			}
-			if _, err := file.find(args[0]); err != nil {
+			if _, err := file.Find(args[0]); err != nil {
 				return err
 			}
 			delete(file.Contexts, args[0])
 			if file.Current == args[0] {
 				file.Current = ""
 			}
-			return file.save()
+			return file.Save()
 		},
 	}
-}
-
-// find is the context of a name.
-func (c *contextFile) find(name string) (serverContext, error) {
-	s, ok := c.Contexts[name]
-	if ok {
-		return s, nil
-	}
-	hint := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts)))
-	if hint == "" {
-		hint = "turnus context ls lists them"
-	}
-	return s, console.Invalid("no context %q in %s\nhint: %s", name, c.path, hint)
-}
-
-// writeContext keeps how the server of turnus up is asked. Another context that is chosen stays so.
-func (a *app) writeContext(name string, s serverContext) error {
-	file, err := loadContexts()
-	if err != nil {
-		return err
-	}
-	file.Contexts[name] = s
-	if _, ok := file.Contexts[file.Current]; !ok {
-		file.Current = name
-	}
-	if err := file.save(); err != nil {
-		return err
-	}
-	if file.Current != name {
-		a.Message("commands ask the context " + file.Current + "; this server is: turnus context use " + name)
-	}
-	return nil
 }
 
 func absolute(path string) (string, error) {
@@ -243,7 +211,7 @@ func absolute(path string) (string, error) {
 }
 
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	file, err := loadContexts()
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 )
 
@@ -45,7 +46,7 @@ type stepKey struct{ step, uses string }
 
 // durationsDir is where the runs of a playbook are kept.
 func durationsDir(playbook string) (string, error) {
-	dir, err := stateDir()
+	dir, err := settings.StateDir()
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +111,7 @@ func saveDurations(r runview.Report) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(dir, fmt.Sprintf("%x.json", r.Run)), text); err != nil {
+	if err := settings.ReplaceFile(filepath.Join(dir, fmt.Sprintf("%x.json", r.Run)), text); err != nil {
 		return err
 	}
 	files, err := durationFiles(dir)
@@ -178,7 +179,7 @@ func readDurations(playbook string) map[stepKey]*learned {
 		return book
 	}
 	for _, file := range files[max(len(files)-keptRuns, 0):] {
-		text, err := readBounded(file, maxRunFile)
+		text, err := settings.ReadFile(file, maxRunFile)
 		var d runDurations
 		if err != nil || json.Unmarshal(text, &d) != nil || d.Playbook != playbook {
 			continue

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/transport"
@@ -102,7 +102,7 @@ func (f *varFlags) values() (map[string]any, error) {
 			src := []byte(arg)
 			if isFile {
 				var err error
-				if src, err = readBounded(file, maxVarsFile+1); err != nil {
+				if src, err = settings.ReadFile(file, maxVarsFile+1); err != nil {
 					return nil, console.Invalid("-e: %w", err)
 				}
 			}
@@ -123,16 +123,6 @@ func (f *varFlags) values() (map[string]any, error) {
 		}
 	}
 	return jsonValues(vars)
-}
-
-// readBounded reads at most most bytes, whatever the file is: -e @<(command) is none with a size.
-func readBounded(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot.
@@ -161,7 +151,7 @@ func (f *sshFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.user, "user", "u", "", "user on the hosts, where the inventory names none")
 	fl.StringArrayVar(&f.knownHosts, "known-hosts", nil, "known_hosts file (repeatable; default: ~/.ssh/known_hosts)")
 	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of authorities that sign host keys (repeatable)")
-	namesFiles(fl, "known-hosts", "host-ca")
+	settings.NamesFiles(fl, "known-hosts", "host-ca")
 	fl.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
 
@@ -181,7 +171,7 @@ func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 		return core.Host{}, false
 	}
 	for _, file := range f.hostCAs {
-		text, err := readBounded(file, maxAuthorities)
+		text, err := settings.ReadFile(file, maxAuthorities)
 		if err != nil {
 			return nil, console.Invalid("--host-ca: %w", err)
 		}
@@ -192,14 +182,4 @@ func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 		}
 	}
 	return transport.New(cfg)
-}
-
-func yamlText(v any) (string, error) {
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return b.String(), enc.Close()
 }

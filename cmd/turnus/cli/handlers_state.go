@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
@@ -58,7 +59,7 @@ func (d *handlersDoc) drop(match func(api.PendingHandler) bool) {
 
 // handlersFolder holds a file for each playbook.
 func handlersFolder() (string, error) {
-	dir, err := stateDir()
+	dir, err := settings.StateDir()
 	return filepath.Join(dir, "handlers"), err
 }
 

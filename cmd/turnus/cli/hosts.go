@@ -59,7 +59,7 @@ func (a *app) hostsCmd() *cobra.Command {
 
 func (a *app) printHostVars(hosts []core.Host) error {
 	for _, h := range hosts {
-		text, err := yamlText(map[string]any{h.Name: map[string]any{"labels": h.Labels, "vars": h.Vars}})
+		text, err := console.YAMLText(map[string]any{h.Name: map[string]any{"labels": h.Labels, "vars": h.Vars}})
 		if err != nil {
 			return err
 		}

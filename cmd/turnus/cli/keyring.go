@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/keyring"
 )
 
@@ -24,8 +25,8 @@ func (f *keyringFlags) add(c *cobra.Command) {
 
 func (f *keyringFlags) addFile(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
-	readsEnvironment(c.Flags(), "keyring")
-	namesSecretFiles(c.Flags(), "keyring")
+	settings.ReadsEnvironment(c.Flags(), "keyring")
+	settings.NamesSecretFiles(c.Flags(), "keyring")
 }
 
 // open reads the ring; nil where none is named.

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -118,8 +119,8 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 }
 
 // pin keeps where people log in to a server, and as which client: a context that has it refuses another.
-func pin(target *serverContext, name string, info api.LoginInfo) error {
-	file, err := loadContexts()
+func pin(target *settings.Context, name string, info api.LoginInfo) error {
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
@@ -140,11 +141,11 @@ func pin(target *serverContext, name string, info api.LoginInfo) error {
 }
 
 // contextName is where the session is kept.
-func (f *loginFlags) contextName(target serverContext) (string, error) {
+func (f *loginFlags) contextName(target settings.Context) (string, error) {
 	if name := cmp.Or(f.name, f.remote.context); name != "" {
 		return name, nil
 	}
-	file, err := loadContexts()
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return "", err
 	}
@@ -155,14 +156,14 @@ func (f *loginFlags) contextName(target serverContext) (string, error) {
 }
 
 // keepLogin writes the context, and chooses it: who logs in wants to ask that server.
-func (a *app) keepLogin(name string, s serverContext) error {
-	file, err := loadContexts()
+func (a *app) keepLogin(name string, s settings.Context) error {
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
 	s.Login = true
 	file.Contexts[name], file.Current = s, name
-	return file.save()
+	return file.Save()
 }
 
 // idToken has the provider say who sits here.
@@ -328,7 +329,7 @@ func (a *app) logoutCmd() *cobra.Command {
 
 // forgetLogin takes the session out of the context that was asked.
 func forgetLogin(r *remoteFlags) error {
-	file, err := loadContexts()
+	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
@@ -339,7 +340,7 @@ func forgetLogin(r *remoteFlags) error {
 	}
 	s.Token, s.Login = "", false
 	file.Contexts[name] = s
-	return file.save()
+	return file.Save()
 }
 
 // urlHost is HOST[:PORT] of a URL.

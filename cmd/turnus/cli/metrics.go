@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/securefile"
 )
@@ -22,8 +23,8 @@ func (f *metricsFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.cert, "metrics-tls-cert", "", "certificate chain of that address, in PEM; needed where other machines reach it")
 	fl.StringVar(&f.key, "metrics-tls-key", "", "its key, in PEM")
 	fl.StringVar(&f.clientCA, "metrics-client-ca", "", "certificates, in PEM, of the authority whose clients may ask; instead of a token, or besides")
-	namesFiles(fl, "metrics-tls-cert", "metrics-client-ca")
-	namesSecretFiles(fl, "metrics-token-file", "metrics-tls-key")
+	settings.NamesFiles(fl, "metrics-tls-cert", "metrics-client-ca")
+	settings.NamesSecretFiles(fl, "metrics-token-file", "metrics-tls-key")
 }
 
 // listen binds the address; nil where none is asked for.
@@ -43,7 +44,7 @@ func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(s
 	c := metrics.ListenConfig{Address: f.address, Clients: f.clientCA != "", Log: log}
 	if f.token != "" {
 		var err error
-		if c.Token, err = readToken(f.token); err != nil {
+		if c.Token, err = settings.ReadTokenFile(f.token); err != nil {
 			return nil, fmt.Errorf("--metrics-token-file: %w", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
@@ -221,7 +222,7 @@ func (n *node) work(f *nodeFlags, o workerOf, log *slog.Logger) error {
 
 // own are the files of this process that others must not have: they may lie beside playbooks.
 func (n *node) own(flags *pflag.FlagSet, data string) []string {
-	files := privateFiles(flags)
+	files := settings.PrivateFiles(flags)
 	if data != "" {
 		files = append(files, data)
 	}
@@ -296,7 +297,7 @@ type queueFlags struct {
 func (f *queueFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
 	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
-	readsEnvironment(c.Flags(), "redis")
+	settings.ReadsEnvironment(c.Flags(), "redis")
 	f.keyring.add(c)
 	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -50,9 +51,9 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.smtpUser, "notify-smtp-user", "", "user at the mail server")
 	fl.StringVar(&f.smtpPass, "notify-smtp-password-file", "", "file with the user's password")
 	fl.StringVar(&f.from, "notify-from", "", "sender of mails: NAME@DOMAIN")
-	readsEnvironment(fl, "notify")
-	namesFiles(fl, "notify-ca-file")
-	namesSecretFiles(fl, "notify-secret-file", "notify-smtp-password-file")
+	settings.ReadsEnvironment(fl, "notify")
+	settings.NamesFiles(fl, "notify-ca-file")
+	settings.NamesSecretFiles(fl, "notify-secret-file", "notify-smtp-password-file")
 	_ = c.RegisterFlagCompletionFunc("notify-smtp-tls", cobra.FixedCompletions([]string{policy.StartTLS, policy.TLS, policy.None}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -78,7 +79,7 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 		}
 		cfg.Own = &notify.Hook{URL: f.url}
 		if f.secret != "" {
-			secret, err := readToken(f.secret)
+			secret, err := settings.ReadTokenFile(f.secret)
 			if err != nil {
 				return nil, fmt.Errorf("--notify-secret-file: %w", err)
 			}
@@ -128,7 +129,7 @@ func (f *notifyFlags) relay() (*notify.Relay, error) {
 	case f.smtpUser != "" && f.smtpTLS == policy.None:
 		return nil, console.Invalid("--notify-smtp-tls none: the password would cross the network in the clear: expected starttls or tls")
 	case f.smtpPass != "":
-		if r.Password, err = readToken(f.smtpPass); err != nil {
+		if r.Password, err = settings.ReadTokenFile(f.smtpPass); err != nil {
 			return nil, fmt.Errorf("--notify-smtp-password-file: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/login"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
@@ -29,7 +30,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.server, "oidc-server", "", "HOST[:PORT] of the URL by which people reach this server: a login is for that server alone (default: they are on this machine)")
 	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
 	fl.DurationVar(&f.session, "oidc-session", defaultSession, "how long a login is good for: 1m to 24h")
-	namesFiles(fl, "oidc-access", "oidc-ca-file")
+	settings.NamesFiles(fl, "oidc-access", "oidc-ca-file")
 }
 
 // open makes the provider; nil where none is named.

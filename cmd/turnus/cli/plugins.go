@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -31,14 +32,11 @@ func (f *pluginFlags) add(c *cobra.Command) {
 		dirs = filepath.SplitList(env)
 	}
 	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
-	readsEnvironment(c.Flags(), "plugins")
+	settings.ReadsEnvironment(c.Flags(), "plugins")
 }
 
-// devFlag names plugins that are under development.
-const devFlag = "plugin-dev"
-
 func (f *pluginFlags) addDev(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.dev, devFlag, nil, "take plugin NAME from its author's folder or program, whatever is installed or locked, and each new version of it: NAME=DIR (repeatable)")
+	c.Flags().StringArrayVar(&f.dev, settings.PluginDevFlag, nil, "take plugin NAME from its author's folder or program, whatever is installed or locked, and each new version of it: NAME=DIR (repeatable)")
 }
 
 // developed are the plugins of --plugin-dev, by name.
@@ -47,10 +45,10 @@ func (f *pluginFlags) developed() (map[string]string, error) {
 	for _, text := range f.dev {
 		name, dir, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dir == "" {
-			return nil, console.Invalid("--%s %s: expected NAME=DIR, as motd=./motd", devFlag, text)
+			return nil, console.Invalid("--%s %s: expected NAME=DIR, as motd=./motd", settings.PluginDevFlag, text)
 		}
 		if _, twice := dev[name]; twice {
-			return nil, console.Invalid("--%s %s: plugin %s is given twice", devFlag, text, name)
+			return nil, console.Invalid("--%s %s: plugin %s is given twice", settings.PluginDevFlag, text, name)
 		}
 		dev[name] = dir
 	}
@@ -232,7 +230,7 @@ func writeTypeDocs(w io.Writer, t host.Type) error {
 		if len(e.Secrets) > 0 {
 			step["secrets"] = e.Secrets
 		}
-		text, err := yamlText(step)
+		text, err := console.YAMLText(step)
 		if err != nil {
 			return err
 		}

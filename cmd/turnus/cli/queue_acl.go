@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -71,7 +72,7 @@ func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	var password string
 	if passwordFile != "" {
 		var err error
-		if password, err = readToken(passwordFile); err != nil {
+		if password, err = settings.ReadTokenFile(passwordFile); err != nil {
 			return fmt.Errorf("--password-file: %w", err)
 		}
 	} else {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/securefile"
 )
 
 // lastRun is what run keeps of a playbook's last run, for --retry-failed.
@@ -22,23 +22,8 @@ type lastRun struct {
 	Hosts    map[core.Outcome][]string `json:"hosts"`
 }
 
-// stateDir is where turnus keeps what it remembers between commands.
-func stateDir() (string, error) {
-	if dir := os.Getenv("TURNUS_STATE"); dir != "" {
-		return dir, nil
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "turnus"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("folder for the last run's record: %w\nhint: set TURNUS_STATE", err)
-	}
-	return filepath.Join(home, ".local", "state", "turnus"), nil
-}
-
 func lastRunFile(playbook string) (string, error) {
-	dir, err := stateDir()
+	dir, err := settings.StateDir()
 	if err != nil {
 		return "", err
 	}
@@ -59,15 +44,7 @@ func saveLastRun(r runview.Report) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, text)
-}
-
-// replaceFile puts a file, and the folder for it, where nobody else can read it.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return securefile.Replace(path, text, 0o600)
+	return settings.ReplaceFile(path, text)
 }
 
 // hostsToRetry are the hosts of the playbook's last run that are not as they should be.

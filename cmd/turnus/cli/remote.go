@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/securefile"
@@ -39,8 +40,8 @@ var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one 
 
 // target is what flags, environment and contexts say of the server. Flags win over the environment, and that over
 // the chosen context.
-func (f *remoteFlags) target() (serverContext, error) {
-	var s serverContext
+func (f *remoteFlags) target() (settings.Context, error) {
+	var s settings.Context
 	env := os.Getenv("TURNUS_SERVER")
 	switch {
 	case f.server != "" && f.context != "":
@@ -50,7 +51,7 @@ func (f *remoteFlags) target() (serverContext, error) {
 	case f.context == "" && env != "":
 		s.Server = env
 	default:
-		file, err := loadContexts()
+		file, err := settings.LoadContexts()
 		if err != nil {
 			return s, err
 		}
@@ -61,7 +62,7 @@ func (f *remoteFlags) target() (serverContext, error) {
 		if name == "" {
 			return s, errNoServer
 		}
-		if s, err = file.find(name); err != nil {
+		if s, err = file.Find(name); err != nil {
 			return s, err
 		}
 	}
@@ -90,13 +91,13 @@ func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
 }
 
 // clientOf makes the client of a context.
-func clientOf(s serverContext, patience time.Duration) (_ *client.Client, err error) {
+func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err error) {
 	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + version, Patience: patience}
-	if cfg.Token, err = s.token(); err != nil {
+	if cfg.Token, err = s.ReadToken(); err != nil {
 		return nil, err
 	}
 	if s.CAFile != "" {
-		if cfg.CAs, err = readBounded(s.CAFile, 1<<20); err != nil {
+		if cfg.CAs, err = settings.ReadFile(s.CAFile, 1<<20); err != nil {
 			return nil, console.Invalid("--ca-file: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
@@ -26,7 +27,7 @@ func (f *scaleFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.hook, "scale-hook", "", "command, or http(s) URL, that is told how many workers the pool should have whenever that changes")
 	fl.StringVar(&f.secret, "scale-hook-secret-file", "", "file with the secret that calls of a URL are signed with")
-	namesSecretFiles(fl, "scale-hook-secret-file")
+	settings.NamesSecretFiles(fl, "scale-hook-secret-file")
 	fl.IntVar(&f.cfg.Min, "scale-min", 1, "fewest workers that are wanted")
 	fl.IntVar(&f.cfg.Max, "scale-max", 10, "most workers that are wanted")
 	fl.IntVar(&f.cfg.Slots, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")
@@ -77,7 +78,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 	if s.f.scale.hook != "" {
 		var secret string
 		if s.f.scale.secret != "" {
-			if secret, err = readToken(s.f.scale.secret); err != nil {
+			if secret, err = settings.ReadTokenFile(s.f.scale.secret); err != nil {
 				return nil, fmt.Errorf("--scale-hook-secret-file: %w", err)
 			}
 		}

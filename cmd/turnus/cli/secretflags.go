@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
@@ -20,9 +21,9 @@ type secretFlags struct {
 func (f *secretFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "secrets", os.Getenv("TURNUS_SECRETS"), "this node's own file: its credentials for hosts, its secrets, its Vault (TURNUS_SECRETS)")
 	c.Flags().StringArrayVar(&f.identities, "secrets-identity", identityFromEnv(), "file with the age identity, or SSH private key, that opens sealed secrets (repeatable; TURNUS_SECRETS_IDENTITY)")
-	readsEnvironment(c.Flags(), "secrets", "secrets-identity")
-	namesFiles(c.Flags(), "secrets")
-	namesSecretFiles(c.Flags(), "secrets-identity")
+	settings.ReadsEnvironment(c.Flags(), "secrets", "secrets-identity")
+	settings.NamesFiles(c.Flags(), "secrets")
+	settings.NamesSecretFiles(c.Flags(), "secrets-identity")
 }
 
 func identityFromEnv() []string {

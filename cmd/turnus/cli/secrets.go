@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/playbooks"
@@ -52,7 +53,7 @@ func readSecretFile(path string) (*secretFile, error) {
 		return nil, console.Invalid("%w\nhint: --file names the file; turnus secrets encrypt begins one", err)
 	}
 	f := &secretFile{path: path, mode: st.Mode().Perm()}
-	if f.data, err = readBounded(path, secrets.MaxFile+1); err != nil {
+	if f.data, err = settings.ReadFile(path, secrets.MaxFile+1); err != nil {
 		return nil, console.Invalid("%w", err)
 	}
 	f.said, err = secrets.ParseOwn(path, f.data)
@@ -404,7 +405,7 @@ func secretFiles(paths []string) (files, others []string) {
 func validateSecrets(files []string) (playbooks.Diagnostics, error) {
 	var all playbooks.Diagnostics
 	for _, path := range files {
-		data, err := readBounded(path, secrets.MaxFile+1)
+		data, err := settings.ReadFile(path, secrets.MaxFile+1)
 		if err != nil {
 			return nil, console.Invalid("%w", err)
 		}

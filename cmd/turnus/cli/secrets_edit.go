@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -154,7 +155,7 @@ func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, 
 	if err := a.runEditor(ctx, file, got); err != nil {
 		return nil, err
 	}
-	after, err := readBounded(file, secrets.MaxValue+3)
+	after, err := settings.ReadFile(file, secrets.MaxValue+3)
 	if err != nil || bytes.Equal(after, value) {
 		return after, err
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -182,7 +183,7 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	if s.f.hookSecret != "" {
-		secret, err := readToken(s.f.hookSecret)
+		secret, err := settings.ReadTokenFile(s.f.hookSecret)
 		if err != nil {
 			return fmt.Errorf("--webhook-secret-file: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/login"
 )
@@ -52,7 +53,7 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	readsEnvironment(fl, "ledger")
+	settings.ReadsEnvironment(fl, "ledger")
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
 	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
@@ -63,8 +64,8 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
 	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
-	namesFiles(fl, "tls-cert", "tls-client-ca")
-	namesSecretFiles(fl, "webhook-secret-file", "tls-key")
+	settings.NamesFiles(fl, "tls-cert", "tls-client-ca")
+	settings.NamesSecretFiles(fl, "webhook-secret-file", "tls-key")
 }
 
 // check refuses what contradicts itself, before anything is opened.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -115,7 +116,7 @@ func limitParts(limit string) ([]string, error) {
 			parts = append(parts, part)
 			continue
 		}
-		text, err := readBounded(file, maxLimit+1)
+		text, err := settings.ReadFile(file, maxLimit+1)
 		if err != nil {
 			return nil, console.Invalid("--limit: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
 // upFlags say how the service runs in one process.
@@ -94,7 +95,7 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 	}
 	s.stuck = n.worker.Stuck
 	if f.context != "" {
-		if err := a.writeContext(f.context, serverContext{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
+		if err := settings.WriteContext(a.Console, f.context, settings.Context{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
 			a.Message(a.Paint(console.Yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())
 		}
 	}

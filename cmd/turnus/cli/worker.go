@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/metrics"
@@ -41,7 +42,7 @@ func (f *workerFlags) add(c *cobra.Command) {
 	f.trace.add(c)
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
-	readsEnvironment(fl, "inventory")
+	settings.ReadsEnvironment(fl, "inventory")
 	fl.StringVar(&f.name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	fl.StringVar(&f.files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
 }
@@ -188,8 +189,8 @@ func (f *outputFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
-	namesFiles(fl, "ca-file", "cert-file")
-	namesSecretFiles(fl, "token-file", "key-file")
+	settings.NamesFiles(fl, "ca-file", "cert-file")
+	settings.NamesSecretFiles(fl, "token-file", "key-file")
 }
 
 // client is nil where no server is named.

@@ -1,11 +1,14 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
 )
@@ -131,4 +134,15 @@ func LocalTime(t time.Time) string {
 		return ""
 	}
 	return t.Local().Format(time.DateTime)
+}
+
+// YAMLText returns v as YAML.
+func YAMLText(v any) (string, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return b.String(), enc.Close()
 }

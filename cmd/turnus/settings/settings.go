@@ -1,4 +1,8 @@
-package cli
+// Package settings owns where the settings of a process come from: flags, the environment, a file; how
+// they are shown and checked; the contexts of servers, and the other files in the user's folders.
+//
+// It must not know what a setting is for.
+package settings
 
 import (
 	"errors"
@@ -20,31 +24,10 @@ import (
 // maxSettings bounds a file of settings.
 const maxSettings = 1 << 20
 
-// longRunning is a command whose flags may also come from the environment and from a file: a service that somebody starts
-// by hand once, and a supervisor ever after.
-type longRunning struct {
-	cmd   *cobra.Command
-	check func() error // refuses what contradicts itself; it opens and contacts nothing
-	queue *queueFlags
-	keeps *serviceFlags // nil: it keeps no record
-}
-
-// settable gives the command --config, and has it fill its flags and check them before it starts.
-func (l longRunning) settable() longRunning {
-	l.cmd.Flags().String("config", "", "file with settings, in YAML: each key is a flag of this command without its dashes")
-	l.cmd.PreRunE = func(c *cobra.Command, _ []string) error {
-		if _, err := fill(c); err != nil {
-			return err
-		}
-		return l.check()
-	}
-	return l
-}
-
-// origin is where the value of a setting came from.
-type origin struct {
-	kind  string // one of the from… below
-	where string // variable, or file:line
+// Origin is where the value of a setting came from.
+type Origin struct {
+	Kind  string // one of the from… below
+	Where string // variable, or file:line
 }
 
 const (
@@ -54,11 +37,11 @@ const (
 	fromFile        = "file"
 )
 
-func (o origin) String() string {
-	if o.where == "" {
-		return o.kind
+func (o Origin) String() string {
+	if o.Where == "" {
+		return o.Kind
 	}
-	return o.kind + " " + o.where
+	return o.Kind + " " + o.Where
 }
 
 // Notes on flags, which those who define them make.
@@ -68,19 +51,19 @@ const (
 	fileSecret      = "secret"             // that nobody else may read
 )
 
-// readsEnvironment notes flags whose default is what the environment says.
-func readsEnvironment(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteEnvironment, nil, names) }
+// ReadsEnvironment notes flags whose default is what the environment says.
+func ReadsEnvironment(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteEnvironment, nil, names) }
 
-// namesFiles notes flags that name files.
-func namesFiles(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteFile, nil, names) }
+// NamesFiles notes flags that name files.
+func NamesFiles(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteFile, nil, names) }
 
-// namesSecretFiles notes flags that name files which nobody else may read.
-func namesSecretFiles(fl *pflag.FlagSet, names ...string) {
+// NamesSecretFiles notes flags that name files which nobody else may read.
+func NamesSecretFiles(fl *pflag.FlagSet, names ...string) {
 	noteFlags(fl, noteFile, []string{fileSecret}, names)
 }
 
-// privateFiles are the files that flags name and nobody else may read.
-func privateFiles(fl *pflag.FlagSet) []string {
+// PrivateFiles are the files that flags name and nobody else may read.
+func PrivateFiles(fl *pflag.FlagSet) []string {
 	if fl == nil { // of a demo
 		return nil
 	}
@@ -110,38 +93,38 @@ func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; retu
 
 // notSettings are flags that say something of one call. What runs in place of the locked plugins is named by the person who starts
 // the service, and not by a file or a variable that lasts.
-var notSettings = []string{"config", "help", "output", devFlag}
+var notSettings = []string{"config", "help", "output", PluginDevFlag}
 
 func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
 
-// variableOf is the environment's name of a flag.
-func variableOf(flag string) string {
+// VariableOf is the environment's name of a flag.
+func VariableOf(flag string) string {
 	return "TURNUS_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fill gives each flag that the command line leaves out its value: from the environment, or else from the file of
+// Fill gives each flag that the command line leaves out its value: from the environment, or else from the file of
 // --config. It tells where every value came from.
-func fill(c *cobra.Command) (map[string]origin, error) {
+func Fill(c *cobra.Command) (map[string]Origin, error) {
 	file, _ := c.Flags().GetString("config")
 	given, err := readSettings(file, c)
 	if err != nil {
 		return nil, err
 	}
-	from := map[string]origin{}
+	from := map[string]Origin{}
 	var errs []error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !isSetting(f) {
 			return
 		}
-		variable := variableOf(f.Name)
+		variable := VariableOf(f.Name)
 		env, inEnv := os.LookupEnv(variable)
 		inEnv = inEnv && env != ""
 		setting, inFile := given[f.Name]
 		switch {
 		case f.Changed:
-			from[f.Name] = origin{kind: fromFlag}
+			from[f.Name] = Origin{Kind: fromFlag}
 		case inEnv:
-			from[f.Name] = origin{fromEnvironment, variable}
+			from[f.Name] = Origin{fromEnvironment, variable}
 			if isNoted(f, noteEnvironment) {
 				break // it has its value
 			}
@@ -149,14 +132,14 @@ func fill(c *cobra.Command) (map[string]origin, error) {
 				errs = append(errs, console.Invalid("%s: %v", variable, err))
 			}
 		case inFile:
-			from[f.Name] = origin{fromFile, setting.place}
+			from[f.Name] = Origin{fromFile, setting.place}
 			for _, value := range setting.values {
 				if err := c.Flags().Set(f.Name, value); err != nil {
 					errs = append(errs, console.Invalid("%s: %s: %v", setting.place, f.Name, err))
 				}
 			}
 		default:
-			from[f.Name] = origin{kind: fromDefault}
+			from[f.Name] = Origin{Kind: fromDefault}
 		}
 	})
 	return from, errors.Join(errs...)
@@ -213,8 +196,8 @@ func addSetting(settings map[string]setting, path string, c *cobra.Command, key,
 	refuse := func(n *yaml.Node, format string, args ...any) error {
 		return console.Invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
 	}
-	if key.Value == devFlag {
-		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", devFlag, c.Name())
+	if key.Value == PluginDevFlag {
+		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name())
 	}
 	f := c.Flags().Lookup(key.Value)
 	if f == nil || !isSetting(f) {
@@ -253,3 +236,6 @@ func addSetting(settings map[string]setting, path string, c *cobra.Command, key,
 	settings[key.Value] = s
 	return nil
 }
+
+// PluginDevFlag names plugins that are under development.
+const PluginDevFlag = "plugin-dev"

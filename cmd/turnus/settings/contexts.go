@@ -1,4 +1,4 @@
-package cli
+package settings
 
 import (
 	"bytes"
@@ -6,25 +6,28 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
-// contextFile is what the user's config file says of servers, and where it stands.
-type contextFile struct {
-	Current  string                   `yaml:"current,omitempty"`
-	Contexts map[string]serverContext `yaml:"contexts"`
+// Contexts is what the user's config file says of servers, and where it stands.
+type Contexts struct {
+	Current  string             `yaml:"current,omitempty"`
+	Contexts map[string]Context `yaml:"contexts"`
 
 	path string
 }
 
-// serverContext is how one server is asked. The token is here or in a file of its own.
-type serverContext struct {
+// Context is how one server is asked. The token is here or in a file of its own.
+type Context struct {
 	Server    string `yaml:"server" json:"server"`
 	Token     string `yaml:"token,omitempty" json:"-"`
 	TokenFile string `yaml:"token_file,omitempty" json:"token_file,omitempty"`
@@ -52,14 +55,14 @@ func contextPath() (string, error) {
 	return filepath.Join(dir, "turnus", "config.yaml"), nil
 }
 
-// loadContexts reads the file; without one there is no context.
-func loadContexts() (*contextFile, error) {
+// LoadContexts reads the file; without one there is no context.
+func LoadContexts() (*Contexts, error) {
 	path, err := contextPath()
 	if err != nil {
 		return nil, err
 	}
-	c := &contextFile{path: path, Contexts: map[string]serverContext{}}
-	text, err := readBounded(path, maxContexts+1)
+	c := &Contexts{path: path, Contexts: map[string]Context{}}
+	text, err := ReadFile(path, maxContexts+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
@@ -75,47 +78,82 @@ func loadContexts() (*contextFile, error) {
 		return nil, console.Invalid("contexts: %s: %w", path, err)
 	}
 	if c.Contexts == nil {
-		c.Contexts = map[string]serverContext{}
+		c.Contexts = map[string]Context{}
 	}
 	return c, nil
 }
 
-// save replaces the file. It holds tokens: nobody else may read it.
-func (c *contextFile) save() error {
-	text, err := yamlText(c)
+// Save replaces the file. It holds tokens: nobody else may read it.
+func (c *Contexts) Save() error {
+	text, err := console.YAMLText(c)
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(c.path, []byte(text)); err != nil {
+	if err := ReplaceFile(c.path, []byte(text)); err != nil {
 		return fmt.Errorf("write the contexts: %w", err)
 	}
 	return nil
 }
 
-// token is the context's token, from wherever it is kept.
-func (s *serverContext) token() (string, error) {
+// ReadToken is the context's token, from wherever it is kept.
+func (s *Context) ReadToken() (string, error) {
 	if s.TokenFile == "" {
 		return s.Token, nil
 	}
-	token, err := readToken(s.TokenFile)
+	token, err := ReadTokenFile(s.TokenFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", console.Invalid("%w\nhint: an admin makes another with turnus tokens create; who has lost every admin token makes one in the ledger itself: turnus tokens create NAME --role admin --ledger URL", err)
 	}
 	return token, err
 }
 
-const maxToken = 4 << 10
+// MaxToken is the most bytes of a token.
+const MaxToken = 4 << 10
 
-func readToken(file string) (string, error) {
-	text, err := readBounded(file, maxToken+1)
+// ReadTokenFile reads a file that holds one token.
+func ReadTokenFile(file string) (string, error) {
+	text, err := ReadFile(file, MaxToken+1)
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
-	if token == "" || len(text) > maxToken || strings.ContainsAny(token, " \n") {
+	if token == "" || len(text) > MaxToken || strings.ContainsAny(token, " \n") {
 		return "", console.Invalid("token: %s does not hold one token", file)
 	}
 	return token, nil
 }
 
-func trimToken(text []byte) string { return strings.TrimSpace(string(text)) }
+// TrimToken returns a token without the space around it.
+func TrimToken(text []byte) string { return strings.TrimSpace(string(text)) }
+
+// Find is the context of a name.
+func (c *Contexts) Find(name string) (Context, error) {
+	s, ok := c.Contexts[name]
+	if ok {
+		return s, nil
+	}
+	hint := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts)))
+	if hint == "" {
+		hint = "turnus context ls lists them"
+	}
+	return s, console.Invalid("no context %q in %s\nhint: %s", name, c.path, hint)
+}
+
+// WriteContext keeps how the server of turnus up is asked. Another context that is chosen stays so.
+func WriteContext(con *console.Console, name string, s Context) error {
+	file, err := LoadContexts()
+	if err != nil {
+		return err
+	}
+	file.Contexts[name] = s
+	if _, ok := file.Contexts[file.Current]; !ok {
+		file.Current = name
+	}
+	if err := file.Save(); err != nil {
+		return err
+	}
+	if file.Current != name {
+		con.Message("commands ask the context " + file.Current + "; this server is: turnus context use " + name)
+	}
+	return nil
+}
