@@ -79,7 +79,7 @@ func (f *acmeFlags) manager(data string) (*autocert.Manager, *acmeLooks, error) 
 	client.Timeout, client.Transport = acmeTime, looks
 	return &autocert.Manager{
 		Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(data, "acme")), HostPolicy: autocert.HostWhitelist(f.names...), Email: f.email,
-		Client: &acme.Client{DirectoryURL: f.directory, HTTPClient: client, UserAgent: "turnus/" + version},
+		Client: &acme.Client{DirectoryURL: f.directory, HTTPClient: client, UserAgent: "turnus/" + settings.Version()},
 	}, looks, nil
 }
 

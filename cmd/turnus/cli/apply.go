@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -18,7 +19,7 @@ import (
 // applyFlags say what is applied, and how it is checked here first.
 type applyFlags struct {
 	remote  remoteFlags
-	plugins pluginFlags
+	plugins node.PluginFlags
 	force   bool
 }
 
@@ -38,7 +39,7 @@ server that follows a repository takes over that again when its branch moves.`,
 		},
 	}
 	f.remote.add(c)
-	f.plugins.add(c)
+	f.plugins.Add(c)
 	c.Flags().BoolVar(&f.force, "force", false, "also when somebody else applied others between the comparison and now")
 	return c
 }
@@ -75,12 +76,12 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 }
 
 // localDefinitions reads and checks a folder as the server will.
-func (a *app) localDefinitions(ctx context.Context, plugins *pluginFlags, path string) (api.Apply, error) {
-	sup, err := plugins.supervisor(nil)
+func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, error) {
+	sup, err := plugins.Supervisor(nil)
 	if err != nil {
 		return api.Apply{}, err
 	}
-	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: playbookOptions(sup, nil)})
+	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil)})
 	if err != nil {
 		return api.Apply{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/ledger"
@@ -55,7 +56,7 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 	if err := f.there(); err != nil {
 		return err
 	}
-	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: version, ReadData: read, Told: a.steps()}
+	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: settings.Version(), ReadData: read, Told: a.steps()}
 	if !without {
 		if o.Objects, err = f.objects(ctx, false); err != nil {
 			return err

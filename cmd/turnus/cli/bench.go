@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
@@ -113,7 +114,7 @@ func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
-	bench, err := a.startFanout(ctx, fl.Hosts(), nodeFlags{slots: out.Slots, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 30 * time.Second, maxConns: besideFleet(), warnings: a.Warnings()}})
+	bench, err := a.startFanout(ctx, fl.Hosts(), node.Flags{Slots: out.Slots, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, MaxConns: besideFleet(), Warnings: a.Warnings()}})
 	if err != nil {
 		return err
 	}
@@ -139,25 +140,25 @@ func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (
 type fanout struct {
 	a     *app
 	hosts []core.Host
-	node  *node
+	node  *node.Node
 	queue *memory.Queue
 	c     *conductor
 	stop  func() error
 }
 
-func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (*fanout, error) {
-	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
+func (a *app) startFanout(ctx context.Context, hosts []core.Host, f node.Flags) (*fanout, error) {
+	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return nil, err
 	}
 	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
 	quiet := &app{a.Quiet()}
 	b.c = newConductor(quiet, b.queue)
-	if err := n.work(&f, workerOf{queue: b.queue}, a.Logger(false)); err != nil {
-		return nil, errors.Join(err, n.stop())
+	if err := n.Work(&f, node.WorkOptions{Queue: b.queue}, a.Logger(false)); err != nil {
+		return nil, errors.Join(err, n.Stop())
 	}
 	b.stop = sync.OnceValue(func() error {
-		err := n.stop()
+		err := n.Stop()
 		b.queue.Shutdown()
 		return err
 	})
@@ -165,7 +166,7 @@ func (a *app) startFanout(ctx context.Context, hosts []core.Host, f nodeFlags) (
 }
 
 func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
-	opts := playbookOptions(b.node.plugins, nil)
+	opts := node.PlaybookOptions(b.node.Plugins, nil)
 	p, err := playbooks.Parse("fanout.yaml", []byte(fanoutPlaybook), opts)
 	if err != nil {
 		return fanoutRow{}, nil, err

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -55,7 +56,7 @@ func (a *app) benchAPIServer(ctx context.Context, url string, jobs int) (err err
 	if err != nil {
 		return err
 	}
-	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Version: version})
+	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Version: settings.Version()})
 	if err != nil {
 		return err
 	}

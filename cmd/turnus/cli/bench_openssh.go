@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 )
 
@@ -85,7 +86,7 @@ func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err err
 	}
 	add("bare x/crypto/ssh loop, 50 at once", wall, cpu)
 	hosts := s.hosts(r.addresses)
-	bench, err := a.startFanout(ctx, hosts, nodeFlags{slots: slots, login: userLoginFlags{keys: []string{s.userKey}, agent: "none"}, ssh: sshFlags{connectTimeout: time.Minute}})
+	bench, err := a.startFanout(ctx, hosts, node.Flags{Slots: slots, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
 	if err != nil {
 		return err
 	}

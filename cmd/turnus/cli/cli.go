@@ -23,6 +23,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -30,9 +32,6 @@ import (
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
-
-// version is set by the build.
-var version = "dev"
 
 // app is what every verb shares.
 type app struct{ *console.Console }
@@ -46,11 +45,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
 		return exec.Helper(args, stdin, stdout, stderr)
 	}
-	if len(args) == 2 && args[0] == scriptVerb {
+	if len(args) == 2 && args[0] == node.ScriptVerb {
 		return exec.Serve(args[1], stderr) //nolint:gosec // its length was looked at
 	}
-	if len(args) >= 2 && args[0] == serveVerb {
-		return servePlugin(args[1], args[2:], stderr)
+	if len(args) >= 2 && args[0] == node.ServeVerb {
+		return node.ServePlugin(args[1], args[2:], stderr)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // thousands of connections: a smaller heap for a little CPU, see docs/benchmarks.md
@@ -119,7 +118,7 @@ Start with:
   turnus validate PATH...              every mistake, with file:line:col
   turnus up --definitions DIR          a service that accepts, remembers and schedules runs
   turnus submit PLAYBOOK --follow      run a playbook there`,
-		Version:           version,
+		Version:           settings.Version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},

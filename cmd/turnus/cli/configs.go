@@ -12,14 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows"
 )
-
-// defaultConfigs is the repository of configurations where no flag names one.
-const defaultConfigs = "configs.git"
 
 func (a *app) configsCmd() *cobra.Command {
 	c := &cobra.Command{
@@ -38,7 +36,7 @@ type configsFlags struct {
 }
 
 func (f *configsFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.dir, "config-dir", defaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
+	c.Flags().StringVar(&f.dir, "config-dir", node.DefaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
 	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -160,7 +161,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s settings.Context, st
 			return err
 		}
 		was.Login = false
-		if was.Token, was.TokenFile = settings.TrimToken(text), ""; was.Token == "" {
+		if was.Token, was.TokenFile = strings.TrimSpace(string(text)), ""; was.Token == "" {
 			return console.Invalid("--token-stdin: stdin holds no token")
 		}
 	}

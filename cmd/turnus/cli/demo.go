@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
@@ -78,12 +79,12 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := nodeFlags{slots: 256, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 8 * time.Second, maxConns: besideFleet(), warnings: a.Warnings()}}
-	n, err := f.reach(ctx, byUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
+	f := node.Flags{Slots: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: besideFleet(), Warnings: a.Warnings()}}
+	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return err
 	}
-	stop := sync.OnceValue(n.stop)
+	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop()) }()
 	big, err := demoLaunch("demo/rollout.yaml", list, n)
 	if err != nil {
@@ -103,10 +104,10 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
 	stopView := runview.ShowProgress(a.Console, bigPart.tally, urgentPart.tally)
 	defer stopView()
-	if err := n.work(&f, workerOf{queue: q, events: c.workerEvent}, a.Logger(false)); err != nil {
+	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.workerEvent}, a.Logger(false)); err != nil {
 		return err
 	}
-	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.kill)
+	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.Kill)
 	defer release()
 	c.now = now
 	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
@@ -191,12 +192,12 @@ func demoInventory(list []core.Host, hosts int) []core.Host {
 	return list
 }
 
-func demoLaunch(file string, hosts []core.Host, n *node) (*launch.Launch, error) {
+func demoLaunch(file string, hosts []core.Host, n *node.Node) (*launch.Launch, error) {
 	src, err := demoFiles.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	opts := playbookOptions(n.plugins, nil)
+	opts := node.PlaybookOptions(n.Plugins, nil)
 	p, err := playbooks.Parse(file, src, opts)
 	if err != nil {
 		return nil, err

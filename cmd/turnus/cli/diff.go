@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -18,7 +19,7 @@ type diffFlags struct {
 	repo     string
 	at       string
 	exitCode bool
-	plugins  pluginFlags
+	plugins  node.PluginFlags
 	vars     varFlags
 	remote   remoteFlags
 }
@@ -52,7 +53,7 @@ commits of that repository; what is not committed plays no part.`,
 	c.Flags().StringVar(&f.repo, "repo", "", "repository on this machine whose revisions are compared: OLD..NEW")
 	c.Flags().StringVar(&f.at, "at", "", "look at schedules and windows from this time on, RFC 3339 (default: now)")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
-	f.plugins.add(c)
+	f.plugins.Add(c)
 	f.vars.add(c)
 	f.remote.add(c)
 	return c
@@ -79,7 +80,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	sup, err := f.plugins.supervisor(nil)
+	sup, err := f.plugins.Supervisor(nil)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := definitions.Options{Playbooks: playbookOptions(sup, extra)}
+	o := definitions.Options{Playbooks: node.PlaybookOptions(sup, extra)}
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: at.UTC()}
 	after, err := f.load(ctx, to, o)
 	if err == nil {

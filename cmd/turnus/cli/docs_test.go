@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -73,13 +74,13 @@ func isPlaybook(block string) bool {
 // realTypes are validation's options with the built-in job types.
 func realTypes(t *testing.T) playbooks.Options {
 	t.Helper()
-	var none pluginFlags
-	sup, err := none.supervisor(nil)
+	var none node.PluginFlags
+	sup, err := none.Supervisor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sup.Stop(t.Context()) })
-	return playbookOptions(sup, nil)
+	return node.PlaybookOptions(sup, nil)
 }
 
 func TestPlaybooksOfTheDocsLoad(t *testing.T) {
@@ -472,7 +473,7 @@ func TestEveryRoomIsInTheArchitecture(t *testing.T) {
 	}
 	_, rooms, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Rooms\n")
 	rooms, _, _ = strings.Cut(rooms, "\n## ")
-	builtins := builtinDefs() // one line of the table is for all of them
+	builtins := node.BuiltinDefs() // one line of the table is for all of them
 	count := 0
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimPrefix(strings.TrimSpace(path), "github.com/turnus/turnus/")

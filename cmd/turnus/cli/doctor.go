@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
@@ -23,7 +24,7 @@ import (
 type doctorFlags struct {
 	ledger  string
 	queue   queueFlags
-	secrets secretFlags
+	secrets node.SecretFlags
 	fix     bool
 	verbose bool
 }
@@ -57,21 +58,21 @@ With --secrets the credentials of a node's own file are read, too.`,
 	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")
 	f.queue.add(c)
-	f.secrets.add(c)
+	f.secrets.Add(c)
 	return c
 }
 
 // credentialFindings names credentials of a node's own file that cannot be read; nothing without the file.
-func (a *app) credentialFindings(ctx context.Context, f *secretFlags) ([]controller.Finding, error) {
-	store, err := f.open(a.Logger(false))
+func (a *app) credentialFindings(ctx context.Context, f *node.SecretFlags) ([]controller.Finding, error) {
+	store, err := f.Open(a.Logger(false))
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
 	var found []controller.Finding
-	known := newCredentials(store)
+	known := node.NewCredentials(store)
 	for _, c := range store.Credentials() {
-		if err := known.checkOne(ctx, c); err != nil {
+		if err := known.CheckOne(ctx, c); err != nil {
 			found = append(found, controller.Finding{Part: "credentials", What: err.Error()})
 		}
 	}

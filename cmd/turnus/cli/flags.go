@@ -2,15 +2,12 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
@@ -19,7 +16,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -135,51 +131,4 @@ func jsonValues(vars map[string]any) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	err = dec.Decode(&out)
 	return out, err
-}
-
-// sshFlags say how hosts are reached.
-type sshFlags struct {
-	user                string
-	knownHosts, hostCAs []string
-	connectTimeout      time.Duration
-	maxConns            int          // 0: what the file descriptor limit allows
-	warnings            *slog.Logger // of the pool; nil: with the node's log
-}
-
-func (f *sshFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVarP(&f.user, "user", "u", "", "user on the hosts, where the inventory names none")
-	fl.StringArrayVar(&f.knownHosts, "known-hosts", nil, "known_hosts file (repeatable; default: ~/.ssh/known_hosts)")
-	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of authorities that sign host keys (repeatable)")
-	settings.NamesFiles(fl, "known-hosts", "host-ca")
-	fl.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
-}
-
-// maxAuthorities bounds a file of --host-ca, in bytes.
-const maxAuthorities = 1 << 20
-
-// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is offered to a host.
-func (f *sshFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
-	cfg := transport.Config{
-		User: f.user, Credential: credential, KnownHosts: f.knownHosts, SSHConfig: sshConfig,
-		ConnectTimeout: f.connectTimeout, MaxConns: f.maxConns, Log: cmp.Or(f.warnings, log),
-	}
-	cfg.Lookup = func(name string) (core.Host, bool) {
-		if now := inv(); now != nil {
-			return now.Host(name)
-		}
-		return core.Host{}, false
-	}
-	for _, file := range f.hostCAs {
-		text, err := settings.ReadFile(file, maxAuthorities)
-		if err != nil {
-			return nil, console.Invalid("--host-ca: %w", err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				cfg.HostCAs = append(cfg.HostCAs, line)
-			}
-		}
-	}
-	return transport.New(cfg)
 }

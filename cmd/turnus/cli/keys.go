@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -284,7 +285,7 @@ func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *k
 			uses = append(uses, keyUse{Where: "redis", Key: k.ID.String(), Values: n})
 		}
 	}
-	q, err := redis.New(client, redis.Options{Pool: cmp.Or(f.pool, defaultPool)})
+	q, err := redis.New(client, redis.Options{Pool: cmp.Or(f.pool, node.DefaultPool)})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
 func (a *app) manCmd() *cobra.Command {
@@ -31,7 +32,7 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Title: "TURNUS", Section: "1", Source: "turnus " + version, Manual: "Turnus", Date: date}
+			header := &doc.GenManHeader{Title: "TURNUS", Section: "1", Source: "turnus " + settings.Version(), Manual: "Turnus", Date: date}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}

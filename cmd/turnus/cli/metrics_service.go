@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/catalog"
@@ -32,7 +33,7 @@ func (f *measureFlags) check() error {
 
 // measured makes the service's metrics.
 func (s *service) measured() *metrics.Registry {
-	m := metrics.New(version, s.f.measure.tenants)
+	m := metrics.New(settings.Version(), s.f.measure.tenants)
 	for _, why := range []string{"missed", "too_late", "overlap", "refused", "not_launched", "other"} {
 		m.Add(metrics.ScheduleSkips, 0, why)
 	}

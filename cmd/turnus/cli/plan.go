@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -19,7 +20,7 @@ const maxPlanHosts = 200
 // planFlags are the flags of plan beyond what it shares with run.
 type planFlags struct {
 	play      playFlags
-	plugins   pluginFlags
+	plugins   node.PluginFlags
 	at, by    string
 	workers   int
 	slots     int
@@ -44,19 +45,19 @@ refuses such a run with 5.`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{"svg": "yes"},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			sup, err := f.plugins.supervisor(nil)
+			sup, err := f.plugins.Supervisor(nil)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
-			f.plugins.tellDev(a)
+			f.plugins.TellDev(a.Console)
 			return a.plan(cmd, args, &f, sup)
 		},
 	}
 	f.play.add(c)
 	f.play.skipUnfit = true
-	f.plugins.add(c)
-	f.plugins.addDev(c)
+	f.plugins.Add(c)
+	f.plugins.AddDev(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
@@ -109,7 +110,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if a.Output == "svg" && len(launches) > 1 {
 		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))
 	}
-	types := playbookOptions(sup, nil).Types
+	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {
 		d, err := f.forecast(l, types)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/secrets"
@@ -60,7 +61,7 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err != nil {
 		return nil, err
 	}
-	opts := playbookOptions(sup, vars)
+	opts := node.PlaybookOptions(sup, vars)
 	books, err := playbooks.Load(paths, opts)
 	if err != nil {
 		return nil, err

@@ -4,117 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/settings"
-	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/plugins/host"
 )
-
-// pluginFlags say where job types come from.
-type pluginFlags struct {
-	dirs   []string
-	dev    []string // NAME=DIR
-	upload byteRate
-}
-
-func (f *pluginFlags) add(c *cobra.Command) {
-	var dirs []string
-	if env := os.Getenv("TURNUS_PLUGINS"); env != "" {
-		dirs = filepath.SplitList(env)
-	}
-	c.Flags().StringSliceVar(&f.dirs, "plugins", dirs, "plugin folder, as DIR/NAME/VERSION/plugin (repeatable; TURNUS_PLUGINS)")
-	settings.ReadsEnvironment(c.Flags(), "plugins")
-}
-
-func (f *pluginFlags) addDev(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.dev, settings.PluginDevFlag, nil, "take plugin NAME from its author's folder or program, whatever is installed or locked, and each new version of it: NAME=DIR (repeatable)")
-}
-
-// developed are the plugins of --plugin-dev, by name.
-func (f *pluginFlags) developed() (map[string]string, error) {
-	dev := map[string]string{}
-	for _, text := range f.dev {
-		name, dir, ok := strings.Cut(text, "=")
-		if !ok || name == "" || dir == "" {
-			return nil, console.Invalid("--%s %s: expected NAME=DIR, as motd=./motd", settings.PluginDevFlag, text)
-		}
-		if _, twice := dev[name]; twice {
-			return nil, console.Invalid("--%s %s: plugin %s is given twice", settings.PluginDevFlag, text, name)
-		}
-		dev[name] = dir
-	}
-	return dev, nil
-}
-
-// tellDev says which plugins are not the installed ones.
-func (f *pluginFlags) tellDev(a *app) {
-	for _, text := range f.dev {
-		name, dir, _ := strings.Cut(text, "=")
-		a.Message(a.Paint(console.Yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
-	}
-}
-
-// supervisor knows the built-in job types and those of the plugin folders, where none is called.
-func (f *pluginFlags) supervisor(log *slog.Logger) (*host.Supervisor, error) {
-	box, err := asking()
-	if err != nil {
-		return nil, err
-	}
-	builtins, err := builtinPlugins()
-	if err != nil {
-		return nil, err
-	}
-	return f.supervise(host.Config{Log: log, Sandbox: box, Builtins: builtins})
-}
-
-// supervise completes the configuration by where plugins come from. It starts no process before the first
-// call, but for a plugin without manifest.json.
-func (f *pluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
-	if cfg.Adapter, err = scriptAdapter(); err != nil {
-		return nil, err
-	}
-	if cfg.Dev, err = f.developed(); err != nil {
-		return nil, err
-	}
-	cfg.Dirs, cfg.UploadRate = f.dirs, int64(f.upload)
-	return host.New(cfg)
-}
-
-// playbookOptions let validation see the job types and the -e vars.
-func playbookOptions(sup *host.Supervisor, vars map[string]any) playbooks.Options {
-	o := playbooks.Options{Vars: vars, Types: func(name string) (playbooks.Type, bool) {
-		t, ok := sup.Type(name)
-		return playbookType(t), ok
-	}}
-	for _, t := range jobTypes(sup) {
-		o.TypeNames = append(o.TypeNames, t.Name)
-	}
-	return o
-}
-
-func playbookType(t host.Type) playbooks.Type {
-	return playbooks.Type{Name: t.Name, Params: t.Params, Outputs: t.Outputs, Check: t.Check,
-		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost, Plugin: t.Plugin}
-}
-
-func jobTypes(sup *host.Supervisor) []playbooks.Type {
-	var types []playbooks.Type
-	for _, p := range sup.Plugins() {
-		for _, t := range p.Manifest.Types {
-			types = append(types, playbookType(t))
-		}
-	}
-	return types
-}
 
 func (a *app) pluginsCmd() *cobra.Command {
 	c := &cobra.Command{Use: "plugins", Short: "Job types: list, document, make, test, install and lock them"}
@@ -134,12 +33,12 @@ type jobTypeRow struct {
 }
 
 func (a *app) pluginsLsCmd() *cobra.Command {
-	var plugins pluginFlags
+	var plugins node.PluginFlags
 	c := &cobra.Command{
 		Use: "ls", Short: "List the job types that playbooks can use", Args: cobra.NoArgs,
 		Example: "  turnus plugins ls\n  turnus plugins ls --plugins ./my-plugins -o json",
 		RunE: func(*cobra.Command, []string) error {
-			sup, err := plugins.supervisor(nil)
+			sup, err := plugins.Supervisor(nil)
 			if err != nil {
 				return err
 			}
@@ -158,7 +57,7 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 			return nil
 		},
 	}
-	plugins.add(c)
+	plugins.Add(c)
 	return c
 }
 

@@ -13,13 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/plugins/conformance"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
-
-// networkBuiltins open connections of their own, and their manuals say so.
-var networkBuiltins = []string{"http", "firewall", "firmware"}
 
 type pluginsTestFlags struct {
 	lab      string
@@ -56,7 +54,7 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 		}
 		cfg.Lab = lab
 	}
-	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(networkBuiltins, what)
+	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(node.NetworkBuiltins, what)
 	var err error
 	if cfg.Argv, cfg.Manifest, err = programOf(what); err != nil {
 		return err
@@ -64,7 +62,7 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	if cfg.Read, err = readsOf(what, f.read); err != nil {
 		return err
 	}
-	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: defaultPluginMemory}); err != nil {
+	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: node.DefaultPluginMemory}); err != nil {
 		return err
 	}
 	ctx, _, release := a.Signals(ctx, "the suite is cut short", a.Message, func() {})
@@ -119,7 +117,7 @@ func readsOf(what string, allowed []string) ([]string, error) {
 
 // builtin tells whether a built-in plugin is meant, and not a path.
 func builtin(what string) bool {
-	_, ok := builtinDefs()[what]
+	_, ok := node.BuiltinDefs()[what]
 	return ok && !strings.ContainsRune(what, filepath.Separator)
 }
 
@@ -130,7 +128,7 @@ func programOf(what string) (argv []string, manifest string, err error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("find the program itself: %w", err)
 		}
-		return []string{self, serveVerb, what}, "", nil
+		return []string{self, node.ServeVerb, what}, "", nil
 	}
 	path, err := filepath.Abs(what)
 	if err != nil {
@@ -138,7 +136,7 @@ func programOf(what string) (argv []string, manifest string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(builtinDefs())), ", "))
+		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(node.BuiltinDefs())), ", "))
 	}
 	if info.IsDir() {
 		return programOfFolder(path)
@@ -155,7 +153,7 @@ func folderOf(what string) string {
 	if err != nil {
 		return ""
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() || builtinDefs()[what] != nil {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || node.BuiltinDefs()[what] != nil {
 		return ""
 	}
 	return dir
@@ -174,7 +172,7 @@ func programOfFolder(dir string) (argv []string, manifest string, err error) {
 		return []string{program}, manifest, nil
 	}
 	if _, err := os.Stat(filepath.Join(dir, host.ScriptFile)); err == nil {
-		adapter, err := scriptAdapter()
+		adapter, err := node.ScriptAdapter()
 		return append(adapter, dir), manifest, err
 	}
 	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host"
 )
 
 type pluginsDocsFlags struct {
-	plugins pluginFlags
+	plugins node.PluginFlags
 	program string
 	check   string
 }
@@ -47,7 +48,7 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 			return err
 		},
 	}
-	f.plugins.add(c)
+	f.plugins.Add(c)
 	c.Flags().StringVar(&f.program, "program", "", "only the job types of this program, plugin folder or built-in plugin")
 	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file says something else")
 	return c
@@ -61,7 +62,7 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		if err != nil {
 			return nil, err
 		}
-		box, err := asking()
+		box, err := node.AskSandbox()
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +72,7 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		}
 		all = m.Types
 	} else {
-		sup, err := f.plugins.supervisor(nil)
+		sup, err := f.plugins.Supervisor(nil)
 		if err != nil {
 			return nil, err
 		}

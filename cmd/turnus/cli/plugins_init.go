@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/plugins/scaffold"
 )
 
@@ -26,8 +27,8 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.Name = args[0]
 			o.Dir = cmp.Or(o.Dir, o.Name)
-			if released.MatchString(version) {
-				o.Require = version
+			if released.MatchString(settings.Version()) {
+				o.Require = settings.Version()
 			}
 			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {
 				var err error

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/conformance"
 )
@@ -144,7 +145,7 @@ var realHosts = []string{"dnssec", "firewall", "firmware", "http", "script"}
 // All built-in plugins are held to what anybody's are.
 func TestBuiltinsPassTheSuite(t *testing.T) {
 	t.Parallel()
-	for _, name := range slices.Sorted(maps.Keys(builtinDefs())) {
+	for _, name := range slices.Sorted(maps.Keys(node.BuiltinDefs())) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			patience := "3s"

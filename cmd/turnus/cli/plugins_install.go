@@ -3,27 +3,27 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// one is the plugin folder to write to.
-func (f *pluginFlags) one() (string, error) {
-	if len(f.dirs) != 1 {
-		return "", console.Invalid("%d plugin folders are given: expected one\nhint: --plugins DIR, or TURNUS_PLUGINS", len(f.dirs))
+// onePluginFolder is the plugin folder to write to.
+func onePluginFolder(f *node.PluginFlags) (string, error) {
+	if len(f.Dirs) != 1 {
+		return "", console.Invalid("%d plugin folders are given: expected one\nhint: --plugins DIR, or TURNUS_PLUGINS", len(f.Dirs))
 	}
-	return f.dirs[0], nil
+	return f.Dirs[0], nil
 }
 
 func (a *app) pluginsInstallCmd() *cobra.Command {
-	var plugins pluginFlags
+	var plugins node.PluginFlags
 	var in host.Installing
 	c := &cobra.Command{
 		Use: "install PROGRAM|FOLDER", Short: "Copy a plugin into the plugin folder, as DIR/NAME/VERSION, with its manifest", Args: cobra.ExactArgs(1),
@@ -31,16 +31,16 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			in.Source = args[0]
-			if in.Dir, err = plugins.one(); err != nil {
+			if in.Dir, err = onePluginFolder(&plugins); err != nil {
 				return err
 			}
-			if in.Adapter, err = scriptAdapter(); err != nil {
+			if in.Adapter, err = node.ScriptAdapter(); err != nil {
 				return err
 			}
-			if in.Others, err = builtinPlugins(); err != nil {
+			if in.Others, err = node.BuiltinPlugins(); err != nil {
 				return err
 			}
-			if in.Sandbox, err = asking(); err != nil {
+			if in.Sandbox, err = node.AskSandbox(); err != nil {
 				return err
 			}
 			got, err := host.Install(c.Context(), in)
@@ -57,7 +57,7 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 			return a.tellUnlocked(in.Dir, got)
 		},
 	}
-	plugins.add(c)
+	plugins.Add(c)
 	c.Flags().BoolVar(&in.Force, "force", false, "replace what is installed under the same version")
 	c.Flags().BoolVar(&in.Use, "use", false, "make it the version that workers take")
 	return c
@@ -88,21 +88,21 @@ func (a *app) tellUnlocked(dir string, got host.Installed) error {
 }
 
 func (a *app) pluginsLockCmd() *cobra.Command {
-	var plugins pluginFlags
+	var plugins node.PluginFlags
 	var check bool
 	c := &cobra.Command{
 		Use: "lock", Short: "Write the lockfile of a plugin folder: what workers take, byte for byte", Args: cobra.NoArgs,
 		Example: "  turnus plugins lock --plugins plugins\n  turnus plugins lock --plugins plugins --check",
 		RunE: func(*cobra.Command, []string) error {
-			dir, err := plugins.one()
+			dir, err := onePluginFolder(&plugins)
 			if err != nil {
 				return err
 			}
-			adapter, err := scriptAdapter()
+			adapter, err := node.ScriptAdapter()
 			if err != nil {
 				return err
 			}
-			box, err := asking()
+			box, err := node.AskSandbox()
 			if err != nil {
 				return err
 			}
@@ -130,19 +130,7 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			return nil
 		},
 	}
-	plugins.add(c)
+	plugins.Add(c)
 	c.Flags().BoolVar(&check, "check", false, "write nothing, and exit with 5 when the folder differs from its lockfile")
 	return c
-}
-
-// scriptVerb is how the binary is started as the process of a plugin that is a script.
-const scriptVerb = "__script"
-
-// scriptAdapter is how workers start a plugin folder that holds a script in place of a program.
-func scriptAdapter() ([]string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find the program itself, to start scripts: %w", err)
-	}
-	return []string{self, scriptVerb}, nil
 }

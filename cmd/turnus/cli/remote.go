@@ -92,7 +92,7 @@ func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
 
 // clientOf makes the client of a context.
 func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err error) {
-	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + version, Patience: patience}
+	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + settings.Version(), Patience: patience}
 	if cfg.Token, err = s.ReadToken(); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -21,7 +22,7 @@ import (
 // runFlags are the flags of run beyond what it shares.
 type runFlags struct {
 	play      playFlags
-	node      nodeFlags
+	node      node.Flags
 	queue     queueFlags
 	events    bool
 	yes       bool
@@ -50,8 +51,8 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, &f) },
 	}
 	f.play.add(c)
-	f.node.add(c)
-	f.node.login.add(c)
+	f.node.Add(c)
+	f.node.Login.Add(c)
 	f.queue.add(c)
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
@@ -73,30 +74,30 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	for _, w := range inv.Warnings {
 		fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 	}
-	log := a.Logger(f.node.verbose)
-	if !f.node.verbose {
-		f.node.ssh.warnings = a.Warnings()
+	log := a.Logger(f.node.Verbose)
+	if !f.node.Verbose {
+		f.node.SSH.Warnings = a.Warnings()
 	}
-	logins := byUserLogins
+	logins := node.ByUserLogins
 	if f.queue.url != "" {
-		logins = byCredentials
+		logins = node.ByCredentials
 		if err := inv.Shared(); err != nil {
 			return err
 		}
 	}
-	n, err := f.node.reach(ctx, logins, func() *inventory.Inventory { return inv }, log)
+	n, err := f.node.Reach(ctx, logins, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return err
 	}
-	stop := sync.OnceValue(n.stop)
+	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop()) }()
-	a.unconfined(n)
-	f.node.plugins.tellDev(a)
+	node.Unconfined(a.Console, n)
+	f.node.Plugins.TellDev(a.Console)
 	if f.outside {
 		f.play.windows.paths = nil
 	}
-	f.play.secrets, f.play.nodeSecrets = secretsFor(n.secrets, f.queue.url != "")
-	launches, err := f.play.prepare(paths, hosts, n.plugins)
+	f.play.secrets, f.play.nodeSecrets = node.SecretsFor(n.Secrets, f.queue.url != "")
+	launches, err := f.play.prepare(paths, hosts, n.Plugins)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
 	}
@@ -128,7 +129,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
-func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
+func (a *app) follow(ctx context.Context, f *runFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
 	book, stopKeeping, err := f.play.windows.keep(ctx, a, q, launches)
 	if err != nil {
 		return err
@@ -164,23 +165,16 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node, q queue.Queue, l
 			}
 			return p.l.Snapshot.Files
 		}
-		if err := n.work(&f.node, workerOf{queue: q, pool: f.queue.pool, files: files, events: c.workerEvent}, log); err != nil {
+		if err := n.Work(&f.node, node.WorkOptions{Queue: q, Pool: f.queue.pool, Files: files, Events: c.workerEvent}, log); err != nil {
 			return err
 		}
 	}
-	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.kill)
+	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.Kill)
 	defer release()
 	c.now = now
 	reports, err := c.driveAll(ctx, parts)
 	stopView()
 	return errors.Join(err, a.finish(reports, f.events))
-}
-
-// kill ends what runs on the node at once.
-func (n *node) kill() {
-	if n.worker != nil {
-		n.worker.Kill()
-	}
 }
 
 // finish prints what became of the runs, keeps their record, and chooses the exit code.

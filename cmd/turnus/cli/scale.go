@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
@@ -52,7 +53,7 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 
 // scaler makes what follows how many workers the service should have.
 func (s *service) scaler() (*scale.Scaler, error) {
-	cfg, err := s.f.scale.config(cmp.Or(s.f.queue.pool, defaultPool))
+	cfg, err := s.f.scale.config(cmp.Or(s.f.queue.pool, node.DefaultPool))
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/playbooks"
 )
 
 func (a *app) schemaCmd() *cobra.Command {
-	var plugins pluginFlags
+	var plugins node.PluginFlags
 	c := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of playbooks, for editors",
@@ -16,11 +17,11 @@ func (a *app) schemaCmd() *cobra.Command {
   # yaml-language-server: $schema=.turnus.schema.json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			sup, err := plugins.supervisor(nil)
+			sup, err := plugins.Supervisor(nil)
 			if err != nil {
 				return err
 			}
-			schema, err := playbooks.Schema(jobTypes(sup))
+			schema, err := playbooks.Schema(node.JobTypes(sup))
 			if err != nil {
 				return err
 			}
@@ -28,6 +29,6 @@ func (a *app) schemaCmd() *cobra.Command {
 			return err
 		},
 	}
-	plugins.add(c)
+	plugins.Add(c)
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
@@ -44,7 +45,7 @@ func addSecretFile(c *cobra.Command, path *string) {
 }
 
 func addIdentities(c *cobra.Command, files *[]string) {
-	c.Flags().StringArrayVar(files, "secrets-identity", identityFromEnv(), "file with an age identity, or SSH private key, that decrypts the values (repeatable; TURNUS_SECRETS_IDENTITY)")
+	c.Flags().StringArrayVar(files, "secrets-identity", node.IdentityFromEnv(), "file with an age identity, or SSH private key, that decrypts the values (repeatable; TURNUS_SECRETS_IDENTITY)")
 }
 
 func readSecretFile(path string) (*secretFile, error) {
@@ -312,7 +313,7 @@ func orEmpty(list []string) []string {
 
 func (a *app) secretsCheckCmd() *cobra.Command {
 	var path string
-	var node secretFlags
+	var own node.SecretFlags
 	c := &cobra.Command{
 		Use: "check", Short: "Fetch each secret of the file as a worker would, and say which come", Args: cobra.NoArgs,
 		Long: `Fetch each secret of the file as a worker would, and say which come. No value is shown.
@@ -322,19 +323,19 @@ credentials log in with is read.`,
   turnus secrets check --secrets /etc/turnus/secrets.yaml --secrets-identity worker.age -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := os.Stat(path)
-			if errors.Is(err, fs.ErrNotExist) && node.file != "" && !cmd.Flags().Changed("file") {
+			if errors.Is(err, fs.ErrNotExist) && own.File != "" && !cmd.Flags().Changed("file") {
 				path = "" // the node's own only
 			}
-			return a.checkSecrets(cmd.Context(), path, &node)
+			return a.checkSecrets(cmd.Context(), path, &own)
 		},
 	}
 	addSecretFile(c, &path)
-	node.add(c)
+	own.Add(c)
 	return c
 }
 
-func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) error {
-	store, err := node.open(a.Logger(false))
+func (a *app) checkSecrets(ctx context.Context, path string, own *node.SecretFlags) error {
+	store, err := own.Open(a.Logger(false))
 	if err != nil {
 		return err
 	}
@@ -359,10 +360,10 @@ func (a *app) checkSecrets(ctx context.Context, path string, node *secretFlags) 
 		}
 		list = append(list, l)
 	}
-	known := newCredentials(store)
+	known := node.NewCredentials(store)
 	for _, c := range store.Credentials() {
 		l := listedSecret{Name: c.Name, Kind: "credential"}
-		err := known.checkOne(ctx, c)
+		err := known.CheckOne(ctx, c)
 		ok := err == nil
 		if l.OK = &ok; !ok {
 			l.Problem = errorText(err)

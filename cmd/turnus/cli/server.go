@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
@@ -15,8 +16,8 @@ func (a *app) serverCmd() *cobra.Command { return a.serverService().cmd }
 // serverFlags say what a server is made of.
 type serverFlags struct {
 	service serviceFlags
-	plugins pluginFlags
-	secrets secretFlags
+	plugins node.PluginFlags
+	secrets node.SecretFlags
 	logs    logFlags
 	trace   traceFlags
 }
@@ -35,8 +36,8 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.server(cmd.Context(), &f) },
 	}
 	f.service.add(c)
-	f.plugins.add(c)
-	f.secrets.add(c)
+	f.plugins.Add(c)
+	f.secrets.Add(c)
 	f.trace.add(c)
 	c.Flags().StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	f.logs.add(c)
@@ -59,7 +60,7 @@ func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	sup, err := f.plugins.supervisor(log)
+	sup, err := f.plugins.Supervisor(log)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (a *app) server(ctx context.Context, f *serverFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
-	store, err := f.secrets.open(log)
+	store, err := f.secrets.Open(log)
 	if err != nil {
 		return err
 	}

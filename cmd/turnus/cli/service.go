@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
@@ -151,7 +152,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 
 // parts makes controller, catalog and API.
 func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
-	opts := playbookOptions(sup, nil)
+	opts := node.PlaybookOptions(sup, nil)
 	var err error
 	s.name = serverName()
 	s.began = time.Now()
@@ -172,7 +173,7 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 	}
 	cfg := catalog.Config{
 		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, OwnSchedules: s.f.queue.url == "", Playbooks: opts, Folder: s.f.definitions,
-		Pool:   cmp.Or(s.f.queue.pool, defaultPool),
+		Pool:   cmp.Or(s.f.queue.pool, node.DefaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
 	var hook http.Handler
@@ -195,8 +196,8 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: version, Log: s.log, Stuck: s.hangs, Traces: s.traces,
-		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, defaultPool),
+		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
+		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, node.DefaultPool),
 	})
 	if err != nil {
 		return err

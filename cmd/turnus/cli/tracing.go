@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/tracing"
 )
 
@@ -32,5 +33,5 @@ func (f *traceFlags) check() error {
 
 // open makes what the process sends its spans with; nil where nobody wants any.
 func (f *traceFlags) open(ctx context.Context, role string, log *slog.Logger) (*tracing.Provider, error) {
-	return tracing.Open(ctx, tracing.Config{Endpoint: f.endpoint, Ratio: f.ratio, Version: version, Role: role, Log: log})
+	return tracing.Open(ctx, tracing.Config{Endpoint: f.endpoint, Ratio: f.ratio, Version: settings.Version(), Role: role, Log: log})
 }

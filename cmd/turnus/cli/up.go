@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
 // upFlags say how the service runs in one process.
 type upFlags struct {
 	service serviceFlags
-	node    nodeFlags
+	node    node.Flags
 	log     logFlags
 	trace   traceFlags
 	name    string
@@ -42,20 +43,20 @@ signal cancels what runs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), &f) },
 	}
 	f.service.add(c)
-	f.node.add(c)
+	f.node.Add(c)
 	f.log.add(c)
 	f.trace.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.service.definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	fl.StringVar(&f.name, "name", "", "name of the worker (default: HOST-PID)")
 	fl.StringVar(&f.context, "context", "local", "context to write for the commands on this machine; empty writes none")
-	check := func() error { return errors.Join(f.service.check(), f.node.check(), f.log.check(), f.trace.check()) }
+	check := func() error { return errors.Join(f.service.check(), f.node.Check(), f.log.check(), f.trace.check()) }
 	return longRunning{cmd: c, check: check, queue: &f.service.queue, keeps: &f.service}.settable()
 }
 
 // up runs until it is told to stop.
 func (a *app) up(ctx context.Context, f *upFlags) (err error) {
-	f.log.verbose = f.node.verbose
+	f.log.verbose = f.node.Verbose
 	log, err := f.log.open(a.Console)
 	if err != nil {
 		return err
@@ -70,30 +71,30 @@ func (a *app) up(ctx context.Context, f *upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.manager.Close()) }()
-	n, err := f.node.reach(ctx, byCredentials, s.inventory, log)
+	n, err := f.node.Reach(ctx, node.ByCredentials, s.inventory, log)
 	if err != nil {
 		return err
 	}
-	s.secrets, n.lent = n.secrets, true
-	defer n.secrets.Close() // notifications need it when the worker has stopped
-	stop := sync.OnceValue(n.stop)
+	s.secrets, n.Lent = n.Secrets, true
+	defer n.Secrets.Close() // notifications need it when the worker has stopped
+	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
-	a.unconfined(n)
-	f.node.plugins.tellDev(a)
-	a.warnWithoutCredentials(n)
-	if err := s.open(ctx, n.plugins); err != nil {
+	node.Unconfined(a.Console, n)
+	f.node.Plugins.TellDev(a.Console)
+	node.WarnWithoutCredentials(a.Console, n)
+	if err := s.open(ctx, n.Plugins); err != nil {
 		return err
 	}
-	ctx, _, release := a.Signals(ctx, finishingSteps, a.Message, n.kill)
+	ctx, _, release := a.Signals(ctx, finishingSteps, a.Message, n.Kill)
 	defer release()
-	w := workerOf{queue: s.queue, name: f.name, pool: f.service.queue.pool, files: s.catalog.FilesDir, report: true, outputs: s.keepOutput, events: jobLog(log, nil), metrics: s.metrics, scraped: true, traces: s.traces}
+	w := node.WorkOptions{Queue: s.queue, Name: f.name, Pool: f.service.queue.pool, Files: s.catalog.FilesDir, Report: true, Outputs: s.keepOutput, Events: node.JobLog(log, nil), Metrics: s.metrics, Scraped: true, Traces: s.traces}
 	if f.service.definitions != "" { // checkouts of a branch lie in the data folder, and are all that is sent from it
-		w.data = s.data.path
+		w.Data = s.data.path
 	}
-	if err := n.work(&f.node, w, log); err != nil {
+	if err := n.Work(&f.node, w, log); err != nil {
 		return err
 	}
-	s.stuck = n.worker.Stuck
+	s.stuck = n.Worker.Stuck
 	if f.context != "" {
 		if err := settings.WriteContext(a.Console, f.context, settings.Context{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.service.tlsCert}); err != nil {
 			a.Message(a.Paint(console.Yellow, "warning: ") + "the context " + f.context + " was not written: " + err.Error())

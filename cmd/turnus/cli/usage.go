@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/node"
 )
 
 // peakMB is the peak resident memory of this process plus that of its children that
@@ -54,7 +56,7 @@ func childrenCPU() time.Duration {
 	ticks := 0
 	for _, file := range all {
 		line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if err != nil || !strings.Contains(string(line), serveVerb) {
+		if err != nil || !strings.Contains(string(line), node.ServeVerb) {
 			continue
 		}
 		stat, err := os.ReadFile(file)

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
 
 func (a *app) validateCmd() *cobra.Command {
-	var plugins pluginFlags
+	var plugins node.PluginFlags
 	var vars varFlags
 	c := &cobra.Command{
 		Use:   "validate PATH...",
@@ -30,12 +31,12 @@ asked about params that hold no expression: one process of each plugin that the 
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			sup, err := plugins.supervisor(nil)
+			sup, err := plugins.Supervisor(nil)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
-			plugins.tellDev(a)
+			plugins.TellDev(a.Console)
 			extra, err := vars.values()
 			if err != nil {
 				return err
@@ -48,7 +49,7 @@ asked about params that hold no expression: one process of each plugin that the 
 			var books []*playbooks.Playbook
 			var warnings playbooks.Diagnostics
 			if len(args) > 0 {
-				books, err = playbooks.Load(args, playbookOptions(sup, extra))
+				books, err = playbooks.Load(args, node.PlaybookOptions(sup, extra))
 			}
 			if err == nil {
 				var found playbooks.Diagnostics
@@ -60,8 +61,8 @@ asked about params that hold no expression: one process of each plugin that the 
 			return a.reportValidation(books, withProblems(err, problems), warnings)
 		},
 	}
-	plugins.add(c)
-	plugins.addDev(c)
+	plugins.Add(c)
+	plugins.AddDev(c)
 	vars.add(c)
 	return c
 }

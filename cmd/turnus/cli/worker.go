@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
@@ -22,7 +23,7 @@ func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
 
 // workerFlags say what a worker is made of.
 type workerFlags struct {
-	node    nodeFlags
+	node    node.Flags
 	queue   queueFlags
 	outputs outputFlags
 	metrics metricsFlags
@@ -34,7 +35,7 @@ type workerFlags struct {
 }
 
 func (f *workerFlags) add(c *cobra.Command) {
-	f.node.add(c)
+	f.node.Add(c)
 	f.queue.add(c)
 	f.outputs.add(c)
 	f.logs.add(c)
@@ -52,7 +53,7 @@ func (f *workerFlags) check() error {
 	if f.queue.url == "" {
 		return console.Invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 	}
-	return errors.Join(f.node.check(), f.logs.check(), f.trace.check())
+	return errors.Join(f.node.Check(), f.logs.check(), f.trace.check())
 }
 
 func (a *app) workerService() longRunning {
@@ -80,7 +81,7 @@ there; without it servers tell what it reports.`,
 
 // work runs until it is told to stop.
 func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
-	f.logs.verbose = f.node.verbose
+	f.logs.verbose = f.node.Verbose
 	log, err := f.logs.open(a.Console)
 	if err != nil {
 		return err
@@ -120,20 +121,20 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
-	measured := metrics.New(version, 0)
+	measured := metrics.New(settings.Version(), 0)
 	q, closeQueue, err := f.queue.open(ctx, a)
 	if err != nil {
 		return err
 	}
-	n, err := f.node.reach(ctx, byCredentials, func() *inventory.Inventory { return inv }, log)
+	n, err := f.node.Reach(ctx, node.ByCredentials, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return errors.Join(err, closeQueue())
 	}
-	stop := sync.OnceValue(n.stop)
+	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
-	a.unconfined(n)
-	f.node.plugins.tellDev(a)
-	a.warnWithoutCredentials(n)
+	node.Unconfined(a.Console, n)
+	f.node.Plugins.TellDev(a.Console)
+	node.WarnWithoutCredentials(a.Console, n)
 	files := f.files
 	if files != "" {
 		if files, err = filepath.Abs(files); err != nil {
@@ -146,35 +147,35 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 			a.Message(string(e.Kind) + ": " + e.Text)
 		}
 	}
-	events = jobLog(log, events)
+	events = node.JobLog(log, events)
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
-	ctx, _, release := a.Signals(ctx, drainingSteps, a.Message, n.kill)
+	ctx, _, release := a.Signals(ctx, drainingSteps, a.Message, n.Kill)
 	defer release()
-	o := workerOf{
-		queue: q, name: f.name, pool: f.queue.pool, files: func(string, string) string { return files }, events: events, report: true,
-		outputs: outputs, metrics: measured, scraped: listener != nil, traces: traces.Spans(),
-		drain: func() {
+	o := node.WorkOptions{
+		Queue: q, Name: f.name, Pool: f.queue.pool, Files: func(string, string) string { return files }, Events: events, Report: true,
+		Outputs: outputs, Metrics: measured, Scraped: listener != nil, Traces: traces.Spans(),
+		Drain: func() {
 			a.Message("an order came to drain: " + drainingSteps)
 			drain()
 		},
 	}
-	if err := n.work(&f.node, o, log); err != nil {
+	if err := n.Work(&f.node, o, log); err != nil {
 		return err
 	}
 	if listener != nil {
 		listener.Handle("GET /metrics", measured)
-		listener.Health(n.worker.Stuck, n.worker.Unready)
+		listener.Health(n.Worker.Stuck, n.Worker.Unready)
 		a.Message("metrics on " + listener.Addr())
 	}
-	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.worker.Name(), f.node.slots, cmp.Or(f.queue.pool, defaultPool)))
-	a.WarnError(manager.Ready(n.worker.Stuck))
+	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Slots, cmp.Or(f.queue.pool, node.DefaultPool)))
+	a.WarnError(manager.Ready(n.Worker.Stuck))
 	select {
 	case <-ctx.Done():
 		a.WarnError(manager.Stopping())
 		return stop()
-	case err := <-n.done:
-		n.done <- err // for stop
+	case err := <-n.Done:
+		n.Done <- err // for stop
 		return err
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"cmp"
@@ -22,11 +22,11 @@ type sandboxFlags struct {
 	memory byteSize
 }
 
-// defaultPluginMemory is what a process of a plugin has for data.
-const defaultPluginMemory = 4 << 30
+// DefaultPluginMemory is what a process of a plugin has for data.
+const DefaultPluginMemory = 4 << 30
 
 func (f *sandboxFlags) add(c *cobra.Command) {
-	f.memory = defaultPluginMemory
+	f.memory = DefaultPluginMemory
 	fl := c.Flags()
 	fl.StringVar(&f.mode, "plugin-sandbox", string(sandbox.Auto), "keep plugins from files, network and other processes: auto (as far as the system can), on (wholly, or not start) or off")
 	fl.StringArrayVar(&f.allow, "plugin-allow", nil, "what one plugin has beside its own folder: NAME=network, or NAME=/PATH to read; http=10.1.2.0/24: an inner network that http may reach from the worker (repeatable)")
@@ -79,7 +79,7 @@ func (f *sandboxFlags) confine(cfg *host.Config) (missing []string, err error) {
 		return nil, err
 	}
 	cfg.Allow = allow
-	if cfg.Builtins, err = builtinPlugins(reach...); err != nil {
+	if cfg.Builtins, err = BuiltinPlugins(reach...); err != nil {
 		return nil, err
 	}
 	if mode == sandbox.Off {
@@ -94,12 +94,12 @@ func (f *sandboxFlags) confine(cfg *host.Config) (missing []string, err error) {
 	return cfg.Sandbox.Missing()
 }
 
-// asking is the sandbox of commands that start a plugin only to ask what it is.
-func asking() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode: sandbox.Auto}) }
+// AskSandbox is the sandbox of commands that start a plugin only to ask what it is.
+func AskSandbox() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode: sandbox.Auto}) }
 
-// unconfined tells once what plugins are not kept from.
-func (a *app) unconfined(n *node) {
+// Unconfined tells once what plugins are not kept from.
+func Unconfined(con *console.Console, n *Node) {
 	if len(n.unconfined) > 0 {
-		a.Message(a.Paint(console.Yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
+		con.Message(con.Paint(console.Yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
 	}
 }

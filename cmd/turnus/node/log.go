@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"log/slog"
@@ -6,8 +6,8 @@ import (
 	"github.com/turnus/turnus/core/worker"
 )
 
-// jobLog logs what happens to jobs. What a job's output, diff and messages say is not logged: the record has it.
-func jobLog(log *slog.Logger, next func(worker.Event)) func(worker.Event) {
+// JobLog logs what happens to jobs. What a job's output, diff and messages say is not logged: the record has it.
+func JobLog(log *slog.Logger, next func(worker.Event)) func(worker.Event) {
 	return func(e worker.Event) {
 		logJob(log, e)
 		if next != nil {

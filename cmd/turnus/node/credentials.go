@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// credentials are what this node's own file of secrets lets it log in with. Key files are read
+// Credentials are what this node's own file of secrets lets it log in with. Key files are read
 // again when they change. Safe for concurrent use.
-type credentials struct {
+type Credentials struct {
 	store *secrets.Store
 
 	mu   sync.Mutex
@@ -35,12 +35,13 @@ type madeCredential struct {
 	err   error
 }
 
-func newCredentials(store *secrets.Store) *credentials {
-	return &credentials{store: store, made: map[string]*madeCredential{}}
+// NewCredentials returns the credentials of a node's own file.
+func NewCredentials(store *secrets.Store) *Credentials {
+	return &Credentials{store: store, made: map[string]*madeCredential{}}
 }
 
 // of is a transport.Config.Credential: what the settings define for the host, by the name it gives.
-func (c *credentials) of(h core.Host) (*transport.Credential, error) {
+func (c *Credentials) of(h core.Host) (*transport.Credential, error) {
 	from, err := c.store.Credential(h)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (c *credentials) of(h core.Host) (*transport.Credential, error) {
 	return c.get(from)
 }
 
-func (c *credentials) get(from *secrets.Credential) (*transport.Credential, error) {
+func (c *Credentials) get(from *secrets.Credential) (*transport.Credential, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.made[from.Name]
@@ -77,7 +78,7 @@ func filesOf(from *secrets.Credential) []string {
 }
 
 // make reads the files of a credential.
-func (c *credentials) make(from *secrets.Credential) (*transport.Credential, error) {
+func (c *Credentials) make(from *secrets.Credential) (*transport.Credential, error) {
 	out := &transport.Credential{Name: from.Name, Identities: from.IdentityFiles, Agent: from.Agent, Reaches: from.Reaches}
 	var passphrase func(string) ([]byte, error)
 	if from.Passphrase != nil {
@@ -115,15 +116,16 @@ func (c *credentials) make(from *secrets.Credential) (*transport.Credential, err
 }
 
 // check returns an error for each credential that cannot be used, before a host needs it.
-func (c *credentials) check(ctx context.Context) error {
+func (c *Credentials) check(ctx context.Context) error {
 	var errs []error
 	for _, from := range c.store.Credentials() {
-		errs = append(errs, c.checkOne(ctx, from))
+		errs = append(errs, c.CheckOne(ctx, from))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *credentials) checkOne(ctx context.Context, from *secrets.Credential) error {
+// CheckOne checks that a credential can be used: its files and variables are there.
+func (c *Credentials) CheckOne(ctx context.Context, from *secrets.Credential) error {
 	_, err := c.get(from)
 	for _, e := range []*secrets.Entry{from.Password, from.Passphrase} {
 		if err != nil || e == nil || !e.AtHand() {
@@ -165,10 +167,10 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 	})
 }
 
-// warnWithoutCredentials warns if this node can log in to no host.
-func (a *app) warnWithoutCredentials(n *node) {
-	if len(n.secrets.Credentials()) == 0 {
-		a.Message(a.Paint(console.Yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
+// WarnWithoutCredentials warns if this node can log in to no host.
+func WarnWithoutCredentials(con *console.Console, n *Node) {
+	if len(n.Secrets.Credentials()) == 0 {
+		con.Message(con.Paint(console.Yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
 			"hint: define them in a file, and give it by --secrets or TURNUS_SECRETS; docs/secrets.md shows how")
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// userLoginFlags are the keys, agent and passwords of the person who types a command. They are for that person's run in that
+// UserLoginFlags are the keys, agent and passwords of the person who types a command. They are for that person's run in that
 // person's process only. Workers have credentials.
-type userLoginFlags struct {
-	keys                          []string
-	agent, sshConfig              string
+type UserLoginFlags struct {
+	Keys                          []string
+	Agent, sshConfig              string
 	password, passwordCommand     string
 	passphrase, passphraseCommand string
 	caKey, caVault                string
@@ -39,10 +39,11 @@ var userLoginFlagNames = []string{
 	"ssh-ca-key", "ssh-ca-vault", "ssh-cert-lifetime",
 }
 
-func (f *userLoginFlags) add(c *cobra.Command) {
+// Add gives the command the flags.
+func (f *UserLoginFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVar(&f.keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
-	fl.StringVar(&f.agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
+	fl.StringArrayVar(&f.Keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
+	fl.StringVar(&f.Agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
 	fl.StringVar(&f.sshConfig, "ssh-config", "", "import this ssh_config")
 	fl.StringVar(&f.password, "password-env", "", "environment variable that holds the password")
 	fl.StringVar(&f.passwordCommand, "password-command", "", "command that prints the password")
@@ -55,7 +56,7 @@ func (f *userLoginFlags) add(c *cobra.Command) {
 }
 
 // refuse returns an error if a flag was given. Others who write to a queue would choose the hosts that get the login.
-func (f *userLoginFlags) refuse() error {
+func (f *UserLoginFlags) refuse() error {
 	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
 			return console.Invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
@@ -68,17 +69,17 @@ func (f *userLoginFlags) refuse() error {
 // userLogins makes the logins of a person's run from flags and the person's inventory. Hosts that name a credential get that.
 // Safe for concurrent use.
 type userLogins struct {
-	f     *userLoginFlags
+	f     *UserLoginFlags
 	inv   func() *inventory.Inventory
-	named *credentials
+	named *Credentials
 	base  transport.Credential // of all hosts
 
 	mu   sync.Mutex
 	made map[string]*transport.Credential // by what the inventory says
 }
 
-func (f *userLoginFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*userLogins, error) {
-	o := &userLogins{f: f, inv: inv, named: newCredentials(store), made: map[string]*transport.Credential{}}
+func (f *UserLoginFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*userLogins, error) {
+	o := &userLogins{f: f, inv: inv, named: NewCredentials(store), made: map[string]*transport.Credential{}}
 	keys := transport.NewKeys(func(file string) ([]byte, error) {
 		text, err := secretFrom(ctx, f.passphrase, f.passphraseCommand)
 		if err == nil && text == "" {
@@ -86,16 +87,16 @@ func (f *userLoginFlags) logins(ctx context.Context, inv func() *inventory.Inven
 		}
 		return []byte(text), err
 	})
-	o.base.Keys, o.base.Others = keys, f.keys
-	if f.keys == nil {
+	o.base.Keys, o.base.Others = keys, f.Keys
+	if f.Keys == nil {
 		o.base.Others = keys.Usual(log)
 	}
-	for _, file := range f.keys {
+	for _, file := range f.Keys {
 		if err := keys.Check(file); err != nil {
 			return nil, err
 		}
 	}
-	if o.base.Agent = cmp.Or(f.agent, os.Getenv("SSH_AUTH_SOCK")); o.base.Agent == "none" {
+	if o.base.Agent = cmp.Or(f.Agent, os.Getenv("SSH_AUTH_SOCK")); o.base.Agent == "none" {
 		o.base.Agent = ""
 	}
 	switch {
@@ -137,7 +138,7 @@ func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
 }
 
 // passwordOf returns the password for a host, from the first of: the inventory's reference, the flags, the inventory itself.
-func (f *userLoginFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
+func (f *UserLoginFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
 	switch {
 	case said.PasswordEnv != "":
 		return secretFrom(ctx, said.PasswordEnv, "")

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -123,23 +123,23 @@ func (s *trap) host(more string) string {
 // attack has a worker with this file of its own work on a job as the queue holds it, and returns how the job ended.
 func attack(t *testing.T, own, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
-	return attackNode(t, &nodeFlags{secrets: secretFlags{file: own}}, byCredentials, nil, host, steps, refs)
+	return attackNode(t, &Flags{secrets: SecretFlags{File: own}}, ByCredentials, nil, host, steps, refs)
 }
 
-func attackNode(t *testing.T, f *nodeFlags, by loginMode, inv *inventory.Inventory, host, steps string, refs map[string]secrets.Ref) core.Result {
+func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
-	f.slots, f.ssh = 1, sshFlags{knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute}
-	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.Logger(false))
+	f.Slots, f.SSH = 1, SSHFlags{knownHosts: []string{"/dev/null"}, ConnectTimeout: time.Minute}
+	a := console.New(strings.NewReader(""), io.Discard, io.Discard)
+	n, err := f.Reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.Logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.stop(); err != nil {
+		if err := n.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	opts := playbookOptions(n.plugins, nil)
+	opts := PlaybookOptions(n.Plugins, nil)
 	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: \"true\"\nsteps: ["+steps+"]\n"), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func attackNode(t *testing.T, f *nodeFlags, by loginMode, inv *inventory.Invento
 	}
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
-	if err := n.work(f, workerOf{queue: q}, a.Logger(false)); err != nil {
+	if err := n.Work(f, WorkOptions{Queue: q}, a.Logger(false)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -249,60 +249,10 @@ func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &nodeFlags{login: userLoginFlags{keys: []string{}, agent: "none"}}
-	r := attackNode(t, f, byUserLogins, inv, s.host(""), pingStep, nil)
+	f := &Flags{Login: UserLoginFlags{Keys: []string{}, Agent: "none"}}
+	r := attackNode(t, f, ByUserLogins, inv, s.host(""), pingStep, nil)
 	if _, err := os.Stat(marker); err != nil || !strings.Contains(s.stolen(), "hunter2") {
 		t.Errorf("%s: %s; stolen %q, marker %v", r.Outcome, r.Reason, s.stolen(), err)
-	}
-}
-
-// With a queue that others write to, a person's own keys and passwords serve nobody.
-func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
-	own := writeText(t, "hosts.yaml", "hosts:\n  h: {password_env: HOME}\n", 0o600)
-	plain := writeText(t, "plain.yaml", "hosts: {h: {}}\n", 0o600)
-	book := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: ["+pingStep+"]\n", 0o600)
-	redis := []string{"--redis", "redis://127.0.0.1:1/0"}
-	for says, args := range map[string][]string{
-		own + ":2:7: password_env:":    append([]string{"run", book, "-i", own}, redis...),
-		"--password-env: with --redis": append([]string{"run", book, "-i", plain, "--password-env", "HOME"}, redis...),
-		"--private-key: with --redis":  append([]string{"run", book, "-i", plain, "--private-key", book}, redis...),
-		"--agent: with --redis":        append([]string{"run", book, "-i", plain, "--agent", "/s"}, redis...),
-		"unknown flag: --password-env": append([]string{"worker", "--password-env", "HOME"}, redis...),
-		"unknown flag: --private-key":  {"up", "--private-key", book},
-		"unknown flag: --ssh-config":   {"up", "--ssh-config", book},
-		"unknown flag: --ssh-ca-key":   {"up", "--ssh-ca-key", book},
-	} {
-		if _, stderr := turnus(t, console.ExitInvalid, args...); !strings.Contains(stderr, says) {
-			t.Errorf("%v: got %q, expected %q", args, stderr, says)
-		}
-	}
-}
-
-// A credential whose file, variable or key cannot be read is named at the start, with its place.
-func TestCredentialsAreReadAtTheStart(t *testing.T) {
-	key, _ := sshdtest.NewKey(t)
-	hosts := writeText(t, "plain.yaml", "hosts: {h: {}}\n", 0o600)
-	book := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: ["+pingStep+"]\n", 0o600)
-	for name, tt := range map[string][2]string{
-		"no key file":    {"identity_file: none", "none"},
-		"open key file":  {"identity_file: open", "chmod 600"},
-		"no certificate": {"identity_file: " + key + ", certificate_file: none", "certificate:"},
-		"no authority":   {"ca_key: none", "none"},
-		"no variable":    {"password: {env: TEST_S1_NONE}", "TEST_S1_NONE is not set"},
-		"no file":        {"password: {file: none}", "none"},
-		"no agent":       {"agent: TEST_S1_NONE", "TEST_S1_NONE is not set; start an agent"},
-		"long lifetime":  {"ca_key: " + key + ", ca_lifetime: 48h", "expected 1m"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			own := writeText(t, "own.yaml", "credentials:\n  fleet: {"+tt[0]+", addresses: [192.0.2.1]}\n", 0o600)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(own), "open"), []byte("x"), 0o644); err != nil { // it is to be refused
-				t.Fatal(err)
-			}
-			_, stderr := turnus(t, console.ExitInvalid, "run", book, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)
-			if !strings.Contains(stderr, `credential "fleet"`) || !strings.Contains(stderr, own+":2:") || !strings.Contains(stderr, tt[1]) {
-				t.Errorf("got %q", stderr)
-			}
-		})
 	}
 }
 
@@ -312,13 +262,13 @@ func TestFaultS1OwnFilesAreWithheld(t *testing.T) {
 	if err := os.WriteFile(file, []byte("credentials: {default: {identity_file: /k/id, ca_key: /k/ca, addresses: [127.0.0.1]}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var f nodeFlags
+	var f Flags
 	c := &cobra.Command{}
-	f.add(c)
+	f.Add(c)
 	if err := c.ParseFlags([]string{"--secrets", file}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := f.secrets.open(slog.New(slog.DiscardHandler))
+	store, err := f.secrets.Open(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +276,7 @@ func TestFaultS1OwnFilesAreWithheld(t *testing.T) {
 	if err := c.ParseFlags([]string{"--secrets-identity", "worker.age"}); err != nil {
 		t.Fatal(err)
 	}
-	got := (&node{secrets: store}).own(f.all, "turnus-data")
+	got := (&Node{Secrets: store}).own(f.all, "turnus-data")
 	if slices.Sort(got); !slices.Equal(got, []string{"/k/ca", "/k/id", "turnus-data", "worker.age"}) {
 		t.Errorf("withheld: %q", got)
 	}

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
 	"github.com/turnus/turnus/plugins/dnssec"
@@ -25,11 +26,11 @@ import (
 	"github.com/turnus/turnus/plugins/wait"
 )
 
-// serveVerb is how the binary is started as the process of a built-in plugin. It is not for people.
-const serveVerb = "__plugin"
+// ServeVerb is how the binary is started as the process of a built-in plugin. It is not for people.
+const ServeVerb = "__plugin"
 
-// builtinDefs are the job types of the binary, by plugin. From the worker http reaches those inner networks.
-func builtinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
+// BuiltinDefs are the job types of the binary, by plugin. From the worker http reaches those inner networks.
+func BuiltinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
 	return map[string][]sdk.Def{
 		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
 		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def(reach...)},
@@ -38,8 +39,8 @@ func builtinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
 	}
 }
 
-// servePlugin is the process of a built-in plugin: the same path as anybody's.
-func servePlugin(name string, networks []string, stderr io.Writer) int {
+// ServePlugin is the process of a built-in plugin: the same path as anybody's.
+func ServePlugin(name string, networks []string, stderr io.Writer) int {
 	var reach []netip.Prefix
 	for _, text := range networks {
 		network, err := netip.ParsePrefix(text)
@@ -49,7 +50,7 @@ func servePlugin(name string, networks []string, stderr io.Writer) int {
 		}
 		reach = append(reach, network)
 	}
-	defs, ok := builtinDefs(reach...)[name]
+	defs, ok := BuiltinDefs(reach...)[name]
 	if !ok {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
 		return console.ExitInvalid
@@ -58,13 +59,13 @@ func servePlugin(name string, networks []string, stderr io.Writer) int {
 	return console.ExitOK
 }
 
-// builtinPlugins says how the worker starts them, with the inner networks that http and firmware may reach. Their manifests need no process.
-func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
+// BuiltinPlugins says how the worker starts them, with the inner networks that http and firmware may reach. Their manifests need no process.
+func BuiltinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the program itself, to start built-in plugins: %w", err)
 	}
-	defs := builtinDefs()
+	defs := BuiltinDefs()
 	var all []host.Plugin
 	for _, name := range slices.Sorted(maps.Keys(defs)) {
 		text, err := json.Marshal(sdk.Describe(defs[name]...))
@@ -75,17 +76,20 @@ func builtinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
 		if err := json.Unmarshal(text, &m); err != nil {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}
-		m.Name, m.Version = name, version
-		argv := []string{self, serveVerb, name}
+		m.Name, m.Version = name, settings.Version()
+		argv := []string{self, ServeVerb, name}
 		if name == "http" || name == "firmware" {
 			for _, network := range reach {
 				argv = append(argv, network.String())
 			}
 		}
 		all = append(all, host.Plugin{
-			Name: name, Version: version, Argv: argv, Manifest: m,
-			Allow: host.Allow{Network: slices.Contains(networkBuiltins, name)},
+			Name: name, Version: settings.Version(), Argv: argv, Manifest: m,
+			Allow: host.Allow{Network: slices.Contains(NetworkBuiltins, name)},
 		})
 	}
 	return all, nil
 }
+
+// NetworkBuiltins open connections of their own, and their manuals say so.
+var NetworkBuiltins = []string{"http", "firewall", "firmware"}
