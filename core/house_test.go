@@ -83,6 +83,7 @@ var borders = []struct {
 	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/gate", "core/launch", "core/worker"}},
 	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus/node", "assembles a worker node; it must not know where queues are", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "plugins", "playbooks"}},
+	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/api", "core/backup", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/inventory", "core/keyring", "core/launch", "core/ledger", "core/login", "core/metrics", "core/notify", "core/queue", "core/redisconn", "core/retention", "core/scale", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/systemd", "core/tracing", "core/worker", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -88,7 +89,7 @@ func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, p
 	if err := askJobTypesOf(ctx, sup, set); err != nil {
 		return api.Apply{}, err
 	}
-	a.warnOf(set)
+	service.WarnOf(a.Console, set)
 	docs := set.Documents()
 	out := api.Apply{Documents: make([]api.Document, len(docs)), Revision: set.Revision.Commit, Author: set.Revision.Author, Subject: set.Revision.Subject}
 	for i, d := range docs {
@@ -137,11 +138,4 @@ func changesOf(items []api.Change) []definitions.Change {
 		}
 	}
 	return list
-}
-
-// warnOf tells what of definitions is valid, but probably not meant.
-func (a *app) warnOf(set *definitions.Set) {
-	for _, w := range set.Warnings {
-		a.Message(a.Paint(console.Yellow, "warning: ") + w.String())
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -73,7 +74,7 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewToken
 	var inLedger string
-	var keys keyringFlags
+	var keys service.KeyringFlags
 	c := &cobra.Command{
 		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
 		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
@@ -105,7 +106,7 @@ as a person of its own, and is the way back if all admin tokens are lost.`,
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
 	c.Flags().StringVar(&inLedger, "ledger", "", "make the token in the ledger itself, without a server: sqlite:PATH or postgres://…")
-	keys.addFile(c)
+	keys.AddFile(c)
 	ask := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if inLedger == "" {

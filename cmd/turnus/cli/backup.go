@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/backup"
@@ -18,7 +19,7 @@ import (
 )
 
 func (a *app) backupCmd() *cobra.Command {
-	var f storeFlags
+	var f service.StoreFlags
 	var without, read bool
 	c := &cobra.Command{
 		Use:   "backup WHERE",
@@ -44,21 +45,21 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 			return a.backup(ctx, &f, args[0], without, read)
 		},
 	}
-	f.add(c)
-	f.keyring.addFile(c)
+	f.Add(c)
+	f.Keyring.AddFile(c)
 	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone, without large outputs")
 	c.Flags().BoolVar(&read, "read-data", false, "read the large outputs of earlier backups, too, and copy anew those that are damaged")
 	c.AddCommand(a.backupListCmd(), a.backupVerifyCmd())
 	return c
 }
 
-func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, read bool) (err error) {
-	if err := f.there(); err != nil {
+func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, without, read bool) (err error) {
+	if err := f.There(); err != nil {
 		return err
 	}
-	o := backup.Options{Ledger: f.ledgerURL(), Where: where, Program: settings.Version(), ReadData: read, Told: a.steps()}
+	o := backup.Options{Ledger: f.LedgerURL(), Where: where, Program: settings.Version(), ReadData: read, Told: a.steps()}
 	if !without {
-		if o.Objects, err = f.objects(ctx, false); err != nil {
+		if o.Objects, err = f.Objects(ctx, false); err != nil {
 			return err
 		}
 		if o.Objects != nil {
@@ -75,7 +76,7 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 	if err := a.noteBackup(ctx, f, m, took); err != nil {
 		warn("the backup is whole, but the ledger does not know of it: " + err.Error())
 	}
-	if lacks := f.keyring.lacks(m.Keys); len(lacks) > 0 {
+	if lacks := f.Keyring.Lacks(m.Keys); len(lacks) > 0 {
 		warn("what the ledger holds is sealed with " + keysText(lacks) + ", which was not given: after a restore nobody can read it without the key ring that has it. Keep a copy of its file where the backups are not")
 	}
 	if m.Outputs != nil && m.Outputs.Missing > 0 {
@@ -96,20 +97,20 @@ func (a *app) backup(ctx context.Context, f *storeFlags, where string, without, 
 }
 
 // noteBackup has the ledger know of its backup. One with tables of an earlier version is left as it is.
-func (a *app) noteBackup(ctx context.Context, f *storeFlags, m *backup.Manifest, took time.Duration) (err error) {
+func (a *app) noteBackup(ctx context.Context, f *service.StoreFlags, m *backup.Manifest, took time.Duration) (err error) {
 	if m.Schema != ledger.Version() {
 		return fmt.Errorf("its tables are of version %d, this program's of %d: %w", m.Schema, ledger.Version(), core.ErrInvalid)
 	}
-	ring, err := f.keyring.open(a)
+	ring, err := f.Keyring.Open(a.Console)
 	if err != nil {
 		return err
 	}
-	l, err := ledger.Open(ctx, f.ledgerURL(), ledger.Options{Connections: 1, Keyring: ring})
+	l, err := ledger.Open(ctx, f.LedgerURL(), ledger.Options{Connections: 1, Keyring: ring})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return backup.Note(ctx, l, whoHere(), m, took)
+	return backup.Note(ctx, l, service.WhoHere(), m, took)
 }
 
 // steps tells what is under way, to people only.
@@ -241,7 +242,7 @@ func (a *app) verified(v *backup.Verified) error {
 }
 
 func (a *app) restoreCmd() *cobra.Command {
-	var f storeFlags
+	var f service.StoreFlags
 	var id string
 	var without bool
 	c := &cobra.Command{
@@ -264,23 +265,23 @@ again, and approvals that were taken back too.`,
 			return a.restore(ctx, &f, args[0], id, without)
 		},
 	}
-	f.add(c)
+	f.Add(c)
 	c.Flags().StringVar(&id, "at", "", "which backup, by its id (default: the newest)")
 	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone: large outputs are where they were, or lost")
 	return c
 }
 
-func (a *app) restore(ctx context.Context, f *storeFlags, where, id string, without bool) (err error) {
-	if f.ledger == "" { // a service that works there would lose what it writes
-		held, err := openData(f.data)
+func (a *app) restore(ctx context.Context, f *service.StoreFlags, where, id string, without bool) (err error) {
+	if f.Ledger == "" { // a service that works there would lose what it writes
+		held, err := service.OpenData(f.Data)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, held.close()) }()
+		defer func() { err = errors.Join(err, held.Close()) }()
 	}
-	o := backup.Restoring{Where: where, ID: id, Ledger: f.ledgerURL(), Told: a.steps()}
+	o := backup.Restoring{Where: where, ID: id, Ledger: f.LedgerURL(), Told: a.steps()}
 	if !without {
-		if o.Objects, err = f.objects(ctx, true); err != nil {
+		if o.Objects, err = f.Objects(ctx, true); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, o.Objects.Close()) }()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
@@ -181,15 +182,15 @@ func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
 // wellFormed tells whether the addresses of Redis and of the ledger are some. Nothing is contacted.
 func (l longRunning) wellFormed() error {
 	var errs []error
-	if l.queue.url != "" {
-		client, err := redisconn.Dial(l.queue.url) // connects at the first use, which never comes
+	if l.queue.URL != "" {
+		client, err := redisconn.Dial(l.queue.URL) // connects at the first use, which never comes
 		if err == nil {
 			err = client.Close()
 		}
 		errs = append(errs, err)
 	}
-	if l.keeps != nil && l.keeps.ledger != "" {
-		errs = append(errs, ledger.CheckURL(l.keeps.ledger))
+	if l.keeps != nil && l.keeps.Ledger != "" {
+		errs = append(errs, ledger.CheckURL(l.keeps.Ledger))
 	}
 	return errors.Join(errs...)
 }
@@ -199,15 +200,15 @@ func (l longRunning) reachable(ctx context.Context, a *app) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var errs []error
-	if l.queue.url != "" {
-		_, closeQueue, err := l.queue.open(ctx, a)
+	if l.queue.URL != "" {
+		_, closeQueue, err := l.queue.Open(ctx, a.Console)
 		if err == nil {
 			err = closeQueue()
 		}
 		errs = append(errs, err)
 	}
-	if l.keeps != nil && l.keeps.ledger != "" {
-		errs = append(errs, ledger.Reachable(ctx, l.keeps.ledger))
+	if l.keeps != nil && l.keeps.Ledger != "" {
+		errs = append(errs, ledger.Reachable(ctx, l.keeps.Ledger))
 	}
 	for i, err := range errs {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -229,8 +230,8 @@ func orDash(s string) string {
 type longRunning struct {
 	cmd   *cobra.Command
 	check func() error // refuses what contradicts itself; it opens and contacts nothing
-	queue *queueFlags
-	keeps *serviceFlags // nil: it keeps no record
+	queue *service.QueueFlags
+	keeps *service.Flags // nil: it keeps no record
 }
 
 // settable gives the command --config, and has it fill its flags and check them before it starts.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
@@ -23,7 +24,7 @@ import (
 // doctorFlags say what is looked at.
 type doctorFlags struct {
 	ledger  string
-	queue   queueFlags
+	queue   service.QueueFlags
 	secrets node.SecretFlags
 	fix     bool
 	verbose bool
@@ -47,7 +48,7 @@ With --secrets the credentials of a node's own file are read, too.`,
 			if f.ledger == "" {
 				return console.Invalid("doctor needs a ledger\nhint: --ledger sqlite:turnus-data/ledger.db, or TURNUS_LEDGER")
 			}
-			if err := ledgerThere(f.ledger); err != nil {
+			if err := service.LedgerThere(f.ledger); err != nil {
 				return err
 			}
 			return a.doctor(cmd.Context(), &f)
@@ -57,7 +58,7 @@ With --secrets the credentials of a node's own file are read, too.`,
 	c.Flags().Lookup("ledger").DefValue = "" // --help would print the password
 	c.Flags().BoolVar(&f.fix, "fix", false, "repair what can be repaired without losing anything")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log what is done")
-	f.queue.add(c)
+	f.queue.Add(c)
 	f.secrets.Add(c)
 	return c
 }
@@ -87,7 +88,7 @@ type diagnosis struct {
 }
 
 func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
-	ring, err := f.queue.keyring.open(a)
+	ring, err := f.queue.Keyring.Open(a.Console)
 	if err != nil {
 		return err
 	}
@@ -96,10 +97,10 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	d := diagnosis{Sound: true, Queue: f.queue.url != "", Findings: []controller.Finding{}}
+	d := diagnosis{Sound: true, Queue: f.queue.URL != "", Findings: []controller.Finding{}}
 	var found []controller.Finding
 	if d.Queue {
-		q, closeQueue, err := f.queue.open(ctx, a)
+		q, closeQueue, err := f.queue.Open(ctx, a.Console)
 		if err != nil {
 			return err
 		}

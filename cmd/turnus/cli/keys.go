@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -132,7 +133,7 @@ func (a *app) keysPromoteCmd() *cobra.Command {
 
 // sealedPlaces say where sealed things lie.
 type sealedPlaces struct {
-	keyring       keyringFlags
+	keyring       service.KeyringFlags
 	data, outputs string
 	ledger        string
 	redis, pool   string
@@ -150,7 +151,7 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 }
 
 func (f *sealedPlaces) check() error {
-	if f.keyring.file == "" {
+	if f.keyring.File == "" {
 		return console.Invalid("no key ring is named\nhint: --keyring FILE, or TURNUS_KEYRING")
 	}
 	if f.ledger == "" && f.data != "" {
@@ -162,11 +163,11 @@ func (f *sealedPlaces) check() error {
 	if f.ledger == "" {
 		return console.Invalid("no ledger is named\nhint: --ledger postgres://…, or --data FOLDER of a turnus up")
 	}
-	return ledgerThere(f.ledger)
+	return service.LedgerThere(f.ledger)
 }
 
 func (f *sealedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, *keyring.Ring, error) {
-	ring, err := f.keyring.open(a)
+	ring, err := f.keyring.Open(a.Console)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +222,7 @@ func (f *sealedPlaces) uses(ctx context.Context, a *app) (out sealedCheck, err e
 		}
 		out.Uses = append(out.Uses, one)
 	}
-	known, err := keyring.Keys(f.keyring.file)
+	known, err := keyring.Keys(f.keyring.File)
 	if err != nil {
 		return out, err
 	}
@@ -330,7 +331,7 @@ func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (e
 	if f.data == "" || f.redis != "" {
 		return nil
 	}
-	began, held, err := heldSince(f.data)
+	began, held, err := service.HeldSince(f.data)
 	if err != nil || !held {
 		return err
 	}
@@ -373,7 +374,7 @@ keeps in Redis, nothing of others; it may run beside a service at work.`,
 			return nil
 		},
 	}
-	f.keyring.addFile(c)
+	f.keyring.AddFile(c)
 	f.add(c)
 	return c
 }
@@ -420,7 +421,7 @@ forgotten with its runs. With --keyring-accept-plain what is not sealed yet is s
 			return a.reseal(cmd.Context(), &f)
 		},
 	}
-	f.keyring.add(c)
+	f.keyring.Add(c)
 	f.add(c)
 	return c
 }
@@ -514,13 +515,13 @@ A turnus up whose queue is in its process is started again between promote and r
 			if err := f.begunSince(cmd.Context(), a, id); err != nil {
 				return err
 			}
-			if err := keyring.Retire(f.keyring.file, id); err != nil {
+			if err := keyring.Retire(f.keyring.File, id); err != nil {
 				return err
 			}
 			return a.showKey(id, false, "key %s is retired")
 		},
 	}
-	f.keyring.addFile(c)
+	f.keyring.AddFile(c)
 	f.add(c)
 	return c
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -90,7 +91,7 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 	if err := pin(&target, name, info); err != nil {
 		return err
 	}
-	outside, err := outsideClient(f.ca)
+	outside, err := service.OutsideClient(f.ca)
 	if err != nil {
 		return err
 	}

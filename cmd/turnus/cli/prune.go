@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/retention"
 )
 
 func (a *app) pruneCmd() *cobra.Command {
-	var f storeFlags
-	var r retentionFlags
+	var f service.StoreFlags
+	var r service.RetentionFlags
 	var remove bool
 	c := &cobra.Command{
 		Use:   "prune",
@@ -28,7 +29,7 @@ audit log, always stay.`,
   turnus prune --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs --retention retention.yaml --remove`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := r.check(); err != nil {
+			if err := r.Check(); err != nil {
 				return err
 			}
 			ctx, stop := a.Interruptible(cmd.Context())
@@ -36,9 +37,9 @@ audit log, always stay.`,
 			return a.prune(ctx, &f, &r, remove)
 		},
 	}
-	f.add(c)
-	f.keyring.addFile(c)
-	r.add(c)
+	f.Add(c)
+	f.Keyring.AddFile(c)
+	r.Add(c)
 	c.Flags().BoolVar(&remove, "remove", false, "remove what is shown")
 	return c
 }
@@ -56,12 +57,12 @@ type pruneDoc struct {
 	} `json:"orphans"`
 }
 
-func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remove bool) (err error) {
-	policy, err := r.policy()
+func (a *app) prune(ctx context.Context, f *service.StoreFlags, r *service.RetentionFlags, remove bool) (err error) {
+	policy, err := r.Policy()
 	if err != nil {
 		return err
 	}
-	l, err := f.open(ctx, a)
+	l, err := f.Open(ctx, a.Console)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) prune(ctx context.Context, f *storeFlags, r *retentionFlags, remov
 	if err != nil {
 		return err
 	}
-	swept, err := l.Sweep(ctx, time.Now().Add(-orphanAge), remove, nil)
+	swept, err := l.Sweep(ctx, time.Now().Add(-service.OrphanAge), remove, nil)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -23,7 +24,7 @@ import (
 type runFlags struct {
 	play      playFlags
 	node      node.Flags
-	queue     queueFlags
+	queue     service.QueueFlags
 	events    bool
 	yes       bool
 	listHosts bool
@@ -53,7 +54,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	f.play.add(c)
 	f.node.Add(c)
 	f.node.Login.Add(c)
-	f.queue.add(c)
+	f.queue.Add(c)
 	c.Flags().BoolVar(&f.events, "events", false, "write every event to stdout as it happens, a JSON line each")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "approve every wave")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
@@ -64,7 +65,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 }
 
 func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) {
-	if f.noWorker && f.queue.url == "" {
+	if f.noWorker && f.queue.URL == "" {
 		return console.Invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
 	inv, hosts, err := f.play.inv.load(ctx)
@@ -79,7 +80,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 		f.node.SSH.Warnings = a.Warnings()
 	}
 	logins := node.ByUserLogins
-	if f.queue.url != "" {
+	if f.queue.URL != "" {
 		logins = node.ByCredentials
 		if err := inv.Shared(); err != nil {
 			return err
@@ -96,7 +97,7 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if f.outside {
 		f.play.windows.paths = nil
 	}
-	f.play.secrets, f.play.nodeSecrets = node.SecretsFor(n.Secrets, f.queue.url != "")
+	f.play.secrets, f.play.nodeSecrets = node.SecretsFor(n.Secrets, f.queue.URL != "")
 	launches, err := f.play.prepare(paths, hosts, n.Plugins)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
@@ -116,10 +117,10 @@ func (a *app) run(ctx context.Context, paths []string, f *runFlags) (err error) 
 	if err := a.keepWindows(launches, f); err != nil {
 		return err
 	}
-	if err := f.queue.choosePool(launches); err != nil {
+	if err := f.queue.ChoosePool(launches); err != nil {
 		return err
 	}
-	q, closeQueue, err := f.queue.open(ctx, a)
+	q, closeQueue, err := f.queue.Open(ctx, a.Console)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node.Node, q queue.Que
 	}
 	defer stopKeeping()
 	keeping := &handlersQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
-	if f.queue.url == "" {
+	if f.queue.URL == "" {
 		q = keeping
 	}
 	c := newConductor(a, q)
@@ -149,7 +150,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node.Node, q queue.Que
 	var tallies []*runview.Tally
 	for _, l := range launches {
 		p := c.add(l)
-		if p.keeper, err = keepHandlers(l, f.queue.url != ""); err != nil {
+		if p.keeper, err = keepHandlers(l, f.queue.URL != ""); err != nil {
 			return err
 		}
 		keeping.keepers[l.Run.ID] = p.keeper
@@ -165,7 +166,7 @@ func (a *app) follow(ctx context.Context, f *runFlags, n *node.Node, q queue.Que
 			}
 			return p.l.Snapshot.Files
 		}
-		if err := n.Work(&f.node, node.WorkOptions{Queue: q, Pool: f.queue.pool, Files: files, Events: c.workerEvent}, log); err != nil {
+		if err := n.Work(&f.node, node.WorkOptions{Queue: q, Pool: f.queue.Pool, Files: files, Events: c.workerEvent}, log); err != nil {
 			return err
 		}
 	}
@@ -268,6 +269,3 @@ const (
 	finishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
 	drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
 )
-
-// finishingSteps is what the first signal means to a service.
-const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

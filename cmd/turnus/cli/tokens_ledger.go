@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/server"
@@ -18,7 +19,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 
 // createTokenIn makes a token in the ledger itself: the token of a person of its own for four eyes, and a way back if all admin
 // tokens are lost. Who can write the ledger may do anything anyway; the audit log says that it went this way.
-func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags, n api.NewToken) (err error) {
+func (a *app) createTokenIn(ctx context.Context, url string, keys *service.KeyringFlags, n api.NewToken) (err error) {
 	if !tokenName.MatchString(n.Name) {
 		return console.Invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
 	}
@@ -26,10 +27,10 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *keyringFlags,
 	if err != nil {
 		return err
 	}
-	if err := ledgerThere(url); err != nil {
+	if err := service.LedgerThere(url); err != nil {
 		return err
 	}
-	ring, err := keys.open(a)
+	ring, err := keys.Open(a.Console)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
@@ -24,11 +25,11 @@ func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
 // workerFlags say what a worker is made of.
 type workerFlags struct {
 	node    node.Flags
-	queue   queueFlags
+	queue   service.QueueFlags
 	outputs outputFlags
-	metrics metricsFlags
-	logs    logFlags
-	trace   traceFlags
+	metrics service.MetricsFlags
+	logs    service.LogFlags
+	trace   service.TraceFlags
 	name    string
 	files   string   // folder
 	sources []string // of the inventory
@@ -36,11 +37,11 @@ type workerFlags struct {
 
 func (f *workerFlags) add(c *cobra.Command) {
 	f.node.Add(c)
-	f.queue.add(c)
+	f.queue.Add(c)
 	f.outputs.add(c)
-	f.logs.add(c)
-	f.metrics.add(c)
-	f.trace.add(c)
+	f.logs.Add(c)
+	f.metrics.Add(c)
+	f.trace.Add(c)
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	settings.ReadsEnvironment(fl, "inventory")
@@ -50,10 +51,10 @@ func (f *workerFlags) add(c *cobra.Command) {
 
 // check refuses what contradicts itself, before anything is opened.
 func (f *workerFlags) check() error {
-	if f.queue.url == "" {
+	if f.queue.URL == "" {
 		return console.Invalid("worker needs a queue\nhint: --redis rediss://HOST:6379/0")
 	}
-	return errors.Join(f.node.Check(), f.logs.check(), f.trace.check())
+	return errors.Join(f.node.Check(), f.logs.Check(), f.trace.Check())
 }
 
 func (a *app) workerService() longRunning {
@@ -81,12 +82,12 @@ there; without it servers tell what it reports.`,
 
 // work runs until it is told to stop.
 func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
-	f.logs.verbose = f.node.Verbose
-	log, err := f.logs.open(a.Console)
+	f.logs.Verbose = f.node.Verbose
+	log, err := f.logs.Open(a.Console)
 	if err != nil {
 		return err
 	}
-	manager, err := supervised()
+	manager, err := service.Supervised()
 	if err != nil {
 		return err
 	}
@@ -109,20 +110,20 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		defer server.Close()
 		outputs = server.PutOutput
 	}
-	listener, err := f.metrics.listen(ctx, log, a.Message)
+	listener, err := f.metrics.Listen(ctx, log, a.Message)
 	if err != nil {
 		return err
 	}
 	if listener != nil {
 		defer func() { err = errors.Join(err, listener.Close()) }()
 	}
-	traces, err := f.trace.open(ctx, "worker", log)
+	traces, err := f.trace.Open(ctx, "worker", log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
 	measured := metrics.New(settings.Version(), 0)
-	q, closeQueue, err := f.queue.open(ctx, a)
+	q, closeQueue, err := f.queue.Open(ctx, a.Console)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	ctx, _, release := a.Signals(ctx, drainingSteps, a.Message, n.Kill)
 	defer release()
 	o := node.WorkOptions{
-		Queue: q, Name: f.name, Pool: f.queue.pool, Files: func(string, string) string { return files }, Events: events, Report: true,
+		Queue: q, Name: f.name, Pool: f.queue.Pool, Files: func(string, string) string { return files }, Events: events, Report: true,
 		Outputs: outputs, Metrics: measured, Scraped: listener != nil, Traces: traces.Spans(),
 		Drain: func() {
 			a.Message("an order came to drain: " + drainingSteps)
@@ -168,7 +169,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		listener.Health(n.Worker.Stuck, n.Worker.Unready)
 		a.Message("metrics on " + listener.Addr())
 	}
-	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Slots, cmp.Or(f.queue.pool, node.DefaultPool)))
+	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Slots, cmp.Or(f.queue.Pool, node.DefaultPool)))
 	a.WarnError(manager.Ready(n.Worker.Stuck))
 	select {
 	case <-ctx.Done():

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package cli
+package service
 
 // diskOf tells nothing here.
 func diskOf(string) (free, size uint64, ok bool) { return 0, 0, false }

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"os"
@@ -11,27 +11,29 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// keyringFlags name the key ring that is sealed with before anything leaves the process.
-type keyringFlags struct {
-	file        string
+// KeyringFlags name the key ring that is sealed with before anything leaves the process.
+type KeyringFlags struct {
+	File        string
 	acceptPlain bool
 	ring        *keyring.Ring // once it is open
 }
 
-func (f *keyringFlags) add(c *cobra.Command) {
-	f.addFile(c)
+// Add gives the command the flags.
+func (f *KeyringFlags) Add(c *cobra.Command) {
+	f.AddFile(c)
 	c.Flags().BoolVar(&f.acceptPlain, "keyring-accept-plain", false, "take what is not sealed, too: only while a service that had no key ring gets one")
 }
 
-func (f *keyringFlags) addFile(c *cobra.Command) {
-	c.Flags().StringVar(&f.file, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
+// AddFile gives the command the flag of the key ring\'s file.
+func (f *KeyringFlags) AddFile(c *cobra.Command) {
+	c.Flags().StringVar(&f.File, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
 	settings.ReadsEnvironment(c.Flags(), "keyring")
 	settings.NamesSecretFiles(c.Flags(), "keyring")
 }
 
-// open reads the ring; nil where none is named.
-func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
-	if f.file == "" {
+// Open reads the ring; nil where none is named.
+func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
+	if f.File == "" {
 		if f.acceptPlain {
 			return nil, console.Invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
 		}
@@ -41,19 +43,19 @@ func (f *keyringFlags) open(a *app) (*keyring.Ring, error) {
 		return f.ring, nil
 	}
 	var err error
-	warn := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
-	f.ring, err = keyring.Open(f.file, keyring.Options{AcceptPlain: f.acceptPlain, Told: a.Message, Refused: warn})
+	warn := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
+	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Told: con.Message, Refused: warn})
 	if err == nil && f.acceptPlain {
 		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
 	}
 	return f.ring, err
 }
 
-// lacks are those of some keys that the ring's file has not: all of them where there is none, or none that can be read.
-func (f *keyringFlags) lacks(keys []string) []string {
+// Lacks are those of some keys that the ring's file has not: all of them where there is none, or none that can be read.
+func (f *KeyringFlags) Lacks(keys []string) []string {
 	var known []keyring.Key
-	if f.file != "" {
-		known, _ = keyring.Keys(f.file) // who opens it says why not
+	if f.File != "" {
+		known, _ = keyring.Keys(f.File) // who opens it says why not
 	}
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return slices.ContainsFunc(known, func(k keyring.Key) bool { return k.ID.String() == key })

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -49,10 +49,10 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 			failed(fmt.Errorf("API: %w", err))
 		}
 	})
-	s.a.WarnError(s.manager.Ready(s.hangs))
+	s.con.WarnError(s.manager.Ready(s.hangs))
 	<-stop.Done()
 	cause := context.Cause(stop)
-	s.a.WarnError(s.manager.Stopping())
+	s.con.WarnError(s.manager.Stopping())
 	down, cancel := context.WithTimeout(life, webStop)
 	if err := web.Shutdown(down); err != nil {
 		_ = web.Close()
@@ -83,7 +83,7 @@ const settleFor = 10 * time.Second
 
 // settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue in Redis stay there.
 func (s *service) settle(ctx context.Context) {
-	if s.f.queue.url != "" {
+	if s.f.Queue.URL != "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
@@ -93,7 +93,7 @@ func (s *service) settle(ctx context.Context) {
 	for !s.settled(ctx) {
 		select {
 		case <-ctx.Done():
-			s.a.Message(s.a.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			s.con.Message(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
 			return
 		case <-tick.C:
 		}

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func (s *service) measured() *metrics.Registry {
 		if since, err := s.ledger.SealedSince(ctx); err == nil && !since.IsZero() {
 			emit(metrics.KeyringRotated, float64(since.Unix()))
 		}
-		if free, size, ok := diskOf(s.data.path); ok {
+		if free, size, ok := diskOf(s.data.Path); ok {
 			emit(metrics.DataFree, float64(free))
 			emit(metrics.DataSize, float64(size))
 		}

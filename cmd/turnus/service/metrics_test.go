@@ -1,8 +1,9 @@
-package cli
+package service
 
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -18,8 +19,8 @@ func TestMetricsOnlyToClientsOfAnAuthority(t *testing.T) {
 	t.Parallel()
 	ours, dir := certs.Common(t), t.TempDir()
 	node, client, stranger := ours.Sign(t, dir, "node", certs.Here()...), ours.Sign(t, dir, "client"), certs.Other(t).Sign(t, dir, "stranger")
-	f := metricsFlags{address: "127.0.0.1:0", cert: node.Cert, key: node.Key, clientCA: ours.CA(t, dir)}
-	l, err := f.listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {})
+	f := MetricsFlags{address: "127.0.0.1:0", cert: node.Cert, key: node.Key, clientCA: ours.CA(t, dir)}
+	l, err := f.Listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,12 @@ func TestMetricsOnlyToClientsOfAnAuthority(t *testing.T) {
 		}
 	}
 	f.cert, f.key = "", ""
-	if _, err := f.listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {}); exitCode(err) != console.ExitInvalid {
+	if _, err := f.Listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {}); !invalid(err) {
 		t.Errorf("an authority without a certificate of its own: %v", err)
 	}
+}
+
+func invalid(err error) bool {
+	exit, ok := errors.AsType[*console.Exit](err)
+	return ok && exit.Code == console.ExitInvalid
 }

@@ -1,10 +1,11 @@
-package cli
+package service
 
 import (
 	"io"
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/controller"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	s := &service{a: newApp(nil, io.Discard, &said)}
+	s := &service{con: console.New(nil, io.Discard, &said)}
 	s.event(controller.Event{Kind: controller.RunHeld, Run: "R1", Reason: "look at the hosts"})
 	s.event(controller.Event{Kind: controller.RunRepeated, Run: "R2", Count: 3})
 	for _, want := range []string{"run R1 is paused: look at the hosts", "run R2 was repeated in part: 3 jobs"} {

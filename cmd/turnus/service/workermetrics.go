@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// metricsFlags say where a worker is asked how it is, and by whom.
-type metricsFlags struct{ address, token, cert, key, clientCA string }
+// MetricsFlags say where a worker is asked how it is, and by whom.
+type MetricsFlags struct{ address, token, cert, key, clientCA string }
 
-func (f *metricsFlags) add(c *cobra.Command) {
+// Add gives the command the flags.
+func (f *MetricsFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.address, "metrics", "", "address to answer GET /metrics, /healthz and /readyz on, as 127.0.0.1:9470; port 0 takes a free one. Without it servers tell what the worker reports")
 	fl.StringVar(&f.token, "metrics-token-file", "", "file with the token that a scrape must bring")
@@ -27,8 +28,8 @@ func (f *metricsFlags) add(c *cobra.Command) {
 	settings.NamesSecretFiles(fl, "metrics-token-file", "metrics-tls-key")
 }
 
-// listen binds the address; nil where none is asked for.
-func (f *metricsFlags) listen(ctx context.Context, log *slog.Logger, told func(string)) (*metrics.Listener, error) {
+// Listen binds the address; nil where none is asked for.
+func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, told func(string)) (*metrics.Listener, error) {
 	if f.address == "" {
 		if f.token+f.cert+f.key+f.clientCA != "" {
 			return nil, console.Invalid("--metrics-token-file, --metrics-tls-cert, --metrics-tls-key and --metrics-client-ca are for --metrics: give an address")

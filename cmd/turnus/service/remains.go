@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type leftover struct {
 // remains reads what the last queue in the folder left, of runs that stand in the ledger as they did then.
 func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
 	var left leftover
-	data, err := os.ReadFile(filepath.Join(d.path, remainsFile))
+	data, err := os.ReadFile(filepath.Join(d.Path, remainsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return left.Remains, nil
 	}
@@ -39,7 +39,7 @@ func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 		err = json.Unmarshal(data, &left)
 	}
 	if err != nil {
-		return memory.Remains{}, fmt.Errorf("what the queue had reached at the last stop: %w\nhint: remove %s; runs whose jobs must not be repeated are then held until somebody has looked at their hosts", err, filepath.Join(d.path, remainsFile))
+		return memory.Remains{}, fmt.Errorf("what the queue had reached at the last stop: %w\nhint: remove %s; runs whose jobs must not be repeated are then held until somebody has looked at their hosts", err, filepath.Join(d.Path, remainsFile))
 	}
 	var errs []error
 	left.Runs = slices.DeleteFunc(left.Runs, func(id string) bool {
@@ -58,7 +58,7 @@ func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 
 // forgetRemains removes the file: from now on the queue is beyond it.
 func (d *dataDir) forgetRemains() error {
-	return securefile.Remove(filepath.Join(d.path, remainsFile))
+	return securefile.Remove(filepath.Join(d.Path, remainsFile))
 }
 
 // keepRemains writes what the queue has reached, durably: nobody works on it any more.
@@ -70,16 +70,16 @@ func (d *dataDir) keepRemains(rest leftover) error {
 	if err != nil {
 		return err
 	}
-	return securefile.Replace(filepath.Join(d.path, remainsFile), data, 0o600)
+	return securefile.Replace(filepath.Join(d.Path, remainsFile), data, 0o600)
 }
 
 // keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
 // would run again.
 func (s *service) keepQueue(ctx context.Context) error {
-	if s.f.queue.own == nil {
+	if s.f.Queue.own == nil {
 		return nil
 	}
-	rest := leftover{Remains: s.f.queue.own.Remains(), Recorded: map[string]int{}} // states as the queue has them: sealed where there is a key ring
+	rest := leftover{Remains: s.f.Queue.own.Remains(), Recorded: map[string]int{}} // states as the queue has them: sealed where there is a key ring
 	var errs []error
 	rest.Runs = slices.DeleteFunc(rest.Runs, func(id string) bool {
 		run, err := s.ledger.Run(ctx, ledger.AllTenants(), id)

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"log/slog"
@@ -10,15 +10,16 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// logFlags say what a long-running process logs, and how.
-type logFlags struct {
+// LogFlags say what a long-running process logs, and how.
+type LogFlags struct {
 	format, level string
-	verbose       bool
+	Verbose       bool
 }
 
 var logLevels = []string{"debug", "info", "warn", "error"}
 
-func (f *logFlags) add(c *cobra.Command) {
+// Add gives the command the flags.
+func (f *LogFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.format, "log-format", "text", "text, or json: each line of stderr is then one JSON object")
 	fl.StringVar(&f.level, "log-level", "", "least level that is logged: debug, info, warn or error (default: info with --log-format json, else warn)")
@@ -26,8 +27,8 @@ func (f *logFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// check refuses what is no format or level.
-func (f *logFlags) check() error {
+// Check refuses what is no format or level.
+func (f *LogFlags) Check() error {
 	if f.format != "text" && f.format != "json" {
 		return console.Invalid("--log-format %s: expected text or json", f.format)
 	}
@@ -38,7 +39,7 @@ func (f *logFlags) check() error {
 }
 
 // least is the least level that is logged.
-func (f *logFlags) least() (slog.Level, error) {
+func (f *LogFlags) least() (slog.Level, error) {
 	var level slog.Level
 	switch {
 	case f.level != "":
@@ -46,7 +47,7 @@ func (f *logFlags) least() (slog.Level, error) {
 			return 0, console.Invalid("--log-level %s: expected %s", f.level, strings.Join(logLevels, ", "))
 		}
 		_ = level.UnmarshalText([]byte(f.level)) // it is one of them
-	case f.verbose:
+	case f.Verbose:
 		level = slog.LevelDebug
 	case f.format == "json":
 		level = slog.LevelInfo
@@ -56,11 +57,11 @@ func (f *logFlags) least() (slog.Level, error) {
 	return level, nil
 }
 
-// open makes the log that the flags ask for.
-func (f *logFlags) open(a *console.Console) (*slog.Logger, error) {
+// Open makes the log that the flags ask for.
+func (f *LogFlags) Open(con *console.Console) (*slog.Logger, error) {
 	level, err := f.least()
 	if err != nil {
 		return nil, err
 	}
-	return a.Log(level, f.format == "json"), nil
+	return con.Log(level, f.format == "json"), nil
 }

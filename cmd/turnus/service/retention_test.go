@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestRunsAreForgottenInTime(t *testing.T) {
 			if _, err := l.Record(t.Context(), ledger.Batch{Run: "r", Outcomes: []ledger.Outcome{{Outcome: core.Changed, Attempt: 1}}}); err != nil {
 				t.Fatal(err)
 			}
-			f := &serviceFlags{}
+			f := &Flags{}
 			f.retention.base.Runs = keep
 			s := &service{f: f, name: "s", ledger: l, log: slog.New(slog.DiscardHandler)}
 			ctx, stop := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 
 // scaler makes what follows how many workers the service should have.
 func (s *service) scaler() (*scale.Scaler, error) {
-	cfg, err := s.f.scale.config(cmp.Or(s.f.queue.pool, node.DefaultPool))
+	cfg, err := s.f.scale.config(cmp.Or(s.f.Queue.Pool, node.DefaultPool))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 			}
 			s.metrics.Add(metrics.ScaleCalls, 1, "failed")
 			if text := "--scale-hook: " + err.Error(); s.messages.Allow(text) {
-				s.a.Message(s.a.Paint(console.Yellow, "trouble: ") + console.Printable(text))
+				s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + console.Printable(text))
 			}
 		},
 		Log: s.log,

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"net"
@@ -13,11 +13,11 @@ import (
 	"github.com/turnus/turnus/core/login"
 )
 
-// serviceFlags say what a service keeps, follows and listens on.
-type serviceFlags struct {
-	queue           queueFlags
-	data, ledger    string
-	definitions     string
+// Flags say what a service keeps, follows and listens on.
+type Flags struct {
+	Queue           QueueFlags
+	data, Ledger    string
+	Definitions     string
 	repo, branch    string
 	repoEvery       time.Duration
 	hookSecret      string
@@ -26,7 +26,7 @@ type serviceFlags struct {
 	tlsCert, tlsKey string
 	tlsClientCA     string
 	outputs         string
-	retention       retentionFlags
+	retention       RetentionFlags
 	notify          notifyFlags
 	acme            acmeFlags
 	oidc            oidcFlags
@@ -41,17 +41,18 @@ const (
 	defaultRepoEvery = time.Minute
 )
 
-func (f *serviceFlags) add(c *cobra.Command) {
-	f.queue.add(c)
+// Add gives the command the flags.
+func (f *Flags) Add(c *cobra.Command) {
+	f.Queue.Add(c)
 	f.notify.add(c)
 	f.acme.add(c)
 	f.oidc.add(c)
-	f.retention.add(c)
+	f.retention.Add(c)
 	f.measure.add(c)
 	f.scale.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
-	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
+	fl.StringVar(&f.Ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
 	settings.ReadsEnvironment(fl, "ledger")
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
@@ -68,14 +69,14 @@ func (f *serviceFlags) add(c *cobra.Command) {
 	settings.NamesSecretFiles(fl, "webhook-secret-file", "tls-key")
 }
 
-// check refuses what contradicts itself, before anything is opened.
-func (f *serviceFlags) check() error {
-	if f.repo != "" && f.definitions != "" {
+// Check refuses what contradicts itself, before anything is opened.
+func (f *Flags) Check() error {
+	if f.repo != "" && f.Definitions != "" {
 		return console.Invalid("--repo and --definitions both say where the definitions are: give one")
 	}
-	if f.definitions != "" {
-		if info, err := os.Stat(f.definitions); err != nil || !info.IsDir() {
-			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.definitions)
+	if f.Definitions != "" {
+		if info, err := os.Stat(f.Definitions); err != nil || !info.IsDir() {
+			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.Definitions)
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
@@ -87,7 +88,7 @@ func (f *serviceFlags) check() error {
 	if _, err := f.notify.config(); err != nil {
 		return err
 	}
-	if err := f.retention.check(); err != nil {
+	if err := f.retention.Check(); err != nil {
 		return err
 	}
 	var err error
@@ -123,4 +124,4 @@ func (f *serviceFlags) check() error {
 }
 
 // secure tells whether the API listens over TLS.
-func (f *serviceFlags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }
+func (f *Flags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }

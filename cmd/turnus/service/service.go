@@ -1,4 +1,8 @@
-package cli
+// Package service owns the assembly of the service from its settings: turnus up, turnus server, and the
+// parts that other processes share with them, as queue, key ring, ledger, logs and traces.
+//
+// It must not know how commands are parsed, nor what a route, a run or a schedule means.
+package service
 
 import (
 	"cmp"
@@ -46,8 +50,8 @@ import (
 
 // service is a server with all its parts.
 type service struct {
-	a        *app
-	f        *serviceFlags
+	con      *console.Console
+	f        *Flags
 	name     string // of this server, another one in each process
 	log      *slog.Logger
 	data     *dataDir
@@ -78,35 +82,35 @@ type service struct {
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	var err error
 	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
-		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.a.Message); err != nil {
+		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.con.Message); err != nil {
 			return err
 		}
 	}
-	if s.data, err = openData(s.f.data); err != nil {
+	if s.data, err = OpenData(s.f.data); err != nil {
 		return err
 	}
-	s.closes(s.data.close)
+	s.closes(s.data.Close)
 	if len(s.f.acme.names) > 0 {
-		if s.acme, s.looks, err = s.f.acme.manager(s.data.path); err != nil {
+		if s.acme, s.looks, err = s.f.acme.manager(s.data.Path); err != nil {
 			return err
 		}
 	}
-	ring, err := s.f.queue.keyring.open(s.a)
+	ring, err := s.f.Queue.Keyring.Open(s.con)
 	if err != nil {
 		return err
 	}
-	if s.ledger, err = s.data.openLedger(ctx, s.f.ledger, s.f.outputs, ring); err != nil {
+	if s.ledger, err = s.data.OpenLedger(ctx, s.f.Ledger, s.f.outputs, ring); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
-	s.f.queue.patient = true
-	if s.f.queue.url == "" {
-		if s.f.queue.remains, err = s.data.remains(ctx, s.ledger); err != nil {
+	s.f.Queue.patient = true
+	if s.f.Queue.URL == "" {
+		if s.f.Queue.remains, err = s.data.remains(ctx, s.ledger); err != nil {
 			return err
 		}
-		s.f.queue.states = filepath.Join(s.data.path, "states") // the queue ends with this process; what jobs have reached does not
+		s.f.Queue.states = filepath.Join(s.data.Path, "states") // the queue ends with this process; what jobs have reached does not
 	}
-	q, closeQueue, err := s.f.queue.open(ctx, s.a)
+	q, closeQueue, err := s.f.Queue.Open(ctx, s.con)
 	if err != nil {
 		return err
 	}
@@ -120,9 +124,9 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	if made {
-		s.a.Message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
-		if s.f.definitions == "" && s.f.repo == "" {
-			s.a.Message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
+		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+		if s.f.Definitions == "" && s.f.repo == "" {
+			s.con.Message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
 	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
@@ -162,7 +166,7 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
-		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
 	})
 	if err != nil {
 		return err
@@ -172,13 +176,13 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	cfg := catalog.Config{
-		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, OwnSchedules: s.f.queue.url == "", Playbooks: opts, Folder: s.f.definitions,
-		Pool:   cmp.Or(s.f.queue.pool, node.DefaultPool),
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Schedules: store, OwnSchedules: s.f.Queue.URL == "", Playbooks: opts, Folder: s.f.Definitions,
+		Pool:   cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
 	var hook http.Handler
 	if s.f.repo != "" {
-		cfg.Follow = &definitions.FollowOptions{URL: s.f.repo, Branch: s.f.branch, Dir: filepath.Join(s.data.path, "definitions"), Every: s.f.repoEvery}
+		cfg.Follow = &definitions.FollowOptions{URL: s.f.repo, Branch: s.f.branch, Dir: filepath.Join(s.data.Path, "definitions"), Every: s.f.repoEvery}
 	}
 	if s.catalog, err = catalog.New(cfg); err != nil {
 		return err
@@ -191,13 +195,13 @@ func (s *service) parts(ctx context.Context, sup *host.Supervisor) error {
 		hook = definitions.Hook{Secret: []byte(secret), Poke: s.catalog.Poke}
 	}
 	backend := "memory"
-	if s.f.queue.url != "" {
+	if s.f.Queue.URL != "" {
 		backend = "redis"
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
 		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
-		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.queue.pool, node.DefaultPool),
+		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 	})
 	if err != nil {
 		return err
@@ -217,10 +221,10 @@ func (s *service) hangs() error {
 
 // schedules is their store: beside the queue.
 func (s *service) schedules(ctx context.Context) (schedule.Store, error) {
-	if s.f.queue.url == "" {
+	if s.f.Queue.URL == "" {
 		return memoryschedule.New(), nil
 	}
-	client, err := redisconn.Dial(s.f.queue.url)
+	client, err := redisconn.Dial(s.f.Queue.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +237,7 @@ func (s *service) schedules(ctx context.Context) (schedule.Store, error) {
 	if err := store.Preflight(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) {
 		return nil, err
 	}
-	ring, err := s.f.queue.keyring.open(s.a)
+	ring, err := s.f.Queue.Keyring.Open(s.con)
 	if err != nil {
 		return nil, err
 	}

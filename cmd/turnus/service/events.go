@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/metrics"
 )
 
@@ -30,21 +31,21 @@ func (s *service) event(e controller.Event) {
 	}
 	switch e.Kind {
 	case controller.QueueAway:
-		s.a.Message(s.a.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
+		s.con.Message(s.con.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
 	case controller.QueueBack:
-		s.a.Message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
+		s.con.Message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
-		s.a.Message(s.a.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
+		s.con.Message(s.con.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:
-		s.a.Message(s.a.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
 	case controller.RunRepeated:
-		s.a.Message(s.a.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
 		s.notify.Poke()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
-			s.a.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, runview.OutcomeText(e.Status.Outcomes)))
+			s.con.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, runview.OutcomeText(e.Status.Outcomes)))
 		}
 	}
 }
@@ -57,19 +58,19 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
-			s.a.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
-			s.a.warnOf(set)
+			s.con.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			WarnOf(s.con, set)
 			s.tellUnapproved()
 		}
 	case catalog.DefinitionsRejected:
-		s.a.Message(s.a.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
+		s.con.Message(s.con.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
 	case catalog.FireLaunched:
-		s.a.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
+		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.FireSkipped:
-		s.a.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
+		s.con.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
 	case catalog.FireFailed, catalog.Trouble:
 		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.Allow(text) {
-			s.a.Message(s.a.Paint(console.Yellow, "trouble: ") + text)
+			s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + text)
 		}
 	}
 }
@@ -80,4 +81,11 @@ func reasoned(e catalog.Event) string {
 		return fmt.Sprint(e.Err)
 	}
 	return e.Reason + ": " + fmt.Sprint(e.Err)
+}
+
+// WarnOf tells what of definitions is valid, but probably not meant.
+func WarnOf(con *console.Console, set *definitions.Set) {
+	for _, w := range set.Warnings {
+		con.Message(con.Paint(console.Yellow, "warning: ") + w.String())
+	}
 }

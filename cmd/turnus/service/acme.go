@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -71,7 +71,7 @@ const acmeTime = 30 * time.Second
 
 // manager keeps account and certificates in the data folder.
 func (f *acmeFlags) manager(data string) (*autocert.Manager, *acmeLooks, error) {
-	client, err := outsideClient(f.ca)
+	client, err := OutsideClient(f.ca)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,7 +124,7 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 		}
 	}
 	if text != "" && s.messages.Allow(text) {
-		s.a.Message(s.a.Paint(console.Yellow, "ACME: ") + text)
+		s.con.Message(s.con.Paint(console.Yellow, "ACME: ") + text)
 	}
 	return cert, err
 }

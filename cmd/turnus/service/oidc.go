@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	if f.client == "" || f.access == "" {
 		return nil, console.Invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating.md#people)")
 	}
-	client, err := outsideClient(f.ca)
+	client, err := OutsideClient(f.ca)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	return p, nil
 }
 
-// outsideClient asks sites that the authorities of a file may have signed; without one the system's. The file is read again when it changes.
-func outsideClient(ca string) (*http.Client, error) {
+// OutsideClient asks sites that the authorities of a file may have signed; without one the system's. The file is read again when it changes.
+func OutsideClient(ca string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
 	if ca != "" {
 		files, err := securefile.OpenTLS(securefile.TLSFiles{CA: ca}, nil)

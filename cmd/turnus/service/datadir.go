@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 
 // dataDir is the folder of what a service keeps, while this process holds it.
 type dataDir struct {
-	path string
+	Path string
 	lock *os.File
 }
 
-// openData makes the folder and holds it. Another process that holds it already is named.
-func openData(path string) (*dataDir, error) {
+// OpenData makes the folder and holds it. Another process that holds it already is named.
+func OpenData(path string) (*dataDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func openData(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	d := &dataDir{path: path, lock: lock}
+	d := &dataDir{Path: path, lock: lock}
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
@@ -67,8 +67,8 @@ func ownFolder(path string) error {
 	return nil
 }
 
-// heldSince is when the process that holds a data folder began to listen; held is false where none does.
-func heldSince(data string) (began time.Time, held bool, err error) {
+// HeldSince is when the process that holds a data folder began to listen; held is false where none does.
+func HeldSince(data string) (began time.Time, held bool, err error) {
 	lock, err := os.Open(filepath.Join(data, "lock"))
 	if errors.Is(err, os.ErrNotExist) {
 		return began, false, nil
@@ -93,7 +93,7 @@ func heldSince(data string) (began time.Time, held bool, err error) {
 
 // ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it holds the admin token.
 func (d *dataDir) ignore() error {
-	f, err := os.OpenFile(filepath.Join(d.path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(d.Path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
@@ -118,17 +118,17 @@ func (d *dataDir) sign(what string) error {
 	return err
 }
 
-// close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
-func (d *dataDir) close() error { return d.lock.Close() }
+// Close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
+func (d *dataDir) Close() error { return d.lock.Close() }
 
-// openLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
+// OpenLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
 // place is named.
-func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
+func (d *dataDir) OpenLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
-		url = "sqlite:" + filepath.Join(d.path, "ledger.db")
+		url = "sqlite:" + filepath.Join(d.Path, "ledger.db")
 	}
 	if outputs == "" {
-		outputs = filepath.Join(d.path, "outputs")
+		outputs = filepath.Join(d.Path, "outputs")
 	}
 	bucket, err := ledger.OpenBucket(ctx, outputs)
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *dataDir) openLedger(ctx context.Context, url, outputs string, ring *key
 }
 
 // tokenFile holds the first admin token.
-func (d *dataDir) tokenFile() string { return filepath.Join(d.path, "admin.token") }
+func (d *dataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token") }
 
 // firstToken makes the first admin token of a new ledger, and keeps it in the data folder. The file comes first: a
 // token that cannot be kept is not made.

@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"github.com/turnus/turnus/core/retention"
 )
 
-// retentionFlags say how long runs and outputs are kept.
-type retentionFlags struct {
+// RetentionFlags say how long runs and outputs are kept.
+type RetentionFlags struct {
 	runs, outputs, quota, file string
 	base                       retention.Rule // of the first three
 }
 
-func (f *retentionFlags) add(c *cobra.Command) {
+// Add gives the command the flags.
+func (f *RetentionFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.runs, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
 	fl.StringVar(&f.outputs, "keep-outputs", "", "forget outputs over 64 KiB so long after the end of their run, as 90d; without it they stay as long as the run")
@@ -28,8 +29,8 @@ func (f *retentionFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.file, "retention", "", "YAML file of what holds for single tenants instead; read again each time (docs/operating.md)")
 }
 
-// check reads the flags, and the file so that a mistake in it is told at the start.
-func (f *retentionFlags) check() error {
+// Check reads the flags, and the file so that a mistake in it is told at the start.
+func (f *RetentionFlags) Check() error {
 	for _, one := range []struct {
 		flag, text string
 		into       *time.Duration
@@ -48,12 +49,12 @@ func (f *retentionFlags) check() error {
 			return console.Invalid("--outputs-quota %w", err)
 		}
 	}
-	_, err := f.policy()
+	_, err := f.Policy()
 	return err
 }
 
-// policy is what holds now.
-func (f *retentionFlags) policy() (retention.Policy, error) {
+// Policy is what holds now.
+func (f *RetentionFlags) Policy() (retention.Policy, error) {
 	if f.file == "" {
 		return retention.Policy{All: f.base}, nil
 	}
@@ -71,7 +72,7 @@ const (
 	forgetHold  = 10 * time.Minute       // the server that does it has the duty for so long after its last piece
 	sweepEvery  = 24 * time.Hour
 	// An object may be so old before its row is missed: no write takes that long.
-	orphanAge = 24 * time.Hour
+	OrphanAge = 24 * time.Hour
 )
 
 // waited waits, unless ctx ends before.
@@ -110,7 +111,7 @@ func (s *service) forget(ctx context.Context) {
 
 // forgetOnce looks once.
 func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
-	p, err := s.f.retention.policy()
+	p, err := s.f.retention.Policy()
 	if err != nil {
 		return err // half a file may say less than was meant: nothing goes
 	}
@@ -145,7 +146,7 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 	if err != nil || !sweep {
 		return err
 	}
-	swept, err := s.ledger.Sweep(ctx, time.Now().Add(-orphanAge), true, pause)
+	swept, err := s.ledger.Sweep(ctx, time.Now().Add(-OrphanAge), true, pause)
 	if swept.Orphans > 0 {
 		s.log.Warn("objects that nothing named were removed", "objects", swept.Orphans, "bytes", swept.Bytes)
 	}

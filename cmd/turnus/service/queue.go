@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"cmp"
@@ -24,30 +24,31 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// queueFlags choose where runs wait.
-type queueFlags struct {
-	url, pool string
-	keyring   keyringFlags
+// QueueFlags choose where runs wait.
+type QueueFlags struct {
+	URL, Pool string
+	Keyring   KeyringFlags
 	patient   bool           // a queue that is away at the start is waited for
 	remains   memory.Remains // of the queue in the process before this one
 	states    string         // folder in which the states of jobs outlive a queue in the process; "" for none
 	own       *memory.Queue  // the queue in the process, once it is open; nil over Redis
 }
 
-func (f *queueFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.url, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
+// Add gives the command the flags.
+func (f *QueueFlags) Add(c *cobra.Command) {
+	c.Flags().StringVar(&f.URL, "redis", os.Getenv("TURNUS_REDIS"), "Redis queue that other workers share: redis://, rediss://, unix://, redis-sentinel://, redis-cluster:// (TURNUS_REDIS)")
 	c.Flags().Lookup("redis").DefValue = "" // --help would print the password
 	settings.ReadsEnvironment(c.Flags(), "redis")
-	f.keyring.add(c)
-	c.Flags().StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
+	f.Keyring.Add(c)
+	c.Flags().StringVar(&f.Pool, "pool", "", "worker pool in that Redis (default: the pool of the run's hosts, or \"default\")")
 }
 
-// choosePool takes the pool of the hosts where --pool names none. Hosts of several pools are
+// ChoosePool takes the pool of the hosts where --pool names none. Hosts of several pools are
 // refused: a run has the workers of one pool, and those of another do not reach its hosts.
-func (f *queueFlags) choosePool(launches []*launch.Launch) error {
+func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 	pools := map[string][]string{}
 	for _, l := range launches {
-		if err := launch.CheckPool(l.Playbook, l.Hosts, f.pool); err != nil {
+		if err := launch.CheckPool(l.Playbook, l.Hosts, f.Pool); err != nil {
 			return &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
 		for _, h := range l.Hosts {
@@ -56,7 +57,7 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 			}
 		}
 	}
-	if f.pool != "" {
+	if f.Pool != "" {
 		return nil
 	}
 	if len(pools) > 1 {
@@ -69,19 +70,19 @@ func (f *queueFlags) choosePool(launches []*launch.Launch) error {
 			strings.Join(names, ", "), launch.ListPools(pools), names[0])
 	}
 	for pool := range pools {
-		f.pool = pool
+		f.Pool = pool
 	}
 	return nil
 }
 
-// open makes the queue, behind which all is sealed where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
-func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueue func() error, err error) {
-	ring, err := f.keyring.open(a)
+// Open makes the queue, behind which all is sealed where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
+func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Queue, closeQueue func() error, err error) {
+	ring, err := f.Keyring.Open(con)
 	if err != nil {
 		return nil, nil, err
 	}
-	loud := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
-	if f.url == "" {
+	loud := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
+	if f.URL == "" {
 		f.own = memory.New(memory.Options{Remains: f.remains})
 		closeQueue = func() error { f.own.Shutdown(); return nil }
 		if f.states == "" {
@@ -93,24 +94,24 @@ func (f *queueFlags) open(ctx context.Context, a *app) (q queue.Queue, closeQueu
 		}
 		return sealed.New(kept, ring, loud), closeQueue, nil
 	}
-	client, err := redisconn.Dial(f.url)
+	client, err := redisconn.Dial(f.URL)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := redis.New(client, redis.Options{Pool: cmp.Or(f.pool, node.DefaultPool)})
+	r, err := redis.New(client, redis.Options{Pool: cmp.Or(f.Pool, node.DefaultPool)})
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	warnings, err := r.Preflight(ctx)
 	if f.patient && errors.Is(err, core.ErrUnavailable) {
-		a.Message(a.Paint(console.Yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
+		con.Message(con.Paint(console.Yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
 		err = nil
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	for _, w := range warnings {
-		a.Message(a.Paint(console.Yellow, "warning: ") + w)
+		con.Message(con.Paint(console.Yellow, "warning: ") + w)
 	}
 	return sealed.New(r, ring, loud), client.Close, nil
 }
