@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
@@ -142,7 +143,7 @@ type fanout struct {
 	hosts []core.Host
 	node  *node.Node
 	queue *memory.Queue
-	c     *conductor
+	c     *localrun.Conductor
 	stop  func() error
 }
 
@@ -153,7 +154,7 @@ func (a *app) startFanout(ctx context.Context, hosts []core.Host, f node.Flags) 
 	}
 	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
 	quiet := &app{a.Quiet()}
-	b.c = newConductor(quiet, b.queue)
+	b.c = localrun.NewConductor(quiet.Console, b.queue)
 	if err := n.Work(&f, node.WorkOptions{Queue: b.queue}, a.Logger(false)); err != nil {
 		return nil, errors.Join(err, n.Stop())
 	}
@@ -176,7 +177,7 @@ func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
 	if err != nil {
 		return fanoutRow{}, nil, err
 	}
-	r, err := b.c.drive(ctx, b.c.add(l))
+	r, err := b.c.Drive(ctx, b.c.Add(l))
 	if err != nil {
 		return fanoutRow{}, nil, err
 	}

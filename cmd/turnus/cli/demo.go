@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
@@ -99,20 +100,20 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
-	c := newConductor(a, q)
-	bigPart, urgentPart := c.add(big), c.add(urgent)
+	c := localrun.NewConductor(a.Console, q)
+	bigPart, urgentPart := c.Add(big), c.Add(urgent)
 	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
-	stopView := runview.ShowProgress(a.Console, bigPart.tally, urgentPart.tally)
+	stopView := runview.ShowProgress(a.Console, bigPart.Tally, urgentPart.Tally)
 	defer stopView()
-	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.workerEvent}, a.Logger(false)); err != nil {
+	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.WorkerEvent}, a.Logger(false)); err != nil {
 		return err
 	}
-	ctx, now, release := a.Signals(ctx, finishingJobs, a.Message, n.Kill)
+	ctx, now, release := a.Signals(ctx, localrun.FinishingJobs, a.Message, n.Kill)
 	defer release()
-	c.now = now
+	c.Now = now
 	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
 	started := time.Now()
-	out.Runs, err = c.demoRuns(ctx, bigPart, urgentPart, &out)
+	out.Runs, err = demoRuns(ctx, c, bigPart, urgentPart, &out)
 	out.Took = time.Since(started)
 	stopView()
 	if err != nil {
@@ -125,22 +126,22 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 }
 
 // demoRuns starts the urgent run when the last wave of the big one is under way.
-func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoReport) ([]runview.Report, error) {
+func demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *localrun.Part, out *demoReport) ([]runview.Report, error) {
 	var reports [2]runview.Report
 	var errs [2]error
 	var wg sync.WaitGroup
 	bigDone := make(chan struct{})
 	wg.Go(func() {
 		defer close(bigDone)
-		reports[0], errs[0] = c.drive(ctx, big)
+		reports[0], errs[0] = c.Drive(ctx, big)
 	})
 	wg.Go(func() {
-		c.untilLastWave(ctx, big, bigDone)
-		if s, err := c.q.Status(ctx, big.l.Run.ID); err == nil {
+		untilLastWave(ctx, big, bigDone)
+		if s, err := c.Q.Status(ctx, big.Launch.Run.ID); err == nil {
 			out.UrgentPending = s.Pending
 		}
 		launched := time.Now()
-		reports[1], errs[1] = c.drive(ctx, urgent)
+		reports[1], errs[1] = c.Drive(ctx, urgent)
 		out.UrgentDone = time.Since(launched)
 	})
 	wg.Wait()
@@ -148,8 +149,8 @@ func (c *conductor) demoRuns(ctx context.Context, big, urgent *part, out *demoRe
 }
 
 // untilLastWave returns when a tenth of the big run's last wave is done, or ctx or the run ends.
-func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan struct{}) {
-	limits := big.l.Limits
+func untilLastWave(ctx context.Context, big *localrun.Part, done <-chan struct{}) {
+	limits := big.Launch.Limits
 	from := 0
 	if len(limits) > 1 {
 		from = limits[len(limits)-2]
@@ -163,7 +164,7 @@ func (c *conductor) untilLastWave(ctx context.Context, big *part, done <-chan st
 		case <-done:
 			return
 		case <-tick.C:
-			if big.tally.Count() >= from+(len(big.l.Hosts)-from)/10 {
+			if big.Tally.Count() >= from+(len(big.Launch.Hosts)-from)/10 {
 				return
 			}
 		}

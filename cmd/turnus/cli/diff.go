@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
@@ -20,7 +21,7 @@ type diffFlags struct {
 	at       string
 	exitCode bool
 	plugins  node.PluginFlags
-	vars     varFlags
+	vars     localrun.VarFlags
 	remote   remoteFlags
 }
 
@@ -42,7 +43,7 @@ commits of that repository; what is not committed plays no part.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && f.repo == "" {
-				if f.at != "" || len(f.vars.args) > 0 {
+				if f.at != "" || len(f.vars.Args) > 0 {
 					return console.Invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
 				}
 				return a.diffServer(cmd.Context(), &f, args[0])
@@ -54,7 +55,7 @@ commits of that repository; what is not committed plays no part.`,
 	c.Flags().StringVar(&f.at, "at", "", "look at schedules and windows from this time on, RFC 3339 (default: now)")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
 	f.plugins.Add(c)
-	f.vars.add(c)
+	f.vars.Add(c)
 	f.remote.add(c)
 	return c
 }
@@ -84,7 +85,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	extra, err := f.vars.values()
+	extra, err := f.vars.Values()
 	if err != nil {
 		return err
 	}

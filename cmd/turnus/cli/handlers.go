@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -68,7 +69,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 			if !local {
 				return orLocal(ask(cmd, args))
 			}
-			all, err := localHandlers()
+			all, err := localrun.LocalHandlers()
 			if err != nil {
 				return err
 			}
@@ -125,8 +126,8 @@ what the handler does. A server drops at most 1000 at once, and its audit log sa
 			}
 			var dropped []api.PendingHandler
 			match := matches(client.HandlerFilter{Playbook: in.Playbook, Host: in.Host, Handler: in.Handler})
-			err := changeHandlers(in.Playbook, func(doc *handlersDoc) {
-				doc.drop(func(h api.PendingHandler) bool {
+			err := localrun.ChangeHandlers(in.Playbook, func(doc *localrun.HandlersDoc) {
+				doc.Drop(func(h api.PendingHandler) bool {
 					if match(h) {
 						dropped = append(dropped, h)
 						return true

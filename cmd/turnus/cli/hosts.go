@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/core"
 )
 
 func (a *app) hostsCmd() *cobra.Command {
-	var inv inventoryFlags
+	var inv localrun.InventoryFlags
 	var vars bool
 	c := &cobra.Command{
 		Use:   "hosts -i INVENTORY",
@@ -23,7 +24,7 @@ func (a *app) hostsCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, hosts, err := inv.load(cmd.Context())
+			all, hosts, err := inv.Load(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ func (a *app) hostsCmd() *cobra.Command {
 			return nil
 		},
 	}
-	inv.add(c)
+	inv.Add(c)
 	c.AddCommand(a.historyCmd())
 	c.Flags().BoolVar(&vars, "vars", false, "show labels and vars too")
 	return c

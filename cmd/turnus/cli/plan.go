@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
@@ -19,7 +20,7 @@ const maxPlanHosts = 200
 
 // planFlags are the flags of plan beyond what it shares with run.
 type planFlags struct {
-	play      playFlags
+	play      localrun.PlayFlags
 	plugins   node.PluginFlags
 	at, by    string
 	workers   int
@@ -54,8 +55,8 @@ refuses such a run with 5.`,
 			return a.plan(cmd, args, &f, sup)
 		},
 	}
-	f.play.add(c)
-	f.play.skipUnfit = true
+	f.play.Add(c)
+	f.play.SkipUnfit = true
 	f.plugins.Add(c)
 	f.plugins.AddDev(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
@@ -92,12 +93,12 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if err != nil {
 		return err
 	}
-	f.play.at = at
-	_, hosts, err := f.play.inv.load(cmd.Context())
+	f.play.At = at
+	_, hosts, err := f.play.Inv.Load(cmd.Context())
 	if err != nil {
 		return err
 	}
-	launches, err := f.play.prepare(args, hosts, sup)
+	launches, err := f.play.Prepare(args, hosts, sup)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
 		return a.planOfNone(unfit)
 	}
@@ -105,7 +106,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		return err
 	}
 	if f.listHosts {
-		return a.listLaunches(launches)
+		return localrun.ListLaunches(a.Console, launches)
 	}
 	if a.Output == "svg" && len(launches) > 1 {
 		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/gate"
@@ -71,19 +72,19 @@ type stepTime struct {
 
 // forecast makes the forecast of a launch.
 func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Type, bool)) (*planView, error) {
-	d := &planView{launch: l, at: f.play.at, workers: f.workers, slots: f.workers * f.slots, windows: f.play.windows.book != nil}
+	d := &planView{launch: l, at: f.play.At, workers: f.workers, slots: f.workers * f.slots, windows: f.play.Windows.Book != nil}
 	d.byHost = f.by == "host" || f.by == "" && len(l.Hosts) <= maxPlanHosts
 	disruptive := func(uses string) bool {
 		t, known := types(uses)
 		return !known || t.Disruptive
 	}
 	steps := l.Snapshot.Steps(l.Playbook, disruptive)
-	d.steps = stepTimes(l, f.play.past)
+	d.steps = stepTimes(l, f.play.Past)
 	in := forecast.Input{
 		At: d.at, Slots: d.slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
-	w := stager{d: d, steps: steps, book: f.play.windows.book, why: map[question]string{}}
+	w := stager{d: d, steps: steps, book: f.play.Windows.Book, why: map[question]string{}}
 	d.hosts = make([]plannedHost, len(l.Hosts))
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
@@ -179,7 +180,7 @@ func (w *stager) host(work *forecast.Work) plannedHost {
 }
 
 // stepTimes is how long the steps of a launch take.
-func stepTimes(l *launch.Launch, past *history) []stepTime {
+func stepTimes(l *launch.Launch, past *localrun.History) []stepTime {
 	calls := l.Playbook.Calls()
 	out := make([]stepTime, len(calls))
 	for i, s := range calls {
@@ -190,14 +191,14 @@ func stepTimes(l *launch.Launch, past *history) []stepTime {
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
 			t.need, t.needSource = w.Needs[s.Name], "learned"
 		}
-		t.estimate(s, past.step(l.Playbook.Name, s.Name, s.Uses))
+		t.estimate(s, past.Step(l.Playbook.Name, s.Name, s.Uses))
 		out[i] = t
 	}
 	return out
 }
 
 // estimate takes what was measured, else what the playbook says, else an assumption.
-func (t *stepTime) estimate(s playbooks.Step, l *learned) {
+func (t *stepTime) estimate(s playbooks.Step, l *localrun.Learned) {
 	assume := func(source, from string, median, p95 time.Duration) {
 		t.took, _ = forecast.Assumed(median, p95) // both are over 0, in this order
 		t.source, t.from = source, from
@@ -207,8 +208,8 @@ func (t *stepTime) estimate(s playbooks.Step, l *learned) {
 	}
 	switch {
 	case l != nil:
-		t.took, t.source = forecast.Observed(l.all), "learned"
-		t.from = fmt.Sprintf("learned from %s on %s", console.Plural(l.runs, "run"), console.Plural(l.hosts, "host"))
+		t.took, t.source = forecast.Observed(l.All), "learned"
+		t.from = fmt.Sprintf("learned from %s on %s", console.Plural(l.Runs, "run"), console.Plural(l.Hosts, "host"))
 	case s.Needs > 0:
 		assume("given", "needs: "+windows.FormatDuration(s.Needs)+" as P95, half of it as P50", s.Needs/2, s.Needs)
 	case s.Timeout > 0 && s.Timeout/2 < assumedP95:

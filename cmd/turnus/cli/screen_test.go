@@ -20,7 +20,7 @@ func (w failingWriter) Write([]byte) (int, error) {
 // turnus run --events | head -1: the process does not die in the middle of a job; it drains.
 func TestEndOfTheReaderDrains(t *testing.T) {
 	a := newApp(strings.NewReader(""), failingWriter{syscall.EPIPE}, new(bytes.Buffer))
-	ctx, now, release := a.Signals(t.Context(), finishingJobs, func(string) {}, func() {})
+	ctx, now, release := a.Signals(t.Context(), "stopping", func(string) {}, func() {})
 	defer release()
 	if ctx.Err() != nil {
 		t.Fatal("negative control: nothing was written yet")

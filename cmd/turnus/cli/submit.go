@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
@@ -21,7 +22,7 @@ import (
 // submitFlags say what is launched on a server, and how.
 type submitFlags struct {
 	remote      remoteFlags
-	vars        varFlags
+	vars        localrun.VarFlags
 	limit       string
 	key         string
 	criticality int
@@ -57,7 +58,7 @@ the watching only; turnus cancel ends the run.`,
 	}
 	c.ValidArgsFunction = completion(&f.remote, playbookNames)
 	f.remote.add(c)
-	f.vars.add(c)
+	f.vars.Add(c)
 	fl := c.Flags()
 	fl.StringVarP(&f.limit, "limit", "l", "", "only these hosts of the playbook's: names, groups, globs, !not, &and, @FILE")
 	fl.StringSliceVarP(&f.new.Tags, "tags", "t", nil, "only steps with one of these tags")
@@ -79,7 +80,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	if f.new.Limit, err = limitParts(f.limit); err != nil {
 		return err
 	}
-	if f.new.Vars, err = f.vars.values(); err != nil {
+	if f.new.Vars, err = f.vars.Values(); err != nil {
 		return err
 	}
 	run, err := c.CreateRun(ctx, cmp.Or(f.key, onceKey()), f.new)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
@@ -20,7 +21,7 @@ import (
 
 func (a *app) validateCmd() *cobra.Command {
 	var plugins node.PluginFlags
-	var vars varFlags
+	var vars localrun.VarFlags
 	c := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Check playbooks: every mistake of every file, with its place",
@@ -37,7 +38,7 @@ asked about params that hold no expression: one process of each plugin that the 
 			}
 			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
 			plugins.TellDev(a.Console)
-			extra, err := vars.values()
+			extra, err := vars.Values()
 			if err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ asked about params that hold no expression: one process of each plugin that the 
 	}
 	plugins.Add(c)
 	plugins.AddDev(c)
-	vars.add(c)
+	vars.Add(c)
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
@@ -43,7 +44,7 @@ func (f *workerFlags) add(c *cobra.Command) {
 	f.metrics.Add(c)
 	f.trace.Add(c)
 	fl := c.Flags()
-	fl.StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
+	fl.StringArrayVarP(&f.sources, "inventory", "i", localrun.InventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	settings.ReadsEnvironment(fl, "inventory")
 	fl.StringVar(&f.name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
 	fl.StringVar(&f.files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
@@ -206,3 +207,6 @@ func (f *outputFlags) client() (*client.Client, error) {
 	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile, certFile: f.certFile, keyFile: f.keyFile}
 	return r.client(0)
 }
+
+// drainingSteps is what the first signal means to a worker.
+const drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"

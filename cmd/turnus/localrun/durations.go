@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"encoding/json"
@@ -141,35 +141,35 @@ func durationFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-// history is what earlier runs tell of a playbook's steps. It is read when it is first asked for.
-type history struct {
-	books map[string]map[stepKey]*learned
+// History is what earlier runs tell of a playbook's steps. It is read when it is first asked for.
+type History struct {
+	books map[string]map[stepKey]*Learned
 }
 
-// learned is what is known of one step.
-type learned struct {
-	changed, all []time.Duration
-	runs, hosts  int
+// Learned is what is known of one step.
+type Learned struct {
+	changed, All []time.Duration
+	Runs, Hosts  int
 }
 
-func newHistory() *history { return &history{map[string]map[stepKey]*learned{}} }
+func newHistory() *History { return &History{map[string]map[stepKey]*Learned{}} }
 
-// step is what earlier runs tell of a step; nil if that is too little.
-func (h *history) step(playbook, step, uses string) *learned {
+// Step is what earlier runs tell of a step; nil if that is too little.
+func (h *History) Step(playbook, step, uses string) *Learned {
 	book, ok := h.books[playbook]
 	if !ok {
 		book = readDurations(playbook)
 		h.books[playbook] = book
 	}
-	if l := book[stepKey{step, uses}]; l != nil && len(l.all) >= leastToLearn {
+	if l := book[stepKey{step, uses}]; l != nil && len(l.All) >= leastToLearn {
 		return l
 	}
 	return nil
 }
 
 // readDurations reads what is kept of a playbook. What cannot be read tells nothing: it is no more than a hint.
-func readDurations(playbook string) map[stepKey]*learned {
-	book := map[stepKey]*learned{}
+func readDurations(playbook string) map[stepKey]*Learned {
+	book := map[stepKey]*Learned{}
 	dir, err := durationsDir(playbook)
 	if err != nil {
 		return book
@@ -188,13 +188,13 @@ func readDurations(playbook string) map[stepKey]*learned {
 			k := stepKey{s.Step, s.Uses}
 			l := book[k]
 			if l == nil {
-				l = &learned{}
+				l = &Learned{}
 				book[k] = l
 			}
 			l.changed = append(l.changed, s.Changed...)
-			l.all = append(append(l.all, s.Changed...), s.Unchanged...)
-			l.runs++
-			l.hosts += s.Hosts
+			l.All = append(append(l.All, s.Changed...), s.Unchanged...)
+			l.Runs++
+			l.Hosts += s.Hosts
 		}
 	}
 	return book
@@ -203,8 +203,8 @@ func readDurations(playbook string) map[stepKey]*learned {
 // need is the time that must fit for a step whose playbook does not say: the p95 of where it
 // changed something, and as much again to take it back, in whole minutes. A step that was never
 // seen to change enough hosts has none.
-func (h *history) need(playbook, step, uses string) (time.Duration, bool) {
-	l := h.step(playbook, step, uses)
+func (h *History) need(playbook, step, uses string) (time.Duration, bool) {
+	l := h.Step(playbook, step, uses)
 	if l == nil || len(l.changed) < leastToLearn {
 		return 0, false
 	}

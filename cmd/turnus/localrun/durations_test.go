@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"fmt"
@@ -38,23 +38,23 @@ func keep(t *testing.T, r runview.Report) {
 
 func TestDurationsAreLearned(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
-	if newHistory().step("../fw", "go", "command") != nil {
+	if newHistory().Step("../fw", "go", "command") != nil {
 		t.Error("something is known before the first run")
 	}
 	keep(t, ranOn("1", core.Changed, minutes(9)...))
-	if newHistory().step("../fw", "go", "command") != nil {
+	if newHistory().Step("../fw", "go", "command") != nil {
 		t.Error("9 hosts are enough to learn from")
 	}
 	keep(t, ranOn("2", core.Changed, minutes(11)...))
-	l := newHistory().step("../fw", "go", "command")
-	if l == nil || l.runs != 2 || l.hosts != 20 || len(l.all) != 20 {
+	l := newHistory().Step("../fw", "go", "command")
+	if l == nil || l.Runs != 2 || l.Hosts != 20 || len(l.All) != 20 {
 		t.Fatalf("%+v", l)
 	}
 	// The p95 of 1 to 9 and 1 to 11 minutes is 10, and as much again to take it back.
 	if need, ok := newHistory().need("../fw", "go", "command"); !ok || need != 20*time.Minute {
 		t.Errorf("needs %s, %v", need, ok)
 	}
-	if newHistory().step("../fw", "go", "script") != nil || newHistory().step("fw", "go", "command") != nil {
+	if newHistory().Step("../fw", "go", "script") != nil || newHistory().Step("fw", "go", "command") != nil {
 		t.Error("another job type, or another playbook, has the same durations")
 	}
 }
@@ -71,7 +71,7 @@ func TestWhatChangedNothingSaysNothingOfTheNeed(t *testing.T) {
 	if need, ok := h.need("../fw", "go", "command"); ok {
 		t.Errorf("needs %s", need)
 	}
-	if l := h.step("../fw", "go", "command"); l == nil || l.hosts != 200 || l.runs != 1 {
+	if l := h.Step("../fw", "go", "command"); l == nil || l.Hosts != 200 || l.Runs != 1 {
 		t.Errorf("%+v", l)
 	}
 	keep(t, ranOn("3", core.Changed, minutes(10)...))
@@ -96,11 +96,11 @@ func TestDurationsKeptAreBounded(t *testing.T) {
 	if len(files) != keptRuns {
 		t.Errorf("%d runs are kept", len(files))
 	}
-	l := newHistory().step("../fw", "go", "command")
-	if l.runs != keptRuns || len(l.all) != keptRuns*keptDurations || l.hosts != keptRuns*3000 {
-		t.Errorf("%d runs, %d durations, %d hosts", l.runs, len(l.all), l.hosts)
+	l := newHistory().Step("../fw", "go", "command")
+	if l.Runs != keptRuns || len(l.All) != keptRuns*keptDurations || l.Hosts != keptRuns*3000 {
+		t.Errorf("%d runs, %d durations, %d hosts", l.Runs, len(l.All), l.Hosts)
 	}
-	if got := p95(l.all); got < 2800*time.Minute || got > 2900*time.Minute {
+	if got := p95(l.All); got < 2800*time.Minute || got > 2900*time.Minute {
 		t.Errorf("p95 of 1 to 3000 minutes is %s", got)
 	}
 }
@@ -116,7 +116,7 @@ func TestRunsThatEndTogetherLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if l := newHistory().step("../fw", "go", "command"); l == nil || l.runs != keptRuns {
+	if l := newHistory().Step("../fw", "go", "command"); l == nil || l.Runs != keptRuns {
 		t.Errorf("%+v", l)
 	}
 }
@@ -133,7 +133,7 @@ func TestBrokenDurationsTellNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if l := newHistory().step("../fw", "go", "command"); l == nil || l.runs != 1 || len(l.all) != 10 {
+	if l := newHistory().Step("../fw", "go", "command"); l == nil || l.Runs != 1 || len(l.All) != 10 {
 		t.Errorf("%+v", l)
 	}
 }

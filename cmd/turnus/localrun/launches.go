@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"cmp"
@@ -23,27 +23,28 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// playFlags say what is launched on which hosts, and how.
-type playFlags struct {
-	inv         inventoryFlags
-	vars        varFlags
+// PlayFlags say what is launched on which hosts, and how.
+type PlayFlags struct {
+	Inv         InventoryFlags
+	vars        VarFlags
 	tags, skip  []string
 	check, diff bool
 	maxInFlight int
 	retryFailed bool
-	windows     gatingFlags
+	Windows     gatingFlags
 	secrets     map[string]secrets.Ref // references that the runs take along
 	nodeSecrets []string               // see launch.Options
-	skipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
+	SkipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
 
-	at   time.Time // of the launch; now when it is zero
-	past *history  // that prepare asked for needs
+	At   time.Time // of the launch; now when it is zero
+	Past *History  // that prepare asked for needs
 }
 
-func (f *playFlags) add(c *cobra.Command) {
-	f.inv.add(c)
-	f.vars.add(c)
-	f.windows.add(c)
+// Add gives the command the flags.
+func (f *PlayFlags) Add(c *cobra.Command) {
+	f.Inv.Add(c)
+	f.vars.Add(c)
+	f.Windows.add(c)
 	c.Flags().StringSliceVarP(&f.tags, "tags", "t", nil, "only steps with one of these tags")
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
@@ -52,12 +53,12 @@ func (f *playFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once; 0 is the playbook's max_in_flight")
 }
 
-// prepare loads the playbooks and makes a launch of each.
-func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
+// Prepare loads the playbooks and makes a launch of each.
+func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
 	if f.maxInFlight < 0 {
 		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
 	}
-	vars, err := f.vars.values()
+	vars, err := f.vars.Values()
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +73,11 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
-	windows, err := f.windows.load()
+	windows, err := f.Windows.load()
 	if err != nil {
 		return nil, err
 	}
-	f.past = newHistory()
+	f.Past = newHistory()
 	var launches []*launch.Launch
 	given, err := varsOf(books, vars)
 	if err != nil {
@@ -95,8 +96,8 @@ func (f *playFlags) prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: windows, SkipUnfit: f.skipUnfit,
-			Now: f.at, Need: f.past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: windows, SkipUnfit: f.SkipUnfit,
+			Now: f.At, Need: f.Past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}

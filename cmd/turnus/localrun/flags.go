@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"bytes"
@@ -19,28 +19,30 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// inventoryFlags choose hosts.
-type inventoryFlags struct {
+// InventoryFlags choose hosts.
+type InventoryFlags struct {
 	sources []string
 	limit   string
 	sel     string
 }
 
-func (f *inventoryFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", inventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY)")
+// Add gives the command the flags.
+func (f *InventoryFlags) Add(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY)")
 	c.Flags().StringVarP(&f.limit, "limit", "l", "", "only these hosts: names, groups, globs, !not, &and, @FILE")
 	c.Flags().StringVar(&f.sel, "select", "", "only hosts for which this expression is true, as in targets:")
 }
 
-func inventoryFromEnv() []string {
+// InventoryFromEnv returns the inventory that the environment names.
+func InventoryFromEnv() []string {
 	if env := os.Getenv("TURNUS_INVENTORY"); env != "" {
 		return []string{env}
 	}
 	return nil
 }
 
-// load reads the inventory and narrows it by --limit and --select.
-func (f *inventoryFlags) load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
+// Load reads the inventory and narrows it by --limit and --select.
+func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
 	if len(f.sources) == 0 {
 		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'")
 	}
@@ -80,18 +82,20 @@ func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {
 	return chosen, nil
 }
 
-// varFlags are -e key=value, -e '{"json": …}' and -e @file.yaml.
-type varFlags struct{ args []string }
+// VarFlags are -e key=value, -e '{"json": …}' and -e @file.yaml.
+type VarFlags struct{ Args []string }
 
-func (f *varFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.args, "extra-vars", "e", nil, "set vars: key=value, a JSON object, or @FILE (repeatable; wins over the playbook's)")
+// Add gives the command the flags.
+func (f *VarFlags) Add(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.Args, "extra-vars", "e", nil, "set vars: key=value, a JSON object, or @FILE (repeatable; wins over the playbook's)")
 }
 
 const maxVarsFile = 1 << 20
 
-func (f *varFlags) values() (map[string]any, error) {
+// Values returns the vars of -e.
+func (f *VarFlags) Values() (map[string]any, error) {
 	vars := map[string]any{}
-	for _, arg := range f.args {
+	for _, arg := range f.Args {
 		file, isFile := strings.CutPrefix(arg, "@")
 		switch {
 		case isFile || strings.HasPrefix(strings.TrimSpace(arg), "{"):

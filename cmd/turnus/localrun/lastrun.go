@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package cli
+package localrun
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// handlersDoc is what run keeps of the handlers of one playbook, beside the record for --retry-failed.
-type handlersDoc struct {
+// HandlersDoc is what run keeps of the handlers of one playbook, beside the record for --retry-failed.
+type HandlersDoc struct {
 	Pending []api.PendingHandler `json:"pending"`
 	// Open are runs on a queue that other processes work on, which this one has not seen to their ends. On their
 	// hosts all handlers count as pending.
@@ -39,7 +39,7 @@ type openRun struct {
 }
 
 // all are the pending handlers, those of open runs among them.
-func (d *handlersDoc) all() []api.PendingHandler {
+func (d *HandlersDoc) all() []api.PendingHandler {
 	list := slices.Clone(d.Pending)
 	for _, o := range d.Open {
 		for _, host := range o.Hosts {
@@ -51,8 +51,8 @@ func (d *handlersDoc) all() []api.PendingHandler {
 	return list
 }
 
-// drop takes out those that match.
-func (d *handlersDoc) drop(match func(api.PendingHandler) bool) {
+// Drop takes out those that match.
+func (d *HandlersDoc) Drop(match func(api.PendingHandler) bool) {
 	d.Pending = slices.DeleteFunc(d.all(), match)
 	d.Open = nil
 }
@@ -63,8 +63,8 @@ func handlersFolder() (string, error) {
 	return filepath.Join(dir, "handlers"), err
 }
 
-// changeHandlers reads the file of a playbook, has it changed, and replaces it durably; other processes wait meanwhile.
-func changeHandlers(playbook string, change func(*handlersDoc)) error {
+// ChangeHandlers reads the file of a playbook, has it changed, and replaces it durably; other processes wait meanwhile.
+func ChangeHandlers(playbook string, change func(*HandlersDoc)) error {
 	dir, err := handlersFolder()
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func changeHandlers(playbook string, change func(*handlersDoc)) error {
 	return securefile.Replace(path, data, 0o600)
 }
 
-func readHandlers(path string) (doc handlersDoc, err error) {
+func readHandlers(path string) (doc HandlersDoc, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return doc, nil
@@ -107,8 +107,8 @@ func readHandlers(path string) (doc handlersDoc, err error) {
 	return doc, nil
 }
 
-// localHandlers lists what all files hold, in the order of playbooks, hosts and handlers.
-func localHandlers() ([]api.PendingHandler, error) {
+// LocalHandlers lists what all files hold, in the order of playbooks, hosts and handlers.
+func LocalHandlers() ([]api.PendingHandler, error) {
 	dir, err := handlersFolder()
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ type handlersKeeper struct {
 func keepHandlers(l *launch.Launch, remote bool) (*handlersKeeper, error) {
 	pending := map[string]core.Handlers{}
 	k := &handlersKeeper{l: l, remote: remote, settled: map[string]core.Handlers{}}
-	err := changeHandlers(l.Playbook.Name, func(doc *handlersDoc) {
+	err := ChangeHandlers(l.Playbook.Name, func(doc *HandlersDoc) {
 		for _, h := range doc.all() {
 			pending[h.Host] = pending[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
 		}
@@ -177,7 +177,7 @@ func (k *handlersKeeper) replace(host string, h core.Handlers) error {
 // write writes what is not written yet. Of a run that is over nothing is open.
 func (k *handlersKeeper) write(over bool) error {
 	run, book := k.l.Run.ID, k.l.Playbook.Name
-	err := changeHandlers(book, func(doc *handlersDoc) {
+	err := ChangeHandlers(book, func(doc *HandlersDoc) {
 		if over {
 			doc.Open = slices.DeleteFunc(doc.Open, func(o openRun) bool { return o.Run == run })
 		}
