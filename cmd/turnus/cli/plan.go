@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,13 +9,10 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
 )
-
-// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows
-// each by itself.
-const maxPlanHosts = 200
 
 // planFlags are the flags of plan beyond what it shares with run.
 type planFlags struct {
@@ -100,7 +96,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	launches, err := f.play.Prepare(args, hosts, sup)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
-		return a.planOfNone(unfit)
+		return planview.ShowNone(a.Console, unfit)
 	}
 	if err != nil {
 		return err
@@ -113,44 +109,13 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {
-		d, err := f.forecast(l, types)
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book, Past: f.play.Past, Types: types})
 		if err != nil {
 			return err
 		}
-		if err := a.showPlan(d); err != nil {
+		if err := planview.Show(a.Console, d); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (a *app) showPlan(d *planView) error {
-	for _, w := range d.warnings {
-		fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
-	}
-	switch a.Output {
-	case "json":
-		return console.PrintJSON(a.Out, d.doc())
-	case "svg":
-		return a.writePlanSVG(d)
-	}
-	a.writePlan(d)
-	return nil
-}
-
-// planOfNone lists the hosts of a playbook none of whose hosts any window fits.
-func (a *app) planOfNone(e *launch.UnfitError) error {
-	switch a.Output {
-	case "json":
-		return console.PrintJSON(a.Out, planDoc{
-			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
-			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
-		})
-	case "svg":
-		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))
-	}
-	fmt.Fprintf(a.Out, "%s: no host can start\n", a.Paint(console.Bold, e.Playbook))
-	a.writeNever(e.Hosts, e.Total)
-	a.writeApprovals(approvalsOf(e.Change, e.Targets))
 	return nil
 }

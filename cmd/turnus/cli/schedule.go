@@ -58,7 +58,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 				if !ok {
 					break
 				}
-				doc.Next, doc.NextLocal = append(doc.Next, utc(next)), append(doc.NextLocal, next.In(zone).Format(time.RFC3339))
+				doc.Next, doc.NextLocal = append(doc.Next, console.UTC(next)), append(doc.NextLocal, next.In(zone).Format(time.RFC3339))
 				at = next
 			}
 			if a.Output == "json" {
@@ -66,7 +66,7 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 			}
 			for _, text := range doc.Next {
 				next, _ := time.Parse(time.RFC3339, text)
-				fmt.Fprintln(a.Out, localAndUTC(next, zone))
+				fmt.Fprintln(a.Out, console.LocalAndUTC(next, zone))
 			}
 			a.Warn(doc.Warnings)
 			return nil

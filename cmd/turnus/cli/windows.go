@@ -114,19 +114,13 @@ type windowDoc struct {
 
 func windowDocOf(w windows.Window, zone *time.Location) windowDoc {
 	d := windowDoc{
-		Open: utc(w.Open), Close: utc(w.Close), OpenLocal: w.Open.In(zone).Format(time.RFC3339), CloseLocal: w.Close.In(zone).Format(time.RFC3339),
+		Open: console.UTC(w.Open), Close: console.UTC(w.Close), OpenLocal: w.Open.In(zone).Format(time.RFC3339), CloseLocal: w.Close.In(zone).Format(time.RFC3339),
 		Rules: w.Rules, Notes: append([]string{}, w.Notes...), Approved: w.Unapproved == "",
 	}
 	if w.Unapproved != "" {
 		d.Notes = append(d.Notes, w.Unapproved)
 	}
 	return d
-}
-
-func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func localAndUTC(t time.Time, zone *time.Location) string {
-	return t.In(zone).Format("Mon 2006-01-02 15:04 MST") + "  (" + utc(t) + ")"
 }
 
 // droppedDoc is an occurrence that came to nothing, in -o json.
@@ -201,7 +195,7 @@ func nextWindows(defs *windows.Definitions, name string, zone *time.Location, fr
 		if need > 0 {
 			var text *string
 			if start, noStart = c.Next(from, need); noStart == nil {
-				at := utc(start)
+				at := console.UTC(start)
 				text = &at
 			}
 			doc.NextStart = &text
@@ -245,8 +239,8 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 		if !o.Approved {
 			mark = a.Paint(console.Red, "closed ")
 		}
-		fmt.Fprintf(a.Out, "%s %s  %s  by %s\n", mark, localAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
-		fmt.Fprintf(a.Out, "     to %s\n", localAndUTC(end, zone))
+		fmt.Fprintf(a.Out, "%s %s  %s  by %s\n", mark, console.LocalAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.Out, "     to %s\n", console.LocalAndUTC(end, zone))
 		for _, note := range o.Notes {
 			fmt.Fprintf(a.Out, "        %s\n", a.Paint(console.Yellow, note))
 		}
@@ -256,7 +250,7 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 	}
 	if doc.NextStart != nil && *doc.NextStart != nil {
 		start, _ := time.Parse(time.RFC3339, **doc.NextStart)
-		fmt.Fprintf(a.Out, "next start: %s\n", localAndUTC(start, zone))
+		fmt.Fprintf(a.Out, "next start: %s\n", console.LocalAndUTC(start, zone))
 	}
 	if doc.Reason != "" {
 		fmt.Fprintln(a.Out, doc.Reason)
@@ -335,7 +329,7 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 		return err
 	}
 	doc := explainDoc{
-		Set: c.Name, At: utc(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: e.Open, Fits: e.Fits,
+		Set: c.Name, At: console.UTC(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: e.Open, Fits: e.Fits,
 		Cause: string(e.Cause), By: e.By, Reason: e.Reason, NoNext: e.NoNext, Overrun: string(c.Overrun),
 	}
 	if e.Window != nil {
@@ -343,7 +337,7 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 		doc.Window = &w
 	}
 	if !e.Next.IsZero() {
-		next, local := utc(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
+		next, local := console.UTC(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
 		doc.NextStart, doc.NextStartLocal = &next, &local
 	}
 	return a.showExplained(doc, at, e.Next, c.Zone)
@@ -364,11 +358,11 @@ func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Locat
 	case doc.Open:
 		verdict = a.Paint(console.Yellow, "open, but it does not fit")
 	}
-	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, localAndUTC(at, zone), verdict, doc.Reason)
+	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, console.LocalAndUTC(at, zone), verdict, doc.Reason)
 	if doc.NoNext != "" {
 		fmt.Fprintf(a.Out, "  no next start: %s\n", doc.NoNext)
 		return nil
 	}
-	fmt.Fprintf(a.Out, "  next start: %s\n", localAndUTC(next, zone))
+	fmt.Fprintf(a.Out, "  next start: %s\n", console.LocalAndUTC(next, zone))
 	return nil
 }

@@ -206,11 +206,11 @@ func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at strin
 		return err
 	}
 	doc := explainDoc{
-		Set: w.Set, At: utc(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: w.Open, Fits: w.Fits,
+		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: w.Open, Fits: w.Fits,
 		Cause: w.Cause, By: w.By, Reason: w.Reason, NoNext: w.NoNext,
 	}
 	if !w.Next.IsZero() {
-		next, local := utc(w.Next), w.Next.In(zone).Format(time.RFC3339)
+		next, local := console.UTC(w.Next), w.Next.In(zone).Format(time.RFC3339)
 		doc.NextStart, doc.NextStartLocal = &next, &local
 	}
 	return a.showExplained(doc, w.At, w.Next, zone)

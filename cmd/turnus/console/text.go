@@ -146,3 +146,11 @@ func YAMLText(v any) (string, error) {
 	}
 	return b.String(), enc.Close()
 }
+
+// UTC returns a time in UTC, as documents have it.
+func UTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// LocalAndUTC returns a time in a zone and in UTC.
+func LocalAndUTC(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04 MST") + "  (" + UTC(t) + ")"
+}

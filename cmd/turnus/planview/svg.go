@@ -1,4 +1,4 @@
-package cli
+package planview
 
 import (
 	"encoding/xml"
@@ -51,13 +51,13 @@ func escape(text string) string {
 	return b.String()
 }
 
-func (a *app) writePlanSVG(d *planView) error {
-	_, err := a.Out.Raw().Write([]byte(d.svg()))
+func writePlanSVG(con *console.Console, d *View) error {
+	_, err := con.Out.Raw().Write([]byte(d.svg()))
 	return err
 }
 
 // svg draws the chart as one self-contained document.
-func (d *planView) svg() string {
+func (d *View) svg() string {
 	c := d.chart(maxSVGRows, svgBins)
 	height := svgTop + len(c.rows)*svgRow + svgBottom
 	width := svgLabel + svgPlot + 20
@@ -83,7 +83,7 @@ func (d *planView) svg() string {
 }
 
 // sentence is the forecast in one.
-func (d *planView) sentence() string {
+func (d *View) sentence() string {
 	r := d.result
 	hosts := console.Plural(len(d.launch.Hosts), "host")
 	if n := len(d.launch.Unfit); n > 0 {
@@ -101,7 +101,7 @@ func (d *planView) sentence() string {
 // describe says for those who do not see it what the picture shows.
 func (c *chart) describe() string {
 	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.2g at most in the mean of a column.",
-		console.Plural(len(c.rows), "row"), utc(c.from), utc(c.to), c.peak)
+		console.Plural(len(c.rows), "row"), console.UTC(c.from), console.UTC(c.to), c.peak)
 }
 
 func (c *chart) x(s forecast.Span) (x, width float64) {
@@ -149,7 +149,7 @@ func (s *svg) row(c *chart, r chartRow, y int, band bool) {
 }
 
 // ends marks P50 and P90.
-func (s *svg) ends(d *planView, c *chart) {
+func (s *svg) ends(d *View, c *chart) {
 	r := d.result
 	if r.FinishP50.IsZero() {
 		return

@@ -1,4 +1,4 @@
-package cli
+package planview
 
 import (
 	"cmp"
@@ -12,53 +12,53 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-func (a *app) writePlan(d *planView) {
-	a.writePlanHead(d)
+func writePlan(con *console.Console, d *View) {
+	writePlanHead(con, d)
 	for _, w := range d.launch.Plan().Waves {
-		fmt.Fprintf(a.Out, "wave %d: %s\n", w.Wave, console.Plural(w.Count, "host"))
+		fmt.Fprintf(con.Out, "wave %d: %s\n", w.Wave, console.Plural(w.Count, "host"))
 		if d.byHost {
-			a.writePlanHosts(d, w)
+			writePlanHosts(con, d, w)
 		}
 	}
 	if !d.byHost {
-		a.writePlanCustomers(d)
+		writePlanCustomers(con, d)
 	}
-	a.writeNever(d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
-	a.writeForecast(d)
-	a.writeChart(d)
-	a.writeApprovals(d.approvals())
+	writeNever(con, d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
+	writeForecast(con, d)
+	writeChart(con, d)
+	writeApprovals(con, d.approvals())
 }
 
-func (a *app) writeApprovals(list []approvalDoc) {
+func writeApprovals(con *console.Console, list []approvalDoc) {
 	const most = 20
 	for i, h := range list {
 		if i == most {
-			fmt.Fprintf(a.Out, "approvals of %s more: -o json has all of them\n", console.Plural(len(list)-most, "window set"))
+			fmt.Fprintf(con.Out, "approvals of %s more: -o json has all of them\n", console.Plural(len(list)-most, "window set"))
 			break
 		}
-		fmt.Fprintf(a.Out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
+		fmt.Fprintf(con.Out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
 	}
 }
 
-func (a *app) writePlanHead(d *planView) {
+func writePlanHead(con *console.Console, d *View) {
 	p := d.launch.Plan()
-	fmt.Fprintf(a.Out, "%s: %s in %s", a.Paint(console.Bold, p.Playbook), console.Plural(p.Total, "host"), console.Plural(len(p.Waves), "wave"))
+	fmt.Fprintf(con.Out, "%s: %s in %s", con.Paint(console.Bold, p.Playbook), console.Plural(p.Total, "host"), console.Plural(len(p.Waves), "wave"))
 	if p.MaxInFlight > 0 {
-		fmt.Fprintf(a.Out, ", %d at once", p.MaxInFlight)
+		fmt.Fprintf(con.Out, ", %d at once", p.MaxInFlight)
 	}
 	if p.StopAfter > 0 {
-		fmt.Fprintf(a.Out, ", stops after %d failed", p.StopAfter)
+		fmt.Fprintf(con.Out, ", stops after %d failed", p.StopAfter)
 	}
 	if p.StopUnreachable > 0 {
-		fmt.Fprintf(a.Out, ", stops after %d unreachable", p.StopUnreachable)
+		fmt.Fprintf(con.Out, ", stops after %d unreachable", p.StopUnreachable)
 	}
 	if p.Pause != "" {
-		fmt.Fprintf(a.Out, ", between waves: %s", p.Pause)
+		fmt.Fprintf(con.Out, ", between waves: %s", p.Pause)
 	}
 	if p.NextWaveAt != "" {
-		fmt.Fprintf(a.Out, ", next wave at %s", p.NextWaveAt)
+		fmt.Fprintf(con.Out, ", next wave at %s", p.NextWaveAt)
 	}
-	fmt.Fprintln(a.Out)
+	fmt.Fprintln(con.Out)
 	rows := [][]string{}
 	for _, s := range d.steps {
 		what := "step"
@@ -82,15 +82,15 @@ func (a *app) writePlanHead(d *planView) {
 		}
 		rows = append(rows, row)
 	}
-	console.Table(a.Out, rows)
-	a.writeOrder(d.launch)
+	console.Table(con.Out, rows)
+	writeOrder(con, d.launch)
 }
 
 // writeOrder says which hosts come after which: they begin when those have ended well.
-func (a *app) writeOrder(l *launch.Launch) {
+func writeOrder(con *console.Console, l *launch.Launch) {
 	const most = 5
 	if n := len(l.Passes()); n > 1 {
-		fmt.Fprintf(a.Out, "  the waves are gone through %d times, %d in all: no host begins a later time before all hosts have done the one before\n", n, l.Waves())
+		fmt.Fprintf(con.Out, "  the waves are gone through %d times, %d in all: no host begins a later time before all hosts have done the one before\n", n, l.Waves())
 	}
 	n := 0
 	for _, h := range l.Hosts {
@@ -99,11 +99,11 @@ func (a *app) writeOrder(l *launch.Launch) {
 			continue
 		}
 		if n++; n <= most {
-			fmt.Fprintf(a.Out, "  %s comes after %s\n", h.Name, strings.Join(before, ", "))
+			fmt.Fprintf(con.Out, "  %s comes after %s\n", h.Name, strings.Join(before, ", "))
 		}
 	}
 	if n > most {
-		fmt.Fprintf(a.Out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", console.Plural(n-most, "host"))
+		fmt.Fprintf(con.Out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", console.Plural(n-most, "host"))
 	}
 }
 
@@ -125,7 +125,7 @@ func rough(d time.Duration) string {
 	return windows.FormatDuration(d)
 }
 
-func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
+func writePlanHosts(con *console.Console, d *View, w launch.PlanWave) {
 	rows := [][]string{}
 	for i, h := range w.Hosts {
 		if i == maxPlanHosts {
@@ -134,12 +134,12 @@ func (a *app) writePlanHosts(d *planView, w launch.PlanWave) {
 		r, p := &d.result.Hosts[h.Index], d.hosts[h.Index]
 		rows = append(rows, []string{
 			"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup,
-			"from " + localAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds),
+			"from " + console.LocalAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds),
 		})
 	}
-	console.Table(a.Out, dropEmpty(rows))
+	console.Table(con.Out, dropEmpty(rows))
 	if w.Count > maxPlanHosts {
-		fmt.Fprintf(a.Out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
+		fmt.Fprintf(con.Out, "  … and %d more; -o json has them all\n", w.Count-maxPlanHosts)
 	}
 }
 
@@ -194,7 +194,7 @@ func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 	return text
 }
 
-func (a *app) writePlanCustomers(d *planView) {
+func writePlanCustomers(con *console.Console, d *View) {
 	rows := [][]string{}
 	for _, c := range d.customers() {
 		waves := fmt.Sprintf("wave %d", c.FirstWave)
@@ -207,10 +207,10 @@ func (a *app) writePlanCustomers(d *planView) {
 		}
 		rows = append(rows, []string{
 			cmp.Or(c.Customer, "(no customer)"), console.Plural(c.Hosts, "host"), waves,
-			"from " + localAndUTC(c.earliest, c.zone), span, c.why(),
+			"from " + console.LocalAndUTC(c.earliest, c.zone), span, c.why(),
 		})
 	}
-	console.Table(a.Out, rows)
+	console.Table(con.Out, rows)
 }
 
 // why says what the customer's hosts wait for: the reason of the first, and what they wait for most.
@@ -225,20 +225,20 @@ func (c *customerDoc) why() string {
 	return c.reason + "; " + holdText(w.Cause, w.Name)
 }
 
-func (a *app) writeNever(list []launch.Unfit, total int) {
+func writeNever(con *console.Console, list []launch.Unfit, total int) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(a.Out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", a.Paint(console.Red, "no window fits"), len(list), total)
+	fmt.Fprintf(con.Out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", con.Paint(console.Red, "no window fits"), len(list), total)
 	rows := [][]string{}
 	for _, u := range list {
 		rows = append(rows, []string{"  " + u.Host, u.Customer, cmp.Or(u.Set, "no window set"), "needs " + windows.FormatDuration(u.Need), u.Reason})
 	}
-	console.Table(a.Out, dropEmpty(rows))
+	console.Table(con.Out, dropEmpty(rows))
 }
 
 // whoIsDone says whose end the forecast tells: not that of hosts that never finish.
-func (d *planView) whoIsDone() string {
+func (d *View) whoIsDone() string {
 	undone := int(d.result.Unfinished + 0.5)
 	for _, h := range d.result.Hosts {
 		if h.Never != "" {
@@ -252,36 +252,36 @@ func (d *planView) whoIsDone() string {
 }
 
 // writeForecast says when the run ends, and why not earlier.
-func (a *app) writeForecast(d *planView) {
+func writeForecast(con *console.Console, d *View) {
 	r := d.result
 	if r.FinishP50.IsZero() {
-		fmt.Fprintln(a.Out, "estimate: no host finds a window in which it is done")
+		fmt.Fprintln(con.Out, "estimate: no host finds a window in which it is done")
 		return
 	}
 	zone := d.commonZone()
-	fmt.Fprintf(a.Out, "%s from %d simulations: %s at %s at P50, %s at P90\n", a.Paint(console.Bold, "estimate"), r.Samples, d.whoIsDone(),
-		localAndUTC(r.FinishP50, zone), localAndUTC(r.FinishP90, zone))
-	fmt.Fprintf(a.Out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
+	fmt.Fprintf(con.Out, "%s from %d simulations: %s at %s at P50, %s at P90\n", con.Paint(console.Bold, "estimate"), r.Samples, d.whoIsDone(),
+		console.LocalAndUTC(r.FinishP50, zone), console.LocalAndUTC(r.FinishP90, zone))
+	fmt.Fprintf(con.Out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
 	switch {
 	case r.Binding.Hosts > 0:
-		fmt.Fprintf(a.Out, "; without that limit, done: %s more", console.Plural(r.Binding.Hosts, "host"))
+		fmt.Fprintf(con.Out, "; without that limit, done: %s more", console.Plural(r.Binding.Hosts, "host"))
 	case r.Binding.Gain > 0:
-		fmt.Fprintf(a.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
+		fmt.Fprintf(con.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
-	fmt.Fprintf(a.Out, "\n  launched at %s, %s with %d jobs at once\n", localAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.slots)
+	fmt.Fprintf(con.Out, "\n  launched at %s, %s with %d jobs at once\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.slots)
 	if r.Missed >= 0.5 {
-		fmt.Fprintf(a.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
+		fmt.Fprintf(con.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
 	}
 	if r.Unfinished >= 0.005 {
-		fmt.Fprintf(a.Out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", a.Paint(console.Red, "not done:"), r.Unfinished, windows.DefaultDays)
+		fmt.Fprintf(con.Out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", con.Paint(console.Red, "not done:"), r.Unfinished, windows.DefaultDays)
 	}
 	for _, n := range d.notes {
-		fmt.Fprintf(a.Out, "  %s\n", n)
+		fmt.Fprintf(con.Out, "  %s\n", n)
 	}
 }
 
 // commonZone is the zone of all hosts' sets, or UTC where they differ.
-func (d *planView) commonZone() *time.Location {
+func (d *View) commonZone() *time.Location {
 	zone := time.UTC
 	for i, h := range d.hosts {
 		if i == 0 {
@@ -291,4 +291,40 @@ func (d *planView) commonZone() *time.Location {
 		}
 	}
 	return zone
+}
+
+// maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows
+// each by itself.
+const maxPlanHosts = 200
+
+// Show prints a forecast in the form that the command was asked for.
+func Show(con *console.Console, d *View) error {
+	for _, w := range d.warnings {
+		fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+w)
+	}
+	switch con.Output {
+	case "json":
+		return console.PrintJSON(con.Out, d.doc())
+	case "svg":
+		return writePlanSVG(con, d)
+	}
+	writePlan(con, d)
+	return nil
+}
+
+// ShowNone lists the hosts of a playbook none of whose hosts any window fits.
+func ShowNone(con *console.Console, e *launch.UnfitError) error {
+	switch con.Output {
+	case "json":
+		return console.PrintJSON(con.Out, planDoc{
+			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
+			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
+		})
+	case "svg":
+		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))
+	}
+	fmt.Fprintf(con.Out, "%s: no host can start\n", con.Paint(console.Bold, e.Playbook))
+	writeNever(con, e.Hosts, e.Total)
+	writeApprovals(con, approvalsOf(e.Change, e.Targets))
+	return nil
 }

@@ -1,4 +1,8 @@
-package cli
+// Package planview owns how people see what a run would do: the forecast of a launch, and its forms as
+// text, chart, picture and document.
+//
+// It must not know flags, nor how a launch is prepared.
+package planview
 
 import (
 	"cmp"
@@ -26,8 +30,8 @@ const (
 	assumedFails  = 0.02 // share of the attempts of a step with retry: that are repeated
 )
 
-// planView is a launch with its forecast.
-type planView struct {
+// View is a launch with its forecast.
+type View struct {
 	launch   *launch.Launch
 	at       time.Time
 	byHost   bool
@@ -70,21 +74,32 @@ type stepTime struct {
 	fails      float64
 }
 
-// forecast makes the forecast of a launch.
-func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Type, bool)) (*planView, error) {
-	d := &planView{launch: l, at: f.play.At, workers: f.workers, slots: f.workers * f.slots, windows: f.play.Windows.Book != nil}
-	d.byHost = f.by == "host" || f.by == "" && len(l.Hosts) <= maxPlanHosts
+// Options say what a forecast is made for.
+type Options struct {
+	At      time.Time // of the launch
+	By      string    // host, customer, or "" for what the number of hosts asks for
+	Workers int
+	Slots   int        // of each worker
+	Book    *gate.Book // nil: no windows are given
+	Past    *localrun.History
+	Types   func(string) (playbooks.Type, bool)
+}
+
+// New makes the forecast of a launch.
+func New(l *launch.Launch, o Options) (*View, error) {
+	d := &View{launch: l, at: o.At, workers: o.Workers, slots: o.Workers * o.Slots, windows: o.Book != nil}
+	d.byHost = o.By == "host" || o.By == "" && len(l.Hosts) <= maxPlanHosts
 	disruptive := func(uses string) bool {
-		t, known := types(uses)
+		t, known := o.Types(uses)
 		return !known || t.Disruptive
 	}
 	steps := l.Snapshot.Steps(l.Playbook, disruptive)
-	d.steps = stepTimes(l, f.play.Past)
+	d.steps = stepTimes(l, o.Past)
 	in := forecast.Input{
 		At: d.at, Slots: d.slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
-	w := stager{d: d, steps: steps, book: f.play.Windows.Book, why: map[question]string{}}
+	w := stager{d: d, steps: steps, book: o.Book, why: map[question]string{}}
 	d.hosts = make([]plannedHost, len(l.Hosts))
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
@@ -111,7 +126,7 @@ func (f *planFlags) forecast(l *launch.Launch, types func(string) (playbooks.Typ
 
 // stager turns a playbook's steps into the stages of hosts.
 type stager struct {
-	d     *planView
+	d     *View
 	steps *gate.Steps // nil: nothing is gated
 	book  *gate.Book
 	from  int                       // step: a pass of the run, see launch.Turns
@@ -220,7 +235,7 @@ func (t *stepTime) estimate(s playbooks.Step, l *localrun.Learned) {
 }
 
 // remark says what a reader of the forecast must know.
-func (d *planView) remark() {
+func (d *View) remark() {
 	l := d.launch
 	if l.Asks != "" && l.Starts == nil {
 		why := "none are given: the forecast takes all times as open\nhint: --windows windows.yaml"

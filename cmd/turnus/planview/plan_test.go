@@ -1,16 +1,18 @@
-package cli
+package planview
 
 import (
 	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
@@ -21,7 +23,7 @@ import (
 
 // viewOf is a plan of hosts with these names and customers, two hours of work each, in a nightly
 // window of a set.
-func viewOf(t *testing.T, hosts ...[2]string) *planView {
+func viewOf(t *testing.T, hosts ...[2]string) *View {
 	t.Helper()
 	defs, err := windows.Parse(windows.Document{File: "w.yaml", Data: []byte(`window_sets:
   night: {timezone: Europe/Berlin, allow: [{id: n, rrule: FREQ=DAILY, from: "22:00", to: "+1d 02:00"}], deny: [{use: freeze/f}]}
@@ -34,7 +36,7 @@ freezes:
 	at := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
 	set := defs.Compile("night", windows.Ahead(at, 30))
 	work := &forecast.Work{Stages: []forecast.Stage{{Gated: true, Windows: set, Need: 3 * time.Hour, Steps: []forecast.Step{{Took: forecast.Fixed(2 * time.Hour)}}}}}
-	d := &planView{at: at, workers: 1, slots: 256, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
+	d := &View{at: at, workers: 1, slots: 256, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
 	in := forecast.Input{At: at, Slots: 2, Seed: 1, Samples: 10}
 	for _, h := range hosts {
 		d.launch.Hosts = append(d.launch.Hosts, core.Host{Name: h[0], Customer: h[1]})
@@ -90,8 +92,8 @@ func TestChartShowsWindowsFreezesAndLoad(t *testing.T) {
 	local := func(day, hour int) time.Time { return time.Date(2026, 12, day, hour, 0, 0, 0, c.zone) }
 	at := func(t time.Time) int { return int(c.place(t, columns)) }
 	g := glyphsFor(false)
-	a := newApp(nil, io.Discard, io.Discard)
-	line := a.chartLine(c, c.rows[0], columns, g)
+	a := console.New(nil, io.Discard, io.Discard)
+	line := chartLine(a, c, c.rows[0], columns, g)
 	for _, want := range []struct {
 		why  string
 		at   time.Time
@@ -202,7 +204,7 @@ func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
 		c.result.FinishP50, c.result.FinishP90 = end, end
 		d.result = &c.result
 		var out bytes.Buffer
-		newApp(nil, &out, io.Discard).writeForecast(d)
+		writeForecast(console.New(nil, &out, io.Discard), d)
 		for _, want := range c.want {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: %s\nexpected %q", c.why, out.String(), want)
@@ -212,4 +214,13 @@ func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
 			t.Errorf("%s: the picture says %s", c.why, d.sentence())
 		}
 	}
+}
+
+func page(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -1,4 +1,4 @@
-package cli
+package planview
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/rollout"
@@ -130,7 +131,7 @@ func orNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	text := utc(t)
+	text := console.UTC(t)
 	return &text
 }
 
@@ -138,10 +139,10 @@ func constraintOf(c forecast.Constraint) constraintDoc {
 	return constraintDoc{c.Cause, c.Name, holdText(c.Cause, c.Name), c.Gain, c.Hosts}
 }
 
-func (d *planView) doc() planDoc {
+func (d *View) doc() planDoc {
 	r := d.result
 	f := forecastDoc{
-		At: utc(d.at), Workers: d.workers, Slots: d.slots, Samples: r.Samples, FinishP50: orNull(r.FinishP50), FinishP90: orNull(r.FinishP90),
+		At: console.UTC(d.at), Workers: d.workers, Slots: d.slots, Samples: r.Samples, FinishP50: orNull(r.FinishP50), FinishP90: orNull(r.FinishP90),
 		Lifted: []constraintDoc{}, Missed: r.Missed, Unfinished: r.Unfinished, Steps: []stepDoc{}, Hosts: []hostDoc{},
 		Customers: d.customers(), Never: neverDocs(d.launch.Unfit), Approvals: d.approvals(), Notes: append([]string{}, d.notes...),
 	}
@@ -166,11 +167,11 @@ func (d *planView) doc() planDoc {
 	return planDoc{d.launch.Plan(), f}
 }
 
-func (d *planView) hostDoc(i int) hostDoc {
+func (d *View) hostDoc(i int) hostDoc {
 	h, at, p := d.launch.Hosts[i], &d.result.Hosts[i], d.hosts[i]
 	out := hostDoc{
 		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.zone().String(), Need: p.need,
-		Earliest: utc(at.Earliest), EarliestLocal: at.Earliest.In(p.zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
+		Earliest: console.UTC(at.Earliest), EarliestLocal: at.Earliest.In(p.zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
 		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
 	}
 	if p.set != nil {
@@ -187,7 +188,7 @@ func (d *planView) hostDoc(i int) hostDoc {
 }
 
 // customers sums the hosts up, in the order in which they are first seen.
-func (d *planView) customers() []customerDoc {
+func (d *View) customers() []customerDoc {
 	out := []customerDoc{}
 	at := map[string]int{}
 	for i, h := range d.launch.Hosts {
@@ -201,7 +202,7 @@ func (d *planView) customers() []customerDoc {
 	}
 	for k := range out {
 		c := &out[k]
-		c.Earliest, c.Start, c.FinishP50, c.FinishP90 = utc(c.earliest), orNull(c.start), orNull(c.p50), orNull(c.p90)
+		c.Earliest, c.Start, c.FinishP50, c.FinishP90 = console.UTC(c.earliest), orNull(c.start), orNull(c.p50), orNull(c.p90)
 		slices.Sort(c.Sets)
 	}
 	return out
@@ -253,7 +254,7 @@ func (c *customerDoc) longest() (w waitDoc, ok bool) {
 }
 
 // approvals are the hashes that approvals may be bound to.
-func (d *planView) approvals() []approvalDoc {
+func (d *View) approvals() []approvalDoc {
 	if g := d.launch.Snapshot.Windows; g != nil {
 		return approvalsOf(g.Change, g.Targets)
 	}

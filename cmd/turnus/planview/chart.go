@@ -1,4 +1,4 @@
-package cli
+package planview
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ type deniedSpan struct {
 }
 
 // chart gathers the rows. most bounds them; columns is how fine its load will be drawn.
-func (d *planView) chart(most, columns int) *chart {
+func (d *View) chart(most, columns int) *chart {
 	c := &chart{from: d.at, zone: d.commonZone()}
 	c.to = d.result.FinishP90
 	if !c.to.After(c.from) {
@@ -57,7 +57,7 @@ func (d *planView) chart(most, columns int) *chart {
 	}
 	c.to = c.to.Add(max(c.to.Sub(c.from)/25, time.Minute))
 	rows := d.chartRows()
-	slices.SortStableFunc(rows, func(a, b chartRow) int { return cmp.Compare(b.hosts, a.hosts) })
+	slices.SortStableFunc(rows, func(con, b chartRow) int { return cmp.Compare(b.hosts, con.hosts) })
 	if len(rows) > most {
 		c.more = len(rows) - most
 		rows = rows[:most]
@@ -87,7 +87,7 @@ func (d *planView) chart(most, columns int) *chart {
 	return c
 }
 
-func (d *planView) chartRows() []chartRow {
+func (d *View) chartRows() []chartRow {
 	type key struct {
 		label string
 		set   *windows.Compiled
@@ -235,8 +235,8 @@ func speaksUnicode() bool {
 }
 
 // columns is the width of the terminal, or what COLUMNS says, or 100.
-func (a *app) columns() int {
-	width, _, err := term.GetSize(int(a.Out.Fd()))
+func columns(con *console.Console) int {
+	width, _, err := term.GetSize(int(con.Out.Fd()))
 	if err != nil || width <= 0 {
 		if width, err = strconv.Atoi(os.Getenv("COLUMNS")); err != nil {
 			width = 100
@@ -246,12 +246,12 @@ func (a *app) columns() int {
 }
 
 // writeChart draws a row of text for each row of the chart.
-func (a *app) writeChart(d *planView) {
+func writeChart(con *console.Console, d *View) {
 	if d.result.FinishP50.IsZero() {
 		return
 	}
 	const longest = 24
-	total := a.columns()
+	total := columns(con)
 	c := d.chart(maxTextRows, max(total-longest-2, 16))
 	label := 4
 	for _, r := range c.rows {
@@ -260,20 +260,20 @@ func (a *app) writeChart(d *planView) {
 	columns := total - label - 2
 	c = d.chart(maxTextRows, columns)
 	g := glyphsFor(speaksUnicode())
-	fmt.Fprintf(a.Out, "%s  %s\n", strings.Repeat(" ", label), c.axis(columns, g.bar))
+	fmt.Fprintf(con.Out, "%s  %s\n", strings.Repeat(" ", label), c.axis(columns, g.bar))
 	for _, r := range c.rows {
 		name := []rune(console.Printable(r.label))
 		if len(name) > label {
 			name = append(name[:label-1], '~')
 		}
-		fmt.Fprintf(a.Out, "%s%s  %s\n", string(name), strings.Repeat(" ", label-len(name)), a.chartLine(c, r, columns, g))
+		fmt.Fprintf(con.Out, "%s%s  %s\n", string(name), strings.Repeat(" ", label-len(name)), chartLine(con, c, r, columns, g))
 	}
 	if c.more > 0 {
-		fmt.Fprintf(a.Out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
+		fmt.Fprintf(con.Out, "and %d rows more; -o svg draws up to %d\n", c.more, maxSVGRows)
 	}
-	least, most := a.Paint(console.Green, g.load[0]), a.Paint(console.Green, g.load[len(g.load)-1])
-	fmt.Fprintf(a.Out, "%s to %s hosts at work (%s is %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
-		least, most, most, c.peak, a.Paint(console.Cyan, g.open), a.Paint(console.Red, g.denied), g.closed, c.zone)
+	least, most := con.Paint(console.Green, g.load[0]), con.Paint(console.Green, g.load[len(g.load)-1])
+	fmt.Fprintf(con.Out, "%s to %s hosts at work (%s is %.2g in the mean)  %s window  %s freeze, holiday or deny  %s closed; times are %s\n",
+		least, most, most, c.peak, con.Paint(console.Cyan, g.open), con.Paint(console.Red, g.denied), g.closed, c.zone)
 }
 
 // axis is the line of ticks.
@@ -292,7 +292,7 @@ func (c *chart) axis(columns int, bar string) string {
 	return strings.TrimRight(string(line), " ")
 }
 
-func (a *app) chartLine(c *chart, r chartRow, columns int, g glyphs) string {
+func chartLine(con *console.Console, c *chart, r chartRow, columns int, g glyphs) string {
 	load := c.load(r, columns)
 	open := c.covers(columns, r.open)
 	forbidden := make([]forecast.Span, len(r.denied))
@@ -311,7 +311,7 @@ func (a *app) chartLine(c *chart, r chartRow, columns int, g glyphs) string {
 		}
 		text := strings.Repeat(mark, n)
 		if paint != "" {
-			text = a.Paint(paint, text)
+			text = con.Paint(paint, text)
 		}
 		b.WriteString(text)
 		i += n
