@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/cmd/turnus/bench"
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
@@ -151,7 +152,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.playbooksCmd(), a.schedulesCmd(), a.handlersCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
 		}},
 		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},
-		{"Besides:", []*cobra.Command{a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd()}},
+		{"Besides:", []*cobra.Command{a.pluginsCmd(), bench.Command(a.Console), a.manCmd(), a.versionCmd()}},
 	} {
 		name := strconv.Itoa(id)
 		root.AddGroup(&cobra.Group{ID: name, Title: g.title})

@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -56,10 +55,6 @@ Exits 0 when every host ended as planned, the failing ones included.`,
 	return c
 }
 
-// besideFleet is how many connections the pool may have when the other ends of
-// all of them are in this process, too.
-func besideFleet() int { return transport.Descriptors() * 3 / 8 }
-
 // demoReport is the -o json document of demo.
 type demoReport struct {
 	Hosts         int              `json:"hosts"`
@@ -80,7 +75,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := node.Flags{Slots: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: besideFleet(), Warnings: a.Warnings()}}
+	f := node.Flags{Slots: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: node.BesideFleet(), Warnings: a.Warnings()}}
 	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return err

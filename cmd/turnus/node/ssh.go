@@ -61,3 +61,7 @@ func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 	}
 	return transport.New(cfg)
 }
+
+// BesideFleet is how many connections the pool may have when the other ends of
+// all of them are in this process, too.
+func BesideFleet() int { return transport.Descriptors() * 3 / 8 }

@@ -1,4 +1,7 @@
-package cli
+// Package bench owns turnus bench: the figures of docs/benchmarks.md, measured on this machine.
+//
+// It must not know other verbs.
+package bench
 
 import (
 	"context"
@@ -23,13 +26,14 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-func (a *app) benchCmd() *cobra.Command {
+// Command returns turnus bench.
+func Command(con *console.Console) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness, the API",
 		Long:  "Measure this machine. docs/benchmarks.md holds figures, with the command beside each.",
 	}
-	c.AddCommand(a.benchFanoutCmd(), a.benchQueueCmd(), a.benchSchedulesCmd(), a.benchFairCmd(), a.benchAPICmd())
+	c.AddCommand(benchFanoutCmd(con), benchQueueCmd(con), benchSchedulesCmd(con), benchFairCmd(con), benchAPICmd(con))
 	return c
 }
 
@@ -57,7 +61,7 @@ steps:
   - {name: name, uses: command, with: {run: hostname}}
 `
 
-func (a *app) benchFanoutCmd() *cobra.Command {
+func benchFanoutCmd(con *console.Console) *cobra.Command {
 	var hosts, slots, rounds int
 	var real realBench
 	c := &cobra.Command{
@@ -72,9 +76,9 @@ func (a *app) benchFanoutCmd() *cobra.Command {
 				return console.Invalid("expected --hosts 1 to 20000, --rounds 1 to 20, --forks from 1")
 			}
 			if real.on {
-				return a.benchOpenSSH(cmd.Context(), real, slots)
+				return benchOpenSSH(cmd.Context(), con, real, slots)
 			}
-			return a.benchFanout(cmd.Context(), hosts, slots, rounds)
+			return benchFanout(cmd.Context(), con, hosts, slots, rounds)
 		},
 	}
 	c.Flags().IntVar(&hosts, "hosts", 3000, "simulated hosts")
@@ -84,10 +88,10 @@ func (a *app) benchFanoutCmd() *cobra.Command {
 	return c
 }
 
-func (a *app) benchFanout(ctx context.Context, hosts, slots, rounds int) (err error) {
+func benchFanout(ctx context.Context, con *console.Console, hosts, slots, rounds int) (err error) {
 	before := runtime.NumGoroutine()
 	out := fanoutReport{Hosts: hosts, Slots: slots}
-	if err := a.fanoutRounds(ctx, &out, rounds); err != nil {
+	if err := fanoutRounds(ctx, con, &out, rounds); err != nil {
 		return err
 	}
 	// Goroutines that are ending are given a moment; what is left after it is a leak.
@@ -97,25 +101,25 @@ func (a *app) benchFanout(ctx context.Context, hosts, slots, rounds int) (err er
 		}
 	}
 	out.Goroutines = max(out.Goroutines, 0)
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, out)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, out)
 	}
 	rows := [][]string{{"ROUND", "HOSTS", "SECONDS", "HOSTS/S", "CPU S"}}
 	for _, r := range out.Rounds {
 		rows = append(rows, []string{fmt.Sprint(r.Round), fmt.Sprint(hosts), fmt.Sprintf("%.2f", r.Took.Seconds()), fmt.Sprintf("%.0f", r.HostsPerS), fmt.Sprintf("%.2f", r.ClientCPU.Seconds())})
 	}
-	console.Table(a.Out, rows)
-	fmt.Fprintf(a.Out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
+	console.Table(con.Out, rows)
+	fmt.Fprintf(con.Out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
 	return nil
 }
 
-func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (err error) {
+func fanoutRounds(ctx context.Context, con *console.Console, out *fanoutReport, rounds int) (err error) {
 	fl, err := fleet.Start(ctx, fleet.Config{Hosts: out.Hosts, Seed: 1})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
-	bench, err := a.startFanout(ctx, fl.Hosts(), node.Flags{Slots: out.Slots, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, MaxConns: besideFleet(), Warnings: a.Warnings()}})
+	bench, err := startFanout(ctx, con, fl.Hosts(), node.Flags{Slots: out.Slots, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, MaxConns: node.BesideFleet(), Warnings: con.Warnings()}})
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (a *app) fanoutRounds(ctx context.Context, out *fanoutReport, rounds int) (
 
 // fanout is a node and a queue that run one playbook on all hosts again and again.
 type fanout struct {
-	a     *app
+	con   *console.Console
 	hosts []core.Host
 	node  *node.Node
 	queue *memory.Queue
@@ -147,15 +151,14 @@ type fanout struct {
 	stop  func() error
 }
 
-func (a *app) startFanout(ctx context.Context, hosts []core.Host, f node.Flags) (*fanout, error) {
-	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
+func startFanout(ctx context.Context, con *console.Console, hosts []core.Host, f node.Flags) (*fanout, error) {
+	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, con.Logger(false))
 	if err != nil {
 		return nil, err
 	}
-	b := &fanout{a: a, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
-	quiet := &app{a.Quiet()}
-	b.c = localrun.NewConductor(quiet.Console, b.queue)
-	if err := n.Work(&f, node.WorkOptions{Queue: b.queue}, a.Logger(false)); err != nil {
+	b := &fanout{con: con, hosts: hosts, node: n, queue: memory.New(memory.Options{})}
+	b.c = localrun.NewConductor(con.Quiet(), b.queue)
+	if err := n.Work(&f, node.WorkOptions{Queue: b.queue}, con.Logger(false)); err != nil {
 		return nil, errors.Join(err, n.Stop())
 	}
 	b.stop = sync.OnceValue(func() error {

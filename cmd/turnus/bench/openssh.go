@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bytes"
@@ -60,12 +60,12 @@ type sshServer struct {
 	cmd                   *exec.Cmd
 }
 
-func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err error) {
+func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, slots int) (err error) {
 	if r.addresses < 1 || r.addresses > 5000 {
 		return console.Invalid("--addresses %d: expected 1 to 5000", r.addresses)
 	}
 	if os.Getenv(namespaceEnv) == "" {
-		return a.inOwnNetwork(ctx)
+		return inOwnNetwork(ctx, con)
 	}
 	if out, err := exec.CommandContext(ctx, "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("ip link set lo up: %w: %s\nhint: apt-get install iproute2", err, out)
@@ -86,7 +86,7 @@ func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err err
 	}
 	add("bare x/crypto/ssh loop, 50 at once", wall, cpu)
 	hosts := s.hosts(r.addresses)
-	bench, err := a.startFanout(ctx, hosts, node.Flags{Slots: slots, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
+	bench, err := startFanout(ctx, con, hosts, node.Flags{Slots: slots, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
 	if err != nil {
 		return err
 	}
@@ -104,17 +104,17 @@ func (a *app) benchOpenSSH(ctx context.Context, r realBench, slots int) (err err
 	if err := bench.stop(); err != nil {
 		return err
 	}
-	if err := s.ansibleRows(ctx, a, r, add); err != nil {
+	if err := s.ansibleRows(ctx, con, r, add); err != nil {
 		return err
 	}
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, out)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, out)
 	}
 	rows := [][]string{{"WHAT", "SECONDS", "HOSTS/S", "CLIENT CPU MS/HOST"}}
 	for _, row := range out.Rows {
 		rows = append(rows, []string{row.What, fmt.Sprintf("%.2f", row.Seconds), fmt.Sprintf("%.1f", row.HostsPerS), fmt.Sprintf("%.2f", row.CPUPerHost)})
 	}
-	console.Table(a.Out, rows)
+	console.Table(con.Out, rows)
 	return nil
 }
 
@@ -282,13 +282,13 @@ func (s *sshServer) bareLoop(ctx context.Context, n, atOnce int) (wall, cpu time
 }
 
 // ansibleRows times Ansible on the same addresses, where it is installed.
-func (s *sshServer) ansibleRows(ctx context.Context, a *app, r realBench, add func(string, time.Duration, time.Duration)) error {
+func (s *sshServer) ansibleRows(ctx context.Context, con *console.Console, r realBench, add func(string, time.Duration, time.Duration)) error {
 	if r.noAnsible {
 		return nil
 	}
 	ansible, err := findProgram("ansible")
 	if err != nil {
-		a.Message("ansible is not installed: its rows are left out (apt-get install ansible-core)")
+		con.Message("ansible is not installed: its rows are left out (apt-get install ansible-core)")
 		return nil //nolint:nilerr // the message says it; the other rows stand
 	}
 	var inventory strings.Builder

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bufio"
@@ -40,7 +40,7 @@ const (
 // benchAPIEnv tells the re-executed benchmark that it is the server, of which ledger, with how many jobs.
 const benchAPIEnv = "TURNUS_BENCH_API"
 
-func (a *app) benchAPICmd() *cobra.Command {
+func benchAPICmd(con *console.Console) *cobra.Command {
 	var f apiBench
 	c := &cobra.Command{
 		Use:   "api",
@@ -52,7 +52,7 @@ has a new SQLite file, which is removed. A ledger given by --ledger is filled, a
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url := os.Getenv(benchAPIEnv); url != "" {
-				return a.benchAPIServer(cmd.Context(), url, f.jobs)
+				return benchAPIServer(cmd.Context(), con, url, f.jobs)
 			}
 			switch {
 			case f.jobs < apiRunJobs || f.jobs > 100_000_000:
@@ -62,7 +62,7 @@ has a new SQLite file, which is removed. A ledger given by --ledger is filled, a
 			case f.during < time.Second || f.during > time.Hour:
 				return console.Invalid("--during %s: expected 1s to 1h", f.during)
 			}
-			return a.benchAPI(cmd.Context(), f)
+			return benchAPI(cmd.Context(), con, f)
 		},
 	}
 	c.Flags().StringVar(&f.ledger, "ledger", "", "sqlite:PATH or postgres://…; it is filled")
@@ -105,7 +105,7 @@ type apiRow struct {
 	Refused int           `json:"not_answered"`
 }
 
-func (a *app) benchAPI(ctx context.Context, f apiBench) (err error) {
+func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error) {
 	dir, err := os.MkdirTemp("", "turnus-bench-")
 	if err != nil {
 		return err
@@ -137,10 +137,10 @@ func (a *app) benchAPI(ctx context.Context, f apiBench) (err error) {
 	if err := s.underLoad(ctx, f, both, &out); err != nil {
 		return err
 	}
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, out)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, out)
 	}
-	a.writeAPIReport(out)
+	writeAPIReport(con, out)
 	return nil
 }
 
@@ -200,25 +200,25 @@ func (s *benchAPIProcess) creates(ctx context.Context, during time.Duration) (ap
 	return rowOf(took, time.Since(begin), 0, refused), nil
 }
 
-func (a *app) writeAPIReport(r apiReport) {
-	fmt.Fprintf(a.Out, "%d recorded jobs, one server with %d cores\n\n", r.Jobs, r.Server.Cores)
+func writeAPIReport(con *console.Console, r apiReport) {
+	fmt.Fprintf(con.Out, "%d recorded jobs, one server with %d cores\n\n", r.Jobs, r.Server.Cores)
 	if r.Recorded > 0 {
-		fmt.Fprintf(a.Out, "%-38s %8.0f /s\n", "record outcomes", r.Recorded)
+		fmt.Fprintf(con.Out, "%-38s %8.0f /s\n", "record outcomes", r.Recorded)
 	}
 	row := func(name string, w apiRow) {
-		fmt.Fprintf(a.Out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Round(10*time.Microsecond), w.P99.Round(10*time.Microsecond), w.Max.Round(time.Millisecond))
+		fmt.Fprintf(con.Out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Round(10*time.Microsecond), w.P99.Round(10*time.Microsecond), w.Max.Round(time.Millisecond))
 		if w.CPU > 0 {
-			fmt.Fprintf(a.Out, "   server CPU %s each", w.CPU.Round(time.Microsecond))
+			fmt.Fprintf(con.Out, "   server CPU %s each", w.CPU.Round(time.Microsecond))
 		}
 		if w.Refused > 0 {
-			fmt.Fprintf(a.Out, "   %d NOT ANSWERED", w.Refused)
+			fmt.Fprintf(con.Out, "   %d NOT ANSWERED", w.Refused)
 		}
-		fmt.Fprintln(a.Out)
+		fmt.Fprintln(con.Out)
 	}
 	row("show a run", r.Runs)
 	row("show a job with its steps", r.Results)
 	row("both", r.Both)
-	fmt.Fprintf(a.Out, "\nwhile %.0f outcomes/s are recorded\n", r.Under)
+	fmt.Fprintf(con.Out, "\nwhile %.0f outcomes/s are recorded\n", r.Under)
 	row("both", r.Loaded)
 	row("create a run", r.Creates)
 }

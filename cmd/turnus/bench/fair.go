@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/queue/queuebench"
 )
 
-func (a *app) benchFairCmd() *cobra.Command {
+func benchFairCmd(con *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "fair",
 		Short: "First come first served, the classic reordering pass, and Turnus side by side",
@@ -22,22 +22,22 @@ served, the classic pass that reorders the overdue part of one sorted set, and t
 			if err != nil {
 				return err
 			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, results)
+			if con.Output == "json" {
+				return console.PrintJSON(con.Out, results)
 			}
 			scenario := ""
 			var rows [][]string
 			flush := func() {
 				if len(rows) > 0 {
-					console.Table(a.Out, rows)
-					fmt.Fprintln(a.Out)
+					console.Table(con.Out, rows)
+					fmt.Fprintln(con.Out)
 				}
 			}
 			for _, r := range results {
 				if r.Scenario != scenario {
 					flush()
 					scenario = r.Scenario
-					fmt.Fprintf(a.Out, "%s (%s)\n", a.Paint(console.Bold, r.Scenario), console.Plural(r.Slots, "slot"))
+					fmt.Fprintf(con.Out, "%s (%s)\n", con.Paint(console.Bold, r.Scenario), console.Plural(r.Slots, "slot"))
 					rows = [][]string{{"  POLICY", "WHO", "DONE", "TOOK", "LATER THAN ALONE", "WORKER TIME SHARE", "JAIN"}}
 				}
 				for _, p := range r.Parties {

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
@@ -28,7 +29,7 @@ import (
 )
 
 // benchAPIServer is the measured server: it fills its ledger, says where it listens, and does what its input says until that ends.
-func (a *app) benchAPIServer(ctx context.Context, url string, jobs int) (err error) {
+func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs int) (err error) {
 	l, err := ledger.Open(ctx, url, ledger.Options{})
 	if err != nil {
 		return err
@@ -74,30 +75,30 @@ func (a *app) benchAPIServer(ctx context.Context, url string, jobs int) (err err
 	defer wg.Wait()
 	defer func() { err = errors.Join(err, web.Close()) }()
 	up := map[string]any{"Address": listener.Addr().String(), "Token": secret, "Recorded": rate, "runs": runs, "cores": runtime.GOMAXPROCS(0)}
-	if err := json.NewEncoder(a.Out).Encode(up); err != nil {
+	if err := json.NewEncoder(con.Out).Encode(up); err != nil {
 		return err
 	}
-	return a.obeyBench(ctx, l)
+	return obeyBench(ctx, con, l)
 }
 
 // obeyBench answers the words of the benchmark.
-func (a *app) obeyBench(ctx context.Context, l *ledger.Ledger) error {
+func obeyBench(ctx context.Context, con *console.Console, l *ledger.Ledger) error {
 	r := &benchRecorder{ledger: l}
 	defer func() { _, _ = r.end() }()
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		switch in.Text() {
 		case "cpu":
-			fmt.Fprintln(a.Out, processCPU())
+			fmt.Fprintln(con.Out, processCPU())
 		case "record":
 			r.begin(ctx)
-			fmt.Fprintln(a.Out, "ok")
+			fmt.Fprintln(con.Out, "ok")
 		case "stop":
 			rate, err := r.end()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Out, rate)
+			fmt.Fprintln(con.Out, rate)
 		}
 	}
 	return in.Err()

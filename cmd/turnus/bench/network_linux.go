@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // inOwnNetwork runs this very command again in a network namespace of its own.
-func (a *app) inOwnNetwork(ctx context.Context) error {
+func inOwnNetwork(ctx context.Context, con *console.Console) error {
 	if os.Getuid() != 0 {
 		return console.Invalid("--openssh gives sshd a network namespace of its own and needs root for it")
 	}
@@ -21,7 +21,7 @@ func (a *app) inOwnNetwork(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...) //nolint:gosec // ourselves
 	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
-	cmd.Stdout, cmd.Stderr = a.Out, a.Err
+	cmd.Stdout, cmd.Stderr = con.Out, con.Err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type schedulesBench struct {
 // benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which Redis.
 const benchServerEnv = "TURNUS_BENCH_SCHEDULES"
 
-func (a *app) benchSchedulesCmd() *cobra.Command {
+func benchSchedulesCmd(con *console.Console) *cobra.Command {
 	var f schedulesBench
 	c := &cobra.Command{
 		Use:   "schedules",
@@ -45,7 +45,7 @@ is started and removed. A Redis given by --redis must be empty, and is left full
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url := os.Getenv(benchServerEnv); url != "" {
-				return a.benchServer(cmd.Context(), url)
+				return benchServer(cmd.Context(), con, url)
 			}
 			switch {
 			case f.schedules < 1000 || f.schedules > 5_000_000:
@@ -55,7 +55,7 @@ is started and removed. A Redis given by --redis must be empty, and is left full
 			case f.servers < 1 || f.servers > 16:
 				return console.Invalid("--servers %d: expected 1 to 16", f.servers)
 			}
-			return a.benchSchedules(cmd.Context(), f)
+			return benchSchedules(cmd.Context(), con, f)
 		},
 	}
 	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
@@ -74,7 +74,7 @@ type schedulesReport struct {
 	Volley   schedulebench.Volley `json:"due"`
 }
 
-func (a *app) benchSchedules(ctx context.Context, f schedulesBench) (err error) {
+func benchSchedules(ctx context.Context, con *console.Console, f schedulesBench) (err error) {
 	if f.url == "" {
 		r, err := startRedis(ctx)
 		if err != nil {
@@ -93,18 +93,18 @@ func (a *app) benchSchedules(ctx context.Context, f schedulesBench) (err error) 
 	} else if n > 0 {
 		return console.Invalid("--redis: it has %d keys, expected an empty database", n)
 	}
-	out, err := a.schedulesRows(ctx, f, client)
+	out, err := schedulesRows(ctx, con, f, client)
 	if err != nil {
 		return err
 	}
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, out)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, out)
 	}
-	a.writeSchedulesReport(out)
+	writeSchedulesReport(con, out)
 	return nil
 }
 
-func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredis.UniversalClient) (out schedulesReport, err error) {
+func schedulesRows(ctx context.Context, con *console.Console, f schedulesBench, client goredis.UniversalClient) (out schedulesReport, err error) {
 	store, err := redis.New(client, redis.Options{})
 	if err != nil {
 		return out, err
@@ -113,8 +113,8 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 	if err != nil {
 		return out, err
 	}
-	a.Message(fmt.Sprintf("putting %d schedules", f.schedules))
-	if out.Put, err = schedulebench.Put(ctx, store, f.schedules, func(done int) { a.Message(fmt.Sprintf("  %d", done)) }); err != nil {
+	con.Message(fmt.Sprintf("putting %d schedules", f.schedules))
+	if out.Put, err = schedulebench.Put(ctx, store, f.schedules, func(done int) { con.Message(fmt.Sprintf("  %d", done)) }); err != nil {
 		return out, err
 	}
 	fresh, err := usedMemory(ctx, client)
@@ -122,7 +122,7 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 		return out, err
 	}
 	out.Bytes = (fresh - before) / float64(f.schedules)
-	a.Message("giving a tenth of them a history")
+	con.Message("giving a tenth of them a history")
 	aged, err := schedulebench.Age(ctx, store, f.schedules)
 	if err != nil {
 		return out, err
@@ -140,11 +140,11 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 		return out, err
 	}
 	out.Volley, err = schedulebench.Fire(ctx, store, schedulebench.Params{
-		Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: a.Message,
+		Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: con.Message,
 		Server: func(int) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
 			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url)
-			cmd.Stderr = a.Err
+			cmd.Stderr = con.Err
 			return cmd
 		},
 	})
@@ -152,7 +152,7 @@ func (a *app) schedulesRows(ctx context.Context, f schedulesBench, client goredi
 }
 
 // benchServer is one of the servers of the benchmark.
-func (a *app) benchServer(ctx context.Context, url string) (err error) {
+func benchServer(ctx context.Context, con *console.Console, url string) (err error) {
 	client, err := redisconn.Dial(url)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (a *app) benchServer(ctx context.Context, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	return schedulebench.Serve(ctx, store, a.In, a.Out)
+	return schedulebench.Serve(ctx, store, con.In, con.Out)
 }
 
 // idleServer counts what one server with nothing due sends Redis a second, over five seconds.
@@ -200,9 +200,9 @@ func usedMemory(ctx context.Context, client goredis.UniversalClient) (float64, e
 	return n, nil
 }
 
-func (a *app) writeSchedulesReport(r schedulesReport) {
+func writeSchedulesReport(con *console.Console, r schedulesReport) {
 	v := r.Volley
-	console.Table(a.Out, [][]string{
+	console.Table(con.Out, [][]string{
 		{"WHAT", "FIGURE"},
 		{"put", fmt.Sprintf("%d schedules in %.1f s, %.0f/s", r.Put.Schedules, r.Put.Seconds, r.Put.PerSecond)},
 		{"Redis memory of a schedule", fmt.Sprintf("%.0f bytes; its history of five results adds %.0f", r.Bytes, r.History)},

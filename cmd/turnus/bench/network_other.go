@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cli
+package bench
 
 import (
 	"context"
@@ -8,6 +8,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-func (a *app) inOwnNetwork(context.Context) error {
+func inOwnNetwork(context.Context, *console.Console) error {
 	return console.Invalid("--openssh gives sshd a network namespace of its own; only Linux has them")
 }

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type queueBench struct {
 	over     time.Duration
 }
 
-func (a *app) benchQueueCmd() *cobra.Command {
+func benchQueueCmd(con *console.Console) *cobra.Command {
 	var f queueBench
 	c := &cobra.Command{
 		Use:   "queue",
@@ -50,7 +50,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 			if f.bytes < 0 || f.bytes > queue.MaxDataLength {
 				return console.Invalid("--bytes %d: expected 0 to %d", f.bytes, queue.MaxDataLength)
 			}
-			return a.benchQueue(cmd.Context(), f)
+			return benchQueue(cmd.Context(), con, f)
 		},
 	}
 	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
@@ -75,7 +75,7 @@ type queueReport struct {
 	IdlePerS    float64                       `json:"idle_commands_per_s"` // of one idle node
 }
 
-func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
+func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err error) {
 	out := queueReport{Queue: "memory", Sealed: f.sealed}
 	open := func() (queue.Queue, error) { return memory.New(memory.Options{}), nil }
 	var client goredis.UniversalClient
@@ -111,13 +111,13 @@ func (a *app) benchQueue(ctx context.Context, f queueBench) (err error) {
 			return sealed.New(q, ring, nil), err
 		}
 	}
-	if err := a.queueRows(ctx, f, open, client, &out); err != nil {
+	if err := queueRows(ctx, con, f, open, client, &out); err != nil {
 		return err
 	}
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, out)
+	if con.Output == "json" {
+		return console.PrintJSON(con.Out, out)
 	}
-	a.writeQueueReport(out)
+	writeQueueReport(con, out)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func passingRing() (_ *keyring.Ring, err error) {
 }
 
 // queueRows measures; each row has a pool of its own.
-func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
+func queueRows(ctx context.Context, con *console.Console, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
 	for _, p := range []queuebench.Params{
 		{Runs: 3, Batch: 256, Nodes: 2},
 		{Runs: 500, Batch: 256, Nodes: 2},
@@ -145,7 +145,7 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 		{Runs: 3, Batch: 64, Nodes: 2, InFlightHeld: 10_000},
 	} {
 		p.Jobs, p.Bytes = f.jobs, f.bytes
-		a.Message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
+		con.Message(fmt.Sprintf("throughput: %d jobs in %d runs, batches of %d, %d held in flight", p.Jobs, p.Runs, p.Batch, p.InFlightHeld))
 		q, err := open()
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 	if err != nil {
 		return err
 	}
-	a.Message("submit: one run of 1,000,000 jobs")
+	con.Message("submit: one run of 1,000,000 jobs")
 	before := keyMemory(ctx, client)
 	const million = 1_000_000
 	if out.Submit, err = queuebench.Submit(ctx, q, million, func() error {
@@ -169,29 +169,29 @@ func (a *app) queueRows(ctx context.Context, f queueBench, open func() (queue.Qu
 	}); err != nil {
 		return err
 	}
-	return a.latencyRows(ctx, f, open, client, out)
+	return latencyRows(ctx, con, f, open, client, out)
 }
 
-func (a *app) latencyRows(ctx context.Context, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
+func latencyRows(ctx context.Context, con *console.Console, f queueBench, open func() (queue.Queue, error), client goredis.UniversalClient, out *queueReport) error {
 	q, err := open()
 	if err != nil {
 		return err
 	}
-	a.Message("idle to start: 500 jobs, one at a time, four idle nodes")
+	con.Message("idle to start: 500 jobs, one at a time, four idle nodes")
 	if out.IdleToStart, err = queuebench.IdleToStart(ctx, q, 4, 500); err != nil {
 		return err
 	}
 	if out.IdlePerS, err = idleCommands(ctx, q, client); err != nil {
 		return err
 	}
-	a.Message("burst: 10,000 jobs due at one instant")
+	con.Message("burst: 10,000 jobs due at one instant")
 	if q, err = open(); err != nil {
 		return err
 	}
 	if out.Burst, err = queuebench.Burst(ctx, q, 4, 256, 10_000, 3*time.Second); err != nil {
 		return err
 	}
-	a.Message("spread: 1000 timed jobs over " + f.over.String())
+	con.Message("spread: 1000 timed jobs over " + f.over.String())
 	if q, err = open(); err != nil {
 		return err
 	}
@@ -275,22 +275,22 @@ func (s *sentCommands) ProcessPipelineHook(next goredis.ProcessPipelineHook) gor
 	}
 }
 
-func (a *app) writeQueueReport(r queueReport) {
+func writeQueueReport(con *console.Console, r queueReport) {
 	rows := [][]string{{"RUNS", "BATCH", "NODES", "IN FLIGHT", "JOBS/S", "TURN P50", "TURN P99"}}
 	for _, t := range r.Throughput {
 		rows = append(rows, []string{fmt.Sprint(t.Runs), fmt.Sprint(t.Batch), fmt.Sprint(t.Nodes), fmt.Sprint(t.InFlightHeld),
 			fmt.Sprintf("%.0f", t.JobsPerSecond), t.Turn.P50.Round(time.Microsecond).String(), t.Turn.P99.Round(time.Microsecond).String()})
 	}
-	console.Table(a.Out, rows)
-	fmt.Fprintf(a.Out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
+	console.Table(con.Out, rows)
+	fmt.Fprintf(con.Out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
 	if r.BytesPerJob > 0 {
-		fmt.Fprintf(a.Out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
+		fmt.Fprintf(con.Out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
 	}
-	fmt.Fprintf(a.Out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
-	fmt.Fprintf(a.Out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
-	fmt.Fprintf(a.Out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
+	fmt.Fprintf(con.Out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
+	fmt.Fprintf(con.Out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
+	fmt.Fprintf(con.Out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
 	if r.IdlePerS > 0 {
-		fmt.Fprintf(a.Out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
+		fmt.Fprintf(con.Out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
 	}
 }
 
