@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/cli.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=$(VERSION)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 ENGINE ?= podman
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
@@ -67,7 +67,7 @@ check-acme: ## tests against a real ACME authority (pebble), which is built firs
 
 check-vault: ## tests against a real Vault (its core, 1.1.2), which is built first: a minute, once
 	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
-	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/cli
+	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/node
 
 chaos: ## every fault, singly and together, MINUTES=10 long; SEED=n repeats a plan (root)
 	$(SHIPPED) $(GO) test -tags labs -count=1 -timeout 3h -v -run '^TestLabChaos$$' ./cmd/turnus/e2e/chaos -chaos.minutes $(or $(MINUTES),10) -chaos.seed $(or $(SEED),0)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -53,19 +54,19 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 		code      int
 		want, not string
 	}{
-		{of("sealed.db", "b"), exitOK, "sealed with key " + key.String() + loud, "nothing"},
-		{of("sealed.db", "b", "--keyring", at("other.json")), exitOK, "sealed with key " + key.String() + loud, "nothing"},
-		{of("sealed.db", "b", "--keyring", at("ring.json")), exitOK, "backup ", "warning"},
-		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), exitOK, `"` + key.String() + `"`, "warning"},
-		{[]string{"backup", "ls", at("b")}, exitOK, "left out  " + key.String(), "nothing"},
-		{[]string{"backup", "verify", at("b")}, exitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
-		{[]string{"restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, exitOK, "give the service the key ring with key " + key.String(), "nothing"},
-		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, exitInvalid, "what it holds is sealed", "nothing"},
-		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, exitOK, "", "sealed"},
-		{of("plain.db", "p"), exitOK, "backup ", "seal"},
-		{[]string{"backup", "ls", at("p"), "-o", "json"}, exitOK, `"keys": []`, "nothing"},
-		{[]string{"backup", "verify", at("p")}, exitOK, "sound", "key ring"},
-		{[]string{"restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, exitOK, "restored backup", "key ring"},
+		{of("sealed.db", "b"), console.ExitOK, "sealed with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b", "--keyring", at("other.json")), console.ExitOK, "sealed with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b", "--keyring", at("ring.json")), console.ExitOK, "backup ", "warning"},
+		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), console.ExitOK, `"` + key.String() + `"`, "warning"},
+		{[]string{"backup", "ls", at("b")}, console.ExitOK, "left out  " + key.String(), "nothing"},
+		{[]string{"backup", "verify", at("b")}, console.ExitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
+		{[]string{"restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, console.ExitOK, "give the service the key ring with key " + key.String(), "nothing"},
+		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, console.ExitInvalid, "what it holds is sealed", "nothing"},
+		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, console.ExitOK, "", "sealed"},
+		{of("plain.db", "p"), console.ExitOK, "backup ", "seal"},
+		{[]string{"backup", "ls", at("p"), "-o", "json"}, console.ExitOK, `"keys": []`, "nothing"},
+		{[]string{"backup", "verify", at("p")}, console.ExitOK, "sound", "key ring"},
+		{[]string{"restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, console.ExitOK, "restored backup", "key ring"},
 	} {
 		var out, errs bytes.Buffer
 		code := Main(tc.args, strings.NewReader(""), &out, &errs)

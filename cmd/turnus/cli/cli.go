@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,13 +17,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
+	"github.com/turnus/turnus/cmd/turnus/bench"
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -33,53 +34,11 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// version is set by the build.
-var version = "dev"
+// app is what every verb shares.
+type app struct{ *console.Console }
 
-// Exit codes. They are API: documented in docs/commands.md and tested.
-const (
-	exitOK          = 0
-	exitInternal    = 1 // a fault of Turnus or its surroundings
-	exitFailed      = 2 // some host failed, was rolled back or lost
-	exitCancelled   = 3 // cancelled or timed out
-	exitUnreachable = 4 // some host was unreachable, none failed
-	exitInvalid     = 5 // invalid input or usage
-	exitChanges     = 6 // diff --exit-code found changes
-)
-
-// exit carries an exit code; err may be nil when all was said already.
-type exit struct {
-	code int
-	err  error
-}
-
-func (e *exit) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exit) Unwrap() error { return e.err }
-
-func invalid(format string, args ...any) error {
-	return &exit{exitInvalid, fmt.Errorf(format, args...)}
-}
-
-// app is what every verb shares: where to read and write, and how.
-type app struct {
-	in       io.Reader
-	out, err *screen
-	terminal bool // err is a terminal, and somebody sits there
-	live     bool // err is a terminal whose cursor can be moved
-	color    bool // colour is wanted on err
-	output   string
-	gone     chan struct{} // closed when nobody reads stdout or stderr any more
-
-	structured *slog.Logger // takes all messages instead of err; nil: nothing of a log is structured
-
-	mu   sync.Mutex // guards err while things move
-	view *progressView
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{console.New(stdin, stdout, stderr)}
 }
 
 // Main runs the command line and returns the exit code.
@@ -87,11 +46,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if filepath.Base(os.Args[0]) == exec.HelperName { // a script's helper is this program under another name
 		return exec.Helper(args, stdin, stdout, stderr)
 	}
-	if len(args) == 2 && args[0] == scriptVerb {
+	if len(args) == 2 && args[0] == node.ScriptVerb {
 		return exec.Serve(args[1], stderr) //nolint:gosec // its length was looked at
 	}
-	if len(args) >= 2 && args[0] == serveVerb {
-		return servePlugin(args[1], args[2:], stderr)
+	if len(args) >= 2 && args[0] == node.ServeVerb {
+		return node.ServePlugin(args[1], args[2:], stderr)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // thousands of connections: a smaller heap for a little CPU, see docs/benchmarks.md
@@ -109,17 +68,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.ExecuteContext(context.Background())
 	code := exitCode(err)
-	var e *exit
-	lost := a.out.problem()
+	var e *console.Exit
+	lost := a.Out.Problem()
 	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
-	if silent := errors.As(err, &e) && e.err == nil; err != nil && !silent && !gone {
-		a.message(a.paint(red, "error: ") + errorText(err))
+	if silent := errors.As(err, &e) && e.Err == nil; err != nil && !silent && !gone {
+		a.Message(a.Paint(console.Red, "error: ") + errorText(err))
 	}
-	if lost != nil && code == exitOK {
+	if lost != nil && code == console.ExitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
-			a.message(a.paint(red, "error: ") + "the result could not be written: " + lost.Error())
+			a.Message(a.Paint(console.Red, "error: ") + "the result could not be written: " + lost.Error())
 		}
-		return exitInternal
+		return console.ExitInternal
 	}
 	return code
 }
@@ -131,34 +90,20 @@ func errorText(err error) string {
 	return strings.Replace(strings.Replace(text, ": "+kind+": ", ": ", 1), ": "+kind+"\n", "\n", 1)
 }
 
-func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{in: stdin, gone: make(chan struct{}), terminal: isTerminal(stderr)}
-	a.live = a.terminal && os.Getenv("TERM") != "dumb"
-	a.color = a.live && os.Getenv("NO_COLOR") == ""
-	gone := sync.OnceFunc(func() { close(a.gone) })
-	a.out, a.err = newScreen(stdout, a.color && isTerminal(stdout), gone), newScreen(stderr, a.color, gone)
-	return a
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 func exitCode(err error) int {
-	var e *exit
+	var e *console.Exit
 	var d playbooks.Diagnostics
 	switch {
 	case err == nil:
-		return exitOK
+		return console.ExitOK
 	case errors.As(err, &e):
-		return e.code
+		return e.Code
 	case errors.As(err, &d), errors.Is(err, core.ErrInvalid), errors.Is(err, windows.ErrInvalid), errors.Is(err, civil.ErrInvalid):
-		return exitInvalid
+		return console.ExitInvalid
 	case errors.Is(err, context.Canceled):
-		return exitCancelled
+		return console.ExitCancelled
 	}
-	return exitInternal
+	return console.ExitInternal
 }
 
 func (a *app) root() *cobra.Command {
@@ -174,7 +119,7 @@ Start with:
   turnus validate PATH...              every mistake, with file:line:col
   turnus up --definitions DIR          a service that accepts, remembers and schedules runs
   turnus submit PLAYBOOK --follow      run a playbook there`,
-		Version:           version,
+		Version:           settings.Version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
@@ -182,7 +127,7 @@ Start with:
 			return a.formats(c)
 		},
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
+	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
@@ -207,7 +152,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.playbooksCmd(), a.schedulesCmd(), a.handlersCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
 		}},
 		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},
-		{"Besides:", []*cobra.Command{a.pluginsCmd(), a.benchCmd(), a.manCmd(), a.versionCmd()}},
+		{"Besides:", []*cobra.Command{a.pluginsCmd(), bench.Command(a.Console), a.manCmd(), a.versionCmd()}},
 	} {
 		name := strconv.Itoa(id)
 		root.AddGroup(&cobra.Group{ID: name, Title: g.title})
@@ -228,11 +173,11 @@ func (a *app) formats(c *cobra.Command) error {
 			known = append(known, more.format)
 		}
 	}
-	if slices.Contains(known, a.output) {
+	if slices.Contains(known, a.Output) {
 		return nil
 	}
 	last := len(known) - 1
-	return invalid("-o %s: expected %s or %s", a.output, strings.Join(known[:last], ", "), known[last])
+	return console.Invalid("-o %s: expected %s or %s", a.Output, strings.Join(known[:last], ", "), known[last])
 }
 
 // groups has every command that only holds others say so.
@@ -258,7 +203,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			hint = "did you mean --" + near + "? " + hint
 		}
 	}
-	return invalid("%w\nhint: %s", err, hint)
+	return console.Invalid("%w\nhint: %s", err, hint)
 }
 
 // onlyCommands makes a command that only groups others refuse what it does not have,
@@ -273,7 +218,7 @@ func onlyCommands(c *cobra.Command) {
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
 		}
-		return invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
+		return console.Invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
 	}
 	if c.RunE == nil {
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -288,7 +233,7 @@ func needs(c *cobra.Command, names ...string) {
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range names {
 			if !cmd.Flags().Changed(name) {
-				return invalid("%s: --%s is not given\nusage: %s", cmd.CommandPath(), name, cmd.UseLine())
+				return console.Invalid("%s: --%s is not given\nusage: %s", cmd.CommandPath(), name, cmd.UseLine())
 			}
 		}
 		return nil
@@ -315,7 +260,7 @@ func usageErrors(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return invalid("%s\nusage: %s", argumentProblem(cmd, args), cmd.UseLine())
+				return console.Invalid("%s\nusage: %s", argumentProblem(cmd, args), cmd.UseLine())
 			}
 			return nil
 		}

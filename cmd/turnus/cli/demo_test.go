@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/transport/fleet"
@@ -60,7 +61,7 @@ func TestFaultW18PlannedFaultsStopNoDemo(t *testing.T) {
 func TestFaultW18TheSmallestDemoEndsAsPlanned(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	var out, said bytes.Buffer
-	if code := Main([]string{"demo", "--hosts", "40", "--seed", "7", "-o", "json"}, strings.NewReader(""), &out, &said); code != exitOK {
+	if code := Main([]string{"demo", "--hosts", "40", "--seed", "7", "-o", "json"}, strings.NewReader(""), &out, &said); code != console.ExitOK {
 		t.Fatalf("exit code %d: %s%s", code, out.String(), said.String())
 	}
 	var d demoReport

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -51,18 +52,18 @@ func TestDiffOfRevisions(t *testing.T) {
 	git("commit", "--quiet", "-am", "second")
 	write("inventory.yaml", "not: [committed\n")
 
-	out, _ := turnus(exitChanges, "diff", "--repo", dir, "v1..HEAD", "--exit-code")
+	out, _ := turnus(console.ExitChanges, "diff", "--repo", dir, "v1..HEAD", "--exit-code")
 	if !strings.Contains(out, "+ host b") || !strings.Contains(out, "1 host more: b") {
 		t.Errorf("got %s", out)
 	}
-	if out, _ := turnus(exitOK, "diff", "--repo", dir, "main..change", "-o", "json"); !strings.Contains(out, `"subject": "second"`) || !strings.Contains(out, `"author": "Ann <ann@example.org>"`) {
+	if out, _ := turnus(console.ExitOK, "diff", "--repo", dir, "main..change", "-o", "json"); !strings.Contains(out, `"subject": "second"`) || !strings.Contains(out, `"author": "Ann <ann@example.org>"`) {
 		t.Errorf("got %s", out)
 	}
 	for _, wrong := range []string{"v1..nowhere", "v1..--upload-pack=x", "v1...HEAD", "v1", "..v1"} {
-		turnus(exitInvalid, "diff", "--repo", dir, wrong)
+		turnus(console.ExitInvalid, "diff", "--repo", dir, wrong)
 	}
-	if _, said := turnus(exitInvalid, "diff", "--repo", dir, "v1..nowhere"); !strings.Contains(said, `there is no revision "nowhere"`) || !strings.Contains(said, "fetch-depth: 0") {
+	if _, said := turnus(console.ExitInvalid, "diff", "--repo", dir, "v1..nowhere"); !strings.Contains(said, `there is no revision "nowhere"`) || !strings.Contains(said, "fetch-depth: 0") {
 		t.Errorf("got %s", said)
 	}
-	turnus(exitInvalid, "diff", "--repo", t.TempDir(), "a..b")
+	turnus(console.ExitInvalid, "diff", "--repo", t.TempDir(), "a..b")
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -72,13 +74,13 @@ func isPlaybook(block string) bool {
 // realTypes are validation's options with the built-in job types.
 func realTypes(t *testing.T) playbooks.Options {
 	t.Helper()
-	var none pluginFlags
-	sup, err := none.supervisor(nil)
+	var none node.PluginFlags
+	sup, err := none.Supervisor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sup.Stop(t.Context()) })
-	return playbookOptions(sup, nil)
+	return node.PlaybookOptions(sup, nil)
 }
 
 func TestPlaybooksOfTheDocsLoad(t *testing.T) {
@@ -328,7 +330,7 @@ func unknownCommands(root *cobra.Command, text string) []string {
 // docs/job-types.md is what the binary says of its job types. To write it: make generate.
 func TestJobTypesPageIsUpToDate(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != exitOK {
+	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != console.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	got := page(t, "docs/job-types.md")
@@ -433,7 +435,7 @@ var fileOfBlock = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.(?:go|yaml))$`)
 func editorsKnow(t *testing.T, work string) {
 	t.Helper()
 	dir := filepath.Join(work, "plugins")
-	text, _ := turnus(t, exitOK, "schema", "--plugins", dir)
+	text, _ := turnus(t, console.ExitOK, "schema", "--plugins", dir)
 	if !json.Valid([]byte(text)) {
 		t.Errorf("the schema for editors is no JSON")
 	}
@@ -446,7 +448,7 @@ func editorsKnow(t *testing.T, work string) {
 	if err := os.WriteFile(wrong, []byte("playbook: wrong\ntargets: true\nsteps:\n  - uses: uptime.check\n    with:\n      at_leats: 24h\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs := turnus(t, exitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
+	if _, errs := turnus(t, console.ExitInvalid, "validate", wrong, "--plugins", dir); !strings.Contains(errs, "wrong.yaml:6:7") || !strings.Contains(errs, "at_least") {
 		t.Errorf("a misspelt parameter of a plugin: %s", errs)
 	}
 }
@@ -471,7 +473,7 @@ func TestEveryRoomIsInTheArchitecture(t *testing.T) {
 	}
 	_, rooms, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Rooms\n")
 	rooms, _, _ = strings.Cut(rooms, "\n## ")
-	builtins := builtinDefs() // one line of the table is for all of them
+	builtins := node.BuiltinDefs() // one line of the table is for all of them
 	count := 0
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimPrefix(strings.TrimSpace(path), "github.com/turnus/turnus/")

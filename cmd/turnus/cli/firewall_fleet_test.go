@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -99,19 +100,19 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 		}
 		hosts[i].Labels = map[string]string{"role": role}
 	}
-	f := nodeFlags{slots: 64, login: userLoginFlags{keys: []string{fl.IdentityFile()}, agent: "none"}, ssh: sshFlags{connectTimeout: 20 * time.Second}}
+	f := node.Flags{Slots: 64, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 20 * time.Second}}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	n, err := f.reach(t.Context(), byUserLogins, func() *inventory.Inventory { return nil }, a.logger(false))
+	n, err := f.Reach(t.Context(), node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.stop(); err != nil {
+		if err := n.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
 	prepare := func(source string) *launch.Launch {
-		opts := playbookOptions(n.plugins, nil)
+		opts := node.PlaybookOptions(n.Plugins, nil)
 		p, err := playbooks.Parse("test.yaml", []byte(source), opts)
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +143,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 			lastWiden = now
 		}
 	}
-	if err := n.work(&f, workerOf{queue: q, events: events}, a.logger(false)); err != nil {
+	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: events}, a.Logger(false)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

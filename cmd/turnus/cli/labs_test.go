@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -61,7 +62,7 @@ func TestLabTheGoTemplatePassesAsItIsMade(t *testing.T) {
 	t.Parallel()
 	golang := testparts.Need(t, "go", "golang")
 	dir := filepath.Join(t.TempDir(), "motd")
-	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--sdk", repo)
+	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--sdk", repo)
 	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(page(t, "plugins/sdk/go.sum")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestLabTheScriptTemplatePassesAsItIsMade(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "jq", "jq")
 	dir := filepath.Join(t.TempDir(), "motd")
-	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
+	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
 	shell(t, dir, nil, filepath.Join(dir, "test.sh"))
 	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))

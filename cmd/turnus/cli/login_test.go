@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/testparts/oidclab"
 )
@@ -63,15 +64,15 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("TURNUS_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
-	turnus(t, exitOK, "login", "--server", server.URL, "--as", "prod")
-	turnus(t, exitOK, "login", "--context", "prod") // the control: the same again
+	turnus(t, console.ExitOK, "login", "--server", server.URL, "--as", "prod")
+	turnus(t, console.ExitOK, "login", "--context", "prod") // the control: the same again
 	for name, other := range map[string]api.LoginInfo{
 		"issuer": {Issuer: evil.Issuer, ClientID: oidclab.ClientID}, "client": {Issuer: p.Issuer, ClientID: "other"},
 	} {
 		info = other
 		asked := p.Asked("/device")
 		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server.URL, "--as", "new"}} {
-			_, stderr := turnus(t, exitInvalid, args...)
+			_, stderr := turnus(t, console.ExitInvalid, args...)
 			for _, says := range []string{p.Issuer, oidclab.ClientID, other.Issuer, other.ClientID, "turnus context rm prod"} {
 				if !strings.Contains(stderr, says) {
 					t.Errorf("%s, %v: %q lacks %q", name, args, stderr, says)

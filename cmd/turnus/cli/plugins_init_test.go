@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/conformance"
 )
@@ -37,7 +40,7 @@ func shell(t *testing.T, dir string, env []string, program string, args ...strin
 // passes holds a plugin to the suite, and names what does not apply to it.
 func passes(t *testing.T, what string, more ...string) (left []string) {
 	t.Helper()
-	report := tested(t, exitOK, what, more...)
+	report := tested(t, console.ExitOK, what, more...)
 	if len(report.Results) != len(conformance.Cases()) {
 		t.Errorf("%s: %d results of %d cases", what, len(report.Results), len(conformance.Cases()))
 	}
@@ -65,23 +68,23 @@ func tested(t *testing.T, code int, what string, more ...string) (report conform
 func usable(t *testing.T, src, example string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "plugins")
-	turnus(t, exitOK, "plugins", "install", src, "--plugins", dir)
-	turnus(t, exitOK, "plugins", "lock", "--plugins", dir)
-	turnus(t, exitOK, "plugins", "lock", "--plugins", dir, "--check")
-	if out, _ := turnus(t, exitOK, "plugins", "ls", "--plugins", dir); !strings.Contains(out, "motd.ensure") {
+	turnus(t, console.ExitOK, "plugins", "install", src, "--plugins", dir)
+	turnus(t, console.ExitOK, "plugins", "lock", "--plugins", dir)
+	turnus(t, console.ExitOK, "plugins", "lock", "--plugins", dir, "--check")
+	if out, _ := turnus(t, console.ExitOK, "plugins", "ls", "--plugins", dir); !strings.Contains(out, "motd.ensure") {
 		t.Errorf("plugins ls: %s", out)
 	}
-	turnus(t, exitOK, "validate", example, "--plugins", dir)
+	turnus(t, console.ExitOK, "validate", example, "--plugins", dir)
 	docs := filepath.Join(t.TempDir(), "docs.md")
-	text, _ := turnus(t, exitOK, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"))
+	text, _ := turnus(t, console.ExitOK, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"))
 	if err := os.WriteFile(docs, []byte("# Job types\n\n"+text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	turnus(t, exitOK, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"), "--check", docs)
+	turnus(t, console.ExitOK, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"), "--check", docs)
 	if err := os.WriteFile(docs, []byte(strings.Replace(text, "absolute path", "path", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs := turnus(t, exitChanges, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"), "--check", docs); !strings.Contains(errs, "from line") {
+	if _, errs := turnus(t, console.ExitChanges, "plugins", "docs", "--program", filepath.Join(dir, "motd", "0.1.0"), "--check", docs); !strings.Contains(errs, "from line") {
 		t.Errorf("docs that are behind: %s", errs)
 	}
 }
@@ -97,7 +100,7 @@ func TestFaultP9AStrangersPluginIsSmall(t *testing.T) {
 	t.Parallel()
 	golang := testparts.Need(t, "go", "golang")
 	dir := filepath.Join(t.TempDir(), "motd")
-	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--sdk", repo)
+	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "go", "--dir", dir, "--sdk", repo)
 	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(page(t, "plugins/sdk/go.sum")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +123,7 @@ func TestFaultP9AStrangersPluginIsSmall(t *testing.T) {
 		t.Errorf("the plugin's graph has %d modules, expected at most %d:\n%s", n, maxPluginModules, modules)
 	}
 	t.Logf("%d bytes, %d modules", info.Size(), strings.Count(string(modules), "\n"))
-	turnus(t, exitOK, "plugins", "test", filepath.Join(dir, "plugin"), "--case", "handshake", "--case", "examples")
+	turnus(t, console.ExitOK, "plugins", "test", filepath.Join(dir, "plugin"), "--case", "handshake", "--case", "examples")
 }
 
 func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
@@ -129,7 +132,7 @@ func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
 	err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run()
 	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", err)
 	dir := filepath.Join(t.TempDir(), "motd")
-	turnus(t, exitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
+	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
 	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
 	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
@@ -142,7 +145,7 @@ var realHosts = []string{"dnssec", "firewall", "firmware", "http", "script"}
 // All built-in plugins are held to what anybody's are.
 func TestBuiltinsPassTheSuite(t *testing.T) {
 	t.Parallel()
-	for _, name := range sortedKeys(builtinDefs()) {
+	for _, name := range slices.Sorted(maps.Keys(node.BuiltinDefs())) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			patience := "3s"
@@ -154,7 +157,7 @@ func TestBuiltinsPassTheSuite(t *testing.T) {
 				t.Logf("does not apply: %v", passes(t, name, args...))
 				return
 			}
-			for _, r := range tested(t, exitFailed, name, args...).Results {
+			for _, r := range tested(t, console.ExitFailed, name, args...).Results {
 				if (r.Status == conformance.Failed) != (r.Case == "outcome") || r.Case == "outcome" && !strings.Contains(r.Fault, "no example succeeds") {
 					t.Errorf("%s: %s: %s%s", r.Case, r.Status, r.Fault, r.Note)
 				}
@@ -168,13 +171,13 @@ func TestAProgramThatIsNoPluginFails(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho hello\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := turnus(t, exitFailed, "plugins", "test", program)
+	out, _ := turnus(t, console.ExitFailed, "plugins", "test", program)
 	for _, want := range []string{"FAIL  handshake", "ended before the handshake", "FAIL  stdout-before", `"hello"`, "what to do:", "2 failed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 	for _, args := range [][]string{{"nowhere"}, {filepath.Dir(program)}, {program, "--case", "nonsense"}, {program, "--patience", "-1s"}, {program, "--lab", "nowhere.yaml"}} {
-		turnus(t, exitInvalid, append([]string{"plugins", "test"}, args...)...)
+		turnus(t, console.ExitInvalid, append([]string{"plugins", "test"}, args...)...)
 	}
 }

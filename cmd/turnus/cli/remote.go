@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/securefile"
@@ -34,22 +36,22 @@ func (f *remoteFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
-var errNoServer = invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
+var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
 
 // target is what flags, environment and contexts say of the server. Flags win over the environment, and that over
 // the chosen context.
-func (f *remoteFlags) target() (serverContext, error) {
-	var s serverContext
+func (f *remoteFlags) target() (settings.Context, error) {
+	var s settings.Context
 	env := os.Getenv("TURNUS_SERVER")
 	switch {
 	case f.server != "" && f.context != "":
-		return s, invalid("--server and --context both name a server: give one")
+		return s, console.Invalid("--server and --context both name a server: give one")
 	case f.server != "":
 		s.Server = f.server
 	case f.context == "" && env != "":
 		s.Server = env
 	default:
-		file, err := loadContexts()
+		file, err := settings.LoadContexts()
 		if err != nil {
 			return s, err
 		}
@@ -60,7 +62,7 @@ func (f *remoteFlags) target() (serverContext, error) {
 		if name == "" {
 			return s, errNoServer
 		}
-		if s, err = file.find(name); err != nil {
+		if s, err = file.Find(name); err != nil {
 			return s, err
 		}
 	}
@@ -89,23 +91,23 @@ func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
 }
 
 // clientOf makes the client of a context.
-func clientOf(s serverContext, patience time.Duration) (_ *client.Client, err error) {
-	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + version, Patience: patience}
-	if cfg.Token, err = s.token(); err != nil {
+func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err error) {
+	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + settings.Version(), Patience: patience}
+	if cfg.Token, err = s.ReadToken(); err != nil {
 		return nil, err
 	}
 	if s.CAFile != "" {
-		if cfg.CAs, err = readBounded(s.CAFile, 1<<20); err != nil {
-			return nil, invalid("--ca-file: %w", err)
+		if cfg.CAs, err = settings.ReadFile(s.CAFile, 1<<20); err != nil {
+			return nil, console.Invalid("--ca-file: %w", err)
 		}
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {
-		return nil, invalid("--cert-file and --key-file go together")
+		return nil, console.Invalid("--cert-file and --key-file go together")
 	}
 	if s.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
 		if err != nil {
-			return nil, invalid("--cert-file %s, --key-file %s: %w", s.CertFile, s.KeyFile, err)
+			return nil, console.Invalid("--cert-file %s, --key-file %s: %w", s.CertFile, s.KeyFile, err)
 		}
 		cfg.Certificate = &pair
 	}
@@ -120,7 +122,7 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 			return err
 		}
 		defer c.Close()
-		ctx, stop := a.interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
+		ctx, stop := a.Interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
 		defer stop()
 		return told(do(ctx, c, args))
 	}
@@ -140,9 +142,9 @@ func told(err error) error {
 	}
 	switch {
 	case errors.Is(err, client.ErrNoToken):
-		return &exit{exitInvalid, fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. Where the server has an OpenID provider, turnus login opens a session. The first one of turnus up is in its data folder, admin.token", err)}
+		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. Where the server has an OpenID provider, turnus login opens a session. The first one of turnus up is in its data folder, admin.token", err)}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
-		return &exit{exitInvalid, err}
+		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	case e.Cause != nil && securefile.ExplainTLS(e.Cause, clientOptions()) != "":
 		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
 	case e.Status == 0:

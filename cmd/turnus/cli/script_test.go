@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/oidclab"
 	"github.com/turnus/turnus/core/transport/fleet"
@@ -20,10 +21,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) >= 3 && os.Args[1] == serveVerb { // started by a test as the process of a built-in plugin
-		os.Exit(servePlugin(os.Args[2], os.Args[3:], os.Stderr))
+	if len(os.Args) >= 3 && os.Args[1] == node.ServeVerb { // started by a test as the process of a built-in plugin
+		os.Exit(node.ServePlugin(os.Args[2], os.Args[3:], os.Stderr))
 	}
-	if len(os.Args) == 3 && os.Args[1] == scriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
+	if len(os.Args) == 3 && os.Args[1] == node.ScriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	testscript.Main(testparts.Patient{M: m}, map[string]func(){

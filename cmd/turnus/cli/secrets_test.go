@@ -2,7 +2,7 @@ package cli
 
 import (
 	"errors"
-	"log/slog"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,15 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
-	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/testparts/vaultlab"
-	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 func writeText(t *testing.T, name, text string, mode os.FileMode) string {
@@ -36,52 +30,6 @@ func TestTheShortestSecretIsOneForAll(t *testing.T) {
 	if secrets.MinValue != redact.MinValue || secrets.MaxValue != redact.MaxValue {
 		t.Errorf("a value has %d to %d bytes, and %d to %d can be kept out of text", secrets.MinValue, secrets.MaxValue, redact.MinValue, redact.MaxValue)
 	}
-}
-
-// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the authority.
-func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	vault := vaultlab.StartSimulated(t)
-	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)
-	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+trusted))
-	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)
-	own := writeText(t, "own.yaml", "vault: {address: \""+vault.URL+"\", ca_file: "+vault.CAFile+", token_file: "+token+`}
-credentials:
-  right: {ca_vault: ssh/turnus, addresses: [127.0.0.0/8]}
-  wrong: {ca_vault: ssh/other, addresses: [127.0.0.0/8]}
-`, 0o600)
-	for role, works := range map[string]bool{"right": true, "wrong": false} {
-		h := server.Host("web1")
-		h.SSH.Credential = role
-		out, err := nodeLogin(t, own, h)
-		if works && (err != nil || out != "in\n") || !works && (err == nil || !strings.Contains(err.Error(), "Vault answers 403")) {
-			t.Errorf("%s: got %q, %v", role, out, err)
-		}
-	}
-	if n := vault.Seen("POST ssh/sign/turnus"); n != 1 {
-		t.Errorf("asked %d times", n)
-	}
-}
-
-// nodeLogin says "in" on a host, as a worker with this file of its own does.
-func nodeLogin(t *testing.T, own string, h core.Host) (string, error) {
-	t.Helper()
-	f := nodeFlags{ssh: sshFlags{knownHosts: []string{"/dev/null"}, connectTimeout: time.Minute}, secrets: secretFlags{file: own}}
-	log := slog.New(slog.DiscardHandler)
-	store, err := f.secrets.open(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	pool, err := f.connect(t.Context(), byCredentials, func() *inventory.Inventory { return nil }, store, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	_, err = pool.Run(t.Context(), h, transport.Exec{Command: "echo in", Stdout: &out})
-	if err := pool.Close(); err != nil {
-		t.Error(err)
-	}
-	return out.String(), err
 }
 
 // turnusProcess is this test's binary as turnus.
@@ -102,7 +50,7 @@ func turnusProcess(t *testing.T, args ...string) *exec.Cmd {
 func TestEditLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	identity, file, mark := filepath.Join(dir, "id.age"), filepath.Join(dir, "secrets.yaml"), filepath.Join(dir, "mark")
-	out, _ := turnus(t, exitOK, "secrets", "keygen", identity)
+	out, _ := turnus(t, console.ExitOK, "secrets", "keygen", identity)
 	seal := turnusProcess(t, "secrets", "encrypt", "snmp", "--file", file, "--recipient", strings.TrimSpace(out))
 	seal.Stdin = strings.NewReader("hunter2")
 	if text, err := seal.CombinedOutput(); err != nil {
@@ -130,7 +78,7 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 		if err := syscall.Kill(target, signal); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitCancelled {
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != console.ExitCancelled {
 			t.Errorf("%v: got %v: %s", signal, err, said.String())
 		}
 		if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
@@ -153,11 +101,11 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 
 // Of a signal that comes to the editor and to turnus, the editor's end may be seen first: it is told as the signal nevertheless.
 func TestEditorThatASignalEnds(t *testing.T) {
-	a := &app{in: strings.NewReader("")}
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	for script, cancelled := range map[string]bool{"kill -INT $$": true, "exit 130": true, "exit 1": false, "kill -SEGV $$": false, "exit 255": false} {
 		t.Setenv("VISUAL", "sh -c '"+script+"' sh")
 		err := a.runEditor(t.Context(), "file", nil)
-		if ended, ok := errors.AsType[*exit](err); err == nil || ok != cancelled || ok && ended.code != exitCancelled {
+		if ended, ok := errors.AsType[*console.Exit](err); err == nil || ok != cancelled || ok && ended.Code != console.ExitCancelled {
 			t.Errorf("%s: %v", script, err)
 		}
 	}

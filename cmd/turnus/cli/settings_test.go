@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
 // What a flag's help says of files, as far as the words of help go.
@@ -22,16 +24,18 @@ var (
 // readAnyway are files that config check looks at in another way.
 var readAnyway = []string{"config", "retention"}
 
+func noted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
+
 // notesMissing says what the notes of a flag should say, by its help, and do not.
 func notesMissing(f *pflag.Flag) string {
 	file := helpOfFile.MatchString(f.Usage) && f.Value.Type() != "bool" && !slices.Contains(readAnyway, f.Name)
-	words := f.Annotations[noteFile]
+	words := f.Annotations["turnus_file"]
 	switch {
-	case file != isNoted(f, noteFile):
+	case file != noted(f, "turnus_file"):
 		return "names a file, or not"
-	case file && helpOfSecret.MatchString(f.Usage) != slices.Contains(words, fileSecret):
+	case file && helpOfSecret.MatchString(f.Usage) != slices.Contains(words, "secret"):
 		return "names a file that nobody else may read, or not"
-	case strings.Contains(f.Usage, variableOf(f.Name)) != isNoted(f, noteEnvironment):
+	case strings.Contains(f.Usage, settings.VariableOf(f.Name)) != noted(f, "turnus_environment"):
 		return "has its default from the environment, or not"
 	}
 	return ""
@@ -55,7 +59,7 @@ func TestFlagWithoutItsNote(t *testing.T) {
 	} {
 		c.Flags().String(name, "", usage)
 	}
-	namesFiles(c.Flags(), "new-key") // and not that it is a secret
+	settings.NamesFiles(c.Flags(), "new-key") // and not that it is a secret
 	for _, name := range []string{"new-file", "new-key", "new-url"} {
 		if notesMissing(c.Flags().Lookup(name)) == "" {
 			t.Errorf("%s passes", name)
@@ -67,7 +71,7 @@ var readsVariable = regexp.MustCompile(`(?:Getenv|LookupEnv)\("(TURNUS_[A-Z_]+)"
 
 // What is read of the environment stands in docs/commands.md, and config check takes it for no mistake.
 func TestVariablesAreDocumentedAndKnown(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,7 @@ func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 			if !strings.Contains(text, "`"+m[1]+"`") {
 				t.Errorf("%s reads %s, which docs/commands.md does not name", file, m[1])
 			}
-			if err := unknownVariables(services, []string{m[1] + "=x"}); err != nil {
+			if err := settings.UnknownVariables(commandsOf(services), []string{m[1] + "=x"}); err != nil {
 				t.Errorf("%s reads %s, and config check says: %v", file, m[1], err)
 			}
 		}
@@ -93,7 +97,7 @@ func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 	if read < 15 {
 		t.Errorf("only %d places that read a variable were found", read)
 	}
-	if unknownVariables(services, []string{"TURNUS_HEALHT=x"}) == nil { // negative control
+	if settings.UnknownVariables(commandsOf(services), []string{"TURNUS_HEALHT=x"}) == nil { // negative control
 		t.Error("a misspelt variable is known")
 	}
 }

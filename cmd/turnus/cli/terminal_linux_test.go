@@ -9,6 +9,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // terminal is a pseudo terminal: what a person has, and what a program has.
@@ -63,7 +65,7 @@ func watchTerminal(t *testing.T, f *os.File) *said {
 
 func TestASecretTypedIsNotSeen(t *testing.T) {
 	dir := t.TempDir()
-	out, _ := turnus(t, exitOK, "secrets", "keygen", filepath.Join(dir, "id.age"))
+	out, _ := turnus(t, console.ExitOK, "secrets", "keygen", filepath.Join(dir, "id.age"))
 	file := filepath.Join(dir, "secrets.yaml")
 	for _, c := range []struct {
 		second string
@@ -97,7 +99,7 @@ func TestASecretTypedIsNotSeen(t *testing.T) {
 			t.Errorf("the terminal has no echo any more: %v", err)
 		}
 	}
-	turnus(t, exitOK, "secrets", "check", "--file", file, "--secrets-identity", filepath.Join(dir, "id.age"))
+	turnus(t, console.ExitOK, "secrets", "check", "--file", file, "--secrets-identity", filepath.Join(dir, "id.age"))
 }
 
 // waitNoEcho waits until the program has switched the echo off.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // turnus validate and turnus diff report what a job type refuses beyond its schema, with its place; params with
@@ -40,7 +42,7 @@ steps:
 	for _, args := range [][]string{{"validate", book}, {"diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
 		var out, errs bytes.Buffer
 		code := Main(args, strings.NewReader(""), &out, &errs)
-		if code != exitInvalid {
+		if code != console.ExitInvalid {
 			t.Errorf("%s: exit %d: %s", args[0], code, out.String())
 		}
 		for _, want := range []string{
@@ -52,7 +54,7 @@ steps:
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := Main([]string{"validate", filepath.Join(dir, "empty/playbooks/good.yaml")}, strings.NewReader(""), &out, &errs); code != exitOK {
+	if code := Main([]string{"validate", filepath.Join(dir, "empty/playbooks/good.yaml")}, strings.NewReader(""), &out, &errs); code != console.ExitOK {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 }

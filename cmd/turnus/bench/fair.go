@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/queue/queuebench"
+)
+
+func benchFairCmd(con *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "fair",
+		Short: "First come first served, the classic reordering pass, and Turnus side by side",
+		Long: `Three contests for worker slots under three policies, in virtual time: first come first
+served, the classic pass that reorders the overdue part of one sorted set, and the queue of Turnus.`,
+		Example: "  turnus bench fair\n  turnus bench fair -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			results, err := queuebench.Fair(queuebench.Scenarios())
+			if err != nil {
+				return err
+			}
+			if con.Output == "json" {
+				return console.PrintJSON(con.Out, results)
+			}
+			scenario := ""
+			var rows [][]string
+			flush := func() {
+				if len(rows) > 0 {
+					console.Table(con.Out, rows)
+					fmt.Fprintln(con.Out)
+				}
+			}
+			for _, r := range results {
+				if r.Scenario != scenario {
+					flush()
+					scenario = r.Scenario
+					fmt.Fprintf(con.Out, "%s (%s)\n", con.Paint(console.Bold, r.Scenario), console.Plural(r.Slots, "slot"))
+					rows = [][]string{{"  POLICY", "WHO", "DONE", "TOOK", "LATER THAN ALONE", "WORKER TIME SHARE", "JAIN"}}
+				}
+				for _, p := range r.Parties {
+					took, later := "-", "-"
+					if p.Took > 0 {
+						took, later = console.Short(p.Took), fmt.Sprintf("%.1f %%", 100*p.Later)
+					}
+					rows = append(rows, []string{"  " + r.Policy, p.Name, fmt.Sprint(p.Done), took, later, fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.3f", r.Jain)})
+				}
+			}
+			flush()
+			return nil
+		},
+	}
+}

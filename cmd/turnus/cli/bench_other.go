@@ -1,9 +1,0 @@
-//go:build !linux
-
-package cli
-
-import "context"
-
-func (a *app) inOwnNetwork(context.Context) error {
-	return invalid("--openssh gives sshd a network namespace of its own; only Linux has them")
-}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// applyFlags say what is applied, and how it is checked here first.
+type applyFlags struct {
+	remote  remoteFlags
+	plugins node.PluginFlags
+	force   bool
+}
+
+func (a *app) applyCmd() *cobra.Command {
+	var f applyFlags
+	c := &cobra.Command{
+		Use: "apply PATH", Short: "Put the definitions of a folder in the place of the server's: all or nothing", Args: cobra.ExactArgs(1),
+		Long: `Put the definitions of a folder (playbooks, inventory, windows) in the place of the
+server's: all or nothing. They are checked here and there, and what changes is said. A
+server that follows a repository takes over that again when its branch moves.`,
+		Example: `  turnus diff ./ops        # what would change
+  turnus apply ./ops`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, args []string) error {
+				return a.apply(ctx, c, &f, args[0])
+			})(cmd, args)
+		},
+	}
+	f.remote.add(c)
+	f.plugins.Add(c)
+	c.Flags().BoolVar(&f.force, "force", false, "also when somebody else applied others between the comparison and now")
+	return c
+}
+
+func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path string) error {
+	request, err := a.localDefinitions(ctx, &f.plugins, path)
+	if err != nil {
+		return err
+	}
+	now, err := c.Definitions(ctx)
+	if err != nil {
+		return err
+	}
+	changes, err := c.DiffDefinitions(ctx, request)
+	if err != nil {
+		return err
+	}
+	etag := now.ETag
+	if f.force {
+		etag = "*"
+	}
+	applied, err := c.ApplyDefinitions(ctx, etag, request)
+	if err != nil {
+		return err
+	}
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, applied)
+	}
+	if err := (definitions.Changes{Changes: changesOf(changes.Items)}).WriteText(a.Out); err != nil {
+		return err
+	}
+	a.Message(fmt.Sprintf("applied: %s, %s, %s", console.Plural(applied.Playbooks, "playbook"), console.Plural(applied.Hosts, "host"), console.Plural(applied.Windows, "window set")))
+	return nil
+}
+
+// localDefinitions reads and checks a folder as the server will.
+func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, error) {
+	sup, err := plugins.Supervisor(nil)
+	if err != nil {
+		return api.Apply{}, err
+	}
+	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil)})
+	if err != nil {
+		return api.Apply{}, err
+	}
+	if err := askJobTypesOf(ctx, sup, set); err != nil {
+		return api.Apply{}, err
+	}
+	service.WarnOf(a.Console, set)
+	docs := set.Documents()
+	out := api.Apply{Documents: make([]api.Document, len(docs)), Revision: set.Revision.Commit, Author: set.Revision.Author, Subject: set.Revision.Subject}
+	for i, d := range docs {
+		out.Documents[i] = api.Document(d)
+	}
+	return out, nil
+}
+
+// diffServer compares a folder with what a server holds.
+func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
+	c, err := f.remote.client(0)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := a.Interruptible(ctx)
+	defer stop()
+	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: time.Now().UTC()}
+	request, err := a.localDefinitions(ctx, &f.plugins, path)
+	if errors.As(err, &doc.Problems) {
+		doc.Valid = false
+		return a.reportDiff(doc, f)
+	}
+	if err != nil {
+		return err
+	}
+	now, err := c.Definitions(ctx)
+	if err != nil {
+		return told(err)
+	}
+	doc.Old = definitions.Revision{Commit: now.Revision, Author: now.Author, Subject: now.Subject}
+	changes, err := c.DiffDefinitions(ctx, request)
+	if err != nil {
+		return told(err)
+	}
+	doc.Changes = changesOf(changes.Items)
+	return a.reportDiff(doc, f)
+}
+
+func changesOf(items []api.Change) []definitions.Change {
+	list := make([]definitions.Change, len(items))
+	for i, c := range items {
+		list[i] = definitions.Change{
+			Kind: definitions.Kind(c.Kind), Name: c.Name, Action: definitions.Action(c.Action), Details: c.Details, HostsCome: c.HostsCome, HostsGo: c.HostsGo,
+			WindowsCome: c.WindowsCome, WindowsGo: c.WindowsGo, Voids: c.Voids, OldNext: c.OldNext, NewNext: c.NewNext,
+		}
+	}
+	return list
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) auditCmd() *cobra.Command {
+	var r remoteFlags
+	var f client.AuditFilter
+	var m most
+	var since, until string
+	c := &cobra.Command{
+		Use: "audit", Short: "List who changed what on a server, newest first", Args: cobra.NoArgs,
+		Example: `  turnus audit --object 20261120-021500-ab3cd5ef
+  turnus audit --who alice --since 2026-11-01T00:00:00Z -o json      # with before and after`,
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			var err error
+			if since != "" {
+				if f.Since, err = instantFlag("--since", since, time.Local); err != nil {
+					return err
+				}
+			}
+			if until != "" {
+				if f.Until, err = instantFlag("--until", until, time.Local); err != nil {
+					return err
+				}
+			}
+			entries, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Entry], error) { return c.Audit(ctx, f, p) })
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, entries)
+			}
+			cells := [][]string{{"TIME", "WHO", "WHAT", "OBJECT", "TENANT"}}
+			for _, e := range entries {
+				cells = append(cells, []string{console.LocalTime(e.Time), console.Printable(e.Who), e.What, console.Printable(e.Object), e.Tenant})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	m.add(c, "entries")
+	c.Flags().StringVar(&f.Who, "who", "", "only of this token's name")
+	c.Flags().StringVar(&f.What, "what", "", "only this action, as run.cancel")
+	c.Flags().StringVar(&f.Kind, "kind", "", "only about things of this kind, as run")
+	c.Flags().StringVar(&f.Object, "object", "", "only about this thing: a run's id, a schedule's name")
+	c.Flags().StringVar(&since, "since", "", "from this time on: RFC 3339, or local time as 2026-11-01T22:00 or 2026-11-01")
+	c.Flags().StringVar(&until, "until", "", "before this time")
+	return c
+}
+
+func (a *app) tokensCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "tokens", Short: "Make, list and revoke the tokens by which people and pipelines ask a server",
+		Example: `  turnus tokens create ci --role operator --tenant acme --expires 90d > ci.token
+  turnus tokens ls`,
+	}
+	c.AddCommand(a.tokensCreateCmd(), a.tokensListCmd(), a.tokensRevokeCmd())
+	return c
+}
+
+func (a *app) tokensCreateCmd() *cobra.Command {
+	var r remoteFlags
+	var n api.NewToken
+	var inLedger string
+	var keys service.KeyringFlags
+	c := &cobra.Command{
+		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
+		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
+operator runs, cancels and schedules; an approver approves windows and what others
+launched; an admin does all that, makes tokens and applies definitions; a worker hands in
+outputs (turnus worker --server), and sees nothing.
+
+For four eyes a token counts as the person who made it. --ledger makes a token in the ledger itself, without a server: it counts
+as a person of its own, and is the way back if all admin tokens are lost.`,
+		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
+  turnus tokens create "worker 7" --role worker > worker.token
+  turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			n.Name = args[0]
+			token, err := c.CreateToken(ctx, n)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, token)
+			}
+			fmt.Fprintln(a.Out, token.Secret)
+			a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s", token.ID, token.Name, token.Role, token.Tenant))
+			return nil
+		}),
+	}
+	r.add(c)
+	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver, admin or worker")
+	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
+	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
+	c.Flags().StringVar(&inLedger, "ledger", "", "make the token in the ledger itself, without a server: sqlite:PATH or postgres://…")
+	keys.AddFile(c)
+	ask := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if inLedger == "" {
+			return ask(cmd, args)
+		}
+		n.Name = args[0]
+		return a.createTokenIn(cmd.Context(), inLedger, &keys, n)
+	}
+	needs(c, "role")
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin", "worker"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) tokensListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs, Example: "  turnus tokens ls",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Tokens)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			cells := [][]string{{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}}
+			for i := range all {
+				t := &all[i]
+				state := "holds"
+				switch {
+				case !t.Revoked.IsZero():
+					state = "revoked"
+				case !t.Expires.IsZero() && t.Expires.Before(time.Now()):
+					state = "expired"
+				}
+				cells = append(cells, []string{t.ID, t.Name, t.Tenant, t.Role, console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) tokensRevokeCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus tokens revoke tok_4f2a",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			token, err := c.RevokeToken(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, token)
+			}
+			fmt.Fprintf(a.Out, "%s of %s is revoked\n", token.ID, token.Name)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/configs"
+)
+
+func (a *app) configsDiffCmd() *cobra.Command {
+	var f configsFlags
+	c := &cobra.Command{
+		Use:   "diff [HOST...]",
+		Short: "Say what changed in hosts' configurations",
+		Long: `Say what changed in hosts' configurations: of a HOST, its newest version against the
+one before. --since and --run compare the state before with the newest such version, and
+without a HOST they take every host that has one. --from and --to name versions.`,
+		Example: `  turnus configs diff fw-1
+  turnus configs diff --since 24h
+  turnus configs diff --run 20261120-030000-backup -o json
+  turnus configs diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.configsDiff(cmd.Context(), &f, args) },
+	}
+	f.add(c)
+	f.addChoice(c)
+	c.Flags().StringVar(&f.from, "from", "", "version to compare from (default: the one before)")
+	c.Flags().StringVar(&f.to, "to", "", "version to compare to (default: the newest)")
+	return c
+}
+
+// configsDiffDoc is the -o json document of configs diff.
+type configsDiffDoc struct {
+	Changes []configChange `json:"changes"` // hosts in which something differs
+}
+
+type configChange struct {
+	Host  string           `json:"host"`
+	From  string           `json:"from"` // empty: nothing was kept before
+	To    string           `json:"to"`
+	At    *time.Time       `json:"at,omitempty"`  // of To, unless --to or --from chose
+	Run   string           `json:"run,omitempty"` // of To
+	Files []configFileDiff `json:"files"`
+}
+
+type configFileDiff struct {
+	Name    string `json:"name"`
+	Change  string `json:"change"` // added, changed, gone
+	Added   int    `json:"lines_added"`
+	Removed int    `json:"lines_removed"`
+	Diff    string `json:"diff"` // unified; what is binary or long is told by its size
+}
+
+func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) error {
+	r, err := f.open()
+	if err != nil {
+		return err
+	}
+	var wanted []configChange
+	switch named := f.from != "" || f.to != ""; {
+	case named && f.since+f.run != "":
+		return console.Invalid("--from and --to go without --since and --run: both say which versions are compared")
+	case len(hosts) == 0 && f.since+f.run == "":
+		return console.Invalid("configs diff needs a HOST\nhint: --since 24h shows what changed on every host")
+	case named:
+		wanted, err = f.named(ctx, r, hosts)
+	default:
+		wanted, err = f.recent(ctx, r, hosts)
+	}
+	if err != nil {
+		return err
+	}
+	doc := configsDiffDoc{Changes: []configChange{}}
+	for _, c := range wanted {
+		differences, err := r.Differences(ctx, c.Host, f.file, c.From, c.To)
+		if err != nil {
+			return err
+		}
+		if before, err := r.Files(ctx, c.Host, c.From); err != nil {
+			return err
+		} else if len(before) == 0 {
+			c.From = "" // the commit is there, of other hosts
+		}
+		for _, d := range differences {
+			c.Files = append(c.Files, fileDiff(c.Host, d))
+		}
+		if len(c.Files) > 0 {
+			doc.Changes = append(doc.Changes, c)
+		}
+	}
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
+	}
+	a.printConfigDiff(doc)
+	return nil
+}
+
+// named compares what --from and --to name.
+func (f *configsFlags) named(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
+	if len(hosts) == 0 {
+		return nil, console.Invalid("--from and --to need a HOST")
+	}
+	var list []configChange
+	for _, host := range hosts {
+		to, err := r.Resolve(ctx, f.to)
+		if err != nil {
+			return nil, notKept(err)
+		}
+		c := configChange{Host: host, To: to}
+		if f.from != "" {
+			c.From, err = r.Resolve(ctx, f.from)
+		} else {
+			c.From, err = r.Before(ctx, to)
+		}
+		if err != nil {
+			return nil, notKept(err)
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// recent compares the newest version that fits with the state before the oldest, host by host.
+func (f *configsFlags) recent(ctx context.Context, r *configs.Repo, hosts []string) ([]configChange, error) {
+	all := hosts
+	if len(hosts) == 0 {
+		all = []string{""}
+	}
+	var list []configChange
+	at := map[string]int{}
+	for _, host := range all {
+		q, err := f.query(host)
+		if err != nil {
+			return nil, err
+		}
+		if f.since+f.run == "" {
+			q.Limit = 1
+		}
+		versions, err := r.History(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if len(versions) == 0 && f.since+f.run+f.file == "" {
+			return nil, unknownHost(ctx, r, host)
+		}
+		for _, v := range versions { // newest first
+			i, have := at[v.Host]
+			if !have {
+				i, at[v.Host] = len(list), len(list)
+				list = append(list, configChange{Host: v.Host, To: v.Version, At: &v.At, Run: v.Run})
+			}
+			list[i].From = v.Parent
+		}
+	}
+	return list, nil
+}
+
+// mostDiffed is the size above which contents are described instead of compared.
+const mostDiffed = 4 << 20
+
+func fileDiff(host string, d configs.Difference) configFileDiff {
+	title := host + "/" + d.Name
+	out := configFileDiff{Name: d.Name, Change: "changed"}
+	before, after := title, title
+	switch {
+	case !d.Was:
+		out.Change, before = "added", "/dev/null"
+	case !d.Is:
+		out.Change, after = "gone", "/dev/null"
+	}
+	if len(d.Before)+len(d.After) > mostDiffed || strings.ContainsRune(string(d.Before), 0) || strings.ContainsRune(string(d.After), 0) {
+		out.Diff = fmt.Sprintf("--- %s\n+++ %s\nbinary or large: %d bytes became %d\n", before, after, len(d.Before), len(d.After))
+		return out
+	}
+	out.Diff = udiff.Unified(before, after, strings.ToValidUTF8(string(d.Before), "\ufffd"), strings.ToValidUTF8(string(d.After), "\ufffd"))
+	headed := 0
+	for l := range strings.Lines(out.Diff) {
+		switch headed++; {
+		case headed <= 2: // the names
+		case strings.HasPrefix(l, "+"):
+			out.Added++
+		case strings.HasPrefix(l, "-"):
+			out.Removed++
+		}
+	}
+	return out
+}
+
+func (a *app) printConfigDiff(doc configsDiffDoc) {
+	if len(doc.Changes) == 0 {
+		a.Message("nothing changed")
+		return
+	}
+	files := 0
+	for _, c := range doc.Changes {
+		head := fmt.Sprintf("%s  %.12s → %.12s", console.Printable(c.Host), c.From, c.To)
+		if c.From == "" {
+			head = fmt.Sprintf("%s  first version %.12s", console.Printable(c.Host), c.To)
+		}
+		if c.At != nil {
+			head += "  " + c.At.Local().Format("2006-01-02 15:04:05")
+		}
+		if c.Run != "" {
+			head += "  run " + c.Run
+		}
+		fmt.Fprintln(a.Out, head)
+		for _, f := range c.Files {
+			files++
+			for l := range strings.Lines(f.Diff) {
+				fmt.Fprintln(a.Out, a.paintDiff(strings.TrimRight(l, "\r\n")))
+			}
+		}
+	}
+	a.Message(fmt.Sprintf("%s in %s changed", console.Plural(files, "file"), console.Plural(len(doc.Changes), "host")))
+}
+
+func (a *app) paintDiff(l string) string {
+	switch {
+	case strings.HasPrefix(l, "+"):
+		return a.Paint(console.Green, l)
+	case strings.HasPrefix(l, "-"):
+		return a.Paint(console.Red, l)
+	case strings.HasPrefix(l, "@@"):
+		return a.Paint(console.Cyan, l)
+	}
+	return l
+}

@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/playbooks"
+)
+
+//go:embed demo/*.yaml
+var demoFiles embed.FS
+
+const (
+	urgentHosts = 4
+	demoLimit   = 5 * time.Minute // a demo that takes longer is broken
+)
+
+func (a *app) demoCmd() *cobra.Command {
+	var hosts int
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run two playbooks on a fleet of simulated SSH hosts; nothing to install",
+		Long: `Run two playbooks on a fleet of simulated SSH hosts on loopback: a big run in waves,
+and a small urgent one that starts while the big one is under way. Each host is a real SSH server
+with its own key and name; a few fail, hang, are slow, or have changed their key.
+Exits 0 when every host ended as planned, the failing ones included.`,
+		Example: "  turnus demo\n  turnus demo --hosts 200",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hosts < 40 || hosts > 20_000 {
+				return console.Invalid("--hosts %d: expected 40 to 20000", hosts)
+			}
+			return a.demo(cmd.Context(), hosts, seed)
+		},
+	}
+	c.Flags().IntVar(&hosts, "hosts", 3000, "size of the fleet")
+	c.Flags().Uint64Var(&seed, "seed", 1, "another seed is another fleet")
+	return c
+}
+
+// demoReport is the -o json document of demo.
+type demoReport struct {
+	Hosts         int              `json:"hosts"`
+	AsPlanned     int              `json:"as_planned"`
+	Surprises     []string         `json:"surprises"`
+	UrgentDone    time.Duration    `json:"urgent_done_ns"`        // from its launch to its end
+	UrgentPending int              `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
+	Took          time.Duration    `json:"took_ns"`
+	Runs          []runview.Report `json:"runs"`
+}
+
+func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, demoLimit)
+	defer cancel()
+	fl, err := fleet.Start(ctx, fleet.Config{Hosts: hosts + urgentHosts, Seed: seed})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fl.Close()) }()
+	list := demoInventory(fl.Hosts(), hosts)
+	f := node.Flags{Slots: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: node.BesideFleet(), Warnings: a.Warnings()}}
+	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
+	if err != nil {
+		return err
+	}
+	stop := sync.OnceValue(n.Stop)
+	defer func() { err = errors.Join(err, stop()) }()
+	big, err := demoLaunch("demo/rollout.yaml", list, n)
+	if err != nil {
+		return err
+	}
+	urgent, err := demoLaunch("demo/urgent.yaml", list, n)
+	if err != nil {
+		return err
+	}
+	if err := giveFaults(fl, big.Hosts, seed); err != nil {
+		return err
+	}
+	q := memory.New(memory.Options{})
+	defer q.Shutdown()
+	c := localrun.NewConductor(a.Console, q)
+	bigPart, urgentPart := c.Add(big), c.Add(urgent)
+	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
+	stopView := runview.ShowProgress(a.Console, bigPart.Tally, urgentPart.Tally)
+	defer stopView()
+	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.WorkerEvent}, a.Logger(false)); err != nil {
+		return err
+	}
+	ctx, now, release := a.Signals(ctx, localrun.FinishingJobs, a.Message, n.Kill)
+	defer release()
+	c.Now = now
+	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
+	started := time.Now()
+	out.Runs, err = demoRuns(ctx, c, bigPart, urgentPart, &out)
+	out.Took = time.Since(started)
+	stopView()
+	if err != nil {
+		return err
+	}
+	for _, r := range out.Runs {
+		out.compare(r, fl)
+	}
+	return a.finishDemo(out)
+}
+
+// demoRuns starts the urgent run when the last wave of the big one is under way.
+func demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *localrun.Part, out *demoReport) ([]runview.Report, error) {
+	var reports [2]runview.Report
+	var errs [2]error
+	var wg sync.WaitGroup
+	bigDone := make(chan struct{})
+	wg.Go(func() {
+		defer close(bigDone)
+		reports[0], errs[0] = c.Drive(ctx, big)
+	})
+	wg.Go(func() {
+		untilLastWave(ctx, big, bigDone)
+		if s, err := c.Q.Status(ctx, big.Launch.Run.ID); err == nil {
+			out.UrgentPending = s.Pending
+		}
+		launched := time.Now()
+		reports[1], errs[1] = c.Drive(ctx, urgent)
+		out.UrgentDone = time.Since(launched)
+	})
+	wg.Wait()
+	return reports[:], errors.Join(errs[:]...)
+}
+
+// untilLastWave returns when a tenth of the big run's last wave is done, or ctx or the run ends.
+func untilLastWave(ctx context.Context, big *localrun.Part, done <-chan struct{}) {
+	limits := big.Launch.Limits
+	from := 0
+	if len(limits) > 1 {
+		from = limits[len(limits)-2]
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-done:
+			return
+		case <-tick.C:
+			if big.Tally.Count() >= from+(len(big.Launch.Hosts)-from)/10 {
+				return
+			}
+		}
+	}
+}
+
+// giveFaults gives the big run's hosts their faults, in the order in which the run takes them: the
+// first host is well, because a wave without a host that succeeds stops a run.
+func giveFaults(fl *fleet.Fleet, order []core.Host, seed uint64) error {
+	faults := fleet.DemoProfile(seed)
+	for i, h := range order {
+		if err := fl.SetProfile(h.Name, faults(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func demoInventory(list []core.Host, hosts int) []core.Host {
+	for i := range list {
+		list[i].Groups = []string{"edge"}
+		if i >= hosts {
+			list[i].Groups = []string{"urgent"}
+		}
+	}
+	return list
+}
+
+func demoLaunch(file string, hosts []core.Host, n *node.Node) (*launch.Launch, error) {
+	src, err := demoFiles.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	opts := node.PlaybookOptions(n.Plugins, nil)
+	p, err := playbooks.Parse(file, src, opts)
+	if err != nil {
+		return nil, err
+	}
+	return launch.Prepare(p, hosts, launch.Options{Types: opts.Types, LaunchedBy: "demo"})
+}
+
+// planned is how a host with these faults must end.
+func planned(kind string) core.Outcome {
+	switch kind {
+	case "fail", "hang":
+		return core.Failed
+	case "refuse-auth", "changed-key", "reset", "cut", "silent":
+		return core.Unreachable
+	}
+	return core.Changed
+}
+
+func (d *demoReport) compare(r runview.Report, fl *fleet.Fleet) {
+	urgent := r.Total == urgentHosts
+	seen := map[string]bool{}
+	for _, res := range r.Results {
+		profile, _ := fl.Profile(res.Host)
+		want := planned(profile.Kind)
+		if urgent {
+			want = core.Unchanged
+		}
+		seen[res.Host] = true
+		if res.Outcome == want {
+			d.AsPlanned++
+			continue
+		}
+		d.Surprises = append(d.Surprises, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, runview.ReasonText(res)))
+	}
+	if len(seen) != r.Total {
+		d.Surprises = append(d.Surprises, fmt.Sprintf("%s: %d of %d hosts have an outcome", r.Playbook, len(seen), r.Total))
+	}
+}
+
+// maxSurprises bounds how many surprises are listed.
+const maxSurprises = 12
+
+func (a *app) finishDemo(d demoReport) error {
+	ok := len(d.Surprises) == 0 && d.AsPlanned == d.Hosts
+	if a.Output == "json" {
+		for i := range d.Runs {
+			d.Runs[i].Results = nil
+		}
+		if err := console.PrintJSON(a.Out, d); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range d.Runs {
+			runview.WriteRecap(a.Console, a.Out, r)
+		}
+		fmt.Fprintf(a.Out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, console.Short(d.UrgentDone))
+		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took))
+		for i, s := range d.Surprises {
+			if i == maxSurprises {
+				fmt.Fprintf(a.Out, "  … and %d more\n", len(d.Surprises)-i)
+				break
+			}
+			fmt.Fprintln(a.Out, "  surprise: "+console.Printable(s))
+		}
+	}
+	for _, r := range d.Runs {
+		if r.Phase == string(queue.Cancelled) {
+			return &console.Exit{Code: console.ExitCancelled}
+		}
+	}
+	if !ok {
+		return &console.Exit{Code: console.ExitFailed}
+	}
+	return nil
+}

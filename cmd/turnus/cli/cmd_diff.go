@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+)
+
+type diffFlags struct {
+	repo     string
+	at       string
+	exitCode bool
+	plugins  node.PluginFlags
+	vars     localrun.VarFlags
+	remote   remoteFlags
+}
+
+func (a *app) diffCmd() *cobra.Command {
+	var f diffFlags
+	c := &cobra.Command{
+		Use:   "diff [OLD] NEW",
+		Short: "Check definitions, and say what would change: against a server, another folder, or a revision of a repository",
+		Long: `Check the definitions in NEW (playbooks, inventory, windows, and what they say of each
+other) and say what would change: hosts that playbooks gain and lose, next fires of
+schedules, windows that come and go, approvals that an edit voids.
+
+OLD and NEW are folders. With NEW alone it is compared with what the server holds. With --repo there is one argument, OLD..NEW: branches, tags or
+commits of that repository; what is not committed plays no part.`,
+		Example: `  turnus diff ./ops                  # what turnus apply ./ops would change
+  turnus diff ../main .
+  turnus diff --repo . origin/main..HEAD
+  turnus diff --repo . origin/main..HEAD --exit-code -o json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && f.repo == "" {
+				if f.at != "" || len(f.vars.Args) > 0 {
+					return console.Invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
+				}
+				return a.diffServer(cmd.Context(), &f, args[0])
+			}
+			return a.diff(cmd.Context(), &f, args)
+		},
+	}
+	c.Flags().StringVar(&f.repo, "repo", "", "repository on this machine whose revisions are compared: OLD..NEW")
+	c.Flags().StringVar(&f.at, "at", "", "look at schedules and windows from this time on, RFC 3339 (default: now)")
+	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
+	f.plugins.Add(c)
+	f.vars.Add(c)
+	f.remote.add(c)
+	return c
+}
+
+// diffDoc is the -o json document of diff.
+type diffDoc struct {
+	Valid    bool                  `json:"valid"`
+	Problems playbooks.Diagnostics `json:"problems"` // of NEW
+	Warnings playbooks.Diagnostics `json:"warnings"` // of NEW
+	OldValid bool                  `json:"old_valid"`
+	Old      definitions.Revision  `json:"old"`
+	New      definitions.Revision  `json:"new"`
+	At       time.Time             `json:"at"`
+	Changes  []definitions.Change  `json:"changes"`
+}
+
+func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
+	at, err := instantFlag("--at", f.at, time.UTC)
+	if err != nil {
+		return err
+	}
+	from, to, err := f.sides(args)
+	if err != nil {
+		return err
+	}
+	sup, err := f.plugins.Supervisor(nil)
+	if err != nil {
+		return err
+	}
+	extra, err := f.vars.Values()
+	if err != nil {
+		return err
+	}
+	o := definitions.Options{Playbooks: node.PlaybookOptions(sup, extra)}
+	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: at.UTC()}
+	after, err := f.load(ctx, to, o)
+	if err == nil {
+		err = askJobTypesOf(ctx, sup, after)
+	}
+	if errors.As(err, &doc.Problems) {
+		doc.Valid = false
+		return a.reportDiff(doc, f)
+	}
+	if err != nil {
+		return err
+	}
+	doc.Warnings = append(doc.Warnings, after.Warnings...)
+	before, err := f.load(ctx, from, o)
+	if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
+		doc.OldValid = false // a change that mends it must not be refused
+		fmt.Fprintf(a.Err, "%s%s is not valid (%s): all of %s is shown as added\n", a.Paint(console.Yellow, "note: "), from, console.Plural(len(found), "problem"), to)
+	} else if err != nil {
+		return err
+	}
+	changes := definitions.Diff(before, after, at)
+	doc.Old, doc.New, doc.Changes = changes.Old, changes.New, changes.Changes
+	return a.reportDiff(doc, f)
+}
+
+// sides are what is compared.
+func (f *diffFlags) sides(args []string) (from, to string, err error) {
+	if f.repo == "" {
+		return args[0], args[1], nil
+	}
+	from, to, ok := strings.Cut(args[0], "..")
+	if len(args) != 1 || !ok || from == "" || to == "" || strings.HasPrefix(to, ".") {
+		return "", "", console.Invalid("turnus diff --repo %s %s: expected one argument OLD..NEW, such as origin/main..HEAD", f.repo, strings.Join(args, " "))
+	}
+	return from, to, nil
+}
+
+func (f *diffFlags) load(ctx context.Context, side string, o definitions.Options) (*definitions.Set, error) {
+	if f.repo == "" {
+		return definitions.Load(ctx, side, o)
+	}
+	return definitions.LoadRevision(ctx, f.repo, side, o)
+}
+
+func (a *app) reportDiff(doc diffDoc, f *diffFlags) error {
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, doc); err != nil {
+			return err
+		}
+	} else {
+		if len(doc.Problems) > 0 {
+			fmt.Fprintln(a.Err, doc.Problems.Error())
+			fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(doc.Problems), "problem")))
+		}
+		for _, w := range doc.Warnings {
+			fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w.String())
+		}
+		if doc.Valid {
+			if err := (definitions.Changes{Changes: doc.Changes}).WriteText(a.Out); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case !doc.Valid:
+		return &console.Exit{Code: console.ExitInvalid}
+	case f.exitCode && len(doc.Changes) > 0:
+		return &console.Exit{Code: console.ExitChanges}
+	}
+	return nil
+}

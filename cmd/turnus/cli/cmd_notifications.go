@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/notify/policy"
+)
+
+func (a *app) notificationsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "notifications", Short: "List what a server told whom, send it again, and test channels",
+		Example: `  turnus notifications ls --state dead
+  turnus notifications test acme:ops`,
+	}
+	c.AddCommand(a.notificationsListCmd(), a.notificationsShowCmd(), a.notificationsRetryCmd(), a.notificationsTestCmd(), a.notificationsChannelsCmd())
+	return c
+}
+
+func (a *app) notificationsListCmd() *cobra.Command {
+	var r remoteFlags
+	var f client.NotificationFilter
+	var m most
+	c := &cobra.Command{
+		Use: "ls", Short: "List notifications, newest first", Args: cobra.NoArgs,
+		Example: "  turnus notifications ls --state dead\n  turnus notifications ls --run 20261120-021500-ab3cd5ef -o json",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
+				return c.Notifications(ctx, f, p)
+			})
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			cells := [][]string{{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}}
+			for i := range all {
+				n := &all[i]
+				cells = append(cells, []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	m.add(c, "notifications")
+	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead (given up)")
+	c.Flags().StringVar(&f.Channel, "channel", "", "only to channels of this name")
+	c.Flags().StringVar(&f.Kind, "kind", "", "only of this kind, as run_failed")
+	c.Flags().StringVar(&f.Run, "run", "", "only about this run")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{api.NotificationWaiting, api.NotificationSent, api.NotificationDead}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) notificationsShowCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "show NOTIFICATION", Short: "Show a notification: what it tells, and what became of it", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus notifications show 8b0c6e0f1a2b3c4d5e6f7081-1",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			n, err := c.Notification(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.showNotification(n)
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) showNotification(n api.Notification) error {
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, n)
+	}
+	fmt.Fprintf(a.Out, "%s to %s (%s), %s: %s\n", n.ID, console.Printable(n.Channel), n.Medium, n.Kind, stateText(n))
+	var told struct {
+		Text string `json:"text"`
+	}
+	if len(n.Notice) > 0 {
+		if err := json.Unmarshal(n.Notice, &told); err != nil {
+			return fmt.Errorf("read what notification %s tells: %w", n.ID, err)
+		}
+		fmt.Fprintf(a.Out, "\n%s\n", console.PrintableLines(told.Text))
+	}
+	return nil
+}
+
+// stateText says in words what became of a notification.
+func stateText(n api.Notification) string {
+	switch n.State {
+	case api.NotificationSent:
+		return fmt.Sprintf("sent %s, at try %d", console.LocalTime(n.Settled), n.Tries)
+	case api.NotificationDead:
+		return fmt.Sprintf("given up %s, after %s: %s", console.LocalTime(n.Settled), tries(n.Tries), console.Printable(n.Reason))
+	}
+	text := "waits since " + console.LocalTime(n.Made)
+	if n.Tries > 0 {
+		text += fmt.Sprintf(", tried again %s, after %s", console.LocalTime(n.Due), tries(n.Tries))
+	}
+	if n.Reason != "" {
+		text += ": " + console.Printable(n.Reason)
+	}
+	return text
+}
+
+func tries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return strconv.Itoa(n) + " tries"
+}
+
+func (a *app) notificationsRetryCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "retry NOTIFICATION", Short: "Send a notification again that was given up, or that waits", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus notifications retry 8b0c6e0f1a2b3c4d5e6f7081-1",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			n, err := c.RetryNotification(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.showNotification(n)
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// How long a test is waited for, and how often it is looked at.
+const (
+	testPatience = 20 * time.Second
+	testLook     = 250 * time.Millisecond
+)
+
+func (a *app) notificationsTestCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "test CHANNEL", Short: "Send a test to a channel, and say whether it was taken", Args: cobra.ExactArgs(1),
+		Long: `Send a test to a channel, and say whether it was taken. CHANNEL is NAME for a channel of
+the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was not taken.`,
+		ValidArgsFunction: completion(&r, channelNames), Example: "  turnus notifications test noc\n  turnus notifications test acme:ops",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			n, err := c.TestChannel(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			for end := time.Now().Add(testPatience); n.State == api.NotificationWaiting && n.Reason == "" && time.Now().Before(end); {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(testLook):
+				}
+				if n, err = c.Notification(ctx, n.ID); err != nil {
+					return err
+				}
+			}
+			if err := a.showNotification(n); err != nil {
+				return err
+			}
+			if n.State != api.NotificationSent {
+				return &console.Exit{Code: console.ExitFailed, Err: fmt.Errorf("channel %s did not take the test", args[0])}
+			}
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) notificationsChannelsCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "channels", Short: "List the channels, and how many notifications each got", Args: cobra.NoArgs, Example: "  turnus notifications channels",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Channels)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			cells := [][]string{{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}}
+			for _, ch := range all {
+				cells = append(cells, []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func notificationIDs(ctx context.Context, c *client.Client) ([]string, error) {
+	all, err := c.Notifications(ctx, client.NotificationFilter{}, client.Page{})
+	var ids []string
+	for i := range all.Items {
+		ids = append(ids, all.Items[i].ID)
+	}
+	return ids, err
+}
+
+func channelNames(ctx context.Context, c *client.Client) ([]string, error) {
+	all, err := c.Channels(ctx, client.Page{})
+	var names []string
+	for _, ch := range all.Items {
+		names = append(names, ch.Name)
+	}
+	return names, err
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// planFlags are the flags of plan beyond what it shares with run.
+type planFlags struct {
+	play      localrun.PlayFlags
+	plugins   node.PluginFlags
+	at, by    string
+	workers   int
+	slots     int
+	listHosts bool
+}
+
+func (a *app) planCmd() *cobra.Command {
+	var f planFlags
+	c := &cobra.Command{
+		Use:   "plan PLAYBOOK... -i INVENTORY",
+		Short: "Show what a run would do: hosts, waves, when each would start, and a forecast of the end; nothing is contacted",
+		Long: `Show what a run would do: hosts, waves, order, limits; when each host may start and
+what blocks it until then; the hosts that no window fits; an estimate of the end, and
+what it is that binds. Nothing is contacted.
+
+It exits with 0 also when no window fits some hosts: they are listed. turnus run
+refuses such a run with 5.`,
+		Example: `  turnus plan site.yaml -i hosts.yaml
+  turnus plan firmware.yaml -i hosts.yaml --windows windows/ --at 2026-12-18T12:00:00Z --workers 2
+  turnus plan firmware.yaml -i hosts.yaml --windows windows/ -o svg > plan.svg
+  turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: map[string]string{"svg": "yes"},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			sup, err := f.plugins.Supervisor(nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
+			f.plugins.TellDev(a.Console)
+			return a.plan(cmd, args, &f, sup)
+		},
+	}
+	f.play.Add(c)
+	f.play.SkipUnfit = true
+	f.plugins.Add(c)
+	f.plugins.AddDev(c)
+	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
+	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
+	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
+	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on each worker")
+	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
+	return c
+}
+
+// bounds of --workers and --forks together: more slots than hosts change nothing.
+const (
+	maxWorkers = 1 << 20
+	maxSlots   = 1 << 30
+)
+
+func (f *planFlags) check() error {
+	switch {
+	case f.by != "" && f.by != "host" && f.by != "customer":
+		return console.Invalid("--by %s: expected host or customer", f.by)
+	case f.workers < 1 || f.workers > maxWorkers:
+		return console.Invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
+	case f.slots < 1 || f.slots > maxSlots/f.workers:
+		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d", f.slots, maxSlots/f.workers)
+	}
+	return nil
+}
+
+func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Supervisor) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	at, err := instantFlag("--at", f.at, time.Local)
+	if err != nil {
+		return err
+	}
+	f.play.At = at
+	_, hosts, err := f.play.Inv.Load(cmd.Context())
+	if err != nil {
+		return err
+	}
+	launches, err := f.play.Prepare(args, hosts, sup)
+	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
+		return planview.ShowNone(a.Console, unfit)
+	}
+	if err != nil {
+		return err
+	}
+	if f.listHosts {
+		return localrun.ListLaunches(a.Console, launches)
+	}
+	if a.Output == "svg" && len(launches) > 1 {
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))
+	}
+	types := node.PlaybookOptions(sup, nil).Types
+	for _, l := range launches {
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book, Past: f.play.Past, Types: types})
+		if err != nil {
+			return err
+		}
+		if err := planview.Show(a.Console, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) playbooksCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "playbooks", Short: "List and show the playbooks that a server can run",
+		Example: `  turnus playbooks ls
+  turnus playbooks show ntp`,
+	}
+	c.AddCommand(a.playbooksListCmd(), a.playbooksShowCmd())
+	return c
+}
+
+func (a *app) playbooksListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus playbooks ls",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Playbooks)
+			if err != nil {
+				return err
+			}
+			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
+				a.Message(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.Message("the server has no playbooks; turnus apply DIR gives it some")
+			}
+			cells := [][]string{{"PLAYBOOK", "TENANT", "STEPS", "SCHEDULE", "WINDOW", "DESCRIPTION"}}
+			for _, b := range all {
+				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, console.CutText(console.Printable(console.FirstLine(b.Description)), 80)})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// rejectionText says which version of the project servers do not use, and why.
+func rejectionText(revision, by string, since time.Time, why string) string {
+	what := "the project's newest version"
+	if revision != "" {
+		what = "commit " + revision[:min(len(revision), 12)]
+	}
+	if by != "" {
+		what += " by " + by
+	}
+	if !since.IsZero() {
+		what += ", since " + since.UTC().Format(time.RFC3339)
+	}
+	return what + ", is rejected; the last good version stays in use: " + why + "\nhint: turnus validate PATH shows the same in a checkout; commit a correction"
+}
+
+func (a *app) playbooksShowCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
+		Example: "  turnus playbooks show ntp",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			book, err := c.Playbook(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, book)
+			}
+			return a.showPlaybook(&book)
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// showPlaybook writes its source as it is: a playbook that was piped somewhere still is one.
+func (a *app) showPlaybook(b *api.Playbook) error {
+	text := b.Source
+	if a.Out.OnTerminal() {
+		text = console.PrintableLines(text)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := a.Out.Write([]byte(text))
+	return err
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/plugins/conformance"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
+)
+
+type pluginsTestFlags struct {
+	lab      string
+	cases    []string
+	network  bool
+	read     []string
+	patience time.Duration
+}
+
+func (a *app) pluginsTestCmd() *cobra.Command {
+	var f pluginsTestFlags
+	c := &cobra.Command{
+		Use: "test PROGRAM|FOLDER|BUILTIN", Short: "Hold a plugin, in any language, to what workers expect of it", Args: cobra.ExactArgs(1),
+		Example: "  turnus plugins test ./plugin\n  turnus plugins test plugins/uptime/1.0.0 --lab lab.yaml\n  turnus plugins test ./plugin --case cancel,drain -o json",
+		RunE:    func(c *cobra.Command, args []string) error { return a.testPlugin(c.Context(), args[0], f) },
+	}
+	c.Flags().StringVar(&f.lab, "lab", "", "file with what the simulated hosts answer, more examples, and old states")
+	c.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases: "+strings.Join(conformance.Cases(), ", "))
+	c.Flags().BoolVar(&f.network, "allow-network", false, "the plugin's own process opens network connections, and its manual says so")
+	c.Flags().StringArrayVar(&f.read, "allow-read", nil, "what the plugin's process reads beside its own folder, and its manual says so: /PATH (repeatable)")
+	c.Flags().DurationVar(&f.patience, "patience", 5*time.Second, "what a call of an example may take before its deadline")
+	return c
+}
+
+func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) error {
+	cfg := conformance.Config{Only: f.cases, Patience: f.patience}
+	if f.patience <= 0 {
+		return console.Invalid("--patience %v: expected more than 0", f.patience)
+	}
+	if f.lab != "" {
+		lab, err := conformance.ReadLab(f.lab)
+		if err != nil {
+			return err
+		}
+		cfg.Lab = lab
+	}
+	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(node.NetworkBuiltins, what)
+	var err error
+	if cfg.Argv, cfg.Manifest, err = programOf(what); err != nil {
+		return err
+	}
+	if cfg.Read, err = readsOf(what, f.read); err != nil {
+		return err
+	}
+	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: node.DefaultPluginMemory}); err != nil {
+		return err
+	}
+	ctx, _, release := a.Signals(ctx, "the suite is cut short", a.Message, func() {})
+	defer release()
+	said := "" // the same reason of many cases is told once
+	seen := func(r conformance.Result) {
+		switch {
+		case r.Status != conformance.NotApplicable:
+		case r.Note == said:
+			r.Note = ""
+		default:
+			said = r.Note
+		}
+		a.showCase(r)
+	}
+	if a.Output == "json" {
+		seen = nil
+	}
+	report, err := conformance.Run(ctx, cfg, seen)
+	if err != nil {
+		return err
+	}
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, report); err != nil {
+			return err
+		}
+	} else {
+		a.sumUp(report)
+	}
+	if report.Failed() > 0 {
+		return &console.Exit{Code: console.ExitFailed}
+	}
+	return nil
+}
+
+// readsOf is what a worker's process of the plugin may read beside the system's programs: its folder, and what is allowed.
+func readsOf(what string, allowed []string) ([]string, error) {
+	for _, path := range allowed {
+		if !filepath.IsAbs(path) {
+			return nil, console.Invalid("--allow-read %s: expected an absolute path, as --plugin-allow has it", path)
+		}
+	}
+	switch dir := folderOf(what); {
+	case dir != "":
+		return append(slices.Clone(allowed), dir), nil
+	case builtin(what):
+		return allowed, nil
+	}
+	path, err := filepath.Abs(what)
+	return append(slices.Clone(allowed), filepath.Dir(path)), err
+}
+
+// builtin tells whether a built-in plugin is meant, and not a path.
+func builtin(what string) bool {
+	_, ok := node.BuiltinDefs()[what]
+	return ok && !strings.ContainsRune(what, filepath.Separator)
+}
+
+// programOf finds what to start: a program, that of a plugin folder, or a built-in plugin.
+func programOf(what string) (argv []string, manifest string, err error) {
+	if builtin(what) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, "", fmt.Errorf("find the program itself: %w", err)
+		}
+		return []string{self, node.ServeVerb, what}, "", nil
+	}
+	path, err := filepath.Abs(what)
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(node.BuiltinDefs())), ", "))
+	}
+	if info.IsDir() {
+		return programOfFolder(path)
+	}
+	if info.Mode()&0o111 == 0 {
+		return nil, "", console.Invalid("%s is not executable\nhint: chmod +x %s", what, what)
+	}
+	return []string{path}, "", nil
+}
+
+// folderOf is the folder that is meant, or empty for a program alone or a built-in plugin.
+func folderOf(what string) string {
+	dir, err := filepath.Abs(what)
+	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || node.BuiltinDefs()[what] != nil {
+		return ""
+	}
+	return dir
+}
+
+func programOfFolder(dir string) (argv []string, manifest string, err error) {
+	kept := filepath.Join(dir, "manifest.json")
+	if info, err := os.Stat(kept); err == nil && info.Mode().IsRegular() {
+		manifest = kept
+	}
+	program := filepath.Join(dir, "plugin")
+	if info, err := os.Stat(program); err == nil {
+		if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+			return nil, "", console.Invalid("%s is not an executable file", program)
+		}
+		return []string{program}, manifest, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, host.ScriptFile)); err == nil {
+		adapter, err := node.ScriptAdapter()
+		return append(adapter, dir), manifest, err
+	}
+	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
+}
+
+// showCase prints one result as it comes.
+func (a *app) showCase(r conformance.Result) {
+	mark, color := "pass", console.Green
+	switch r.Status {
+	case conformance.Failed:
+		mark, color = "FAIL", console.Red
+	case conformance.NotApplicable:
+		mark, color = "n/a ", console.Faint
+	}
+	fmt.Fprintf(a.Out, "%s  %-14s %8s  %s\n", a.Paint(color, mark), r.Case, shortTime(r.Took), r.Title)
+	for _, line := range []struct{ head, text string }{{"fault", r.Fault}, {"what to do", r.Hint}, {"why", notes(r)}} {
+		if line.text != "" {
+			fmt.Fprintf(a.Out, "      %s: %s\n", line.head, strings.ReplaceAll(line.text, "\n", "\n        "))
+		}
+	}
+}
+
+// notes are shown where a case does not apply; of one that passed they are in -o json.
+func notes(r conformance.Result) string {
+	if r.Status == conformance.NotApplicable {
+		return r.Note
+	}
+	return ""
+}
+
+func shortTime(d time.Duration) string {
+	if d < time.Millisecond {
+		return "-"
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+func (a *app) sumUp(r conformance.Report) {
+	count := map[conformance.Status]int{}
+	for _, one := range r.Results {
+		count[one.Status]++
+	}
+	if len(r.Examples) > 0 {
+		fmt.Fprintln(a.Out, "\nexamples:")
+	}
+	for _, e := range r.Examples {
+		line := fmt.Sprintf("  %s %q: %s", e.Type, e.Title, e.Outcome)
+		if e.Reason != "" {
+			line += " (" + console.FirstLine(e.Reason) + ")"
+		}
+		fmt.Fprintln(a.Out, console.Printable(line))
+	}
+	name := strings.TrimSpace(r.Plugin + " " + r.Version)
+	if name == "" {
+		name = "the program"
+	}
+	fmt.Fprintf(a.Out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
+		count[conformance.Passed], count[conformance.Failed], count[conformance.NotApplicable])
+}

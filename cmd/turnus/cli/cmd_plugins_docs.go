@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+type pluginsDocsFlags struct {
+	plugins node.PluginFlags
+	program string
+	check   string
+}
+
+func (a *app) pluginsDocsCmd() *cobra.Command {
+	var f pluginsDocsFlags
+	c := &cobra.Command{
+		Use: "docs [TYPE]", Short: "Show what a job type does, its params and examples", Args: cobra.MaximumNArgs(1),
+		Example: "  turnus plugins docs file\n  turnus plugins docs > job-types.md\n  turnus plugins docs --program ./plugin --check docs.md",
+		RunE: func(c *cobra.Command, args []string) error {
+			types, err := f.types(c.Context(), args)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, types)
+			}
+			var text bytes.Buffer
+			for _, t := range types {
+				if err := writeTypeDocs(&text, t); err != nil {
+					return err
+				}
+			}
+			if f.check != "" {
+				return a.checkDocs(f.check, text.String())
+			}
+			_, err = a.Out.Write(text.Bytes())
+			return err
+		},
+	}
+	f.plugins.Add(c)
+	c.Flags().StringVar(&f.program, "program", "", "only the job types of this program, plugin folder or built-in plugin")
+	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file says something else")
+	return c
+}
+
+// types are those that are asked for: one by its name, those of one program, or all.
+func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Type, error) {
+	var all []host.Type
+	if f.program != "" {
+		argv, _, err := programOf(f.program)
+		if err != nil {
+			return nil, err
+		}
+		box, err := node.AskSandbox()
+		if err != nil {
+			return nil, err
+		}
+		m, err := host.Describe(ctx, argv, folderOf(f.program), box)
+		if err != nil {
+			return nil, err
+		}
+		all = m.Types
+	} else {
+		sup, err := f.plugins.Supervisor(nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range sup.Plugins() {
+			all = append(all, p.Manifest.Types...)
+		}
+	}
+	if len(args) == 0 {
+		return all, nil
+	}
+	var known []string
+	for _, t := range all {
+		if t.Name == args[0] {
+			return []host.Type{t}, nil
+		}
+		known = append(known, t.Name)
+	}
+	hint := cmp.Or(yamlread.DidYouMean(args[0], known), "turnus plugins ls lists them; --plugins DIR adds yours")
+	return nil, console.Invalid("job type %q is not known\nhint: %s", args[0], hint)
+}
+
+// checkDocs compares a page with what the job types say. Its first heading, of level 1, is its own.
+func (a *app) checkDocs(path, want string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return console.Invalid("%v", err)
+	}
+	have := string(raw)
+	if strings.HasPrefix(have, "# ") {
+		_, have, _ = strings.Cut(have, "\n")
+		have = strings.TrimLeft(have, "\n")
+	}
+	if have == want {
+		a.Message(path + " is up to date")
+		return nil
+	}
+	line, was, is := firstDifference(have, want)
+	return &console.Exit{Code: console.ExitChanges, Err: fmt.Errorf("%s is not what the job types say, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: write it anew with turnus plugins docs", path, line, was, is)}
+}
+
+func firstDifference(have, want string) (line int, was, is string) {
+	a, b := strings.Split(have, "\n"), strings.Split(want, "\n")
+	for line < len(a) && line < len(b) && a[line] == b[line] {
+		line++
+	}
+	if line < len(a) {
+		was = a[line]
+	}
+	if line < len(b) {
+		is = b[line]
+	}
+	return line + 1, was, is
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/plugins/scaffold"
+)
+
+// released is what a build of a release says of itself.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+
+func (a *app) pluginsInitCmd() *cobra.Command {
+	var o scaffold.Options
+	c := &cobra.Command{
+		Use: "init NAME", Short: "Begin a plugin: job type, test, example playbook, CI and manual, which pass as they are", Args: cobra.ExactArgs(1),
+		Example: "  turnus plugins init motd --lang go\n  turnus plugins init motd --lang python --dir work/motd\n  turnus plugins init motd --lang exec",
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.Name = args[0]
+			o.Dir = cmp.Or(o.Dir, o.Name)
+			if released.MatchString(settings.Version()) {
+				o.Require = settings.Version()
+			}
+			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {
+				var err error
+				if o.SDK, err = sdkFolder(o.SDK); err != nil {
+					return &console.Exit{Code: console.ExitInvalid, Err: err}
+				}
+			}
+			files, err := scaffold.New(o)
+			if errors.Is(err, scaffold.ErrOptions) {
+				return &console.Exit{Code: console.ExitInvalid, Err: err}
+			}
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, map[string]any{"name": o.Name, "lang": o.Lang, "dir": o.Dir, "files": files})
+			}
+			for _, f := range files {
+				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
+			}
+			a.Message("README.md says how it is tested and installed")
+			if o.Lang == "go" && o.SDK != "" {
+				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&o.Lang, "lang", "go", strings.Join(scaffold.Languages(), ", ")+": exec is for scripts in any language")
+	c.Flags().StringVar(&o.Dir, "dir", "", "folder to write to; NAME when not given")
+	c.Flags().StringVar(&o.Module, "module", "", "path of the Go module; example.org/NAME when not given")
+	c.Flags().StringVar(&o.SDK, "sdk", os.Getenv("TURNUS_SDK"), "build against the SDK in this folder instead of the release's: a checkout of Turnus, or its plugins/sdk (TURNUS_SDK)")
+	return c
+}
+
+// sdkFolder returns the absolute path of the SDK below dir, which is a checkout of Turnus or the SDK itself. Without dir it
+// searches upwards from the binary and from the present folder, and returns "" when there is none.
+func sdkFolder(dir string) (string, error) {
+	if dir != "" {
+		if found := sdkBelow(dir); found != "" {
+			return filepath.Abs(found)
+		}
+		return "", fmt.Errorf("--sdk %s: expected a checkout of Turnus, or its plugins/sdk: there is no go.mod of module %s", dir, scaffold.SDKModule)
+	}
+	var starts []string
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	if here, err := os.Getwd(); err == nil {
+		starts = append(starts, here)
+	}
+	for _, at := range starts {
+		for ; ; at = filepath.Dir(at) {
+			if found := sdkBelow(at); found != "" {
+				return found, nil
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+	}
+	return "", nil
+}
+
+// sdkBelow returns the folder of the SDK when dir is that, or a checkout of Turnus, and "" otherwise.
+func sdkBelow(dir string) string {
+	for _, folder := range []string{dir, filepath.Join(dir, "plugins", "sdk")} {
+		mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if first, _, _ := strings.Cut(string(mod), "\n"); err == nil && first == "module "+scaffold.SDKModule {
+			return folder
+		}
+	}
+	return ""
+}

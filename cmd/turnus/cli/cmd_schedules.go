@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) schedulesCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "schedules", Short: "List and change what a server launches by itself",
+		Long: `List and change what a server launches by itself. Schedules that stand in playbooks are
+managed there; set and rm are for those that people made. A schedule is named NAME, or
+TENANT:NAME where several tenants have one of that name.`,
+		Example: `  turnus schedules ls
+  turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich
+  turnus schedules pause nightly-ntp --reason "until the new image is tested"`,
+	}
+	c.AddCommand(a.schedulesListCmd(), a.schedulesShowCmd(), a.schedulesSetCmd(), a.schedulesRemoveCmd(),
+		a.schedulesTriggerCmd(), a.schedulesPauseCmd("pause"), a.schedulesPauseCmd("resume"), a.schedulesBackfillCmd())
+	return c
+}
+
+func scheduleNames(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Schedules(ctx, client.Page{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name + "\t" + list.Items[i].Sentence
+	}
+	return names, nil
+}
+
+func (a *app) schedulesListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List schedules, with their next fire", Args: cobra.NoArgs, Example: "  turnus schedules ls",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Schedules)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			cells := [][]string{{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}}
+			for i := range all {
+				s := &all[i]
+				state := "made by hand"
+				if s.Managed {
+					state = "from the playbook"
+				}
+				if s.Paused {
+					state += ", paused"
+				}
+				cells = append(cells, []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+// scheduleVerb is a command that does something with one schedule and shows what it is then.
+func (a *app) scheduleVerb(use, short, example string, r *remoteFlags, do func(context.Context, *client.Client, string) (api.Schedule, error)) *cobra.Command {
+	c := &cobra.Command{
+		Use: use + " SCHEDULE", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(r, scheduleNames),
+		RunE: a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
+			s, err := do(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, s)
+			}
+			a.writeSchedule(s)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) writeSchedule(s api.Schedule) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(a.Out, "%-13s %s\n", name, console.Printable(value))
+		}
+	}
+	row("schedule", s.Name)
+	row("tenant", s.Tenant)
+	row("playbook", s.Playbook)
+	row("when", strings.TrimSuffix(s.Sentence, ".")+" ("+s.Cron+"), "+s.Timezone)
+	row("catch up", s.CatchUp)
+	row("overlap", s.Overlap)
+	row("jitter", s.Jitter)
+	row("start within", s.StartWithin)
+	if s.Managed {
+		row("managed", "in the definitions: it is changed there")
+	}
+	if s.Paused {
+		row("paused", "yes "+s.PauseReason)
+	}
+	row("next", s.NextLocal)
+	row("last run", s.LastRun)
+	row("last skip", s.LastSkip)
+}
+
+func (a *app) schedulesShowCmd() *cobra.Command {
+	var r remoteFlags
+	return a.scheduleVerb("show", "Show a schedule", "  turnus schedules show nightly-ntp", &r, func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
+		return c.Schedule(ctx, name)
+	})
+}
+
+func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
+	var r remoteFlags
+	var reason string
+	short := "Let a schedule fire no more until it is resumed"
+	if verb == "resume" {
+		short = "Let a schedule fire again; what it missed is not caught up"
+	}
+	c := a.scheduleVerb(verb, short, "  turnus schedules "+verb+" nightly-ntp", &r, func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
+		if verb == "resume" {
+			return c.ResumeSchedule(ctx, name, reason)
+		}
+		return c.PauseSchedule(ctx, name, reason)
+	})
+	reasonFlag(c, &reason)
+	return c
+}
+
+func (a *app) schedulesSetCmd() *cobra.Command {
+	var r remoteFlags
+	var n api.NewSchedule
+	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it",
+		`  turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich --overlap skip`, &r,
+		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
+			before, err := c.Schedule(ctx, name)
+			if err != nil && !errors.Is(err, core.ErrNotFound) {
+				return before, err
+			}
+			return c.PutSchedule(ctx, name, before.ETag, n)
+		})
+	fl := c.Flags()
+	fl.StringVar(&n.Playbook, "playbook", "", "playbook that it launches")
+	fl.StringVar(&n.Cron, "cron", "", "when: five fields, as in a playbook's schedule")
+	fl.StringVar(&n.Timezone, "timezone", "", "zone of --cron, as Europe/Zurich (default: UTC)")
+	fl.StringVar(&n.CatchUp, "catch-up", "", "what becomes of missed fires: skip, once, all")
+	fl.StringVar(&n.Overlap, "overlap", "", "when its last run is not over: skip, queue, cancel_running")
+	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
+	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
+	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
+	flagCompletion(c, "playbook", &r, playbookNames)
+	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
+		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
+	needs(c, "playbook", "cron")
+	return c
+}
+
+func (a *app) schedulesRemoveCmd() *cobra.Command {
+	var r remoteFlags
+	return a.scheduleVerb("rm", "Remove a schedule; what it launched goes on", "  turnus schedules rm nightly-ntp", &r,
+		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
+			before, err := c.Schedule(ctx, name)
+			if err != nil {
+				return before, err
+			}
+			if err := c.DeleteSchedule(ctx, name, before.ETag); err != nil {
+				return before, err
+			}
+			a.Message("removed:")
+			return before, nil
+		})
+}
+
+func (a *app) schedulesTriggerCmd() *cobra.Command {
+	var r remoteFlags
+	var reason string
+	var follow bool
+	c := &cobra.Command{
+		Use: "trigger SCHEDULE", Short: "Launch a schedule now, paused or not", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
+		Example: "  turnus schedules trigger nightly-ntp --follow",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			launched, err := c.TriggerSchedule(ctx, args[0], onceKey(), reason)
+			if err != nil {
+				return err
+			}
+			switch {
+			case follow:
+				a.Message(launched.Run + " is launched")
+				return a.watchSoon(ctx, c, launched.Run)
+			case a.Output == "json":
+				return console.PrintJSON(a.Out, launched)
+			}
+			fmt.Fprintln(a.Out, launched.Run)
+			return nil
+		}),
+	}
+	r.add(c)
+	reasonFlag(c, &reason)
+	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
+	return c
+}
+
+// acceptedWithin is how long a run that a schedule launches may take to be there.
+const (
+	acceptedWithin = 15 * time.Second
+	acceptedEvery  = 100 * time.Millisecond
+)
+
+// watchSoon watches a run that may be accepted a moment later.
+func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error {
+	for end := time.Now().Add(acceptedWithin); ; {
+		err := runview.Watch(ctx, a.Console, c, id)
+		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(acceptedEvery):
+		}
+	}
+}
+
+func (a *app) schedulesBackfillCmd() *cobra.Command {
+	var r remoteFlags
+	var from, to string
+	c := &cobra.Command{
+		Use: "backfill SCHEDULE --from TIME --to TIME", Short: "Launch the fires of a past range, one after the other", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
+		Long:    "Launch the fires of a past range, one after the other. Those that were launched before are not repeated.",
+		Example: "  turnus schedules backfill nightly-ntp --from 2026-11-01T00:00:00Z --to 2026-11-03T00:00:00Z",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			var b api.Backfill
+			var err error
+			if b.From, err = instantFlag("--from", from, time.Local); err != nil {
+				return err
+			}
+			if b.To, err = instantFlag("--to", to, time.Local); err != nil {
+				return err
+			}
+			if !b.To.After(b.From) {
+				return console.Invalid("--to %s: expected a time after --from", to)
+			}
+			done, err := c.BackfillSchedule(ctx, args[0], b)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, done)
+			}
+			fmt.Fprintln(a.Out, console.Plural(done.Fires, "fire")+" to be launched")
+			return nil
+		}),
+	}
+	r.add(c)
+	c.Flags().StringVar(&from, "from", "", "begin of the range, RFC 3339")
+	c.Flags().StringVar(&to, "to", "", "end of the range, RFC 3339")
+	needs(c, "from", "to")
+	return c
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/yamlread"
+)
+
+// nearOr is the hint after a name that there is not.
+func nearOr(name string, names []string) string {
+	return cmp.Or(yamlread.DidYouMean(name, names), "turnus secrets ls lists what there is")
+}
+
+// readSecret reads a value: from a terminal twice, unseen, or all of stdin. One end of line is cut.
+func (a *app) readSecret(name string) ([]byte, error) {
+	in, ok := a.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		value, err := io.ReadAll(io.LimitReader(a.In, secrets.MaxValue+3))
+		return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r")), err
+	}
+	first, err := a.unseen(in, "value of "+name+": ")
+	if err != nil {
+		return nil, err
+	}
+	second, err := a.unseen(in, "once more: ")
+	defer clear(second)
+	switch {
+	case err != nil:
+		clear(first)
+		return nil, err
+	case !bytes.Equal(first, second):
+		clear(first)
+		return nil, console.Invalid("the two are not the same: nothing was changed")
+	}
+	return first, nil
+}
+
+// unseen asks on the terminal without echo. A signal in between gives the terminal its echo back.
+func (a *app) unseen(in *os.File, question string) ([]byte, error) {
+	fd := int(in.Fd())
+	state, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	got, end := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case s := <-got:
+			_ = term.Restore(fd, state)
+			signal.Stop(got)
+			if number, ok := s.(syscall.Signal); ok {
+				_ = syscall.Kill(os.Getpid(), number) // now it ends the process, as it would have
+			}
+		case <-end:
+		}
+	})
+	defer func() { signal.Stop(got); close(end); wg.Wait() }()
+	fmt.Fprint(a.Err, question)
+	value, err := term.ReadPassword(fd)
+	fmt.Fprintln(a.Err)
+	return value, err
+}
+
+func (a *app) secretsEditCmd() *cobra.Command {
+	var path string
+	var identities []string
+	c := &cobra.Command{
+		Use: "edit NAME", Short: "Change an encrypted value in $VISUAL or $EDITOR", Args: cobra.ExactArgs(1),
+		Long: `Change an encrypted value in $VISUAL or $EDITOR. It lies in memory meanwhile (/dev/shm), in a
+folder that nobody else can enter, and is gone when the editor ends or a signal comes.`,
+		Example: "  turnus secrets edit snmp --secrets-identity admin.age",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := readSecretFile(path)
+			if err != nil {
+				return err
+			}
+			e, err := f.entry(args[0])
+			if err != nil {
+				return err
+			}
+			if e.Age == "" {
+				return console.Invalid("%s: secret %q is not sealed here: it is a reference of the kind %s, which you edit in the file", e.Place(), e.Name, e.Kind())
+			}
+			opener, err := secrets.NewOpener(identities)
+			if err != nil {
+				return err
+			}
+			before, err := opener.Open(e.Age)
+			defer clear(before)
+			if err != nil {
+				return fmt.Errorf("%s: secret %q: %w", e.Place(), e.Name, err)
+			}
+			after, err := a.edited(cmd.Context(), e.Name, before)
+			defer clear(after)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(before, after) {
+				a.Message("the value is as it was: nothing was changed")
+				return nil
+			}
+			if err := f.put(e.Name, after); err != nil {
+				return err
+			}
+			if err := f.save(); err != nil {
+				return err
+			}
+			return a.sealed(f, args)
+		},
+	}
+	addSecretFile(c, &path)
+	addIdentities(c, &identities)
+	return c
+}
+
+// edited lets a person change a value, which lies in a file as long as the editor runs.
+func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, err error) {
+	parent, memory := memoryFolder()
+	if !memory {
+		a.Message(a.Paint(console.Yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
+	}
+	// Caught before there is anything to remove. Ctrl-C is the editor's own, which has the terminal; the others end it.
+	got := make(chan os.Signal, 4)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(got)
+	dir, err := os.MkdirTemp(parent, "turnus-secret-") // 0700
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // with what an editor leaves beside it
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, value, 0o600); err != nil {
+		return nil, err
+	}
+	if err := a.runEditor(ctx, file, got); err != nil {
+		return nil, err
+	}
+	after, err := settings.ReadFile(file, secrets.MaxValue+3)
+	if err != nil || bytes.Equal(after, value) {
+		return after, err
+	}
+	return bytes.TrimSuffix(after, []byte("\n")), nil
+}
+
+// runEditor waits for the editor, and ends it when told to.
+func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "exec "+editor+` "$1"`, "sh", file) //nolint:gosec // the person's own editor
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, os.Stdout, os.Stderr                       // the terminal itself
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 2 * time.Second
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("editor: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the editor, which is waited for below
+	interrupted := false
+	for {
+		select {
+		case s := <-got:
+			if interrupted = true; s != os.Interrupt {
+				cancel()
+			}
+		case err := <-ended:
+			switch {
+			case err != nil && (interrupted || endedBySignal(cmd.ProcessState)):
+				return &console.Exit{Code: console.ExitCancelled, Err: errors.New("the editor was ended by a signal: nothing was changed")}
+			case err != nil:
+				return fmt.Errorf("the editor %s: %w: nothing was changed", editor, err)
+			}
+			return nil
+		}
+	}
+}
+
+// endedBySignal tells a program that ended by a signal which asks it to, or as a shell says that what it waited for did: of one that came
+// to this process too, the end may be seen first. A crash is none.
+func endedBySignal(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	if !ok {
+		return false
+	}
+	by := syscall.Signal(status.ExitStatus() - 128)
+	if status.Signaled() {
+		by = status.Signal()
+	}
+	return by == syscall.SIGINT || by == syscall.SIGTERM || by == syscall.SIGHUP
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+func (a *app) validateCmd() *cobra.Command {
+	var plugins node.PluginFlags
+	var vars localrun.VarFlags
+	c := &cobra.Command{
+		Use:   "validate PATH...",
+		Short: "Check playbooks: every mistake of every file, with its place",
+		Long: `Check playbooks: every mistake of every file, with its place. Files named secrets.yaml are
+checked as files of secrets of a definitions tree. turnus diff checks a whole tree. Job types are
+asked about params that hold no expression: one process of each plugin that the playbooks use.`,
+		Example: `  turnus validate playbooks/
+  turnus validate site.yaml -o json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			sup, err := plugins.Supervisor(nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
+			plugins.TellDev(a.Console)
+			extra, err := vars.Values()
+			if err != nil {
+				return err
+			}
+			files, args := secretFiles(args)
+			problems, err := validateSecrets(files)
+			if err != nil {
+				return err
+			}
+			var books []*playbooks.Playbook
+			var warnings playbooks.Diagnostics
+			if len(args) > 0 {
+				books, err = playbooks.Load(args, node.PlaybookOptions(sup, extra))
+			}
+			if err == nil {
+				var found playbooks.Diagnostics
+				ctx, stop := a.Interruptible(cmd.Context())
+				defer stop()
+				found, warnings = askJobTypes(ctx, sup, books)
+				problems = append(problems, found...)
+			}
+			return a.reportValidation(books, withProblems(err, problems), warnings)
+		},
+	}
+	plugins.Add(c)
+	plugins.AddDev(c)
+	vars.Add(c)
+	return c
+}
+
+// validation is the -o json document of validate.
+type validation struct {
+	Valid     bool                  `json:"valid"`
+	Playbooks []string              `json:"playbooks"`
+	Secrets   []usedSecret          `json:"secrets"`
+	Problems  playbooks.Diagnostics `json:"problems"`
+	Warnings  playbooks.Diagnostics `json:"warnings"`
+}
+
+// usedSecret is a secret that a playbook's steps list.
+type usedSecret struct {
+	Secret   string   `json:"secret"`
+	Playbook string   `json:"playbook"`
+	Steps    []string `json:"steps"`
+}
+
+// usedSecrets lists them by playbook, and then by name.
+func usedSecrets(books []*playbooks.Playbook) []usedSecret {
+	out := []usedSecret{}
+	for _, b := range books {
+		for _, name := range b.Secrets() {
+			one := usedSecret{Secret: name, Playbook: b.Name}
+			for _, s := range b.Calls() {
+				if slices.Contains(slices.Collect(maps.Values(s.Secrets)), name) {
+					one.Steps = append(one.Steps, s.Name)
+				}
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// askJobTypes asks the job types of playbooks about the params that hold no expression.
+func askJobTypes(ctx context.Context, sup *host.Supervisor, books []*playbooks.Playbook) (problems, warnings playbooks.Diagnostics) {
+	v := sup.Validator()
+	for _, b := range books {
+		bad, odd := b.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
+			found, err := v.Validate(ctx, uses, params)
+			out := make([]playbooks.ParamProblem, len(found))
+			for i, f := range found {
+				out[i] = playbooks.ParamProblem(f)
+			}
+			return out, err
+		})
+		problems, warnings = append(problems, bad...), append(warnings, odd...)
+	}
+	if err := v.Close(); err != nil {
+		warnings = append(warnings, playbooks.Diagnostic{File: "plugins", Message: err.Error()})
+	}
+	return problems, warnings
+}
+
+// askJobTypesOf is askJobTypes for a tree.
+func askJobTypesOf(ctx context.Context, sup *host.Supervisor, set *definitions.Set) error {
+	problems, warnings := askJobTypes(ctx, sup, set.Playbooks)
+	set.Warnings = append(set.Warnings, warnings...)
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+func (a *app) reportValidation(books []*playbooks.Playbook, err error, warnings playbooks.Diagnostics) error {
+	var problems playbooks.Diagnostics
+	if err != nil && !errors.As(err, &problems) {
+		return err
+	}
+	doc := validation{Valid: len(problems) == 0, Playbooks: []string{}, Problems: problems, Warnings: append(playbooks.Diagnostics{}, warnings...), Secrets: usedSecrets(books)}
+	for _, b := range books {
+		doc.Playbooks = append(doc.Playbooks, b.Name)
+	}
+	if doc.Problems == nil {
+		doc.Problems = playbooks.Diagnostics{}
+	}
+	if a.Output != "json" {
+		for _, w := range warnings {
+			fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w.String())
+		}
+	}
+	switch {
+	case a.Output == "json":
+		if err := console.PrintJSON(a.Out, doc); err != nil {
+			return err
+		}
+	case doc.Valid:
+		fmt.Fprintln(a.Out, console.Plural(len(books), "playbook")+" valid")
+		for _, s := range doc.Secrets {
+			fmt.Fprintf(a.Out, "  %s uses secret %s: step %s\n", s.Playbook, s.Secret, strings.Join(s.Steps, ", "))
+		}
+	default:
+		fmt.Fprintln(a.Err, problems.Error())
+		fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(problems), "problem")))
+	}
+	if !doc.Valid {
+		return &console.Exit{Code: console.ExitInvalid}
+	}
+	return nil
+}

@@ -1,0 +1,368 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
+)
+
+// maxYears is how far windows next looks for rare windows.
+const maxYears = 20
+
+// maxShown bounds -n.
+const maxShown = 10_000
+
+func (a *app) windowsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "windows",
+		Short: "Service windows: when they open next, what blocks, what is wrong with them",
+	}
+	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd(),
+		a.windowsApprovalsCmd(), a.windowsApproveCmd(), a.windowsRevokeCmd())
+	return c
+}
+
+// windowFlags choose a window set and a time.
+type windowFlags struct {
+	files []string
+	from  string
+	need  string
+}
+
+func (f *windowFlags) addFiles(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with window sets, freezes and holidays (repeatable; read together)")
+}
+
+// load reads the definitions and finds the set.
+func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
+	if len(f.files) == 0 {
+		return nil, nil, console.Invalid("no definitions are given\nhint: -f windows.yaml")
+	}
+	defs, err := windows.Load(f.files...)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := defs.Sets[name]
+	if set == nil {
+		return nil, nil, console.Invalid("no window set %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(defs.Sets)), ", "))
+	}
+	zone, err := civil.LoadZone(set.Timezone)
+	return defs, zone, err
+}
+
+// instantFlag reads a time given by a flag: RFC 3339, or wall time in the zone; "" is now.
+func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
+	if text == "" {
+		return time.Now().Truncate(time.Second), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, checkYear(flag, t)
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			at, _ := civil.Resolve(t, zone)
+			return at, checkYear(flag, at)
+		}
+	}
+	where := zone.String()
+	if zone == time.Local {
+		where = "local time"
+	}
+	return time.Time{}, console.Invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
+}
+
+func checkYear(flag string, t time.Time) error {
+	if t.Year() < 1971 || t.Year() > 2150 {
+		return console.Invalid("%s %s: expected a year from 1971 to 2150", flag, t.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// needFlag reads --need; "" is 0.
+func needFlag(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := windows.ParseDuration(text)
+	if err != nil {
+		return 0, console.Invalid("--need: %w", err)
+	}
+	return d, nil
+}
+
+// windowDoc is a window in -o json.
+type windowDoc struct {
+	Open       string   `json:"open"`
+	Close      string   `json:"close"`
+	OpenLocal  string   `json:"open_local"`
+	CloseLocal string   `json:"close_local"`
+	Rules      []string `json:"rules"`
+	Notes      []string `json:"notes"`
+	Approved   bool     `json:"approved"`
+}
+
+func windowDocOf(w windows.Window, zone *time.Location) windowDoc {
+	d := windowDoc{
+		Open: console.UTC(w.Open), Close: console.UTC(w.Close), OpenLocal: w.Open.In(zone).Format(time.RFC3339), CloseLocal: w.Close.In(zone).Format(time.RFC3339),
+		Rules: w.Rules, Notes: append([]string{}, w.Notes...), Approved: w.Unapproved == "",
+	}
+	if w.Unapproved != "" {
+		d.Notes = append(d.Notes, w.Unapproved)
+	}
+	return d
+}
+
+// droppedDoc is an occurrence that came to nothing, in -o json.
+type droppedDoc struct {
+	Rule   string `json:"rule"`
+	Start  string `json:"start_local"` // wall time; it may not exist
+	Reason string `json:"reason"`
+}
+
+type nextDoc struct {
+	Set         string       `json:"set"`
+	Timezone    string       `json:"timezone"`
+	Occurrences []windowDoc  `json:"occurrences"`
+	Dropped     []droppedDoc `json:"dropped"`
+	NextStart   **string     `json:"next_start,omitempty"` // with --need; null if nothing fits
+	Reason      string       `json:"reason,omitempty"`     // why there is no next start, or no occurrence
+}
+
+func (a *app) windowsNextCmd() *cobra.Command {
+	var f windowFlags
+	var n int
+	c := &cobra.Command{
+		Use:   "next -f FILE SET",
+		Short: "List the next windows of a set, in local time and UTC",
+		Example: `  turnus windows next -f windows.yaml acme-fra
+  turnus windows next -f windows.yaml acme-fra --from 2026-10-20T00:00:00Z -n 3 --need 40m -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if n < 1 || n > maxShown {
+				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
+			}
+			defs, zone, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			from, err := instantFlag("--from", f.from, zone)
+			if err != nil {
+				return err
+			}
+			need, err := needFlag(f.need)
+			if err != nil {
+				return err
+			}
+			doc, err := nextWindows(defs, args[0], zone, from, n, need)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, doc)
+			}
+			a.writeNext(doc, zone)
+			return nil
+		},
+	}
+	f.addFiles(c)
+	c.Flags().StringVar(&f.from, "from", "", "from when on: RFC 3339, or local time of the set (default: now)")
+	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included: also show when it may start")
+	c.Flags().IntVarP(&n, "count", "n", 10, "how many")
+	return c
+}
+
+// nextWindows compiles ever longer horizons until enough windows are found.
+func nextWindows(defs *windows.Definitions, name string, zone *time.Location, from time.Time, n int, need time.Duration) (*nextDoc, error) {
+	doc := &nextDoc{Set: name, Timezone: zone.String(), Occurrences: []windowDoc{}, Dropped: []droppedDoc{}}
+	var c *windows.Compiled
+	var list []windows.Window
+	var noStart error
+	for days := windows.DefaultDays; ; days = min(2*days, maxYears*366) {
+		c = defs.Compile(name, windows.Ahead(from, days))
+		list = c.Occurrences(from, c.Horizon.To)
+		var start time.Time
+		if need > 0 {
+			var text *string
+			if start, noStart = c.Next(from, need); noStart == nil {
+				at := console.UTC(start)
+				text = &at
+			}
+			doc.NextStart = &text
+		}
+		if c.Reason() != "" || days == maxYears*366 || len(list) >= n && (need == 0 || noStart == nil || days > windows.DefaultDays) {
+			break
+		}
+	}
+	end := c.Horizon.To
+	if len(list) > n {
+		list = list[:n]
+		end = list[n-1].Close
+	}
+	for _, w := range list {
+		doc.Occurrences = append(doc.Occurrences, windowDocOf(w, zone))
+	}
+	for _, d := range c.Dropped {
+		if at, _ := civil.Resolve(d.Start, zone); at.Before(end) && len(doc.Dropped) < maxShown {
+			doc.Dropped = append(doc.Dropped, droppedDoc{d.Rule, d.Start.Format("2006-01-02T15:04:05"), d.Reason})
+		}
+	}
+	switch {
+	case noStart != nil && !errors.Is(noStart, windows.ErrClosed):
+		return nil, noStart
+	case noStart != nil:
+		doc.Reason = noStart.Error()
+	case len(list) == 0:
+		doc.Reason = "it does not open"
+		if c.Reason() != "" {
+			doc.Reason = c.Reason()
+		}
+	}
+	return doc, nil
+}
+
+func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
+	for _, o := range doc.Occurrences {
+		open, _ := time.Parse(time.RFC3339, o.Open)
+		end, _ := time.Parse(time.RFC3339, o.Close)
+		mark := a.Paint(console.Green, "open   ")
+		if !o.Approved {
+			mark = a.Paint(console.Red, "closed ")
+		}
+		fmt.Fprintf(a.Out, "%s %s  %s  by %s\n", mark, console.LocalAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
+		fmt.Fprintf(a.Out, "     to %s\n", console.LocalAndUTC(end, zone))
+		for _, note := range o.Notes {
+			fmt.Fprintf(a.Out, "        %s\n", a.Paint(console.Yellow, note))
+		}
+	}
+	for _, d := range doc.Dropped {
+		fmt.Fprintf(a.Out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
+	}
+	if doc.NextStart != nil && *doc.NextStart != nil {
+		start, _ := time.Parse(time.RFC3339, **doc.NextStart)
+		fmt.Fprintf(a.Out, "next start: %s\n", console.LocalAndUTC(start, zone))
+	}
+	if doc.Reason != "" {
+		fmt.Fprintln(a.Out, doc.Reason)
+	}
+}
+
+type explainDoc struct {
+	Set            string     `json:"set"`
+	At             string     `json:"at"`
+	AtLocal        string     `json:"at_local"`
+	Need           string     `json:"need"`
+	Open           bool       `json:"open"`
+	Fits           bool       `json:"fits"`
+	Cause          string     `json:"cause"`
+	By             string     `json:"by,omitempty"`
+	Reason         string     `json:"reason"`
+	Window         *windowDoc `json:"window,omitempty"`
+	NextStart      *string    `json:"next_start"`
+	NextStartLocal *string    `json:"next_start_local"`
+	NoNext         string     `json:"no_next,omitempty"`
+	Overrun        string     `json:"overrun,omitempty"`
+}
+
+func (a *app) windowsExplainCmd() *cobra.Command {
+	var f windowFlags
+	var r remoteFlags
+	c := &cobra.Command{
+		Use:   "explain [-f FILE] SET --need D",
+		Short: "Say whether work may start at a time, what decides, and when it may start next",
+		Long: `Say whether work may start at a time, what decides, and when it may start next: by the
+windows of files, or without -f by those of a server, with the approvals that were given there.`,
+		Example: `  turnus windows explain -f windows.yaml acme-fra --at 2026-12-19T22:30:00Z --need 40m
+  turnus windows explain acme-fra --need 2h`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(f.files) == 0 {
+				return a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+					need, err := needFlag(f.need)
+					if err != nil {
+						return err
+					}
+					return a.explainRemote(ctx, c, args[0], f.from, need)
+				})(cmd, args)
+			}
+			if r != (remoteFlags{}) {
+				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
+			}
+			defs, zone, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			at, err := instantFlag("--at", f.from, zone)
+			if err != nil {
+				return err
+			}
+			need, err := needFlag(f.need)
+			if err != nil {
+				return err
+			}
+			if need == 0 {
+				return errNoNeed()
+			}
+			return a.explainWindow(defs.Compile(args[0], windows.Ahead(at, windows.DefaultDays)), at, need)
+		},
+	}
+	f.addFiles(c)
+	r.add(c)
+	c.Flags().StringVar(&f.from, "at", "", "when: RFC 3339, or local time of the set (default: now)")
+	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included")
+	return c
+}
+
+func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duration) error {
+	e, err := c.Explain(at, need)
+	if err != nil {
+		return err
+	}
+	doc := explainDoc{
+		Set: c.Name, At: console.UTC(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: e.Open, Fits: e.Fits,
+		Cause: string(e.Cause), By: e.By, Reason: e.Reason, NoNext: e.NoNext, Overrun: string(c.Overrun),
+	}
+	if e.Window != nil {
+		w := windowDocOf(*e.Window, c.Zone)
+		doc.Window = &w
+	}
+	if !e.Next.IsZero() {
+		next, local := console.UTC(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
+		doc.NextStart, doc.NextStartLocal = &next, &local
+	}
+	return a.showExplained(doc, at, e.Next, c.Zone)
+}
+
+func errNoNeed() error {
+	return console.Invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
+}
+
+func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Location) error {
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, doc)
+	}
+	verdict := a.Paint(console.Red, "closed")
+	switch {
+	case doc.Fits:
+		verdict = a.Paint(console.Green, "may start")
+	case doc.Open:
+		verdict = a.Paint(console.Yellow, "open, but it does not fit")
+	}
+	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, console.LocalAndUTC(at, zone), verdict, doc.Reason)
+	if doc.NoNext != "" {
+		fmt.Fprintf(a.Out, "  no next start: %s\n", doc.NoNext)
+		return nil
+	}
+	fmt.Fprintf(a.Out, "  next start: %s\n", console.LocalAndUTC(next, zone))
+	return nil
+}

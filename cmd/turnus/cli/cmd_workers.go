@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) workersCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "workers", Short: "List workers, and take them out of service",
+		Example: `  turnus workers ls
+  turnus workers drain node-7 --reason "kernel update"`,
+	}
+	c.AddCommand(a.workersListCmd(),
+		a.workerVerb("cordon", "Give a worker no further jobs; what it has goes on", (*client.Client).CordonWorker),
+		a.workerVerb("uncordon", "Give a worker jobs again", (*client.Client).UncordonWorker),
+		a.workerVerb("drain", "Have a worker give its jobs to others after the step that runs, and end", (*client.Client).DrainWorker))
+	return c
+}
+
+func workerNames(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Workers(ctx, client.Page{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i, w := range list.Items {
+		names[i] = w.Name + "\t" + w.State
+	}
+	return names, nil
+}
+
+func (a *app) workersListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List workers, with what they carry", Args: cobra.NoArgs, Example: "  turnus workers ls -o json",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := client.All(ctx, 0, c.Workers)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, all)
+			}
+			cells := [][]string{{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}}
+			for _, w := range all {
+				cells = append(cells, workerCells(w))
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func workerCells(w api.Worker) []string {
+	if w.Started.IsZero() { // it is away, and all that is known is that it was told something
+		return []string{w.Name, w.State, "", "", "", "", "", ""}
+	}
+	return []string{
+		w.Name, w.State, fmt.Sprintf("%d/%d", w.Running, w.Slots), fmt.Sprintf("%.0f%%", 100*w.CPU), fmt.Sprintf("%.0f%%", 100*w.Memory),
+		w.Pool, w.Version, console.Short(time.Since(w.Started).Round(time.Second)),
+	}
+}
+
+func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Context, string, string) (api.Worker, error)) *cobra.Command {
+	var r remoteFlags
+	var reason string
+	c := &cobra.Command{
+		Use: verb + " WORKER", Short: text, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, workerNames),
+		Example: "  turnus workers " + verb + " node-7",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			w, err := do(c, ctx, args[0], reason)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, w)
+			}
+			fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
+			return nil
+		}),
+	}
+	r.add(c)
+	reasonFlag(c, &reason)
+	return c
+}
+
+func (a *app) queueCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "queue", Short: "Show the state of the queue, and why a job waits", Args: cobra.NoArgs,
+		Annotations: map[string]string{alone: "yes"},
+		Example: `  turnus queue
+  turnus queue explain 20261120-021500-ab3cd5ef/17`,
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+			q, err := c.Queue(ctx)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, q)
+			}
+			if q.Away != "" {
+				fmt.Fprintf(a.Out, "%s, away: %s\n", q.Backend, console.Printable(q.Away))
+				return nil
+			}
+			console.Table(a.Out, [][]string{
+				{"BACKEND", "RUNS", "READY", "TENANTS", "IN FLIGHT", "TIMED", "NODES", "OLDEST OVERDUE"},
+				{q.Backend, strconv.Itoa(q.Runs), strconv.Itoa(q.Ready), strconv.Itoa(q.Tenants), strconv.Itoa(q.InFlight), strconv.Itoa(q.Timed), strconv.Itoa(q.Sessions), q.Oldest},
+			})
+			return nil
+		}),
+	}
+	r.add(c)
+	c.AddCommand(a.explainCmd(), a.queueACLCmd())
+	return c
+}
+
+func (a *app) explainCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "explain RUN/INDEX", Short: "Say why a job is where it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, openJobs),
+		Example: "  turnus queue explain 20261120-021500-ab3cd5ef/17",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := core.ParseJobID(args[0])
+			if err != nil {
+				return &console.Exit{Code: console.ExitInvalid, Err: err}
+			}
+			e, err := c.Explain(ctx, id)
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, e)
+			}
+			line := fmt.Sprintf("%s on %s is %s: %s", id, e.Host, e.State, e.Reason)
+			if !e.Until.IsZero() {
+				line += ", until " + console.LocalTime(e.Until)
+			}
+			fmt.Fprintln(a.Out, console.Printable(line))
+			return nil
+		}),
+	}
+	r.add(c)
+	return c
+}
+
+func (a *app) historyCmd() *cobra.Command {
+	var r remoteFlags
+	var m most
+	c := &cobra.Command{
+		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, hostNames),
+		Example: "  turnus hosts history fw-1.acme -n 10",
+		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+			jobs, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
+				return c.HostHistory(ctx, args[0], p)
+			})
+			if err != nil {
+				return err
+			}
+			if a.Output == "json" {
+				return console.PrintJSON(a.Out, jobs)
+			}
+			cells := [][]string{{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}}
+			for _, j := range jobs {
+				cells = append(cells, []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, console.CutText(console.Printable(console.FirstLine(j.Reason)), 80)})
+			}
+			console.Table(a.Out, cells)
+			return nil
+		}),
+	}
+	r.add(c)
+	m.add(c, "jobs")
+	return c
+}

@@ -1,6 +1,0 @@
-//go:build !linux && !darwin
-
-package cli
-
-// diskOf tells nothing here.
-func diskOf(string) (free, size uint64, ok bool) { return 0, 0, false }

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core/keyring"
+)
+
+// Nobody but its process can look into the queue of turnus up: a key is not retired before that process began with another one.
+func TestAKeyStaysWhileAnOlderQueueMayBeSealedWithIt(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ring.json")
+	id, err := keyring.New(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := keyring.Open(file, keyring.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := service.OpenData(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.OpenLedger(t.Context(), "", "", ring)
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, f := newApp(strings.NewReader(""), io.Discard, io.Discard), sealedPlaces{data: d.Path, keyring: service.KeyringFlags{File: file}}
+	if err := f.check(); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(d.Path, "lock")
+	for began, fine := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} { // from when the ledger was sealed with the present key
+		when := time.Now().Add(began)
+		if err := os.Chtimes(lock, when, when); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.begunSince(t.Context(), a, id); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "start it again") {
+			t.Errorf("began %v after: %v", began, err)
+		}
+	}
+	if err := errors.Join(os.Chtimes(lock, time.Time{}, time.Now().Add(-time.Minute)), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.begunSince(t.Context(), a, id); err != nil { // nobody holds it any more
+		t.Error(err)
+	}
+}

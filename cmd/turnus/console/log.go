@@ -1,0 +1,33 @@
+package console
+
+import (
+	"log/slog"
+	"regexp"
+)
+
+// Log makes the log of a long-running process. As JSON all that goes to stderr becomes lines of it,
+// messages and the last error, too: whoever collects it reads nothing else.
+func (c *Console) Log(level slog.Level, asJSON bool) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if !asJSON {
+		return newOutageLog(slog.NewTextHandler(lineWriter{c}, options))
+	}
+	c.color, c.Live = false, false
+	c.structured = newOutageLog(slog.NewJSONHandler(c.Err, options))
+	return c.structured
+}
+
+// leading is how a message begins that is more than one.
+var leading = regexp.MustCompile(`^(warning|error): `)
+
+// structuredMessage logs what is said to a person.
+func structuredMessage(log *slog.Logger, text string) {
+	switch word := leading.FindString(text); word {
+	case "warning: ":
+		log.Warn(text[len(word):])
+	case "error: ":
+		log.Error(text[len(word):])
+	default:
+		log.Info(text)
+	}
+}

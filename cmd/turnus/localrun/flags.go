@@ -1,0 +1,138 @@
+package localrun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// InventoryFlags choose hosts.
+type InventoryFlags struct {
+	sources []string
+	limit   string
+	sel     string
+}
+
+// Add gives the command the flags.
+func (f *InventoryFlags) Add(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY)")
+	c.Flags().StringVarP(&f.limit, "limit", "l", "", "only these hosts: names, groups, globs, !not, &and, @FILE")
+	c.Flags().StringVar(&f.sel, "select", "", "only hosts for which this expression is true, as in targets:")
+}
+
+// InventoryFromEnv returns the inventory that the environment names.
+func InventoryFromEnv() []string {
+	if env := os.Getenv("TURNUS_INVENTORY"); env != "" {
+		return []string{env}
+	}
+	return nil
+}
+
+// Load reads the inventory and narrows it by --limit and --select.
+func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
+	if len(f.sources) == 0 {
+		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'")
+	}
+	inv, err := inventory.Load(ctx, f.sources)
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts := inv.Hosts
+	if f.limit != "" {
+		if hosts, err = inv.Limit(f.limit); err != nil {
+			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: err} // it starts with the limit
+		}
+	}
+	if f.sel != "" {
+		if hosts, err = selectHosts(f.sel, hosts); err != nil {
+			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("--select: %w", err)}
+		}
+	}
+	return inv, hosts, nil
+}
+
+func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {
+	expr, err := playbooks.CompileSelector(text)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []core.Host
+	for _, h := range hosts {
+		ok, err := expr.Bool(playbooks.Env{Host: h})
+		if err != nil {
+			return nil, fmt.Errorf("host %s: %w", h.Name, err)
+		}
+		if ok {
+			chosen = append(chosen, h)
+		}
+	}
+	return chosen, nil
+}
+
+// VarFlags are -e key=value, -e '{"json": …}' and -e @file.yaml.
+type VarFlags struct{ Args []string }
+
+// Add gives the command the flags.
+func (f *VarFlags) Add(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.Args, "extra-vars", "e", nil, "set vars: key=value, a JSON object, or @FILE (repeatable; wins over the playbook's)")
+}
+
+const maxVarsFile = 1 << 20
+
+// Values returns the vars of -e.
+func (f *VarFlags) Values() (map[string]any, error) {
+	vars := map[string]any{}
+	for _, arg := range f.Args {
+		file, isFile := strings.CutPrefix(arg, "@")
+		switch {
+		case isFile || strings.HasPrefix(strings.TrimSpace(arg), "{"):
+			src := []byte(arg)
+			if isFile {
+				var err error
+				if src, err = settings.ReadFile(file, maxVarsFile+1); err != nil {
+					return nil, console.Invalid("-e: %w", err)
+				}
+			}
+			if len(src) > maxVarsFile {
+				return nil, console.Invalid("-e %s: more than 1 MiB", arg[:min(len(arg), 60)])
+			}
+			var more map[string]any
+			if err := yaml.Unmarshal(src, &more); err != nil {
+				return nil, console.Invalid("-e %s: expected an object of vars: %w", arg[:min(len(arg), 60)], err)
+			}
+			maps.Copy(vars, more)
+		default:
+			k, v, ok := strings.Cut(arg, "=")
+			if !ok || k == "" {
+				return nil, console.Invalid("-e %s: expected key=value, a JSON object, or @FILE", arg)
+			}
+			vars[k] = v
+		}
+	}
+	return jsonValues(vars)
+}
+
+// jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot.
+func jsonValues(vars map[string]any) (map[string]any, error) {
+	text, err := json.Marshal(vars)
+	if err != nil {
+		return nil, console.Invalid("-e: %w", err)
+	}
+	var out map[string]any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	err = dec.Decode(&out)
+	return out, err
+}

@@ -1,0 +1,184 @@
+package localrun
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// PlayFlags say what is launched on which hosts, and how.
+type PlayFlags struct {
+	Inv         InventoryFlags
+	vars        VarFlags
+	tags, skip  []string
+	check, diff bool
+	maxInFlight int
+	retryFailed bool
+	Windows     gatingFlags
+	secrets     map[string]secrets.Ref // references that the runs take along
+	nodeSecrets []string               // see launch.Options
+	SkipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
+
+	At   time.Time // of the launch; now when it is zero
+	Past *History  // that prepare asked for needs
+}
+
+// Add gives the command the flags.
+func (f *PlayFlags) Add(c *cobra.Command) {
+	f.Inv.Add(c)
+	f.vars.Add(c)
+	f.Windows.add(c)
+	c.Flags().StringSliceVarP(&f.tags, "tags", "t", nil, "only steps with one of these tags")
+	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
+	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
+	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
+	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
+	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once; 0 is the playbook's max_in_flight")
+}
+
+// Prepare loads the playbooks and makes a launch of each.
+func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
+	if f.maxInFlight < 0 {
+		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
+	}
+	vars, err := f.vars.Values()
+	if err != nil {
+		return nil, err
+	}
+	opts := node.PlaybookOptions(sup, vars)
+	books, err := playbooks.Load(paths, opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(books) == 0 {
+		return nil, console.Invalid("no playbook in %v", paths)
+	}
+	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
+		return nil, err
+	}
+	windows, err := f.Windows.load()
+	if err != nil {
+		return nil, err
+	}
+	f.Past = newHistory()
+	var launches []*launch.Launch
+	given, err := varsOf(books, vars)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range books {
+		chosen := hosts
+		if f.retryFailed {
+			if chosen, err = onlyFailed(p.Name, hosts); err != nil {
+				return nil, err
+			}
+		}
+		files, err := filepath.Abs(filepath.Dir(p.File))
+		if err != nil {
+			return nil, err
+		}
+		l, err := launch.Prepare(p, chosen, launch.Options{
+			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: windows, SkipUnfit: f.SkipUnfit,
+			Now: f.At, Need: f.Past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
+		})
+		if errors.Is(err, core.ErrNotFound) {
+			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		launches = append(launches, l)
+	}
+	return launches, nil
+}
+
+// varsOf shares out what -e gives among several playbooks: each has the vars that it knows, and one
+// that none knows is refused.
+func varsOf(books []*playbooks.Playbook, vars map[string]any) ([]map[string]any, error) {
+	out := make([]map[string]any, len(books))
+	if len(books) == 1 {
+		out[0] = vars // the launch refuses what it does not know
+		return out, nil
+	}
+	for name, value := range vars {
+		one, known := map[string]any{name: value}, false
+		var refused error
+		for i, p := range books {
+			if err := p.CheckVars(one); err != nil {
+				refused = err
+				continue
+			}
+			if known = true; out[i] == nil {
+				out[i] = map[string]any{}
+			}
+			out[i][name] = value
+		}
+		if !known {
+			return nil, refused
+		}
+	}
+	return out, nil
+}
+
+// knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is not.
+func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
+	known := map[string]bool{}
+	for _, p := range books {
+		for _, s := range p.Steps {
+			for _, tag := range s.Tags {
+				known[tag] = true
+			}
+		}
+	}
+	for _, tag := range tags {
+		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
+			continue
+		}
+		hint := cmp.Or(yamlread.DidYouMean(tag, slices.Sorted(maps.Keys(known))), "tags there are: "+cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
+		return console.Invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
+	}
+	return nil
+}
+
+func onlyFailed(playbook string, hosts []core.Host) ([]core.Host, error) {
+	retry, err := hostsToRetry(playbook)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []core.Host
+	for _, h := range hosts {
+		if retry[h.Name] {
+			chosen = append(chosen, h)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, console.Invalid("--retry-failed: every host of the last run of %q that the inventory has was done well", playbook)
+	}
+	return chosen, nil
+}
+
+func whoami() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", u.Username, u.Uid)
+}

@@ -1,0 +1,262 @@
+package localrun
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// RunFlags are the flags of run beyond what it shares.
+type RunFlags struct {
+	Play      PlayFlags
+	Node      node.Flags
+	Queue     service.QueueFlags
+	Events    bool
+	Yes       bool
+	ListHosts bool
+	NoWorker  bool
+	Outside   bool
+}
+
+// Run runs playbooks and follows them to the end.
+func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags) (err error) {
+	if f.NoWorker && f.Queue.URL == "" {
+		return console.Invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
+	}
+	inv, hosts, err := f.Play.Inv.Load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range inv.Warnings {
+		fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+w)
+	}
+	log := con.Logger(f.Node.Verbose)
+	if !f.Node.Verbose {
+		f.Node.SSH.Warnings = con.Warnings()
+	}
+	logins := node.ByUserLogins
+	if f.Queue.URL != "" {
+		logins = node.ByCredentials
+		if err := inv.Shared(); err != nil {
+			return err
+		}
+	}
+	n, err := f.Node.Reach(ctx, logins, func() *inventory.Inventory { return inv }, log)
+	if err != nil {
+		return err
+	}
+	stop := sync.OnceValue(n.Stop)
+	defer func() { err = errors.Join(err, stop()) }()
+	node.Unconfined(con, n)
+	f.Node.Plugins.TellDev(con)
+	if f.Outside {
+		f.Play.Windows.paths = nil
+	}
+	f.Play.secrets, f.Play.nodeSecrets = node.SecretsFor(n.Secrets, f.Queue.URL != "")
+	launches, err := f.Play.Prepare(paths, hosts, n.Plugins)
+	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
+		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
+	}
+	if err != nil {
+		return err
+	}
+	if f.ListHosts {
+		return ListLaunches(con, launches)
+	}
+	for _, l := range launches {
+		if l.FourEyes != "" {
+			return console.Invalid("%s: %s demands four eyes, and nobody can approve a run of this command\nhint: launch it at a server with turnus submit %s, or try it with --check",
+				l.Playbook.File, l.FourEyes, l.Playbook.Name)
+		}
+	}
+	if err := keepWindows(con, launches, f); err != nil {
+		return err
+	}
+	if err := f.Queue.ChoosePool(launches); err != nil {
+		return err
+	}
+	q, closeQueue, err := f.Queue.Open(ctx, con)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
+
+	return follow(ctx, con, f, n, q, launches, log)
+}
+
+// follow starts the launches on q, has n work on them unless others do, and reports when all are over.
+func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
+	book, stopKeeping, err := f.Play.Windows.keep(ctx, con, q, launches)
+	if err != nil {
+		return err
+	}
+	defer stopKeeping()
+	keeping := &handlersQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
+	if f.Queue.URL == "" {
+		q = keeping
+	}
+	c := NewConductor(con, q)
+	c.windows = book
+	c.approve = approver(con, f.Yes)
+	if f.Events {
+		c.events = runview.NewEventWriter(con.Out)
+	}
+	var parts []*Part
+	var tallies []*runview.Tally
+	for _, l := range launches {
+		p := c.Add(l)
+		if p.keeper, err = keepHandlers(l, f.Queue.URL != ""); err != nil {
+			return err
+		}
+		keeping.keepers[l.Run.ID] = p.keeper
+		parts, tallies = append(parts, p), append(tallies, p.Tally)
+	}
+	stopView := runview.ShowProgress(con, tallies...)
+	defer stopView()
+	if !f.NoWorker {
+		files := func(run, _ string) string { // never what the queue says: others may write to it
+			p := c.part(run)
+			if p == nil {
+				return ""
+			}
+			return p.Launch.Snapshot.Files
+		}
+		if err := n.Work(&f.Node, node.WorkOptions{Queue: q, Pool: f.Queue.Pool, Files: files, Events: c.WorkerEvent}, log); err != nil {
+			return err
+		}
+	}
+	ctx, now, release := con.Signals(ctx, FinishingJobs, con.Message, n.Kill)
+	defer release()
+	c.Now = now
+	reports, err := c.driveAll(ctx, parts)
+	stopView()
+	return errors.Join(err, finish(con, reports, f.Events))
+}
+
+// finish prints what became of the runs, keeps their record, and chooses the exit code.
+func finish(con *console.Console, reports []runview.Report, events bool) error {
+	code := console.ExitOK
+	for _, r := range reports {
+		switch {
+		case events:
+			runview.NewEventWriter(con.Out).Report(r)
+		case con.Output == "json":
+			if err := console.PrintJSON(con.Out, r); err != nil {
+				return err
+			}
+		default:
+			runview.WriteRecap(con, con.Out, r)
+		}
+		if !r.Check {
+			if err := saveLastRun(r); err != nil {
+				fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
+			}
+			if err := saveDurations(r); err != nil {
+				fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
+			}
+		}
+		code = worse(code, r.Exit)
+	}
+	if code != console.ExitOK {
+		return &console.Exit{Code: code}
+	}
+	return nil
+}
+
+// worse is the exit code that says more of two.
+func worse(a, b int) int {
+	rank := map[int]int{console.ExitOK: 0, console.ExitUnreachable: 1, console.ExitFailed: 2, console.ExitCancelled: 3}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// ListLaunches prints the hosts of each launch.
+func ListLaunches(con *console.Console, launches []*launch.Launch) error {
+	for _, l := range launches {
+		if con.Output == "json" {
+			if err := console.PrintJSON(con.Out, l.Plan()); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(con.Out, "%s: %s\n", l.Playbook.Name, console.Plural(len(l.Hosts), "host"))
+		for _, h := range l.Hosts {
+			fmt.Fprintln(con.Out, "  "+h.Name)
+		}
+	}
+	return nil
+}
+
+// FinishingJobs is what the first signal means to a run.
+const FinishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+
+// approver asks on the terminal whether the next wave may start.
+func approver(con *console.Console, yes bool) func(context.Context, *launch.Launch, int) error {
+	var one sync.Mutex
+	return func(ctx context.Context, l *launch.Launch, wave int) error {
+		if yes {
+			return nil
+		}
+		if !con.Terminal {
+			return errors.New("a wave waits for an approval, and nobody can be asked here\nhint: --yes approves every wave")
+		}
+		one.Lock()
+		defer one.Unlock()
+		answered := con.Ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), console.Plural(l.WaveHosts(wave), "host")))
+		defer answered()
+		line := make(chan string, 1)
+		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
+			text, _ := bufio.NewReader(con.In).ReadString('\n')
+			line <- text
+		}()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case text := <-line:
+			if t := strings.ToLower(strings.TrimSpace(text)); t == "y" || t == "yes" {
+				return nil
+			}
+			return fmt.Errorf("wave %d was not approved", wave+1)
+		}
+	}
+}
+
+// keepWindows refuses a playbook that asks for a service window when none are given, unless
+// the operator says that it may start now. It tells what a launch leaves out.
+func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) error {
+	for _, l := range launches {
+		switch {
+		case l.Asks == "" || f.Outside || l.Starts != nil:
+		case len(f.Play.Windows.paths) == 0:
+			return console.Invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+		case l.Inert:
+			return console.Invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+		default:
+			con.Message(con.Paint(console.Yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
+		}
+	}
+	for _, l := range launches {
+		if len(l.Unfit) == 0 {
+			continue
+		}
+		con.Message(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.Unfit), "host")))
+		for _, u := range l.Unfit {
+			con.Message("  " + u.String())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// byteSize is a flag of bytes, written as sizes in playbooks are.
+type byteSize int64
+
+// Set implements pflag.Value.
+func (s *byteSize) Set(text string) error {
+	var size sdk.Size
+	if err := size.UnmarshalJSON([]byte(text)); err != nil {
+		return err
+	}
+	if size != 0 && size < 64<<20 {
+		return fmt.Errorf("%s: expected 0, or at least 64MiB", text)
+	}
+	*s = byteSize(size)
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *byteSize) String() string {
+	if *s > 0 && *s%(1<<30) == 0 {
+		return fmt.Sprintf("%dGiB", *s>>30)
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+
+// Type implements pflag.Value.
+func (s *byteSize) Type() string { return "SIZE" }
+
+// byteRate is a flag of bytes a second, written as sizes in playbooks are.
+type byteRate int64
+
+// Set implements pflag.Value.
+func (r *byteRate) Set(text string) error {
+	var size sdk.Size
+	if err := size.UnmarshalJSON([]byte(text)); err != nil {
+		return err
+	}
+	if size != 0 && size < 1024 {
+		return fmt.Errorf("%s bytes a second: expected 0, or at least 1KiB", text)
+	}
+	*r = byteRate(size)
+	return nil
+}
+
+// String implements pflag.Value.
+func (r *byteRate) String() string { return strconv.FormatInt(int64(*r), 10) }
+
+// Type implements pflag.Value.
+func (r *byteRate) Type() string { return "SIZE" }

@@ -1,0 +1,45 @@
+package node
+
+import (
+	"context"
+
+	"github.com/turnus/turnus/core/metrics"
+)
+
+// measure is what a node tells of itself at a scrape.
+func (n *Node) measure(pool string) metrics.Source {
+	return func(_ context.Context, emit metrics.Emit) {
+		name, w := n.Worker.Name(), n.Worker.Stats()
+		emit(metrics.WorkerUp, 1, name, pool)
+		emit(metrics.WorkerSlots, float64(w.Slots), name)
+		emit(metrics.WorkerRunning, float64(w.Running), name)
+		emit(metrics.WorkerQueueUp, truth(!w.QueueAway), name)
+		emit(metrics.ClockLeaps, float64(w.ClockLeaps), name)
+		emit(metrics.WindowsMissed, float64(w.WindowsMissed), name)
+		ssh := n.pool.Stats()
+		emit(metrics.SSHConnections, float64(ssh.Open), name)
+		for result, dials := range ssh.Results {
+			emit(metrics.SSHDials, float64(dials), name, string(result))
+		}
+		for _, p := range n.Plugins.Stats() {
+			emit(metrics.PluginStarts, float64(p.Starts), name, p.Plugin)
+			emit(metrics.PluginDeaths, float64(p.Deaths), name, p.Plugin)
+			emit(metrics.PluginHeldBack, truth(p.HeldBack), name, p.Plugin)
+		}
+	}
+}
+
+// posted is what the node's reporter posts for servers to tell; nil where somebody can ask this process.
+func (o *WorkOptions) posted() func(context.Context) ([]byte, error) {
+	if o.Metrics == nil || o.Scraped {
+		return nil
+	}
+	return o.Metrics.Report
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,294 @@
+// Package node owns the assembly of a worker node: flags, logins and credentials, SSH, the sandbox and
+// the processes of plugins, the built-in job types, the worker.
+//
+// It must not know where the queue is, nor what a server keeps.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core/configs"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/core/worker"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// Flags say how this process works on jobs.
+type Flags struct {
+	SSH      SSHFlags
+	Login    UserLoginFlags // of turnus run only
+	secrets  SecretFlags
+	Plugins  PluginFlags
+	sandbox  sandboxFlags
+	Slots    int
+	cpu, mem float64
+	fetchDir string
+	configs  string
+	Verbose  bool
+	all      *pflag.FlagSet // of the command
+}
+
+// Add gives the command the flags.
+func (f *Flags) Add(c *cobra.Command) {
+	f.all = c.Flags()
+	f.SSH.add(c)
+	f.secrets.Add(c)
+	f.Plugins.Add(c)
+	f.Plugins.AddDev(c)
+	f.sandbox.add(c)
+	c.Flags().IntVarP(&f.Slots, "forks", "f", 256, "jobs at once on this node")
+	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
+	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
+	c.Flags().Var(&f.Plugins.upload, "upload-rate", "most bytes a second that all jobs of this node together write to hosts, as 50MiB; 0: any")
+	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
+	c.Flags().StringVar(&f.configs, "config-dir", DefaultConfigs, "git repository for versions of hosts' configurations; turnus configs shows them")
+	c.Flags().BoolVarP(&f.Verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
+}
+
+// Check refuses values that contradict each other.
+func (f *Flags) Check() error {
+	if f.Slots < 1 {
+		return console.Invalid("--forks %d: expected at least 1 job at once", f.Slots)
+	}
+	for _, limit := range []struct {
+		flag  string
+		share float64
+	}{{"--cpu-limit", f.cpu}, {"--memory-limit", f.mem}} {
+		if !(limit.share >= 0 && limit.share <= 1) {
+			return console.Invalid("%s %v: expected a share from 0 to 1, as 0.9 for 90 %%; 0 switches it off", limit.flag, limit.share)
+		}
+	}
+	if _, err := f.Plugins.developed(); err != nil {
+		return err
+	}
+	return f.sandbox.check()
+}
+
+// Node is a worker with its connections and plugin processes.
+type Node struct {
+	pool    *transport.Pool
+	Secrets *secrets.Store
+	Lent    bool // the store works for others, too, who close it
+	Plugins *host.Supervisor
+	Worker  *worker.Worker
+	configs *configs.Repo
+
+	unconfined []string // what plugins are not kept from, for people
+	stopRun    context.CancelFunc
+	Done       chan error
+
+	reporter     *worker.Reporter // nil: nobody is told
+	reported     chan struct{}    // closed when it has ended
+	stopReporter context.CancelFunc
+}
+
+// WorkOptions says what a node works for.
+type WorkOptions struct {
+	Queue  queue.Queue
+	Name   string                         // of the node; HOST-PID when empty
+	Pool   string                         // whose hosts it takes; defaultPool when empty
+	Files  func(run, files string) string // resolves where a run's artifacts are
+	Data   string                         // folder of the process that may lie among these files; "": none does
+	Events func(worker.Event)             // nil: nobody wants them
+	Report bool                           // to the service: how it is, and what happens to jobs
+	Drain  func()                         // see worker.ReportConfig
+	// metrics tells how the node is; scraped says that somebody can ask this process for them, else they are posted for servers.
+	Metrics *metrics.Registry
+	Scraped bool
+	// outputs keeps what is too long for a result; nil: its middle is cut.
+	Outputs worker.KeepOutput
+	Traces  trace.TracerProvider // nil: nothing is traced
+}
+
+// LoginMode says what a node logs in to hosts with.
+type LoginMode int
+
+const (
+	ByUserLogins  LoginMode = iota // keys, agent and passwords of the person who types the command, for that person's hosts
+	ByCredentials                  // credentials of the node's own file, for hosts that a tree, a server or a queue names
+)
+
+// Reach makes the parts that a node has before it works: connections and plugins. The inventory may
+// change, and may be nil for a while.
+func (f *Flags) Reach(ctx context.Context, by LoginMode, inv func() *inventory.Inventory, log *slog.Logger) (*Node, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	store, err := f.secrets.Open(log)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := f.connect(ctx, by, inv, store, log)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	fail := func(err error) (*Node, error) {
+		err = errors.Join(err, pool.Close())
+		store.Close()
+		return nil, err
+	}
+	cfg := host.Config{Reach: pool, Log: log}
+	missing, err := f.sandbox.confine(&cfg)
+	if err != nil {
+		return fail(err)
+	}
+	sup, err := f.Plugins.supervise(cfg)
+	if err != nil {
+		return fail(err)
+	}
+	return &Node{pool: pool, Plugins: sup, unconfined: missing, Secrets: store}, nil
+}
+
+// connect makes the SSH pool.
+func (f *Flags) connect(ctx context.Context, by LoginMode, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*transport.Pool, error) {
+	if by == ByUserLogins {
+		logins, err := f.Login.logins(ctx, inv, store, log)
+		if err != nil {
+			return nil, err
+		}
+		return f.SSH.pool(inv, logins.of, f.Login.sshConfig, log)
+	}
+	if err := f.Login.refuse(); err != nil {
+		return nil, err
+	}
+	known := NewCredentials(store)
+	if err := known.check(ctx); err != nil {
+		return nil, err
+	}
+	return f.SSH.pool(inv, known.of, "", log)
+}
+
+// Work starts the worker.
+func (n *Node) Work(f *Flags, o WorkOptions, log *slog.Logger) error {
+	q := o.Queue
+	cfg := worker.Config{
+		Queue: q, Payload: q.Payload, Board: q, Plugins: n.Plugins, Name: cmp.Or(o.Name, nodeName()), Slots: f.Slots, Pool: cmp.Or(o.Pool, DefaultPool),
+		Secret:   n.Secrets.Resolve,
+		FilesDir: o.Files, Withheld: n.own(f.all, o.Data), FetchDir: f.fetchDir, KeepOutput: o.Outputs, Events: func(e worker.Event) { n.event(o.Events, e) }, Log: log, Traces: o.Traces,
+	}
+	load := worker.NodeLoad()
+	if f.cpu > 0 || f.mem > 0 {
+		cfg.Load = load
+		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
+	}
+	var err error
+	if f.configs != "" {
+		if n.configs, err = configs.New(f.configs); err != nil {
+			return err
+		}
+		cfg.Configs = n.configs
+	}
+	if n.Worker, err = worker.New(cfg); err != nil {
+		return err
+	}
+	if o.Metrics != nil {
+		o.Metrics.Source(n.measure(cmp.Or(o.Pool, DefaultPool)))
+	}
+	if o.Report {
+		n.reporter = worker.NewReporter(worker.ReportConfig{
+			Worker: n.Worker, Board: q, Feed: q, Version: settings.Version(), Load: load, Drain: o.Drain, Log: log,
+			Metrics: o.posted(),
+		})
+		reporting, stop := context.WithCancel(context.Background())
+		n.stopReporter, n.reported = stop, make(chan struct{})
+		go func() { defer close(n.reported); n.reporter.Run(reporting) }()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stopRun, n.Done = cancel, make(chan error, 1)
+	go func() { n.Done <- n.Worker.Run(ctx) }()
+	return nil
+}
+
+// own are the files of this process that others must not have: they may lie beside playbooks.
+func (n *Node) own(flags *pflag.FlagSet, data string) []string {
+	files := settings.PrivateFiles(flags)
+	if data != "" {
+		files = append(files, data)
+	}
+	for _, c := range n.Secrets.Credentials() {
+		files = append(files, c.CAKey)
+		files = append(files, c.IdentityFiles...)
+	}
+	return files
+}
+
+// event hands on what the worker tells. The reporter is there before the worker runs.
+func (n *Node) event(also func(worker.Event), e worker.Event) {
+	if n.reporter != nil {
+		n.reporter.Event(e)
+	}
+	if also != nil {
+		also(e)
+	}
+}
+
+// nodeName is another one for each process of a machine.
+func nodeName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "worker"
+	}
+	return fmt.Sprintf("%s-%d", name, os.Getpid())
+}
+
+// shareOrAll makes 0, a limit switched off, one that is never reached.
+func shareOrAll(limit float64) float64 {
+	if limit <= 0 {
+		return 2
+	}
+	return limit
+}
+
+// Stop drains: first the worker, which needs plugins and connections to finish what
+// runs; then the plugin processes, which need connections; then the connections.
+func (n *Node) Stop() error {
+	var errs []error
+	if n.Worker != nil {
+		n.stopRun()
+		errs = append(errs, <-n.Done)
+	}
+	if n.reporter != nil { // it tells the last events, and that the node is gone
+		n.stopReporter()
+		<-n.reported
+	}
+	if n.configs != nil {
+		errs = append(errs, n.configs.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	errs = append(errs, n.Plugins.Stop(ctx), n.pool.Close())
+	if !n.Lent {
+		n.Secrets.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultConfigs is the repository of configurations where no flag names one.
+const DefaultConfigs = "configs.git"
+
+// DefaultPool serves hosts whose inventory names no pool.
+const DefaultPool = "default"
+
+// Kill ends what runs on the node at once.
+func (n *Node) Kill() {
+	if n.Worker != nil {
+		n.Worker.Kill()
+	}
+}

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"cmp"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// SSHFlags say how hosts are reached.
+type SSHFlags struct {
+	user                string
+	knownHosts, hostCAs []string
+	ConnectTimeout      time.Duration
+	MaxConns            int          // 0: what the file descriptor limit allows
+	Warnings            *slog.Logger // of the pool; nil: with the node's log
+}
+
+func (f *SSHFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVarP(&f.user, "user", "u", "", "user on the hosts, where the inventory names none")
+	fl.StringArrayVar(&f.knownHosts, "known-hosts", nil, "known_hosts file (repeatable; default: ~/.ssh/known_hosts)")
+	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of authorities that sign host keys (repeatable)")
+	settings.NamesFiles(fl, "known-hosts", "host-ca")
+	fl.DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
+}
+
+// maxAuthorities bounds a file of --host-ca, in bytes.
+const maxAuthorities = 1 << 20
+
+// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is offered to a host.
+func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
+	cfg := transport.Config{
+		User: f.user, Credential: credential, KnownHosts: f.knownHosts, SSHConfig: sshConfig,
+		ConnectTimeout: f.ConnectTimeout, MaxConns: f.MaxConns, Log: cmp.Or(f.Warnings, log),
+	}
+	cfg.Lookup = func(name string) (core.Host, bool) {
+		if now := inv(); now != nil {
+			return now.Host(name)
+		}
+		return core.Host{}, false
+	}
+	for _, file := range f.hostCAs {
+		text, err := settings.ReadFile(file, maxAuthorities)
+		if err != nil {
+			return nil, console.Invalid("--host-ca: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				cfg.HostCAs = append(cfg.HostCAs, line)
+			}
+		}
+	}
+	return transport.New(cfg)
+}
+
+// BesideFleet is how many connections the pool may have when the other ends of
+// all of them are in this process, too.
+func BesideFleet() int { return transport.Descriptors() * 3 / 8 }

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// UserLoginFlags are the keys, agent and passwords of the person who types a command. They are for that person's run in that
+// person's process only. Workers have credentials.
+type UserLoginFlags struct {
+	Keys                          []string
+	Agent, sshConfig              string
+	password, passwordCommand     string
+	passphrase, passphraseCommand string
+	caKey, caVault                string
+	certLifetime                  time.Duration
+	used                          func(name string) bool // tells flags that were given
+}
+
+var userLoginFlagNames = []string{
+	"private-key", "agent", "ssh-config", "password-env", "password-command", "passphrase-env", "passphrase-command",
+	"ssh-ca-key", "ssh-ca-vault", "ssh-cert-lifetime",
+}
+
+// Add gives the command the flags.
+func (f *UserLoginFlags) Add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.Keys, "private-key", nil, "key file (repeatable; default: ~/.ssh/id_*)")
+	fl.StringVar(&f.Agent, "agent", "", `socket of an ssh-agent, or "none" (default: SSH_AUTH_SOCK)`)
+	fl.StringVar(&f.sshConfig, "ssh-config", "", "import this ssh_config")
+	fl.StringVar(&f.password, "password-env", "", "environment variable that holds the password")
+	fl.StringVar(&f.passwordCommand, "password-command", "", "command that prints the password")
+	fl.StringVar(&f.passphrase, "passphrase-env", "", "environment variable that holds the passphrase of key files")
+	fl.StringVar(&f.passphraseCommand, "passphrase-command", "", "command that prints the passphrase of key files")
+	fl.StringVar(&f.caKey, "ssh-ca-key", "", "private key of a certificate authority that signs a short-lived SSH certificate for each login")
+	fl.StringVar(&f.caVault, "ssh-ca-vault", "", "the same by Vault: MOUNT/ROLE of its SSH engine, such as ssh/turnus; --secrets says which Vault")
+	fl.DurationVar(&f.certLifetime, "ssh-cert-lifetime", transport.DefaultLifetime, "how long such a certificate holds, 1m to 24h; another is signed before it ends")
+	f.used = fl.Changed
+}
+
+// refuse returns an error if a flag was given. Others who write to a queue would choose the hosts that get the login.
+func (f *UserLoginFlags) refuse() error {
+	for _, name := range userLoginFlagNames {
+		if f.used != nil && f.used(name) {
+			return console.Invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
+				"hint: define a credential in a file, give it by --secrets, and name it in the inventory: credential: NAME; docs/secrets.md shows how", name)
+		}
+	}
+	return nil
+}
+
+// userLogins makes the logins of a person's run from flags and the person's inventory. Hosts that name a credential get that.
+// Safe for concurrent use.
+type userLogins struct {
+	f     *UserLoginFlags
+	inv   func() *inventory.Inventory
+	named *Credentials
+	base  transport.Credential // of all hosts
+
+	mu   sync.Mutex
+	made map[string]*transport.Credential // by what the inventory says
+}
+
+func (f *UserLoginFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*userLogins, error) {
+	o := &userLogins{f: f, inv: inv, named: NewCredentials(store), made: map[string]*transport.Credential{}}
+	keys := transport.NewKeys(func(file string) ([]byte, error) {
+		text, err := secretFrom(ctx, f.passphrase, f.passphraseCommand)
+		if err == nil && text == "" {
+			err = fmt.Errorf("%s is encrypted\nhint: --passphrase-env, --passphrase-command, or an ssh-agent", file)
+		}
+		return []byte(text), err
+	})
+	o.base.Keys, o.base.Others = keys, f.Keys
+	if f.Keys == nil {
+		o.base.Others = keys.Usual(log)
+	}
+	for _, file := range f.Keys {
+		if err := keys.Check(file); err != nil {
+			return nil, err
+		}
+	}
+	if o.base.Agent = cmp.Or(f.Agent, os.Getenv("SSH_AUTH_SOCK")); o.base.Agent == "none" {
+		o.base.Agent = ""
+	}
+	switch {
+	case f.caKey != "" && f.caVault != "":
+		return nil, console.Invalid("--ssh-ca-key and --ssh-ca-vault: one authority signs, so give one of them")
+	case f.caVault != "" && !store.HasVault():
+		return nil, console.Invalid("--ssh-ca-vault needs a Vault\nhint: name it under vault: in the file of --secrets")
+	}
+	var err error
+	if o.base.Signer, err = signerOf(store, f.caKey, f.caVault, f.certLifetime); err != nil {
+		return nil, console.Invalid("--ssh-ca-key, --ssh-ca-vault, --ssh-cert-lifetime: %w", err)
+	}
+	return o, nil
+}
+
+// of is a transport.Config.Credential.
+func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
+	if h.SSH.Credential != "" {
+		return o.named.of(h)
+	}
+	var said inventory.Login
+	if inv := o.inv(); inv != nil {
+		said = inv.Login(h.Name)
+	}
+	key := fmt.Sprintf("%q", said)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.made[key]; c != nil {
+		return c, nil
+	}
+	c := o.base
+	c.Identities = said.IdentityFiles
+	if said.CertificateFile != "" {
+		c.Certificates = []string{said.CertificateFile}
+	}
+	c.Password = func(ctx context.Context, _ core.Host) (string, error) { return o.f.passwordOf(ctx, said) }
+	o.made[key] = &c
+	return &c, nil
+}
+
+// passwordOf returns the password for a host, from the first of: the inventory's reference, the flags, the inventory itself.
+func (f *UserLoginFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
+	switch {
+	case said.PasswordEnv != "":
+		return secretFrom(ctx, said.PasswordEnv, "")
+	case len(said.PasswordCommand) > 0:
+		return printedBy(ctx, said.PasswordCommand)
+	}
+	text, err := secretFrom(ctx, f.password, f.passwordCommand)
+	return cmp.Or(text, said.Password), err
+}
+
+// secretFrom reads a secret from an environment variable, or else from what a command prints.
+func secretFrom(ctx context.Context, env, command string) (string, error) {
+	if env != "" {
+		v, ok := os.LookupEnv(env)
+		if !ok {
+			return "", fmt.Errorf("the environment variable %s is not set", env)
+		}
+		return v, nil
+	}
+	if command == "" {
+		return "", nil
+	}
+	return printedBy(ctx, []string{"/bin/sh", "-c", command})
+}
+
+// printedBy returns the first line that a command prints.
+func printedBy(ctx context.Context, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // the command of the person who types this one
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output() // it may hold the secret: it is not shown
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("secret command: %w", err)
+	}
+	text, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSuffix(text, "\r"), nil
+}

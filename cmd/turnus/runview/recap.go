@@ -1,0 +1,260 @@
+// Package runview owns how people see runs, of this process and of a server: the live progress, the
+// recap, events as lines of JSON, logs, and watching a run to its end.
+//
+// It must not know how a run is prepared, driven and kept.
+package runview
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+)
+
+// maxGroups is how many different outputs of a step, and reasons of an outcome, a recap shows.
+const maxGroups = 12
+
+// maxShownLines is how much of one output a recap shows; -o json has all of it.
+const maxShownLines = 40
+
+// Report is what is known of a run when it is over, and the -o json document of run.
+type Report struct {
+	Run      string               `json:"run"`
+	Playbook string               `json:"playbook"`
+	Check    bool                 `json:"check,omitempty"`
+	Phase    string               `json:"phase"` // finished, stopped, cancelled
+	Reason   string               `json:"reason,omitempty"`
+	Exit     int                  `json:"exit_code"`
+	Total    int                  `json:"total"`
+	Outcomes map[core.Outcome]int `json:"outcomes"`
+	Started  time.Time            `json:"started"`
+	Took     time.Duration        `json:"took_ns"`
+	Results  []core.Result        `json:"results"`
+	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
+	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
+
+	File string `json:"-"` // of the playbook
+}
+
+// ExitFor is the exit code that outcomes, and handlers that are pending still, ask for.
+func ExitFor(outcomes map[core.Outcome]int, handlers int) int {
+	switch {
+	case badCount(outcomes) > 0:
+		return console.ExitFailed
+	case outcomes[core.Unreachable] > 0:
+		return console.ExitUnreachable
+	case outcomes[core.Cancelled] > 0:
+		return console.ExitCancelled
+	case handlers > 0:
+		return console.ExitFailed
+	}
+	return console.ExitOK
+}
+
+// WriteRecap prints grouped outputs, then reasons, then the counts.
+func WriteRecap(con *console.Console, w io.Writer, r Report) {
+	writeOutputs(con, w, r.Results)
+	WriteReasons(con, w, r.Results)
+	writePending(con, w, r)
+	counts := make([]string, 0, len(r.Outcomes))
+	for _, o := range core.Outcomes() {
+		if n := r.Outcomes[o]; n > 0 {
+			counts = append(counts, con.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
+		}
+	}
+	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took))
+	if len(counts) > 0 {
+		line += ": " + strings.Join(counts, ", ")
+	}
+	if r.Check {
+		line += " (check mode: nothing was changed)"
+	}
+	fmt.Fprintln(w, line)
+	if r.Reason != "" {
+		fmt.Fprintf(w, "%s: %s\n", r.Phase, r.Reason)
+	}
+}
+
+// writePending prints the handlers that hosts still need.
+func writePending(con *console.Console, w io.Writer, r Report) {
+	hosts := map[string][]string{}
+	for _, res := range r.Results {
+		if res.Handlers != nil {
+			for _, name := range res.Handlers.Pending {
+				hosts[name] = append(hosts[name], res.Host)
+			}
+		}
+	}
+	if r.Handlers == 0 {
+		return
+	}
+	if len(hosts) == 0 { // of a run on a server
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", con.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
+	}
+	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
+}
+
+// outputGroup is hosts whose step printed the same.
+type outputGroup struct {
+	text   string
+	hosts  []string
+	varied bool // a reason: the hosts showed different keys, and text has that of the first
+}
+
+// Longest lines that are shown: of what a host printed, and of a reason, whose hint may be a key to be copied.
+const (
+	outputWidth = 200
+	reasonWidth = 1000
+)
+
+func writeOutputs(con *console.Console, w io.Writer, results []core.Result) {
+	order, steps := []string{}, map[string]map[string]*outputGroup{}
+	for _, r := range results {
+		for _, s := range r.Steps {
+			text := stepText(s)
+			if text == "" {
+				continue
+			}
+			title := fmt.Sprintf("%s (%s)", s.Name, s.Uses)
+			if steps[title] == nil {
+				steps[title] = map[string]*outputGroup{}
+				order = append(order, title)
+			}
+			g := steps[title][text]
+			if g == nil {
+				g = &outputGroup{text: text}
+				steps[title][text] = g
+			}
+			g.hosts = append(g.hosts, r.Host)
+		}
+	}
+	for _, title := range order {
+		groups := biggestFirst(steps[title])
+		fmt.Fprintln(w, con.Paint(console.Bold, "── "+title))
+		for i, g := range groups {
+			if i == maxGroups {
+				fmt.Fprintf(w, "  … and %s; -o json has them all\n", console.Plural(len(groups)-i, "more different output"))
+				break
+			}
+			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
+			for _, line := range shownLines(g.text, outputWidth) {
+				fmt.Fprintln(w, "    "+line)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func biggestFirst(groups map[string]*outputGroup) []*outputGroup {
+	list := make([]*outputGroup, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(x, y *outputGroup) int {
+		return cmp.Or(cmp.Compare(len(y.hosts), len(x.hosts)), cmp.Compare(x.hosts[0], y.hosts[0]), cmp.Compare(x.text, y.text))
+	})
+	return list
+}
+
+// stepText is what a step showed: its output, its errors, its diff.
+func stepText(s core.StepResult) string {
+	var parts []string
+	for _, text := range []string{s.Stdout, s.Stderr, s.Diff} {
+		if text = strings.TrimRight(text, "\n"); text != "" {
+			parts = append(parts, text)
+		}
+	}
+	if s.Handler && s.Outcome == core.Changed && s.Reason != "" { // check mode
+		parts = append(parts, s.Reason)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func shownLines(text string, width int) []string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = console.CutText(console.Printable(line), width)
+	}
+	if len(lines) > maxShownLines {
+		more := len(lines) - maxShownLines
+		lines = append(lines[:maxShownLines:maxShownLines], "… "+console.Plural(more, "more line"))
+	}
+	return lines
+}
+
+// recapKind is a group of results that are not as they should be.
+type recapKind struct {
+	name  string
+	color console.Color
+	has   func(core.Result) bool
+}
+
+// recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
+// the outcome, it did not happen for want of an approval.
+func recapKinds() []recapKind {
+	kinds := []recapKind{{"unapproved", console.Yellow, func(r core.Result) bool { return unapproved(r.Reason) }}}
+	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
+		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r.Reason) }})
+	}
+	return kinds
+}
+
+// WriteReasons lists the hosts that are not as they should be, identical reasons grouped.
+func WriteReasons(con *console.Console, w io.Writer, results []core.Result) {
+	said := false
+	for _, k := range recapKinds() {
+		groups := map[string]*outputGroup{}
+		for _, r := range results {
+			if !k.has(r) {
+				continue
+			}
+			key, text := reasonKey(r), ReasonText(r)
+			if groups[key] == nil {
+				groups[key] = &outputGroup{text: text} // of the first host, with its particulars
+			}
+			g := groups[key]
+			g.hosts = append(g.hosts, r.Host)
+			g.varied = g.varied || fingerprint.FindString(console.FirstLine(text)) != fingerprint.FindString(console.FirstLine(g.text))
+		}
+		for i, g := range biggestFirst(groups) {
+			if i == maxGroups {
+				fmt.Fprintf(w, "%s  … and %s\n", con.Paint(k.color, k.name), console.Plural(len(groups)-i, "more reason"))
+				break
+			}
+			said = true
+			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))
+			if g.varied { // who copies the hint must not take it for all of them
+				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
+			}
+			for _, line := range shownLines(g.text, reasonWidth) {
+				fmt.Fprintln(w, "            "+line)
+			}
+		}
+	}
+	if said {
+		fmt.Fprintln(w)
+	}
+}
+
+// particulars are the parts of a reason that differ from host to host though the reason is the same.
+var (
+	fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`)
+	particulars = regexp.MustCompile(`\([^() ]*:\d+\)|` + fingerprint.String())
+)
+
+// reasonKey is equal for reasons that are the same but for the host.
+func reasonKey(r core.Result) string {
+	return particulars.ReplaceAllString(strings.ReplaceAll(console.FirstLine(ReasonText(r)), r.Host, "HOST"), "")
+}

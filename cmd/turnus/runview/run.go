@@ -1,0 +1,156 @@
+package runview
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// JobsOf lists the jobs of a run; bad takes those with an outcome that is not good only.
+func JobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api.Job, error) {
+	if !bad {
+		return client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
+			return c.Jobs(ctx, run.ID, client.JobFilter{}, p)
+		})
+	}
+	var list []api.Job
+	for _, o := range core.Outcomes() {
+		if o.Good() || run.Outcomes[o] == 0 {
+			continue
+		}
+		some, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
+			return c.Jobs(ctx, run.ID, client.JobFilter{Outcome: o}, p)
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+// JobCells returns a job as cells of a table.
+func JobCells(j *api.Job) []string {
+	state, took := string(j.Outcome), ""
+	if state == "" {
+		state = string(j.State)
+	}
+	if !j.Started.IsZero() && !j.Ended.IsZero() {
+		took = console.Short(j.Ended.Sub(j.Started))
+	}
+	return []string{strconv.Itoa(j.Index), j.Host, state, j.Step, j.Worker, took}
+}
+
+// WriteRun shows a run, a line each thing that is known.
+func WriteRun(con *console.Console, r api.Run) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value))
+		}
+	}
+	row("run", r.ID)
+	row("playbook", r.Playbook)
+	row("tenant", r.Tenant)
+	row("revision", r.Revision)
+	row("phase", string(r.Phase))
+	row("reason", r.Reason)
+	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
+	row("ended", console.LocalTime(r.Ended))
+	if r.Check {
+		row("check", "nothing is changed")
+	}
+	row("hosts", strconv.Itoa(r.Total))
+	row("outcomes", OutcomeText(r.Outcomes))
+	if r.Handlers > 0 {
+		row("handlers", fmt.Sprintf("%d pending: turnus handlers ls --run %s", r.Handlers, r.ID))
+	}
+	if l := r.Live; l != nil {
+		row("now", liveText(l))
+	}
+	row("waits", WaitsText(r))
+}
+
+func liveText(l *api.Live) string {
+	parts := []string{fmt.Sprintf("wave %d of %d", l.Wave, l.Waves)}
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{l.InFlight, "in flight"},
+		{l.Pending, "pending"},
+		{l.Blocked, "behind another job of their host or HA group"},
+		{l.Waiting, "before another attempt"},
+		{l.Suspended, "suspended"},
+		{l.Deferred, "waiting for their window"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WaitsText says for whom a run waits, and what that person types.
+func WaitsText(r api.Run) string {
+	switch {
+	case r.Phase == api.Approval:
+		return "for an approval before it starts: turnus approve " + r.ID
+	case r.Waits != nil:
+		return fmt.Sprintf("for an approval of wave %d (%s): turnus approve %s --wave %d", r.Waits.Wave, console.Plural(r.Waits.Hosts, "host"), r.ID, r.Waits.Wave)
+	case r.Phase == api.Paused:
+		return "until somebody resumes it: turnus resume " + r.ID
+	}
+	return ""
+}
+
+// OutcomeText counts outcomes in the order of recaps.
+func OutcomeText(outcomes map[core.Outcome]int) string {
+	var parts []string
+	for _, o := range core.Outcomes() {
+		if n := outcomes[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " ")))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// resultOf is a job as recaps know it.
+func resultOf(j api.Job) core.Result {
+	r := core.Result{
+		Job: core.JobID{Run: j.Run, Index: j.Index}, Host: j.Host, Customer: j.Customer, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step,
+		Attempt: j.Attempt, Worker: j.Worker, Started: j.Started, Steps: j.Steps,
+	}
+	if !j.Ended.IsZero() && !j.Started.IsZero() {
+		r.Took = j.Ended.Sub(j.Started)
+	}
+	return r
+}
+
+// ResultsOf returns the jobs that have an outcome as recaps know them.
+func ResultsOf(jobs []api.Job) []core.Result {
+	list := make([]core.Result, 0, len(jobs))
+	for _, j := range jobs {
+		if j.Outcome != "" {
+			list = append(list, resultOf(j))
+		}
+	}
+	return list
+}
+
+// ReasonText is why a result is not good, with the step that decided it.
+func ReasonText(r core.Result) string {
+	why := r.Reason
+	if why == "" {
+		why = "no reason was recorded"
+	}
+	if r.Step != "" {
+		return r.Step + ": " + why
+	}
+	return why
+}

@@ -1,0 +1,232 @@
+package runview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// Times of watching.
+const (
+	lookEvery   = time.Second            // at the run
+	lookAgain   = 100 * time.Millisecond // at its beginning, when much happens
+	outputsMost = 200                    // hosts whose outputs a recap fetches
+)
+
+// watcher follows one run of a server.
+type watcher struct {
+	con    *console.Console
+	c      *client.Client
+	t      *Tally
+	id     string
+	away   error
+	waited string // what was last said of whom it waits for
+	idle   string // and of why nothing happens though it waits for nobody
+	phase  api.Phase
+	told   map[string]bool // jobs whose end was said: events may come twice
+}
+
+// Watch shows a run until it is over, then its recap, and exits as turnus run does.
+func Watch(ctx context.Context, con *console.Console, c *client.Client, id string) error {
+	run, err := c.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	w := &watcher{con: con, c: c, id: id, t: NewTally(run.Playbook, run.Total), phase: run.Phase, told: map[string]bool{}}
+	w.t.started = run.Created
+	stopView := ShowProgress(con, w.t)
+	defer stopView()
+	run, err = w.untilOver(ctx, run)
+	stopView()
+	if err != nil {
+		if ctx.Err() != nil {
+			con.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus cancel " + id)
+			return &console.Exit{Code: console.ExitCancelled}
+		}
+		return err
+	}
+	if err := w.finish(ctx, run); err != nil {
+		return err
+	}
+	if code := exitOfRun(run); code != console.ExitOK {
+		return &console.Exit{Code: code}
+	}
+	return nil
+}
+
+// over tells whether nothing of a run happens any more.
+func over(run api.Run) bool {
+	if !run.Ended.IsZero() {
+		return true
+	}
+	done := 0
+	for _, n := range run.Outcomes {
+		done += n
+	}
+	return run.Phase.Over() && done >= run.Total
+}
+
+// exitOfRun is the exit code that a run which is over asks for.
+func exitOfRun(run api.Run) int {
+	if run.Phase == api.Cancelled {
+		return console.ExitCancelled
+	}
+	return ExitFor(run.Outcomes, run.Handlers)
+}
+
+// untilOver looks at the run again and again, while events feed the view.
+func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
+	events, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() { _ = w.c.Events(w.id).Follow(events, w.event, nil) }) // without them the view is poorer only
+	for n := 0; ; n++ {
+		w.show(run)
+		if over(run) {
+			return run, nil
+		}
+		pause := lookEvery
+		if n < 20 {
+			pause = lookAgain
+		}
+		select {
+		case <-ctx.Done():
+			return run, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		next, err := w.c.Run(ctx, w.id)
+		switch {
+		case err == nil:
+			run = next
+			w.back()
+		case ctx.Err() == nil && (errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown)):
+			w.gone(err)
+		default:
+			return run, err
+		}
+	}
+}
+
+func (w *watcher) gone(err error) {
+	if w.away == nil {
+		w.con.Message(w.con.Paint(console.Yellow, "waiting: ") + err.Error())
+	}
+	w.away = err
+}
+
+func (w *watcher) back() {
+	if w.away != nil {
+		w.con.Message("the server answers again")
+	}
+	w.away = nil
+}
+
+// show brings the view to what the server says of the run.
+func (w *watcher) show(run api.Run) {
+	w.t.agree(run.Outcomes)
+	note := ""
+	if l := run.Live; l != nil {
+		w.t.Waits(l.Deferred)
+		if l.Waves > 1 {
+			note = fmt.Sprintf("wave %d of %d", l.Wave, l.Waves)
+		}
+	}
+	if run.Phase == api.Queued {
+		note = "accepted; it is not in the queue yet"
+	}
+	waits := WaitsText(run)
+	if waits != "" {
+		note = "waits " + waits
+	}
+	w.t.Say(note)
+	if waits != w.waited && waits != "" {
+		w.con.Message(run.Playbook + ": waits " + waits)
+	}
+	w.waited = waits
+	if run.Phase == api.Active && run.Reason != w.idle { // nobody works on it, or somebody does again
+		if w.idle = run.Reason; w.idle != "" {
+			w.con.Message(run.Playbook + ": " + w.idle)
+		}
+	}
+	if run.Phase != w.phase && (run.Phase == api.Stopped || run.Phase == api.Cancelled) {
+		w.con.Message(fmt.Sprintf("%s: %s: %s", run.Playbook, run.Phase, run.Reason))
+	}
+	w.phase = run.Phase
+}
+
+// event feeds the view with what workers tell.
+func (w *watcher) event(e api.Event) {
+	switch e.Event {
+	case "job_started":
+		w.t.JobStarted(e.Host)
+	case "step_started":
+		w.t.StepStarted(e.Host, e.Step)
+	case "step_retry":
+		w.t.Retried(e.Host, e.Text)
+	case "job_parked":
+		w.t.JobLeft(e.Host)
+	case api.JobDone:
+		w.t.JobLeft(e.Host)
+		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.told[e.Job] {
+			w.told[e.Job] = true
+			w.con.Message(fmt.Sprintf("%s %s: %s", w.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(ReasonText(*r))), 200)))
+		}
+	}
+}
+
+// finish prints what became of the run.
+func (w *watcher) finish(ctx context.Context, run api.Run) error {
+	if w.con.Output == "json" {
+		return console.PrintJSON(w.con.Out, run)
+	}
+	jobs, err := JobsOf(ctx, w.c, run, run.Total > outputsMost)
+	if err != nil {
+		return err
+	}
+	if run.Total <= outputsMost {
+		if jobs, err = withSteps(ctx, w.c, jobs); err != nil {
+			return err
+		}
+	}
+	r := Report{
+		Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
+		Took: run.Ended.Sub(run.Created), Results: ResultsOf(jobs), Handlers: run.Handlers,
+	}
+	if run.Ended.IsZero() {
+		r.Took = time.Since(run.Created)
+	}
+	WriteRecap(w.con, w.con.Out, r)
+	if run.Total > outputsMost {
+		w.con.Message("outputs of the hosts: turnus logs " + run.ID)
+	}
+	return nil
+}
+
+// withSteps fetches each job by itself, a few at once.
+func withSteps(ctx context.Context, c *client.Client, jobs []api.Job) ([]api.Job, error) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	full := make([]api.Job, len(jobs))
+	for i, j := range jobs {
+		if j.Outcome == "" || j.Worker == "" { // nobody worked on it: there is no more to know
+			full[i] = j
+			continue
+		}
+		g.Go(func() error {
+			var err error
+			full[i], err = c.Job(ctx, core.JobID{Run: j.Run, Index: j.Index})
+			return err
+		})
+	}
+	return full, g.Wait()
+}

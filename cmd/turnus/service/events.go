@@ -1,0 +1,91 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/metrics"
+)
+
+// count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
+func (s *service) count(kind string) {
+	if s.api != nil {
+		s.api.CountEvent(kind)
+	}
+}
+
+// event tells the operator what a controller does, in few words.
+func (s *service) event(e controller.Event) {
+	s.count(string(e.Kind))
+	switch e.Kind {
+	case controller.WindowMissed, controller.RunRefused: // keepNews has them
+	default:
+		s.tell(newsOf(e))
+	}
+	switch e.Kind {
+	case controller.QueueAway:
+		s.con.Message(s.con.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
+	case controller.QueueBack:
+		s.con.Message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
+	case controller.QueueLost:
+		s.con.Message(s.con.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
+	case controller.RunHeld:
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason)) // whoever may launch gives some: it must not look like a line of ours
+	case controller.RunRepeated:
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+	case controller.RunEnded:
+		s.notify.Poke()
+		s.catalog.Ended(e.Run)
+		if e.Status != nil {
+			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
+			s.con.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, runview.OutcomeText(e.Status.Outcomes)))
+		}
+	}
+}
+
+func (s *service) catalogEvent(e catalog.Event) {
+	s.count(string(e.Kind))
+	s.countFire(e)
+	s.tell(newsOfCatalog(e, s.catalogSet()))
+	switch e.Kind {
+	case catalog.DefinitionsChanged:
+		set := s.catalog.Set()
+		if set != nil {
+			s.con.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			WarnOf(s.con, set)
+			s.tellUnapproved()
+		}
+	case catalog.DefinitionsRejected:
+		s.con.Message(s.con.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
+	case catalog.FireLaunched:
+		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
+	case catalog.FireSkipped:
+		s.con.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
+	case catalog.FireFailed, catalog.Trouble:
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.Allow(text) {
+			s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + text)
+		}
+	}
+}
+
+// reasoned is why definitions are not taken: which ones, and what is wrong with them.
+func reasoned(e catalog.Event) string {
+	if e.Reason == "" {
+		return fmt.Sprint(e.Err)
+	}
+	return e.Reason + ": " + fmt.Sprint(e.Err)
+}
+
+// WarnOf tells what of definitions is valid, but probably not meant.
+func WarnOf(con *console.Console, set *definitions.Set) {
+	for _, w := range set.Warnings {
+		con.Message(con.Paint(console.Yellow, "warning: ") + w.String())
+	}
+}

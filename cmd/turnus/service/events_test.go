@@ -1,0 +1,24 @@
+package service
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/controller"
+)
+
+// The log of the service says what a person has to look at, and what happened twice.
+func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
+	t.Parallel()
+	var said strings.Builder
+	s := &service{con: console.New(nil, io.Discard, &said)}
+	s.event(controller.Event{Kind: controller.RunHeld, Run: "R1", Reason: "look at the hosts"})
+	s.event(controller.Event{Kind: controller.RunRepeated, Run: "R2", Count: 3})
+	for _, want := range []string{"run R1 is paused: look at the hosts", "run R2 was repeated in part: 3 jobs"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %q in %q", want, said.String())
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package service
+
+import (
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/login"
+)
+
+// Flags say what a service keeps, follows and listens on.
+type Flags struct {
+	Queue           QueueFlags
+	data, Ledger    string
+	Definitions     string
+	repo, branch    string
+	repoEvery       time.Duration
+	hookSecret      string
+	listen          string
+	insecure        bool
+	tlsCert, tlsKey string
+	tlsClientCA     string
+	outputs         string
+	retention       RetentionFlags
+	notify          notifyFlags
+	acme            acmeFlags
+	oidc            oidcFlags
+	people          *login.Provider // of oidc; nil: there are tokens only
+	measure         measureFlags
+	scale           scaleFlags
+}
+
+// What --repo is followed by, unless told otherwise.
+const (
+	defaultBranch    = "main"
+	defaultRepoEvery = time.Minute
+)
+
+// Add gives the command the flags.
+func (f *Flags) Add(c *cobra.Command) {
+	f.Queue.Add(c)
+	f.notify.add(c)
+	f.acme.add(c)
+	f.oidc.add(c)
+	f.retention.Add(c)
+	f.measure.add(c)
+	f.scale.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
+	fl.StringVar(&f.Ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
+	fl.Lookup("ledger").DefValue = "" // --help would print the password
+	settings.ReadsEnvironment(fl, "ledger")
+	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
+	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
+	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
+	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
+	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
+	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
+	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
+	settings.NamesFiles(fl, "tls-cert", "tls-client-ca")
+	settings.NamesSecretFiles(fl, "webhook-secret-file", "tls-key")
+}
+
+// Check refuses what contradicts itself, before anything is opened.
+func (f *Flags) Check() error {
+	if f.repo != "" && f.Definitions != "" {
+		return console.Invalid("--repo and --definitions both say where the definitions are: give one")
+	}
+	if f.Definitions != "" {
+		if info, err := os.Stat(f.Definitions); err != nil || !info.IsDir() {
+			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.Definitions)
+		}
+	}
+	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
+		return console.Invalid("--branch and --repo-every say how --repo is followed: give it, too")
+	}
+	if f.hookSecret != "" && f.repo == "" {
+		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+	}
+	if _, err := f.notify.config(); err != nil {
+		return err
+	}
+	if err := f.retention.Check(); err != nil {
+		return err
+	}
+	var err error
+	if f.people, err = f.oidc.open(); err != nil {
+		return err
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return console.Invalid("--tls-cert and --tls-key go together")
+	}
+	if err := f.acme.check(f.tlsCert); err != nil {
+		return err
+	}
+	if f.tlsClientCA != "" && !f.secure() {
+		return console.Invalid("--tls-client-ca needs --tls-cert or --acme-name: clients show their certificates over TLS")
+	}
+	if err := f.measure.check(); err != nil {
+		return err
+	}
+	if _, err := f.scale.config(""); err != nil {
+		return err
+	}
+	address, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return console.Invalid("--listen %s: expected HOST:PORT, as 127.0.0.1:8470", f.listen)
+	}
+	if !f.secure() && !f.insecure && !core.ThisMachine(address) {
+		return console.Invalid("--listen %s: other machines reach this address, and tokens would cross the network in the clear\nhint: --tls-cert and --tls-key, or --acme-name; or, behind a proxy that ends TLS, --insecure-listen", f.listen)
+	}
+	if f.people != nil && f.oidc.server == "" && !core.ThisMachine(address) {
+		return console.Invalid("--oidc-issuer with --listen %s: a login is for one server alone, and this one does not know by which name people reach it\nhint: --oidc-server HOST[:PORT], as in their --server https://HOST[:PORT]", f.listen)
+	}
+	return nil
+}
+
+// secure tells whether the API listens over TLS.
+func (f *Flags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }

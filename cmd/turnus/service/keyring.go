@@ -1,0 +1,63 @@
+package service
+
+import (
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core/keyring"
+)
+
+// KeyringFlags name the key ring that is sealed with before anything leaves the process.
+type KeyringFlags struct {
+	File        string
+	acceptPlain bool
+	ring        *keyring.Ring // once it is open
+}
+
+// Add gives the command the flags.
+func (f *KeyringFlags) Add(c *cobra.Command) {
+	f.AddFile(c)
+	c.Flags().BoolVar(&f.acceptPlain, "keyring-accept-plain", false, "take what is not sealed, too: only while a service that had no key ring gets one")
+}
+
+// AddFile gives the command the flag of the key ring\'s file.
+func (f *KeyringFlags) AddFile(c *cobra.Command) {
+	c.Flags().StringVar(&f.File, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
+	settings.ReadsEnvironment(c.Flags(), "keyring")
+	settings.NamesSecretFiles(c.Flags(), "keyring")
+}
+
+// Open reads the ring; nil where none is named.
+func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
+	if f.File == "" {
+		if f.acceptPlain {
+			return nil, console.Invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
+		}
+		return nil, nil //nolint:nilnil // nothing is sealed
+	}
+	if f.ring != nil {
+		return f.ring, nil
+	}
+	var err error
+	warn := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
+	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Told: con.Message, Refused: warn})
+	if err == nil && f.acceptPlain {
+		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
+	}
+	return f.ring, err
+}
+
+// Lacks are those of some keys that the ring's file has not: all of them where there is none, or none that can be read.
+func (f *KeyringFlags) Lacks(keys []string) []string {
+	var known []keyring.Key
+	if f.File != "" {
+		known, _ = keyring.Keys(f.File) // who opens it says why not
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(known, func(k keyring.Key) bool { return k.ID.String() == key })
+	})
+}

@@ -1,0 +1,154 @@
+package service
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/backup"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/metrics"
+)
+
+// measureFlags say how much a service tells of itself.
+type measureFlags struct{ tenants int }
+
+func (f *measureFlags) add(c *cobra.Command) {
+	c.Flags().IntVar(&f.tenants, "metrics-tenants", metrics.DefaultTenants, "tenants that metrics tell apart; those that come later count as \"other\"")
+}
+
+func (f *measureFlags) check() error {
+	if f.tenants < 0 || f.tenants > 100_000 {
+		return console.Invalid("--metrics-tenants %d: expected at most 100000", f.tenants)
+	}
+	return nil
+}
+
+// measured makes the service's metrics.
+func (s *service) measured() *metrics.Registry {
+	m := metrics.New(settings.Version(), s.f.measure.tenants)
+	for _, why := range []string{"missed", "too_late", "overlap", "refused", "not_launched", "other"} {
+		m.Add(metrics.ScheduleSkips, 0, why)
+	}
+	for _, result := range []string{"launched", "failed"} {
+		m.Add(metrics.ScheduleFires, 0, result)
+	}
+	m.Add(metrics.JobsLost, 0)
+	m.Source(func(ctx context.Context, emit metrics.Emit) {
+		if last, err := backup.ReadLast(ctx, s.ledger); err == nil {
+			emit(metrics.BackupAt, float64(last.Created.Unix()))
+		}
+		if since, err := s.ledger.SealedSince(ctx); err == nil && !since.IsZero() {
+			emit(metrics.KeyringRotated, float64(since.Unix()))
+		}
+		if free, size, ok := diskOf(s.data.Path); ok {
+			emit(metrics.DataFree, float64(free))
+			emit(metrics.DataSize, float64(size))
+		}
+		if s.cert != nil && s.cert.Certificate() != nil {
+			if leaf, err := x509.ParseCertificate(s.cert.Certificate().Certificate[0]); err == nil {
+				emit(metrics.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
+			}
+		} else if s.acme != nil {
+			if ends, ok := s.acmeEnds(ctx); ok {
+				emit(metrics.CertificateExpires, float64(ends.Unix()), "api")
+			}
+		}
+	})
+	m.Source(s.measureNotifications)
+	return m
+}
+
+// acmeEnds is when the first of the certificates ends; false before there is one.
+func (s *service) acmeEnds(ctx context.Context) (first time.Time, ok bool) {
+	for _, name := range s.f.acme.names {
+		kept, err := s.acme.Cache.Get(ctx, name)
+		if err != nil {
+			continue
+		}
+		if leaf := leafIn(kept); leaf != nil && (!ok || leaf.NotAfter.Before(first)) {
+			first, ok = leaf.NotAfter, true
+		}
+	}
+	return first, ok
+}
+
+// leafIn is the first certificate of a PEM text, which begins with its key; nil without one.
+func leafIn(text []byte) *x509.Certificate {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			leaf, _ := x509.ParseCertificate(block.Bytes) // nil with an error
+			return leaf
+		}
+	}
+	return nil
+}
+
+// measureNotifications tells what is told.
+func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
+	for medium, c := range s.notify.Counts() {
+		emit(metrics.NotificationsSent, float64(c.Sent), medium)
+		emit(metrics.NotificationsFailed, float64(c.Failed), medium)
+		emit(metrics.NotificationsDead, float64(c.Dead), medium)
+	}
+	waiting, err := s.notify.Waiting(ctx)
+	if err != nil {
+		return // that the ledger is away is told by turnus_up
+	}
+	for medium, n := range waiting {
+		emit(metrics.NotificationsWaiting, float64(n), medium)
+	}
+}
+
+// measures counts what the controller accepts and records.
+func (s *service) measures() controller.Measure {
+	m := s.metrics
+	return controller.Measure{
+		Accepted: func(tenant string, jobs int) {
+			m.Add(metrics.RunsAccepted, 1, tenant)
+			m.Add(metrics.JobsAccepted, float64(jobs), tenant)
+		},
+		Recorded: func(r controller.Recorded) {
+			s.took.add(r)
+			for i := range r.Outcomes {
+				o := &r.Outcomes[i]
+				n := float64(max(o.Count, 1))
+				m.Add(metrics.JobsEnded, n, r.Tenant, string(o.Outcome))
+				if o.Outcome == core.Lost {
+					m.Add(metrics.JobsLost, n)
+				}
+			}
+			for i := range r.Results {
+				for j := range r.Results[i].Steps {
+					step := &r.Results[i].Steps[j]
+					m.Add(metrics.StepsEnded, 1, r.Tenant, step.Uses, string(step.Outcome))
+					if step.Attempts > 1 {
+						m.Add(metrics.StepRetries, float64(step.Attempts-1), r.Tenant, step.Uses)
+					}
+				}
+			}
+			for _, d := range r.Delays {
+				m.Observe(metrics.StartDelay, d.Seconds(), r.Tenant)
+			}
+		},
+	}
+}
+
+// countFire counts what became of fires.
+func (s *service) countFire(e catalog.Event) {
+	switch e.Kind {
+	case catalog.FireLaunched:
+		s.metrics.Add(metrics.ScheduleFires, 1, "launched")
+	case catalog.FireFailed:
+		s.metrics.Add(metrics.ScheduleFires, 1, "failed")
+	case catalog.FireSkipped:
+		s.metrics.Add(metrics.ScheduleSkips, float64(max(e.Count, 1)), e.Why)
+	}
+}

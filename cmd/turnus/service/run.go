@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/server"
+)
+
+// webStop is how long requests that are under way may take when the service stops.
+const webStop = 5 * time.Second
+
+// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
+// worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
+// next start; what this process's own queue has reached is kept for that.
+func (s *service) run(ctx context.Context, drain func() error) error {
+	if err := s.data.forgetRemains(); err != nil {
+		return errors.Join(err, drain())
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.ctl.Run(life) })
+	wg.Go(func() { s.notify.Run(life) })
+	wg.Go(func() {
+		if err := s.catalog.Run(life); err != nil {
+			failed(err)
+		}
+	})
+	wg.Go(func() { s.forget(life) })
+	wg.Go(func() { s.scaling.Run(stop) })
+	web := server.HTTP(s.api, s.log)
+	web.BaseContext = func(net.Listener) context.Context { return stop }
+	if s.acme != nil {
+		web.Handler = afterChallenge(web.Handler)
+		s.answerChallenges(stop, &wg)
+	}
+	wg.Go(func() {
+		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
+			failed(fmt.Errorf("API: %w", err))
+		}
+	})
+	s.con.WarnError(s.manager.Ready(s.hangs))
+	<-stop.Done()
+	cause := context.Cause(stop)
+	s.con.WarnError(s.manager.Stopping())
+	down, cancel := context.WithTimeout(life, webStop)
+	if err := web.Shutdown(down); err != nil {
+		_ = web.Close()
+	}
+	cancel()
+	s.api.Close()
+	err := drain()
+	s.settle(life)
+	end()
+	wg.Wait()
+	err = errors.Join(err, s.keepQueue(context.WithoutCancel(ctx)))
+	if cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+func (s *service) serve(web *http.Server) error {
+	if s.f.secure() {
+		web.TLSConfig = s.tlsConfig()
+		return web.ServeTLS(s.listener, "", "")
+	}
+	return web.Serve(s.listener)
+}
+
+// settleFor is how long a service that stops waits for what its own queue, which ends with it, has to be recorded.
+const settleFor = 10 * time.Second
+
+// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue in Redis stay there.
+func (s *service) settle(ctx context.Context) {
+	if s.f.Queue.URL != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleFor)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !s.settled(ctx) {
+		select {
+		case <-ctx.Done():
+			s.con.Message(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *service) settled(ctx context.Context) bool {
+	for page := (ledger.Page{Limit: 1000}); ; {
+		runs, next, err := s.ledger.Unfinished(ctx, page)
+		if err != nil {
+			return false
+		}
+		for i := range runs {
+			if !recorded(ctx, s.queue, runs[i]) {
+				return false
+			}
+		}
+		if next == "" {
+			return true
+		}
+		page.Cursor = next
+	}
+}

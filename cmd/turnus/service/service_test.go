@@ -1,0 +1,46 @@
+package service
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Which addresses are listened on, and what of the flags contradicts itself.
+func TestServiceFlags(t *testing.T) {
+	t.Parallel()
+	tls := func(f *Flags) { f.tlsCert, f.tlsKey = "c", "k" }
+	for _, c := range []struct {
+		name   string
+		change func(*Flags)
+		want   string // of the error; "" is none
+	}{
+		{"loopback", func(*Flags) {}, ""},
+		{"localhost", func(f *Flags) { f.listen = "localhost:1" }, ""},
+		{"loopback of IPv6", func(f *Flags) { f.listen = "[::1]:1" }, ""},
+		{"everywhere", func(f *Flags) { f.listen = "0.0.0.0:1" }, "in the clear"},
+		{"everywhere, said otherwise", func(f *Flags) { f.listen = ":1" }, "in the clear"},
+		{"a name", func(f *Flags) { f.listen = "example.net:1" }, "in the clear"},
+		{"another address", func(f *Flags) { f.listen = "192.0.2.1:1" }, "in the clear"},
+		{"the explicit word", func(f *Flags) { f.listen, f.insecure = "0.0.0.0:1", true }, ""},
+		{"TLS", func(f *Flags) { f.listen = "0.0.0.0:1"; tls(f) }, ""},
+		{"half of TLS", func(f *Flags) { f.tlsCert = "c" }, "go together"},
+		{"no port", func(f *Flags) { f.listen = "127.0.0.1" }, "HOST:PORT"},
+		{"a branch of nothing", func(f *Flags) { f.branch = "next" }, "give it, too"},
+		{"runs that are kept", func(f *Flags) { f.retention.runs = "1095d" }, ""},
+		{"runs that are hardly kept", func(f *Flags) { f.retention.runs = "1h" }, "a day or more"},
+		{"a size that is none", func(f *Flags) { f.retention.quota = "much" }, "a size of 1MiB or more"},
+		{"rules that are not there", func(f *Flags) { f.retention.file = "/nowhere.yaml" }, "--retention"},
+		{"a duration that is none", func(f *Flags) { f.retention.runs = "soon" }, "a day or more"},
+	} {
+		f := Flags{listen: "127.0.0.1:8470", branch: defaultBranch, repoEvery: defaultRepoEvery}
+		c.change(&f)
+		err := f.Check()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, expected %q", c.name, err, c.want)
+		}
+		if c.name == "runs that are kept" && f.retention.base.Runs != 1095*24*time.Hour {
+			t.Errorf("kept for %v", f.retention.base.Runs)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+package service
+
+import (
+	"os"
+
+	"github.com/turnus/turnus/core/systemd"
+)
+
+// Supervised is the systemd that started this process, nil where none did.
+func Supervised() (*systemd.Manager, error) { return systemd.Open(os.Getenv, os.Getpid()) }

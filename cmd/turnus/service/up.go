@@ -1,0 +1,74 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+)
+
+// UpFlags say how the service runs in one process.
+type UpFlags struct {
+	Service Flags
+	Node    node.Flags
+	Log     LogFlags
+	Trace   TraceFlags
+	Name    string
+	Context string
+}
+
+// Up runs until it is told to stop.
+func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
+	f.Log.Verbose = f.Node.Verbose
+	log, err := f.Log.Open(con)
+	if err != nil {
+		return err
+	}
+	traces, err := f.Trace.Open(ctx, "up", log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, traces.Close()) }()
+	s := &service{con: con, f: &f.Service, log: log, traces: traces.Spans()}
+	if s.manager, err = Supervised(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.manager.Close()) }()
+	n, err := f.Node.Reach(ctx, node.ByCredentials, s.inventory, log)
+	if err != nil {
+		return err
+	}
+	s.secrets, n.Lent = n.Secrets, true
+	defer n.Secrets.Close() // notifications need it when the worker has stopped
+	stop := sync.OnceValue(n.Stop)
+	defer func() { err = errors.Join(err, stop(), s.close()) }()
+	node.Unconfined(con, n)
+	f.Node.Plugins.TellDev(con)
+	node.WarnWithoutCredentials(con, n)
+	if err := s.open(ctx, n.Plugins); err != nil {
+		return err
+	}
+	ctx, _, release := con.Signals(ctx, finishingSteps, con.Message, n.Kill)
+	defer release()
+	w := node.WorkOptions{Queue: s.queue, Name: f.Name, Pool: f.Service.Queue.Pool, Files: s.catalog.FilesDir, Report: true, Outputs: s.keepOutput, Events: node.JobLog(log, nil), Metrics: s.metrics, Scraped: true, Traces: s.traces}
+	if f.Service.Definitions != "" { // checkouts of a branch lie in the data folder, and are all that is sent from it
+		w.Data = s.data.Path
+	}
+	if err := n.Work(&f.Node, w, log); err != nil {
+		return err
+	}
+	s.stuck = n.Worker.Stuck
+	if f.Context != "" {
+		if err := settings.WriteContext(con, f.Context, settings.Context{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.Service.tlsCert}); err != nil {
+			con.Message(con.Paint(console.Yellow, "warning: ") + "the context " + f.Context + " was not written: " + err.Error())
+		}
+	}
+	con.Message("listening on " + s.url())
+	return s.run(ctx, stop)
+}
+
+// finishingSteps is what the first signal means to a service.
+const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

@@ -1,0 +1,241 @@
+// Package settings owns where the settings of a process come from: flags, the environment, a file; how
+// they are shown and checked; the contexts of servers, and the other files in the user's folders.
+//
+// It must not know what a setting is for.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
+)
+
+// maxSettings bounds a file of settings.
+const maxSettings = 1 << 20
+
+// Origin is where the value of a setting came from.
+type Origin struct {
+	Kind  string // one of the from… below
+	Where string // variable, or file:line
+}
+
+const (
+	fromDefault     = "default"
+	fromFlag        = "flag"
+	fromEnvironment = "environment"
+	fromFile        = "file"
+)
+
+func (o Origin) String() string {
+	if o.Where == "" {
+		return o.Kind
+	}
+	return o.Kind + " " + o.Where
+}
+
+// Notes on flags, which those who define them make.
+const (
+	noteEnvironment = "turnus_environment" // other commands have it, too, and its default is what the environment says
+	noteFile        = "turnus_file"        // it names a file, or several; with the words below
+	fileSecret      = "secret"             // that nobody else may read
+)
+
+// ReadsEnvironment notes flags whose default is what the environment says.
+func ReadsEnvironment(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteEnvironment, nil, names) }
+
+// NamesFiles notes flags that name files.
+func NamesFiles(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteFile, nil, names) }
+
+// NamesSecretFiles notes flags that name files which nobody else may read.
+func NamesSecretFiles(fl *pflag.FlagSet, names ...string) {
+	noteFlags(fl, noteFile, []string{fileSecret}, names)
+}
+
+// PrivateFiles are the files that flags name and nobody else may read.
+func PrivateFiles(fl *pflag.FlagSet) []string {
+	if fl == nil { // of a demo
+		return nil
+	}
+	var out []string
+	fl.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(f.Annotations[noteFile], fileSecret) {
+			return
+		}
+		if list, several := f.Value.(pflag.SliceValue); several {
+			out = append(out, list.GetSlice()...)
+		} else if f.Value.String() != "" {
+			out = append(out, f.Value.String())
+		}
+	})
+	return out
+}
+
+func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
+	for _, name := range names {
+		if err := fl.SetAnnotation(name, key, words); err != nil {
+			panic(err) // there is no flag of that name
+		}
+	}
+}
+
+func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
+
+// notSettings are flags that say something of one call. What runs in place of the locked plugins is named by the person who starts
+// the service, and not by a file or a variable that lasts.
+var notSettings = []string{"config", "help", "output", PluginDevFlag}
+
+func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
+
+// VariableOf is the environment's name of a flag.
+func VariableOf(flag string) string {
+	return "TURNUS_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Fill gives each flag that the command line leaves out its value: from the environment, or else from the file of
+// --config. It tells where every value came from.
+func Fill(c *cobra.Command) (map[string]Origin, error) {
+	file, _ := c.Flags().GetString("config")
+	given, err := readSettings(file, c)
+	if err != nil {
+		return nil, err
+	}
+	from := map[string]Origin{}
+	var errs []error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !isSetting(f) {
+			return
+		}
+		variable := VariableOf(f.Name)
+		env, inEnv := os.LookupEnv(variable)
+		inEnv = inEnv && env != ""
+		setting, inFile := given[f.Name]
+		switch {
+		case f.Changed:
+			from[f.Name] = Origin{Kind: fromFlag}
+		case inEnv:
+			from[f.Name] = Origin{fromEnvironment, variable}
+			if isNoted(f, noteEnvironment) {
+				break // it has its value
+			}
+			if err := c.Flags().Set(f.Name, env); err != nil {
+				errs = append(errs, console.Invalid("%s: %v", variable, err))
+			}
+		case inFile:
+			from[f.Name] = Origin{fromFile, setting.place}
+			for _, value := range setting.values {
+				if err := c.Flags().Set(f.Name, value); err != nil {
+					errs = append(errs, console.Invalid("%s: %s: %v", setting.place, f.Name, err))
+				}
+			}
+		default:
+			from[f.Name] = Origin{Kind: fromDefault}
+		}
+	})
+	return from, errors.Join(errs...)
+}
+
+// setting is what a file says of one flag.
+type setting struct {
+	place  string // file:line
+	values []string
+}
+
+// readSettings reads a file of settings for the command. Errors wrap core.ErrInvalid and name file, line and column.
+func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, console.Invalid("--config: %s is no regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, console.Invalid("--config: %v", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSettings+1))
+	if err != nil {
+		return nil, fmt.Errorf("--config: read %s: %w", path, err)
+	}
+	if len(text) > maxSettings {
+		return nil, console.Invalid("--config: %s has more than %d bytes", path, maxSettings)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("--config: %s: %w: %w", path, core.ErrInvalid, err)
+	}
+	if len(doc.Content) == 0 { // nothing but comments
+		return nil, nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, console.Invalid("%s:%d:%d: expected settings, as listen: 127.0.0.1:8470", path, root.Line, root.Column)
+	}
+	settings := map[string]setting{}
+	var errs []error
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if err := addSetting(settings, path, c, root.Content[i], root.Content[i+1]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return settings, errors.Join(errs...)
+}
+
+func addSetting(settings map[string]setting, path string, c *cobra.Command, key, value *yaml.Node) error {
+	refuse := func(n *yaml.Node, format string, args ...any) error {
+		return console.Invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
+	}
+	if key.Value == PluginDevFlag {
+		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name())
+	}
+	f := c.Flags().Lookup(key.Value)
+	if f == nil || !isSetting(f) {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if isSetting(f) {
+				names = append(names, f.Name)
+			}
+		})
+		text := fmt.Sprintf("unknown setting %q: expected a flag of turnus %s", key.Value, c.Name())
+		if hint := yamlread.DidYouMean(key.Value, names); hint != "" {
+			text += "\nhint: " + hint
+		}
+		return refuse(key, "%s", text)
+	}
+	if first, twice := settings[key.Value]; twice {
+		return refuse(key, "%s is set twice, first at %s", key.Value, first.place)
+	}
+	s := setting{place: fmt.Sprintf("%s:%d", path, key.Line)}
+	_, many := f.Value.(pflag.SliceValue)
+	switch {
+	case value.Kind == yaml.ScalarNode && value.Tag != "!!null":
+		s.values = []string{value.Value}
+	case value.Kind == yaml.SequenceNode && many:
+		for _, one := range value.Content {
+			if one.Kind != yaml.ScalarNode {
+				return refuse(one, "%s: expected a list of words", key.Value)
+			}
+			s.values = append(s.values, one.Value)
+		}
+	case many:
+		return refuse(value, "%s: expected a word or a list of words", key.Value)
+	default:
+		return refuse(value, "%s: expected one value", key.Value)
+	}
+	settings[key.Value] = s
+	return nil
+}
+
+// PluginDevFlag names plugins that are under development.
+const PluginDevFlag = "plugin-dev"
