@@ -75,7 +75,7 @@ func (a *app) export(ctx context.Context, c *client.Client, what string, f clien
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
 	if file == "" {
-		var to io.Writer = a.Out.Raw() // a file, or another program
+		to := a.Out.Raw() // a file, or another program
 		if a.Out.OnTerminal() {
 			to = a.Out
 		}

@@ -119,6 +119,7 @@ type WorkOptions struct {
 // LoginMode says what a node logs in to hosts with.
 type LoginMode int
 
+// The login modes.
 const (
 	ByUserLogins  LoginMode = iota // keys, agent and passwords of the person who types the command, for that person's hosts
 	ByCredentials                  // credentials of the node's own file, for hosts that a tree, a server or a queue names

@@ -18,14 +18,14 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// dataDir is the folder of what a service keeps, while this process holds it.
-type dataDir struct {
+// DataDir is the folder of what a service keeps, while this process holds it.
+type DataDir struct {
 	Path string
 	lock *os.File
 }
 
 // OpenData makes the folder and holds it. Another process that holds it already is named.
-func OpenData(path string) (*dataDir, error) {
+func OpenData(path string) (*DataDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func OpenData(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	d := &dataDir{Path: path, lock: lock}
+	d := &DataDir{Path: path, lock: lock}
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
@@ -92,7 +92,7 @@ func HeldSince(data string) (began time.Time, held bool, err error) {
 }
 
 // ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it holds the admin token.
-func (d *dataDir) ignore() error {
+func (d *DataDir) ignore() error {
 	f, err := os.OpenFile(filepath.Join(d.Path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil
@@ -105,7 +105,7 @@ func (d *dataDir) ignore() error {
 }
 
 // sign writes who holds the folder, for whoever comes in vain.
-func (d *dataDir) sign(what string) error {
+func (d *DataDir) sign(what string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "this machine"
@@ -119,11 +119,11 @@ func (d *dataDir) sign(what string) error {
 }
 
 // Close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
-func (d *dataDir) Close() error { return d.lock.Close() }
+func (d *DataDir) Close() error { return d.lock.Close() }
 
 // OpenLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
 // place is named.
-func (d *dataDir) OpenLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
+func (d *DataDir) OpenLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.Path, "ledger.db")
 	}
@@ -142,11 +142,11 @@ func (d *dataDir) OpenLedger(ctx context.Context, url, outputs string, ring *key
 }
 
 // tokenFile holds the first admin token.
-func (d *dataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token") }
+func (d *DataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token") }
 
 // firstToken makes the first admin token of a new ledger, and keeps it in the data folder. The file comes first: a
 // token that cannot be kept is not made.
-func (d *dataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
+func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
 	file, err := os.OpenFile(d.tokenFile()+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return false, fmt.Errorf("keep the first token: %w", err)

@@ -29,7 +29,7 @@ type leftover struct {
 }
 
 // remains reads what the last queue in the folder left, of runs that stand in the ledger as they did then.
-func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
+func (d *DataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
 	var left leftover
 	data, err := os.ReadFile(filepath.Join(d.Path, remainsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,12 +57,12 @@ func (d *dataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 }
 
 // forgetRemains removes the file: from now on the queue is beyond it.
-func (d *dataDir) forgetRemains() error {
+func (d *DataDir) forgetRemains() error {
 	return securefile.Remove(filepath.Join(d.Path, remainsFile))
 }
 
 // keepRemains writes what the queue has reached, durably: nobody works on it any more.
-func (d *dataDir) keepRemains(rest leftover) error {
+func (d *DataDir) keepRemains(rest leftover) error {
 	if len(rest.Runs) == 0 {
 		return nil
 	}

@@ -48,7 +48,7 @@ type service struct {
 	f        *Flags
 	name     string // of this server, another one in each process
 	log      *slog.Logger
-	data     *dataDir
+	data     *DataDir
 	ledger   *ledger.Ledger
 	queue    queue.Queue
 	ctl      *controller.Controller
