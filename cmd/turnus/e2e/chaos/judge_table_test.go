@@ -209,6 +209,7 @@ func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 	v := evidence{
 		runs: []accepted{
 			{id: "p1", kind: "pulse", asked: sec(12)}, {id: "p2", kind: "pulse", asked: sec(30)},
+			{id: "p3", kind: "pulse", asked: sec(24)}, // held up by the later fault
 			{id: "t", kind: "timed", asked: sec(4)},
 		},
 		recipes: map[string]recipe{"timed": {suspended: 5 * time.Second}},
@@ -220,6 +221,7 @@ func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 			{host: "p", run: "p1", worker: "worker-1", fence: 2, begin: sec(15), end: sec(15.1), ended: true},
 			{host: "h1", run: "r2", worker: "worker-1", fence: 3, begin: sec(17.5), end: sec(18), ended: true},
 			{host: "p", run: "p2", worker: "worker-1", fence: 4, begin: sec(31), end: sec(31.1), ended: true},
+			{host: "p", run: "p3", worker: "worker-1", fence: 5, begin: sec(40), end: sec(40.1), ended: true},
 		},
 	}
 	f := stopped("kill worker", 10, 10)
@@ -230,7 +232,7 @@ func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 		fault happened
 		timed float64 // when the suspended job went on
 		want  time.Duration
-	}{{f, 11, sec(7.5)}, {outage, 11, sec(1)}, {outage, 20, sec(6)}, {f, 24, sec(13)}, {f, 0, sec(89)}} {
+	}{{f, 11, sec(7.5)}, {outage, 11, sec(1)}, {outage, 20, sec(6)}, {f, 24, sec(13)}, {f, 0, sec(14)}} {
 		v.seen[2].begin, v.seen[2].run = sec(c.timed), "t"
 		if c.timed == 0 {
 			v.seen[2].run = "never"

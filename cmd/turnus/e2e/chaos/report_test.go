@@ -61,7 +61,7 @@ func probes(v evidence) (all []due) {
 
 // recoveries are, by fault, how long work was delayed at most: from the onset of a fault that leaves
 // others at work, else from its end, until what was due meanwhile had begun on its host, and until
-// the hosts of a worker saw work again.
+// the hosts of a worker saw work again. From the onset of the next fault on, a delay is not this one's.
 func recoveries(v evidence) map[int]time.Duration {
 	ended := map[string]time.Duration{}
 	for _, o := range v.outcomes {
@@ -83,7 +83,7 @@ func recoveries(v evidence) map[int]time.Duration {
 		took[i] = 0
 		for _, d := range all {
 			if d.at < until && d.begun > from {
-				took[i] = max(took[i], d.begun-max(d.at, from))
+				took[i] = max(took[i], min(d.begun, until)-max(d.at, from))
 			}
 		}
 		if f.of == "worker" {
