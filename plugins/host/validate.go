@@ -81,10 +81,12 @@ func (v *Validator) start(ctx context.Context, owner *pool) (*process, error) {
 
 // why says how a question ended that has no answer.
 func (v *Validator) why(ctx context.Context, p *process, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	code := status.Code(err)
+	ended := code == codes.Canceled || code == codes.DeadlineExceeded // the plugin may see the deadline first
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || ended && ctx.Err() == nil {
 		return fmt.Errorf("did not answer within %v", v.within)
 	}
-	if status.Code(err) != codes.Unavailable {
+	if code != codes.Unavailable {
 		return fmt.Errorf("failed: %s", status.Convert(err).Message())
 	}
 	t := time.NewTimer(describeGrace)

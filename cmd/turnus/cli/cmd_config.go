@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"text/tabwriter"
@@ -200,20 +201,25 @@ func (l longRunning) reachable(ctx context.Context, a *app) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var errs []error
+	add := func(what string, err error) {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%s: %w: no answer within 10s", what, core.ErrUnavailable)
+		}
+		errs = append(errs, err)
+	}
 	if l.queue.URL != "" {
 		_, closeQueue, err := l.queue.Open(ctx, a.Console)
 		if err == nil {
 			err = closeQueue()
 		}
-		errs = append(errs, err)
+		what := "Redis"
+		if u, err := url.Parse(l.queue.URL); err == nil { // not its user and password
+			what += " at " + u.Host
+		}
+		add(what, err)
 	}
 	if l.keeps != nil && l.keeps.Ledger != "" {
-		errs = append(errs, ledger.Reachable(ctx, l.keeps.Ledger))
-	}
-	for i, err := range errs {
-		if errors.Is(err, context.DeadlineExceeded) {
-			errs[i] = fmt.Errorf("%w: no answer within 10s", core.ErrUnavailable)
-		}
+		add("the ledger", ledger.Reachable(ctx, l.keeps.Ledger))
 	}
 	return errors.Join(errs...)
 }
