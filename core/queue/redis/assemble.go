@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,11 +12,19 @@ import (
 // that costs more than most calls do: so a script gets only the functions that it uses, and names that stand for something fixed
 // are written out, as local variables make functions dearer.
 
-// assemble makes the text of a script: head stays outside of the function that holds the rest.
-func assemble(head, text string, names map[string]string) string {
+// part is a function of a Lua file, or a stretch between functions, which has no name.
+type part struct {
+	name, text string
+	uses       []string // every word in it, except the name in its own head
+}
+
+// assemble makes the text of a script of its own file and its libraries: head stays outside of the
+// function that holds the rest. names are those of the libraries.
+func assemble(head, text string, names map[string]string, libraries ...[]part) string {
 	names = maps.Clone(names)
-	text = takeConstants(comment.ReplaceAllString(text, ""), names)
-	return head + "return (function()\n" + writeOut(needed(text), names) + "\nend)()"
+	own := split(text, names)
+	writeOut(own, names)
+	return head + "return (function()\n" + needed(append(slices.Concat(libraries...), own...)) + "\nend)()"
 }
 
 var (
@@ -36,16 +45,10 @@ func takeConstants(text string, names map[string]string) string {
 	return constant.ReplaceAllString(text, "")
 }
 
-func writeOut(text string, names map[string]string) string {
-	return word.ReplaceAllStringFunc(text, func(w string) string { return cmp.Or(names[w], w) })
-}
-
-// needed leaves out the functions that nothing calls. A function begins and ends at the left margin.
-func needed(text string) string {
-	type part struct{ name, text string }
-	var parts []part
+// split cuts a file into parts, and takes its constants out. A function begins and ends at the left margin.
+func split(text string, names map[string]string) (parts []part) {
 	inside := false
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(takeConstants(comment.ReplaceAllString(text, ""), names)) {
 		m := function.FindStringSubmatch(line)
 		if m != nil {
 			parts = append(parts, part{name: m[1]})
@@ -58,8 +61,25 @@ func needed(text string) string {
 			inside = false
 		}
 	}
-	used := map[string]bool{}
-	kept := make([]bool, len(parts))
+	return parts
+}
+
+// writeOut notes the words of parts, and puts what they stand for in the place of names.
+func writeOut(parts []part, names map[string]string) {
+	for i := range parts {
+		p := &parts[i]
+		body := p.text
+		if p.name != "" {
+			_, body, _ = strings.Cut(body, "(") // behind its own name
+		}
+		p.uses = word.FindAllString(body, -1)
+		p.text = word.ReplaceAllStringFunc(p.text, func(w string) string { return cmp.Or(names[w], w) })
+	}
+}
+
+// needed joins the parts, without the functions that nothing calls.
+func needed(parts []part) string {
+	used, kept := map[string]bool{}, make([]bool, len(parts))
 	for grew := true; grew; {
 		grew = false
 		for i, p := range parts {
@@ -67,11 +87,7 @@ func needed(text string) string {
 				continue
 			}
 			kept[i], grew = true, true
-			body := p.text
-			if p.name != "" {
-				_, body, _ = strings.Cut(body, "(") // its own name
-			}
-			for _, w := range word.FindAllString(body, -1) {
+			for _, w := range p.uses {
 				used[w] = true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core/redisconn"
@@ -21,61 +22,89 @@ type scripts struct {
 	turn, accept, submit, records, payload, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
 }
 
+// loaded holds the scripts by the life of sessions, which is the same for all queues of a process
+// outside of tests. Scripts do not change; making them takes longer than all else that a queue begins with.
+var loaded sync.Map
+
+// loadScripts returns the scripts of queues whose sessions live for ttl.
 func loadScripts(ttl time.Duration) (*scripts, error) {
-	names := luaNames(ttl)
-	parts := map[string]string{}
-	for _, lib := range []string{"head", "base", "small", "locks", "jobs", "forget"} {
-		b, err := luaFiles.ReadFile("lua/" + lib + ".lua")
-		if err != nil {
-			return nil, fmt.Errorf("read script %s: %w", lib, err)
-		}
-		parts[lib] = string(b)
+	if s, ok := loaded.Load(ttl); ok {
+		return s.(*scripts), nil //nolint:forcetypeassert // nothing else is kept there
 	}
-	parts["base"] += parts["small"]
+	s, err := makeScripts(ttl)
+	if err == nil {
+		loaded.Store(ttl, s)
+	}
+	return s, err
+}
+
+func makeScripts(ttl time.Duration) (*scripts, error) {
+	names, libraries := luaNames(ttl), map[string][]part{}
+	for _, lib := range []string{"base", "small", "locks", "jobs", "forget"} {
+		text, err := luaFile(lib)
+		if err != nil {
+			return nil, err
+		}
+		libraries[lib] = split(text, names)
+	}
+	for _, parts := range libraries { // once all names are known
+		writeOut(parts, names)
+	}
+	head, err := luaFile("head")
+	if err != nil {
+		return nil, err
+	}
 	s := &scripts{}
 	for _, d := range []struct {
 		to   **script
 		name string
 		libs string
 	}{
-		{&s.turn, "turn", "base locks jobs"},
-		{&s.accept, "accept", "base locks jobs forget"},
-		{&s.submit, "submit", "base locks jobs forget"},
+		{&s.turn, "turn", "base small locks jobs"},
+		{&s.accept, "accept", "base small locks jobs forget"},
+		{&s.submit, "submit", "base small locks jobs forget"},
 		{&s.records, "records", ""},
 		{&s.payload, "payload", ""},
-		{&s.open, "open", "base locks"},
-		{&s.beat, "beat", "base locks jobs forget"},
-		{&s.shut, "close", "base locks jobs"},
-		{&s.adopt, "adopt", "base locks jobs"},
-		{&s.save, "save", "base locks jobs"},
-		{&s.wakejob, "wakejob", "base locks jobs"},
-		{&s.cancel, "cancel", "base locks jobs"},
-		{&s.adjust, "adjust", "base locks"},
-		{&s.redrive, "redrive", "base locks jobs"},
-		{&s.event, "event", "base locks jobs"},
-		{&s.wait, "wait", "base"},
-		{&s.status, "status", "base"},
-		{&s.awaited, "awaited", "base"},
-		{&s.explain, "explain", "base locks jobs"},
-		{&s.post, "post", "base"},
-		{&s.posted, "posted", "base"},
-		{&s.names, "names", "base"},
-		{&s.publish, "publish", "base"},
-		{&s.tidy, "tidy", "base locks jobs"},
-		{&s.pool, "pool", "base locks jobs"},
+		{&s.open, "open", "base small locks"},
+		{&s.beat, "beat", "base small locks jobs forget"},
+		{&s.shut, "close", "base small locks jobs"},
+		{&s.adopt, "adopt", "base small locks jobs"},
+		{&s.save, "save", "base small locks jobs"},
+		{&s.wakejob, "wakejob", "base small locks jobs"},
+		{&s.cancel, "cancel", "base small locks jobs"},
+		{&s.adjust, "adjust", "base small locks"},
+		{&s.redrive, "redrive", "base small locks jobs"},
+		{&s.event, "event", "base small locks jobs"},
+		{&s.wait, "wait", "base small"},
+		{&s.status, "status", "base small"},
+		{&s.awaited, "awaited", "base small"},
+		{&s.explain, "explain", "base small locks jobs"},
+		{&s.post, "post", "base small"},
+		{&s.posted, "posted", "base small"},
+		{&s.names, "names", "base small"},
+		{&s.publish, "publish", "base small"},
+		{&s.tidy, "tidy", "base small locks jobs"},
+		{&s.pool, "pool", "base small locks jobs"},
 	} {
-		b, err := luaFiles.ReadFile("lua/" + d.name + ".lua")
+		text, err := luaFile(d.name)
 		if err != nil {
-			return nil, fmt.Errorf("read script %s: %w", d.name, err)
+			return nil, err
 		}
-		var text strings.Builder
+		var parts [][]part
 		for lib := range strings.FieldsSeq(d.libs) {
-			text.WriteString(parts[lib])
+			parts = append(parts, libraries[lib])
 		}
-		text.Write(b)
-		*d.to = redisconn.NewScript(d.name, assemble(parts["head"], text.String(), names))
+		*d.to = redisconn.NewScript(d.name, assemble(head, text, names, parts...))
 	}
 	return s, nil
+}
+
+func luaFile(name string) (string, error) {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("read script %s: %w", name, err)
+	}
+	return string(text), nil
 }
 
 // eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
