@@ -129,24 +129,28 @@ func (l *lab) tell(v schedule.Event) {
 func (l *lab) serve() *server { return l.serveOn(l.ledger) }
 
 func (l *lab) serveOn(store *ledger.Ledger) *server {
+	s := l.start(store)
+	l.servers = append(l.servers, s)
+	return s
+}
+
+// start starts an engine that the caller stops.
+func (l *lab) start(store *ledger.Ledger) *server {
 	ctx, cancel := context.WithCancel(l.Context())
 	s := &server{engine: schedule.NewEngine(store, l, l.tell)}
 	done := make(chan struct{})
 	go func() { defer close(done); s.engine.Run(ctx) }()
 	s.stop = func() { cancel(); <-done }
-	l.servers = append(l.servers, s)
 	return s
 }
 
 // lookFor has a server of its own look for so long.
 func (l *lab) lookFor(d time.Duration, store *ledger.Ledger) {
 	l.Helper()
-	n := len(l.servers)
-	s := l.serveOn(store)
+	s := l.start(store)
 	timer := time.NewTimer(d)
 	<-timer.C
 	s.stop()
-	l.servers = l.servers[:n]
 }
 
 // raw runs SQL behind the ledger's back.
