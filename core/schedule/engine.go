@@ -143,6 +143,7 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 	}
 	changed, err := b.ledger.ChangeSchedules(ctx, changes)
 	if err != nil {
+		b.failed(err)
 		return 0, err
 	}
 	var accepted []ledger.Run
@@ -167,6 +168,18 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 		b.launcher.Accepted(accepted)
 	}
 	return lost, nil
+}
+
+// failed reports the first launch of a batch that the ledger did not take: the others failed with it.
+func (b *batch) failed(err error) {
+	for _, f := range b.firings {
+		for _, claim := range f.decision.State.Claimed {
+			if slices.Contains(f.runs, claim.RunID) {
+				b.events(Event{Kind: EventFailed, Schedule: f.plan.ID, At: b.now, Fire: f.plan.bare(claim), Err: err})
+				return
+			}
+		}
+	}
 }
 
 // add reads a row. One that cannot be read is put off, and stops no other.
