@@ -195,6 +195,26 @@ func TestNegativeControlWithoutTheVersionAFireCountsTwice(t *testing.T) {
 	}
 }
 
+// A ledger that takes no new run: a launch is reported as failed, and happens once it takes runs again.
+func TestALaunchThatTheLedgerRefusesIsReported(t *testing.T) {
+	inLab(t, func(l *lab) {
+		d := every(1, "5 * * * *")
+		d.CatchUp = schedule.CatchUpOnce
+		l.put(d)
+		l.raw("CREATE TRIGGER full BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'full'); END")
+		l.serve()
+		l.pass(6 * time.Minute)
+		if told := len(l.told(schedule.EventFailed)); told != 1 || len(l.runs()) != 0 {
+			t.Errorf("%d runs reported as failed, %d launched", told, len(l.runs()))
+		}
+		l.raw("DROP TRIGGER full")
+		l.pass(time.Minute)
+		if s := l.status(d.ID).State; s.Fired != 1 || len(l.runs()) != 1 {
+			t.Errorf("%d counted, %d runs", s.Fired, len(l.runs()))
+		}
+	})
+}
+
 func TestCatchUpAfterDowntime(t *testing.T) {
 	for catchUp, want := range map[schedule.CatchUp][2]int64{schedule.CatchUpSkip: {0, 3}, schedule.CatchUpOnce: {1, 2}, schedule.CatchUpAll: {3, 0}} {
 		inLab(t, func(l *lab) {
