@@ -213,9 +213,6 @@ func (w *Worker) Stats() Stats {
 // Name is the node's.
 func (w *Worker) Name() string { return w.cfg.Name }
 
-// Cordon makes the node take nothing new, or lets it again. What runs goes on.
-func (w *Worker) Cordon(on bool) { w.cordoned.Store(on) }
-
 // count is how many jobs run now.
 func (w *Worker) count() int {
 	w.mu.Lock()

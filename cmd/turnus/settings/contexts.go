@@ -123,9 +123,6 @@ func ReadTokenFile(file string) (string, error) {
 	return token, nil
 }
 
-// TrimToken returns a token without the space around it.
-func TrimToken(text []byte) string { return strings.TrimSpace(string(text)) }
-
 // Find is the context of a name.
 func (c *Contexts) Find(name string) (Context, error) {
 	s, ok := c.Contexts[name]
