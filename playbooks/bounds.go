@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // bounds checks the size of a number and the length and pattern of a text.
@@ -117,7 +119,7 @@ func (v *value) describe() string {
 		return "empty"
 	}
 	if kind := v.kind(); kind != "string" && v.node.Kind == yaml.ScalarNode && !strings.Contains(v.node.Value, "${{") {
-		return kindOf(v.node) // as it is written: 0644, not 420
+		return yamlread.Kind(v.node) // as it is written: 0644, not 420
 	}
 	return describe(v.literal)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -15,13 +14,11 @@ import (
 // decoder reads one file. It collects problems and goes on, so that all of
 // them are told at once.
 type decoder struct {
+	*yamlread.Reader
 	src     *source
 	o       Options
 	diags   Diagnostics
-	values  int  // values seen, aliases followed
-	text    int  // bytes of scalars seen, aliases followed
-	exprs   int  // expressions compiled
-	full    bool // a bound was passed: nothing more is read
+	exprs   int // expressions compiled
 	schemas map[string]*typeSchema
 	read    map[string]bool // vars that are declared or read
 	vars    map[string]any
@@ -31,116 +28,30 @@ type decoder struct {
 	flushAt int            // steps before it
 	handler int            // number of the handler that is being read, from 1; 0 is a step
 	notices []notice       // what notify: names, to be checked once the handlers are read
-	key     string         // that is being read, for messages
+}
+
+func newDecoder(src *source, o Options) *decoder {
+	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{}}
+	d.Reader = yamlread.NewReader(func(at *yaml.Node, f yamlread.Fault) {
+		d.reportNode(at, problem{message: f.Message, expected: f.Expected, hint: f.Hint})
+	})
+	d.Values, d.Bytes = MaxValues, MaxText
+	return d
 }
 
 func (d *decoder) report(at span, p problem) {
 	if len(d.diags) >= MaxProblems {
-		d.full = true
+		d.Full = true
 		return
 	}
 	d.diags = append(d.diags, d.src.diagnose(at, p))
 	if len(d.diags) == MaxProblems {
-		d.full = true
+		d.Full = true
 		d.diags[len(d.diags)-1].Hint = fmt.Sprintf("more than %d problems: the rest of this file is not shown", MaxProblems)
 	}
 }
 
 func (d *decoder) reportNode(n *yaml.Node, p problem) { d.report(d.src.at(n), p) }
-
-// follow resolves an alias and counts what is read, so that a few bytes of
-// aliases cannot become a lot of work. ok is false when a bound is passed.
-func (d *decoder) follow(n *yaml.Node) (*yaml.Node, bool) {
-	at := n
-	for n.Kind == yaml.AliasNode && n.Alias != nil {
-		n = n.Alias
-	}
-	d.values++
-	d.text += len(n.Value)
-	if !d.full && (d.values > MaxValues || d.text > MaxText) {
-		d.reportNode(at, problem{
-			message:  "the file grows too large here once its aliases are expanded",
-			expected: fmt.Sprintf("at most %d values and %d MiB of text", MaxValues, MaxText>>20)})
-		d.full = true
-	}
-	return n, !d.full
-}
-
-// entry is one key of a mapping.
-type entry struct {
-	name string
-	key  *yaml.Node
-	val  *yaml.Node
-}
-
-// entries lists a mapping's keys in order. Merge keys (<<) are resolved; a key
-// written out wins over a merged one, an earlier merged one over a later.
-func (d *decoder) entries(n *yaml.Node, depth int) []entry {
-	var out []entry
-	index := map[string]int{}
-	var merged []*yaml.Node
-	for i := 0; i+1 < len(n.Content) && !d.full; i += 2 {
-		key, ok := d.follow(n.Content[i])
-		if !ok {
-			return out
-		}
-		if key.Kind != yaml.ScalarNode {
-			d.reportNode(n.Content[i], problem{message: "this key is " + kindOf(key), expected: "a word as a key"})
-			continue
-		}
-		if key.ShortTag() == "!!merge" {
-			merged = append(merged, n.Content[i+1])
-			continue
-		}
-		if first, dup := index[key.Value]; dup {
-			d.reportNode(n.Content[i], problem{
-				message: fmt.Sprintf("key %s is given twice", quote(key.Value)),
-				hint:    fmt.Sprintf("it stands in line %d already", out[first].key.Line)})
-			continue
-		}
-		index[key.Value] = len(out)
-		out = append(out, entry{key.Value, n.Content[i], n.Content[i+1]})
-	}
-	for _, m := range merged {
-		for _, e := range d.merge(m, depth+1) {
-			if _, have := index[e.name]; !have {
-				index[e.name] = len(out)
-				out = append(out, e)
-			}
-		}
-	}
-	return out
-}
-
-func (d *decoder) merge(n *yaml.Node, depth int) []entry {
-	target, ok := d.follow(n)
-	switch {
-	case !ok || d.tooDeep(n, depth):
-		return nil
-	case target.Kind == yaml.MappingNode:
-		return d.entries(target, depth)
-	case target.Kind == yaml.SequenceNode:
-		var out []entry
-		for _, item := range target.Content {
-			out = append(out, d.merge(item, depth+1)...)
-		}
-		return out
-	}
-	d.reportNode(n, problem{message: "<< merges " + kindOf(target), expected: "a mapping, or a list of mappings"})
-	return nil
-}
-
-func (d *decoder) tooDeep(n *yaml.Node, depth int) bool {
-	if depth > MaxDepth && !d.full {
-		p := problem{message: "nested too deep", expected: fmt.Sprintf("at most %d levels", MaxDepth)}
-		if n.Kind == yaml.AliasNode {
-			p.hint = fmt.Sprintf("the alias *%s seems to hold itself", n.Value)
-		}
-		d.reportNode(n, p)
-		d.full = true
-	}
-	return d.full
-}
 
 // field is one key of a mapping: what it means, what it may hold, how it is read.
 // The same table makes the messages and the editor's schema.
@@ -152,114 +63,14 @@ type field[T any] struct {
 	read     func(d *decoder, n *yaml.Node, into *T)
 }
 
-// readFields fills into from a mapping. known words of other tools lead to hints.
+// readFields fills into from a mapping, in the table's order: vars before what reads them. known words of other tools
+// lead to hints.
 func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T], foreign map[string]string, into *T) {
-	n, ok := d.mapping(n, what, keysOf(fields))
-	if !ok {
-		return
-	}
-	seen := map[string]bool{} // misspelt ones too: they are not missing besides
-	found := map[string]entry{}
-	for _, e := range d.entries(n, 1) {
-		if d.full {
-			return
-		}
-		seen[e.name] = true
-		if strings.HasPrefix(e.name, "x-") && n.Column == 1 {
-			continue // a place for anchors, at the top of a file
-		}
-		if !slices.ContainsFunc(fields, func(f field[T]) bool { return f.key == e.name }) {
-			seen[d.unknownKey(e, what, keysOf(fields), foreign)] = true
-			continue
-		}
-		found[e.name] = e
-	}
-	for _, f := range fields { // in the table's order: vars before what reads them
-		switch e, given := found[f.key]; {
-		case d.full:
-			return
-		case !given && f.required && !seen[f.key]:
-			d.reportNode(n, problem{message: fmt.Sprintf("%s has no %q", what, f.key), expected: f.key + ": " + f.form.want})
-		case given && isNull(e.val):
-			d.reportNode(e.key, problem{message: fmt.Sprintf("%q has no value", f.key), expected: f.form.want, hint: "leave the key out, or give it a value"})
-		case given:
-			d.key = f.key
-			f.read(d, e.val, into)
-		}
-	}
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// unknownKey reports a key and returns the one that was likely meant.
-func (d *decoder) unknownKey(e entry, what string, keys []string, foreign map[string]string) (meant string) {
-	p := problem{message: fmt.Sprintf("unknown key %s in %s", quote(e.name), what), expected: oneOf(keys), hint: foreign[e.name]}
-	meant = yamlread.Nearest(e.name, keys)
-	if p.hint == "" {
-		p.hint = yamlread.DidYouMean(e.name, keys)
-	} else if i := slices.IndexFunc(keys, func(k string) bool { return strings.Contains(p.hint, strconv.Quote(k)) }); i >= 0 {
-		meant = keys[i]
-	}
-	d.reportNode(e.key, p)
-	return meant
-}
-
-func keysOf[T any](fields []field[T]) []string {
-	out := make([]string, len(fields))
+	table := make([]yamlread.Field, len(fields))
 	for i, f := range fields {
-		out[i] = f.key
+		table[i] = yamlread.Field{Key: f.key, Want: f.form.want, Required: f.required, Read: func(v *yaml.Node) { f.read(d, v, into) }}
 	}
-	return out
-}
-
-func (d *decoder) mapping(n *yaml.Node, what string, keys []string) (*yaml.Node, bool) {
-	target, ok := d.follow(n)
-	if !ok {
-		return nil, false
-	}
-	if target.Kind != yaml.MappingNode {
-		p := problem{message: fmt.Sprintf("%s is %s", what, kindOf(target)), expected: "a mapping"}
-		if len(keys) > 0 {
-			p.expected = "a mapping with the keys " + strings.Join(keys, ", ")
-		}
-		d.reportNode(n, p)
-		return nil, false
-	}
-	return target, true
-}
-
-// scalar reads any single value as it is written.
-func (d *decoder) scalar(n *yaml.Node, want string) (*yaml.Node, bool) {
-	target, ok := d.follow(n)
-	if !ok {
-		return nil, false
-	}
-	if target.Kind != yaml.ScalarNode || target.ShortTag() == "!!null" {
-		d.mismatch(n, target, want, "")
-		return nil, false
-	}
-	return target, true
-}
-
-func (d *decoder) mismatch(n, target *yaml.Node, want, hint string) {
-	d.reportNode(n, problem{message: d.key + " is " + kindOf(target), expected: want, hint: hint})
-}
-
-// list reads a list's items; a single value is an error that says so.
-func (d *decoder) list(n *yaml.Node, want string) []*yaml.Node {
-	target, ok := d.follow(n)
-	if !ok {
-		return nil
-	}
-	if target.Kind != yaml.SequenceNode {
-		hint := ""
-		if target.Kind == yaml.ScalarNode {
-			hint = fmt.Sprintf("a list of one is written [%s]", clip(target.Value, 30))
-		}
-		d.mismatch(n, target, want, hint)
-		return nil
-	}
-	return target.Content
+	d.MappingWith(n, what, foreign, table...)
 }
 
 func clip(text string, most int) string {
@@ -269,36 +80,17 @@ func clip(text string, most int) string {
 	return text
 }
 
-// kindOf names a node's kind and, when it is short, its value.
-func kindOf(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	}
-	switch n.ShortTag() {
-	case "!!null":
-		return "empty"
-	case "!!bool":
-		return "the boolean " + n.Value
-	case "!!int", "!!float":
-		return "the number " + clip(n.Value, 30)
-	}
-	return "the text " + quote(n.Value)
-}
-
 // plain reads YAML as JSON values. It is for vars: and literals; ${{ }} is refused there.
 func (d *decoder) plain(n *yaml.Node, depth int) any {
-	target, ok := d.follow(n)
-	if !ok || d.tooDeep(n, depth) {
+	target, ok := d.Follow(n)
+	if !ok || d.TooDeep(n, depth) {
 		return nil
 	}
 	switch target.Kind {
 	case yaml.MappingNode:
 		out := map[string]any{}
-		for _, e := range d.entries(target, depth) {
-			out[e.name] = d.plain(e.val, depth+1)
+		for _, e := range d.Pairs(target, "vars") {
+			out[e.Name] = d.plain(e.Value, depth+1)
 		}
 		return out
 	case yaml.SequenceNode:

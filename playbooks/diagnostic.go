@@ -91,17 +91,3 @@ func (s *source) diagnose(at span, p problem) Diagnostic {
 		Message: clean(p.message), Expected: clean(p.expected), Hint: clean(p.hint),
 	}
 }
-
-// oneOf lists what may stand in a place, cut when there is too much of it.
-func oneOf(names []string) string {
-	const most = 24
-	switch {
-	case len(names) == 0:
-		return ""
-	case len(names) == 1:
-		return names[0]
-	case len(names) > most:
-		return fmt.Sprintf("one of: %s, … (%d in all)", strings.Join(names[:most], ", "), len(names))
-	}
-	return "one of: " + strings.Join(names, ", ")
-}

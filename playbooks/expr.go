@@ -275,5 +275,5 @@ func compileProblem(message string) problem {
 func suggestFor(name string, s *shape) problem {
 	known := s.names()
 	slices.Sort(known)
-	return problem{expected: oneOf(known), hint: yamlread.DidYouMean(name, known)}
+	return problem{expected: yamlread.OneOf(known), hint: yamlread.DidYouMean(name, known)}
 }

@@ -111,6 +111,14 @@ func scheduleFields() []field[Schedule] {
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Jitter = d.durationOf(n) }},
 		{key: "start_within", doc: "A launch later than this is dropped.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.StartWithin = d.durationOf(n) }},
+		{key: "limit", doc: "Only these of the playbook's hosts: names, groups, globs, !not, &and, as in --limit.", form: textForm("host patterns such as web*,!web3"),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Limit = d.limitOf(n) }},
+		{key: "vars", doc: "Values over the playbook's vars, as with -e.", form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Vars = d.launchVarsOf(n) }},
+		{key: "tags", doc: "Only steps with one of these tags.", form: tagsForm(),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Tags = d.tagsOf(n) }},
+		{key: "skip_tags", doc: "No steps with one of these tags.", form: tagsForm(),
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.SkipTags = d.tagsOf(n) }},
 	}
 }
 

@@ -72,11 +72,11 @@ func enumForm(values ...string) form {
 	for _, v := range values {
 		s.Enum = append(s.Enum, v)
 	}
-	return form{oneOf(values), s}
+	return form{yamlread.OneOf(values), s}
 }
 
 func (d *decoder) textOf(n *yaml.Node, most int) string {
-	target, ok := d.scalar(n, "text")
+	target, ok := d.Scalar(n, "text")
 	if !ok {
 		return ""
 	}
@@ -90,7 +90,7 @@ func (d *decoder) textOf(n *yaml.Node, most int) string {
 var namePattern = regexp.MustCompile(patternName)
 
 func (d *decoder) nameOf(n *yaml.Node) string {
-	target, ok := d.scalar(n, wantName)
+	target, ok := d.Scalar(n, wantName)
 	if !ok {
 		return ""
 	}
@@ -102,7 +102,7 @@ func (d *decoder) nameOf(n *yaml.Node) string {
 }
 
 func (d *decoder) boolOf(n *yaml.Node) bool {
-	target, ok := d.scalar(n, "true or false")
+	target, ok := d.Scalar(n, "true or false")
 	if !ok {
 		return false
 	}
@@ -114,39 +114,39 @@ func (d *decoder) boolOf(n *yaml.Node) bool {
 		case "no", "off", "n":
 			hint = "write false"
 		}
-		d.mismatch(n, target, "true or false", hint)
+		d.Mismatch(n, target, "true or false", hint)
 	}
 	return strings.EqualFold(target.Value, "true")
 }
 
 func (d *decoder) intOf(n *yaml.Node, low, high int) int {
 	want := intForm(low, high).want
-	target, ok := d.scalar(n, want)
+	target, ok := d.Scalar(n, want)
 	if !ok {
 		return low
 	}
 	v, err := strconv.Atoi(target.Value)
 	if err != nil || target.ShortTag() != "!!int" || v < low || v > high {
-		d.mismatch(n, target, want, "")
+		d.Mismatch(n, target, want, "")
 		return low
 	}
 	return v
 }
 
 func (d *decoder) enumOf(n *yaml.Node, values ...string) string {
-	target, ok := d.scalar(n, oneOf(values))
+	target, ok := d.Scalar(n, yamlread.OneOf(values))
 	if !ok {
 		return ""
 	}
 	if !slices.Contains(values, target.Value) {
-		d.mismatch(n, target, oneOf(values), yamlread.DidYouMean(target.Value, values))
+		d.Mismatch(n, target, yamlread.OneOf(values), yamlread.DidYouMean(target.Value, values))
 		return ""
 	}
 	return target.Value
 }
 
 func (d *decoder) durationOf(n *yaml.Node) time.Duration {
-	target, ok := d.scalar(n, wantDuration)
+	target, ok := d.Scalar(n, wantDuration)
 	if !ok {
 		return 0
 	}
@@ -156,7 +156,7 @@ func (d *decoder) durationOf(n *yaml.Node) time.Duration {
 		if _, err := strconv.ParseFloat(target.Value, 64); err == nil {
 			hint = fmt.Sprintf("a unit is missing: %ss is seconds, %sm minutes", clip(target.Value, 20), clip(target.Value, 20))
 		}
-		d.mismatch(n, target, wantDuration, hint)
+		d.Mismatch(n, target, wantDuration, hint)
 	}
 	return v
 }
@@ -188,13 +188,13 @@ func ParseDuration(text string) (time.Duration, error) {
 }
 
 func (d *decoder) sizeOf(n *yaml.Node) rollout.Size {
-	target, ok := d.scalar(n, wantSize)
+	target, ok := d.Scalar(n, wantSize)
 	if !ok {
 		return rollout.Size{}
 	}
 	size, err := ParseSize(target.Value)
 	if err != nil {
-		d.mismatch(n, target, wantSize, "")
+		d.Mismatch(n, target, wantSize, "")
 	}
 	return size
 }
@@ -214,7 +214,7 @@ func ParseSize(text string) (rollout.Size, error) {
 
 // shareOf reads "20%" or 0.2 as 0.2.
 func (d *decoder) shareOf(n *yaml.Node) float64 {
-	target, ok := d.scalar(n, wantPercent)
+	target, ok := d.Scalar(n, wantPercent)
 	if !ok {
 		return 0
 	}
@@ -224,7 +224,7 @@ func (d *decoder) shareOf(n *yaml.Node) float64 {
 		v /= 100
 	}
 	if err != nil || v < 0 || v > 1 || v != v {
-		d.mismatch(n, target, wantPercent+" of at most 100%", "")
+		d.Mismatch(n, target, wantPercent+" of at most 100%", "")
 		return 0
 	}
 	return v

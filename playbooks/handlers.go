@@ -59,7 +59,7 @@ func (d *decoder) readFlush(n *yaml.Node) {
 // notifies reads a notify: of a step or handler.
 func (d *decoder) notifies(n *yaml.Node) []string {
 	var names []string
-	for _, item := range d.list(n, "a list of names of handlers") {
+	for _, item := range d.List(n, "a list of names of handlers") {
 		name := d.stepName(item)
 		if name == "" || slices.Contains(names, name) {
 			continue
@@ -71,7 +71,7 @@ func (d *decoder) notifies(n *yaml.Node) []string {
 }
 
 func (d *decoder) readHandlers(n *yaml.Node) []Step {
-	items := d.list(n, "a list of handlers")
+	items := d.List(n, "a list of handlers")
 	if len(items) > MaxHandlers {
 		d.reportNode(items[MaxHandlers], problem{message: fmt.Sprintf("%d handlers", len(items)), expected: fmt.Sprintf("%d at most", MaxHandlers)})
 		return nil
@@ -83,7 +83,7 @@ func (d *decoder) readHandlers(n *yaml.Node) []Step {
 	defer func() { d.steps, d.handler = all, 0 }()
 	var out []Step
 	for i, item := range items {
-		if d.full {
+		if d.Full {
 			break
 		}
 		d.handler = i + 1
@@ -128,7 +128,7 @@ func (d *decoder) uniqueHandler(s *draft, steps []knownStep, before []Step) {
 
 // checkHandlers reports names that no handler has, handlers that would run too late, and handlers that nothing notifies.
 func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
-	if d.full {
+	if d.Full {
 		return
 	}
 	names := make([]string, len(p.Handlers))
@@ -147,7 +147,7 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 		case at < 0:
 			near := yamlread.Nearest(n.name, names)
 			notified[near] = true
-			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: oneOf(known), hint: yamlread.DidYouMean(n.name, names)})
+			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: yamlread.OneOf(known), hint: yamlread.DidYouMean(n.name, names)})
 		case n.by >= 0 && at <= n.by:
 			d.reportNode(n.node, problem{message: fmt.Sprintf("handler %s notifies %s, which has run by then", quote(names[n.by]), quote(n.name)),
 				expected: "a handler further down: they run once, in the order of the file"})

@@ -67,10 +67,11 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 	if bad != nil {
 		return nil, Diagnostics{*bad}
 	}
-	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{}}
+	d := newDecoder(src, o)
 	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
 	d.checkHandlers(root, p)
+	d.checkScheduleVars(root, p)
 	if len(d.diags) > 0 {
 		return nil, d.diags
 	}
@@ -98,18 +99,11 @@ func nearVar(name string, known map[string]bool) string {
 
 // readVars reads vars and lays those of -e over them.
 func (d *decoder) readVars(n *yaml.Node, p *Playbook) {
-	target, ok := d.mapping(n, "vars", nil)
-	if !ok {
-		return
-	}
-	given, ok := d.plain(target, 1).(map[string]any)
-	if !ok {
-		return
-	}
-	for k, v := range given {
-		d.read[k] = true
-		if _, over := p.Vars[k]; !over {
-			p.Vars[k] = v
+	for _, e := range d.Pairs(n, "vars") {
+		d.read[e.Name] = true
+		v := d.plain(e.Value, 2)
+		if _, over := p.Vars[e.Name]; !over {
+			p.Vars[e.Name] = v
 		}
 	}
 	d.vars = p.Vars

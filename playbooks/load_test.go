@@ -120,7 +120,7 @@ func TestDesignExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (playbooks.Schedule{Cron: "17 3 1 */3 *", Timezone: "Europe/Zurich", CatchUp: "once", Overlap: "skip", Jitter: 30 * time.Minute, StartWithin: 6 * time.Hour}); *p.Schedule != want {
+	if want := (playbooks.Schedule{Cron: "17 3 1 */3 *", Timezone: "Europe/Zurich", CatchUp: "once", Overlap: "skip", Jitter: 30 * time.Minute, StartWithin: 6 * time.Hour}); !reflect.DeepEqual(*p.Schedule, want) {
 		t.Errorf("schedule %+v, want %+v", *p.Schedule, want)
 	}
 	if p.Steps[0].Name != "dnssec.rollover" {

@@ -18,7 +18,7 @@ const (
 
 // notifyOf reads who is told of the playbook's runs. Which channels there are, the definitions say.
 func (d *decoder) notifyOf(n *yaml.Node) []policy.Route {
-	items := d.list(n, wantNotify)
+	items := d.List(n, wantNotify)
 	if len(items) > maxNotify {
 		d.reportNode(n, problem{message: fmt.Sprintf("%d entries", len(items)), expected: fmt.Sprintf("%d at most", maxNotify)})
 		return nil
@@ -77,7 +77,7 @@ func notifyFields() []field[policy.Route] {
 }
 
 func (d *decoder) namesOf(n *yaml.Node, want string, read func(*yaml.Node) string) []string {
-	items := d.list(n, want)
+	items := d.List(n, want)
 	if len(items) > maxChannels {
 		d.reportNode(n, problem{message: fmt.Sprintf("%d entries", len(items)), expected: fmt.Sprintf("%d at most", maxChannels)})
 		return nil
@@ -92,11 +92,11 @@ func (d *decoder) namesOf(n *yaml.Node, want string, read func(*yaml.Node) strin
 // kindOf reads a kind. One that is the provider's is not unknown, and gets its own word.
 func (d *decoder) kindOf(n *yaml.Node) string {
 	if k, ok := policy.Find(n.Value); ok && !k.Tenant {
-		d.reportNode(n, problem{message: fmt.Sprintf("%s is not about a playbook's runs", k.Name), expected: oneOf(tenantKinds()),
+		d.reportNode(n, problem{message: fmt.Sprintf("%s is not about a playbook's runs", k.Name), expected: yamlread.OneOf(tenantKinds()),
 			hint: "routes of the service, in notify.yaml, may name it"})
 		return ""
 	}
-	target, ok := d.scalar(n, oneOf(tenantKinds()))
+	target, ok := d.Scalar(n, yamlread.OneOf(tenantKinds()))
 	if !ok {
 		return ""
 	}
@@ -105,7 +105,7 @@ func (d *decoder) kindOf(n *yaml.Node) string {
 			return name
 		}
 	}
-	d.mismatch(n, target, oneOf(tenantKinds()), yamlread.DidYouMean(target.Value, tenantKinds()))
+	d.Mismatch(n, target, yamlread.OneOf(tenantKinds()), yamlread.DidYouMean(target.Value, tenantKinds()))
 	return ""
 }
 

@@ -84,20 +84,20 @@ type part struct {
 
 // template reads a YAML value whose strings may hold ${{ }}.
 func (d *decoder) template(n *yaml.Node, what string, s scope, depth int) *value {
-	target, ok := d.follow(n)
+	target, ok := d.Follow(n)
 	v := &value{src: d.src, node: target}
-	if !ok || d.tooDeep(n, depth) {
+	if !ok || d.TooDeep(n, depth) {
 		return v
 	}
 	switch target.Kind {
 	case yaml.MappingNode:
 		v.fields = []named{}
-		for _, e := range d.entries(target, depth) {
-			if strings.Contains(e.name, "${{") {
-				d.reportNode(e.key, problem{message: "an expression cannot be a key", expected: "a plain key"})
+		for _, e := range d.Pairs(target, what) {
+			if strings.Contains(e.Name, "${{") {
+				d.reportNode(e.Key, problem{message: "an expression cannot be a key", expected: "a plain key"})
 				continue
 			}
-			f := named{e.name, e.key, d.template(e.val, what+"."+e.name, s, depth+1)}
+			f := named{e.Name, e.Key, d.template(e.Value, what+"."+e.Name, s, depth+1)}
 			v.fields, v.dynamic = append(v.fields, f), v.dynamic || f.dynamic
 		}
 	case yaml.SequenceNode:
@@ -142,7 +142,7 @@ const (
 func (d *decoder) split(n *yaml.Node, what string, s scope) []part {
 	var out []part
 	text, at := n.Value, 0 // at: bytes of text that are done
-	for !d.full {
+	for !d.Full {
 		if len(out) > 2*maxParts {
 			d.reportNode(n, problem{message: "there are too many expressions in this text", expected: fmt.Sprintf("%d at most", maxParts)})
 			return out
@@ -206,9 +206,9 @@ func closing(text string) int {
 func (d *decoder) compile(c *code, s scope, w want) []Diagnostic {
 	if d.exprs++; d.exprs == maxExpressions+1 {
 		d.reportNode(c.node, problem{message: "the file holds too many expressions", expected: fmt.Sprintf("%d at most", maxExpressions)})
-		d.full = true
+		d.Full = true
 	}
-	if d.full {
+	if d.Full {
 		return nil
 	}
 	return c.compile(s, w)
@@ -217,7 +217,7 @@ func (d *decoder) compile(c *code, s scope, w want) []Diagnostic {
 func (d *decoder) add(found []Diagnostic) {
 	for _, one := range found {
 		if len(d.diags) >= MaxProblems {
-			d.full = true
+			d.Full = true
 			return
 		}
 		d.diags = append(d.diags, one)

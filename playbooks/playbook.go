@@ -102,6 +102,11 @@ type Schedule struct {
 	Overlap     string // skip, queue or cancel_running; skip when not given
 	Jitter      time.Duration
 	StartWithin time.Duration // 0: no limit
+
+	// How it is launched then, as with turnus submit.
+	Limit          []string
+	Vars           map[string]any
+	Tags, SkipTags []string
 }
 
 // Step is one call of a job type.

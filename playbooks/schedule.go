@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -33,6 +34,46 @@ func (d *decoder) readSchedule(n *yaml.Node, p *Playbook) {
 		d.reportNode(d.child(n, "jitter"), problem{message: fmt.Sprintf("jitter %s is not shorter than the recurrence of %s", short(s.Jitter), short(gap)),
 			expected: "launches that stay in order"})
 	}
+}
+
+// maxScheduleVars bounds what a schedule keeps beside its times.
+const maxScheduleVars = 8 << 10
+
+// launchVarsOf reads the vars that a schedule launches with.
+func (d *decoder) launchVarsOf(n *yaml.Node) map[string]any {
+	if !d.IsMapping(n, "vars") {
+		return nil
+	}
+	vars, _ := d.plain(n, 1).(map[string]any)
+	if text, err := json.Marshal(vars); err != nil || len(text) > maxScheduleVars {
+		d.reportNode(n, problem{message: fmt.Sprintf("these vars have %d bytes", len(text)), expected: fmt.Sprintf("%d at most", maxScheduleVars)})
+	}
+	return vars
+}
+
+// checkScheduleVars rejects vars of a schedule that the playbook does not know.
+func (d *decoder) checkScheduleVars(root *yaml.Node, p *Playbook) {
+	if p.Schedule == nil {
+		return
+	}
+	for _, name := range sortedKeys(p.Schedule.Vars) {
+		if !d.read[name] {
+			d.reportNode(d.child(d.child(d.child(root, "schedule"), "vars"), name), problem{message: "the playbook has no var " + quote(name),
+				expected: "a var that it declares in vars:, or reads", hint: yamlread.DidYouMean(name, sortedKeys(d.read))})
+		}
+	}
+}
+
+// limitOf reads host patterns as --limit has them.
+func (d *decoder) limitOf(n *yaml.Node) []string {
+	text := d.textOf(n, maxScheduleVars)
+	if strings.Contains(text, "@") {
+		d.reportNode(n, problem{message: "@FILE cannot stand here", expected: "names, groups and globs of hosts"})
+	}
+	if text == "" {
+		return nil
+	}
+	return []string{text}
 }
 
 // checkRecurrence rejects a schedule that would come again while the last run may still retry. at names the
@@ -101,7 +142,7 @@ func short(d time.Duration) string {
 
 func (d *decoder) cronOf(n *yaml.Node) string {
 	const want = "five fields: minute hour day-of-month month day-of-week, as in \"30 2 * * 1-5\""
-	target, ok := d.scalar(n, want)
+	target, ok := d.Scalar(n, want)
 	if !ok {
 		return ""
 	}
@@ -171,13 +212,13 @@ func recurrence(cron, zone string) (gap time.Duration, on string) {
 
 func (d *decoder) zoneOf(n *yaml.Node) string {
 	const want = "an IANA time zone such as Europe/Zurich or UTC"
-	target, ok := d.scalar(n, want)
+	target, ok := d.Scalar(n, want)
 	if !ok {
 		return ""
 	}
 	name := target.Value
 	if name == "" || name == "Local" || len(name) > 64 {
-		d.mismatch(n, target, want, "")
+		d.Mismatch(n, target, want, "")
 		return ""
 	}
 	if _, err := time.LoadLocation(name); err != nil {

@@ -43,30 +43,27 @@ func secretsForm() form {
 
 // secretsOf reads what a step may have.
 func (d *decoder) secretsOf(n *yaml.Node) map[string]string {
-	target, ok := d.follow(n)
+	target, ok := d.Follow(n)
 	if !ok {
 		return nil
 	}
 	out := map[string]string{}
 	switch target.Kind {
 	case yaml.SequenceNode:
-		for _, item := range d.list(n, secretsForm().want) {
+		for _, item := range d.List(n, secretsForm().want) {
 			name := d.secretOf(item)
 			if name != "" && d.secretAlias(item, name, fmt.Sprintf("give it a name that the job type can use: secrets: {%s: %s}", aliasFor(name), name)) {
 				out[name] = name
 			}
 		}
 	case yaml.MappingNode:
-		if _, ok := d.mapping(n, "secrets", nil); !ok {
-			return nil
-		}
-		for _, e := range d.entries(target, 1) {
-			if d.secretAlias(e.key, e.name, "") {
-				out[e.name] = d.secretOf(e.val)
+		for _, e := range d.Pairs(n, "secrets") {
+			if d.secretAlias(e.Key, e.Name, "") {
+				out[e.Name] = d.secretOf(e.Value)
 			}
 		}
 	default:
-		d.mismatch(n, target, secretsForm().want, "")
+		d.Mismatch(n, target, secretsForm().want, "")
 		return nil
 	}
 	if len(out) > maxSecrets {
@@ -78,7 +75,7 @@ func (d *decoder) secretsOf(n *yaml.Node) map[string]string {
 
 // secretOf reads the name of a secret.
 func (d *decoder) secretOf(n *yaml.Node) string {
-	target, ok := d.scalar(n, "the name of a secret")
+	target, ok := d.Scalar(n, "the name of a secret")
 	if !ok {
 		return ""
 	}
@@ -281,7 +278,7 @@ func (p *Playbook) MissingSecret(name string, known []string) error {
 		for _, listed := range s.Secrets {
 			if listed == name {
 				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
-					expected: oneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
+					expected: yamlread.OneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},
 		{key: "retry", doc: "What to do when the step fails.", form: objectForm(retryFields()),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Retry = d.retryOf(n) }},
-		{key: "tags", doc: "Words by which steps are picked on the command line.", form: form{"a list of words", &jsonschema.Schema{Type: "array", Items: nameForm().schema}},
+		{key: "tags", doc: "Words by which steps are picked on the command line.", form: tagsForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Tags = d.tagsOf(n) }},
 		{key: "secrets", doc: "Secrets that the step may have: a list, or a mapping of the names that the job type knows to names of secrets. command and script have them as environment variables.",
 			form: secretsForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Secrets = d.secretsOf(n) }},
@@ -76,8 +76,8 @@ func stepFields() []field[draft] {
 }
 
 func (d *decoder) readSteps(n *yaml.Node) []Step {
-	items := d.list(n, "a list of steps")
-	if target, ok := d.follow(n); ok && target.Kind == yaml.SequenceNode && len(items) == 0 {
+	items := d.List(n, "a list of steps")
+	if target, ok := d.Follow(n); ok && target.Kind == yaml.SequenceNode && len(items) == 0 {
 		d.reportNode(n, problem{message: "there are no steps", expected: "a list of at least one step"})
 	}
 	if len(items) > MaxSteps {
@@ -89,7 +89,7 @@ func (d *decoder) readSteps(n *yaml.Node) []Step {
 	out := make([]Step, 0, len(items))
 	flush := false
 	for _, item := range items {
-		if d.full {
+		if d.Full {
 			break
 		}
 		if d.child(item, "flush") != item {
@@ -101,7 +101,7 @@ func (d *decoder) readSteps(n *yaml.Node) []Step {
 		s.Flush, flush = flush, false
 		out = append(out, s)
 	}
-	if len(out) == 0 && len(items) > 0 && !d.full {
+	if len(out) == 0 && len(items) > 0 && !d.Full {
 		d.reportNode(n, problem{message: "there are no steps", expected: "a step beside flush"})
 	}
 	return out
@@ -194,7 +194,7 @@ func (d *decoder) stepName(n *yaml.Node) string {
 }
 
 func (d *decoder) usesOf(n *yaml.Node) string {
-	target, ok := d.scalar(n, "a job type such as command")
+	target, ok := d.Scalar(n, "a job type such as command")
 	if !ok {
 		return ""
 	}
@@ -215,7 +215,7 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	}
 	t, ok := d.o.Types(s.Uses)
 	if !ok {
-		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: oneOf(d.o.TypeNames), hint: cmp.Or(yamlread.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: yamlread.OneOf(d.o.TypeNames), hint: cmp.Or(yamlread.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
 		return nil, false
 	}
 	typ, err := newTypeSchema(t)
@@ -226,8 +226,12 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	return typ, typ != nil
 }
 
+func tagsForm() form {
+	return form{"a list of words", &jsonschema.Schema{Type: "array", Items: nameForm().schema}}
+}
+
 func (d *decoder) tagsOf(n *yaml.Node) []string {
-	items := d.list(n, "a list of words")
+	items := d.List(n, "a list of words")
 	if len(items) > maxTags {
 		d.reportNode(n, problem{message: fmt.Sprintf("%d tags", len(items)), expected: fmt.Sprintf("%d at most", maxTags)})
 		return nil
@@ -253,7 +257,7 @@ func (d *decoder) retryOf(n *yaml.Node) Retry {
 
 // expression reads one that stands by itself: targets, when, foreach.
 func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
-	target, ok := d.scalar(n, wantExpr)
+	target, ok := d.Scalar(n, wantExpr)
 	if !ok {
 		return Expr{}
 	}
@@ -272,7 +276,7 @@ func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
 }
 
 func (d *decoder) targets(n *yaml.Node) Expr {
-	if target, ok := d.follow(n); ok && target.Kind == yaml.ScalarNode && (target.Value == "all" || target.Value == "*") {
+	if target, ok := d.Follow(n); ok && target.Kind == yaml.ScalarNode && (target.Value == "all" || target.Value == "*") {
 		d.reportNode(n, problem{message: "targets is an expression, not a group", expected: "an expression over host that is true or false",
 			hint: `every host is written: targets: true; a group: targets: '"web" in host.groups'`})
 		return Expr{}
@@ -287,7 +291,7 @@ func (d *decoder) targets(n *yaml.Node) Expr {
 func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 	s := d.stepScope(false)
 	s.elsewhere["item"] = "it is one item of this very list"
-	target, ok := d.follow(n)
+	target, ok := d.Follow(n)
 	if !ok || target.Kind != yaml.SequenceNode {
 		return d.expression(n, what, s, wantList)
 	}

@@ -22,7 +22,7 @@ const (
 // wavesOf reads growing sizes. Counts and shares cannot be compared before the
 // hosts are known, so each kind must grow by itself; a last wave of all is added.
 func (d *decoder) wavesOf(n *yaml.Node) []rollout.Size {
-	items := d.list(n, "a list of sizes such as [1, 5%, 100%]")
+	items := d.List(n, "a list of sizes such as [1, 5%, 100%]")
 	if len(items) > maxWaves {
 		d.reportNode(n, problem{message: fmt.Sprintf("%d waves", len(items)), expected: fmt.Sprintf("%d at most", maxWaves)})
 		return nil
@@ -51,28 +51,24 @@ var groupPattern = regexp.MustCompile(patternGroup)
 
 func (d *decoder) perGroupOf(n *yaml.Node) map[string]int {
 	known := []string{"ha_group", "site", "customer", "pool", "label:NAME"}
-	target, ok := d.mapping(n, "per_group", known)
-	if !ok {
-		return nil
-	}
 	out := map[string]int{}
-	for _, e := range d.entries(target, 1) {
-		if !groupPattern.MatchString(e.name) {
-			hint := yamlread.DidYouMean(e.name, known[:3])
-			if hint == "" && !strings.Contains(e.name, ":") {
-				hint = fmt.Sprintf("a label is written %q", "label:"+clip(e.name, 40))
+	for _, e := range d.Pairs(n, "per_group") {
+		if !groupPattern.MatchString(e.Name) {
+			hint := yamlread.DidYouMean(e.Name, known[:3])
+			if hint == "" && !strings.Contains(e.Name, ":") {
+				hint = fmt.Sprintf("a label is written %q", "label:"+clip(e.Name, 40))
 			}
-			d.reportNode(e.key, problem{message: fmt.Sprintf("unknown group %s in per_group", quote(e.name)),
-				expected: oneOf(known), hint: hint})
+			d.reportNode(e.Key, problem{message: fmt.Sprintf("unknown group %s in per_group", quote(e.Name)),
+				expected: yamlread.OneOf(known), hint: hint})
 			continue
 		}
-		out[e.name] = d.intOf(e.val, 1, maxGroup)
+		out[e.Name] = d.intOf(e.Value, 1, maxGroup)
 	}
 	return out
 }
 
 func (d *decoder) pauseOf(n *yaml.Node) rollout.Pause {
-	target, ok := d.scalar(n, wantPause)
+	target, ok := d.Scalar(n, wantPause)
 	if !ok {
 		return rollout.Pause{}
 	}
@@ -81,14 +77,14 @@ func (d *decoder) pauseOf(n *yaml.Node) rollout.Pause {
 	}
 	v, err := ParseDuration(target.Value)
 	if err != nil {
-		d.mismatch(n, target, wantPause, yamlread.DidYouMean(target.Value, []string{"approve"}))
+		d.Mismatch(n, target, wantPause, yamlread.DidYouMean(target.Value, []string{"approve"}))
 	}
 	return rollout.Pause{For: v}
 }
 
 // nextWaveOf reads a share of hosts or a duration.
 func (d *decoder) nextWaveOf(n *yaml.Node) rollout.NextWave {
-	target, ok := d.scalar(n, wantNextWave)
+	target, ok := d.Scalar(n, wantNextWave)
 	if !ok {
 		return rollout.NextWave{}
 	}
@@ -97,7 +93,7 @@ func (d *decoder) nextWaveOf(n *yaml.Node) rollout.NextWave {
 	}
 	v, err := ParseDuration(target.Value)
 	if err != nil || v <= 0 {
-		d.mismatch(n, target, wantNextWave, "")
+		d.Mismatch(n, target, wantNextWave, "")
 	}
 	return rollout.NextWave{After: v}
 }

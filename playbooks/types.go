@@ -84,13 +84,13 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 		}
 		p.root = &value{src: d.src, node: at, fields: []named{}}
 	} else {
-		target, ok := d.mapping(s.with, fmt.Sprintf("with of step %q", s.Name), nil)
-		if !ok {
+		what := fmt.Sprintf("with of step %q", s.Name)
+		if !d.IsMapping(s.with, what) {
 			return p
 		}
 		before := len(d.diags)
-		p.root = d.template(s.with, fmt.Sprintf("with of step %q", s.Name), sc, 1)
-		if len(d.diags) > before || d.full || target == nil {
+		p.root = d.template(s.with, what, sc, 1)
+		if len(d.diags) > before || d.Full {
 			return p
 		}
 		p.readSecrets(d)
@@ -242,7 +242,7 @@ func (k *paramCheck) allowed(v *value, s *jsonschema.Schema, path string) bool {
 	for _, e := range values {
 		words = append(words, fmt.Sprint(e))
 	}
-	k.report(v, problem{message: fmt.Sprintf("%s is %s", paramName(path), v.describe()), expected: oneOf(words), hint: yamlread.DidYouMean(fmt.Sprint(v.plain()), words)})
+	k.report(v, problem{message: fmt.Sprintf("%s is %s", paramName(path), v.describe()), expected: yamlread.OneOf(words), hint: yamlread.DidYouMean(fmt.Sprint(v.plain()), words)})
 	return false
 }
 
@@ -274,17 +274,15 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 }
 
 func (k *paramCheck) unknown(name, path string, names []string) problem {
-	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: oneOf(names), hint: yamlread.DidYouMean(name, names)}
+	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: yamlread.OneOf(names), hint: yamlread.DidYouMean(name, names)}
 	if len(names) == 0 {
 		p.expected = "no params: this job type has none"
 	}
-	if p.hint == "" && slices.Contains(stepKeys(), name) {
+	if p.hint == "" && slices.ContainsFunc(stepFields(), func(f field[draft]) bool { return f.key == name }) {
 		p.hint = fmt.Sprintf("%s belongs beside uses, not into with", name)
 	}
 	return p
 }
-
-func stepKeys() []string { return keysOf(stepFields()) }
 
 func join(path, name string) string {
 	if path == "" {

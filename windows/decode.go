@@ -1,10 +1,7 @@
 package windows
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,142 +14,35 @@ import (
 // decoder reads one file into shared definitions. It collects problems and goes on, so that
 // all of them are told at once.
 type decoder struct {
+	*yamlread.Reader
 	src       *source
 	defs      *Definitions
 	problems  Problems
-	nodes     int
 	rulesRead int
-	full      bool
 	later     []func() // checks that need all definitions
 }
 
-func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
-	if len(d.problems) >= MaxProblems {
-		d.full = true
-		return
-	}
-	d.problems = append(d.problems, d.src.problem(n.Line, n.Column, fmt.Sprintf(format, args...), hint))
-}
-
-// follow resolves aliases and counts what is read, so that a few bytes cannot become a lot of work.
-func (d *decoder) follow(n *yaml.Node) *yaml.Node {
-	d.nodes++
-	if d.nodes > maxNodes && !d.full {
-		d.fail(n, "split it; several files are read together", "the file has more than %d values up to here, aliases expanded", maxNodes)
-		d.full = true
-	}
-	for n.Kind == yaml.AliasNode && n.Alias != nil {
-		n = n.Alias
-	}
-	return n
-}
-
-// keys says how each key of a mapping is read; required ones are listed beside it.
-type keys map[string]func(*yaml.Node)
-
-func (d *decoder) mapping(n *yaml.Node, what string, known keys, required ...string) bool {
-	target := d.follow(n)
-	names := slices.Sorted(maps.Keys(known))
-	if target.Kind != yaml.MappingNode {
-		d.fail(n, "expected a mapping with the keys "+strings.Join(names, ", "), "%s is %s", what, kindOf(target))
-		return false
-	}
-	seen := map[string]bool{}
-	good := true
-	d.each(target, what, func(key string, k, v *yaml.Node) {
-		read, ok := known[key]
-		switch {
-		case !ok:
-			near := yamlread.Nearest(key, slices.Sorted(slices.Values(names)))
-			seen[near] = true // misspelt, not missing besides
-			good = false
-			hint := "expected one of: " + strings.Join(names, ", ")
-			if near != "" {
-				hint = didYouMean(key, names) + " " + hint
-			}
-			d.fail(k, hint, "unknown key %s in %s", quote(key), what)
-		case isNull(d.follow(v)):
-			good = false
-			seen[key] = true
-			d.fail(k, "leave the key out, or give it a value", "%q has no value", key)
-		default:
-			seen[key] = true
-			read(v)
+func newDecoder(src *source, defs *Definitions) *decoder {
+	d := &decoder{src: src, defs: defs}
+	d.Reader = yamlread.NewReader(func(n *yaml.Node, f yamlread.Fault) {
+		if len(d.problems) >= MaxProblems {
+			d.Full = true
+			return
 		}
+		d.problems = append(d.problems, d.src.problem(n.Line, n.Column, f.Error(), f.Hint))
 	})
-	for _, key := range required {
-		if !seen[key] && !d.full {
-			good = false
-			d.fail(n, "", "%s has no %q", what, key)
-		}
-	}
-	return good
+	return d
 }
 
-// each goes through a mapping's keys in the order of the file.
-func (d *decoder) each(target *yaml.Node, what string, read func(key string, k, v *yaml.Node)) {
-	seen := map[string]int{}
-	for i := 0; i+1 < len(target.Content) && !d.full; i += 2 {
-		k, v := target.Content[i], target.Content[i+1]
-		key := d.follow(k)
-		first, twice := seen[key.Value]
-		switch {
-		case key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge":
-			d.fail(k, "", "a key of %s is %s; expected a word", what, kindOf(key))
-			continue
-		case twice:
-			d.fail(k, fmt.Sprintf("it stands in line %d already", first), "key %s is given twice", quote(key.Value))
-			continue
-		}
-		seen[key.Value] = k.Line
-		if strings.HasPrefix(key.Value, "x-") && k.Column == 1 {
-			continue // a place for anchors, at the top of a file
-		}
-		read(key.Value, k, v)
-	}
+func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
+	d.Fail(n, yamlread.Fault{Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+// field is one key of a mapping; value is one that a parser reads.
+type field = yamlread.Field
 
-func kindOf(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	}
-	if isNull(n) {
-		return "empty"
-	}
-	return "the value " + quote(n.Value)
-}
-
-// text reads a scalar as it is written.
-func (d *decoder) text(n *yaml.Node, what string) (string, bool) {
-	target := d.follow(n)
-	if target.Kind != yaml.ScalarNode || isNull(target) {
-		d.fail(n, "", "%s is %s; expected a single value", what, kindOf(target))
-		return "", false
-	}
-	return target.Value, true
-}
-
-// with reads a scalar through a parser; what the parser says becomes the problem.
-func with[T any](d *decoder, n *yaml.Node, what string, parse func(string) (T, error), into *T) {
-	text, ok := d.text(n, what)
-	if !ok {
-		return
-	}
-	v, err := parse(text)
-	if err != nil {
-		message := strings.TrimPrefix(err.Error(), "invalid ")
-		if !strings.Contains(message, quote(text)) {
-			message = what + " " + quote(text) + ": " + message
-		}
-		d.fail(n, "", "%s", message)
-		return
-	}
-	*into = v
+func value[T any](d *decoder, key string, into *T, parse func(string) (T, error)) field {
+	return yamlread.Value(d.Reader, key, into, parse)
 }
 
 func plainText(text string) (string, error) {
@@ -170,50 +60,19 @@ func nameText(text string) (string, error) {
 	return text, nil
 }
 
-func (d *decoder) list(n *yaml.Node, what string) []*yaml.Node {
-	target := d.follow(n)
-	if target.Kind != yaml.SequenceNode {
-		hint := ""
-		if target.Kind == yaml.ScalarNode {
-			hint = "a list of one is written [" + target.Value + "]"
+// names is a field of a list of names.
+func (d *decoder) names(key string, into *[]string, then func(n *yaml.Node)) field {
+	return field{Key: key, Want: "a list of names", Read: func(n *yaml.Node) {
+		*into = []string{}
+		for _, item := range d.List(n, "a list of names") {
+			var name string
+			yamlread.Parse(d.Reader, item, &name, nameText)
+			if name != "" {
+				*into = append(*into, name)
+			}
 		}
-		d.fail(n, hint, "%s is %s; expected a list", what, kindOf(target))
-		return nil
-	}
-	return target.Content
-}
-
-func (d *decoder) names(n *yaml.Node, what string) []string {
-	out := []string{}
-	for _, item := range d.list(n, what) {
-		var name string
-		with(d, item, what, nameText, &name)
-		if name != "" {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// trueOrFalse reads a truth value as YAML 1.2 has it.
-func trueOrFalse(text string) (bool, error) {
-	if text != "true" && text != "false" {
-		return false, errors.New("expected true or false")
-	}
-	return text == "true", nil
-}
-
-func choice[T ~string](options ...T) func(string) (T, error) {
-	return func(text string) (T, error) {
-		if slices.Contains(options, T(text)) {
-			return T(text), nil
-		}
-		names := make([]string, len(options))
-		for i, o := range options {
-			names[i] = string(o)
-		}
-		return "", fmt.Errorf("expected %s%s", strings.Join(names, " or "), hinted(didYouMean(text, names)))
-	}
+		d.later = append(d.later, func() { then(n) })
+	}}
 }
 
 func zoneText(text string) (string, error) {

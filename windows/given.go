@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // maxGiven bounds the words of one file.
@@ -93,31 +95,19 @@ func (d *Definitions) Place(set, rule string) error {
 	return nil
 }
 
-// given reads approvals: of a file.
+// given reads one of approvals:. Times without an offset are UTC: its set may stand in another file.
 func (d *decoder) given(n *yaml.Node) {
-	for i, item := range d.list(n, "approvals") {
-		if i == maxGiven {
-			d.fail(item, "", "more than %d approvals in one file", maxGiven)
-			return
-		}
-		d.word(item)
-	}
-}
-
-// word reads one of them. Times without an offset are UTC: its set may stand in another file.
-func (d *decoder) word(n *yaml.Node) {
 	zone := "UTC"
 	g := &Given{Approval: Approval{State: Approved}}
 	before := len(d.problems)
-	more := d.approvalKeys(&g.Approval, &zone)
-	delete(more, "max_occurrences") // which rules would it count? from and until say it
-	delete(more, "revoked")         // state: revoked, and at
-	more["by"] = func(n *yaml.Node) { with(d, n, "by", personText, &g.By) }
-	more["set"] = func(n *yaml.Node) { with(d, n, "set", nameText, &g.Set) }
-	more["rule"] = func(n *yaml.Node) { with(d, n, "rule", nameText, &g.Rule) }
-	more["state"] = func(n *yaml.Node) { with(d, n, "state", choice(Approved, Revoked), &g.State) }
-	more["from"] = func(n *yaml.Node) { with(d, n, "from", instant(&zone, false), &g.From) }
-	if !d.mapping(n, "the approval", more, "set", "by", "at") || len(d.problems) > before {
+	// Without max_occurrences (which rules would it count?) and revoked, which state: revoked and at say.
+	if !d.Mapping(n, "the approval", append(d.approvalFields(&g.Approval, &zone),
+		value(d, "by", &g.By, personText).Needed(),
+		value(d, "set", &g.Set, nameText).Needed(),
+		value(d, "rule", &g.Rule, nameText),
+		yamlread.Choice(d.Reader, "state", &g.State, Approved, Revoked),
+		value(d, "at", &g.At, instant(&zone, false)).Needed(),
+		value(d, "from", &g.From, instant(&zone, false)))...) || len(d.problems) > before {
 		return
 	}
 	if !g.Until.IsZero() && (!g.Until.After(g.From) || !g.Until.After(g.At)) {

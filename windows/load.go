@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const maxFiles = 1000
@@ -112,7 +114,7 @@ func Parse(docs ...Document) (*Definitions, error) {
 			all = append(all, *bad)
 			continue
 		}
-		d := &decoder{src: src, defs: defs}
+		d := newDecoder(src, defs)
 		d.file(root)
 		decoders = append(decoders, d)
 		later = append(later, d.later...)
@@ -137,58 +139,50 @@ func Parse(docs ...Document) (*Definitions, error) {
 }
 
 func (d *decoder) file(root *yaml.Node) {
-	d.mapping(root, "the file", keys{
-		"window_sets": func(n *yaml.Node) { named(d, n, "window set", d.defs.Sets, d.set) },
-		"freezes":     func(n *yaml.Node) { named(d, n, "freeze", d.defs.Freezes, d.freeze) },
-		"holidays":    func(n *yaml.Node) { named(d, n, "holiday calendar", d.defs.Holidays, d.calendar) },
-		"approvals":   d.given,
-	})
+	d.Mapping(root, "the file",
+		named(d, "window_sets", "window set", d.defs.Sets, d.set),
+		named(d, "freezes", "freeze", d.defs.Freezes, d.freeze),
+		named(d, "holidays", "holiday calendar", d.defs.Holidays, d.calendar),
+		d.Each("approvals", maxGiven, d.given))
 }
 
-// named reads a mapping of definitions by name.
-func named[T any](d *decoder, n *yaml.Node, what string, into map[string]*T, read func(name string, k, v *yaml.Node) *T) {
-	target := d.follow(n)
-	if target.Kind != yaml.MappingNode {
-		d.fail(n, "", "expected a mapping from names to definitions, not %s", kindOf(target))
-		return
-	}
-	d.each(target, "the "+what+"s", func(name string, k, v *yaml.Node) {
-		if _, err := nameText(name); err != nil {
-			d.fail(k, "", "%s %s: %v", what, quote(name), err)
-			return
+// named is a field of definitions by name.
+func named[T any](d *decoder, key, what string, into map[string]*T, read func(name string, k, v *yaml.Node) *T) field {
+	return field{Key: key, Want: "a mapping from names to definitions", Read: func(n *yaml.Node) {
+		for _, p := range d.Pairs(n, key) {
+			if d.Full {
+				return
+			}
+			if _, err := nameText(p.Name); err != nil {
+				d.fail(p.Key, "", "%s %s: %v", what, quote(p.Name), err)
+				continue
+			}
+			if into[p.Name] != nil {
+				d.fail(p.Key, "names are shared by all files that are read together", "%s %s is defined twice", what, quote(p.Name))
+				continue
+			}
+			if def := read(p.Name, p.Key, p.Value); def != nil {
+				into[p.Name] = def
+			}
 		}
-		if into[name] != nil {
-			d.fail(k, "names are shared by all files that are read together", "%s %s is defined twice", what, quote(name))
-			return
-		}
-		if def := read(name, k, v); def != nil {
-			into[name] = def
-		}
-	})
+	}}
 }
 
 func (d *decoder) freeze(name string, k, v *yaml.Node) *Freeze {
 	f := &Freeze{Name: name}
-	wall := func(into *time.Time, what string) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			with(d, n, what, func(text string) (time.Time, error) { t, _, err := parseWall(text); return t, err }, into)
-		}
-	}
-	var made *yaml.Node
-	ok := d.mapping(v, "freeze "+quote(name), keys{
-		"timezone": func(n *yaml.Node) { with(d, n, "timezone", zoneText, &f.Timezone) },
-		"from":     wall(&f.From, "from"),
-		"to":       wall(&f.To, "to"),
-		"owner":    func(n *yaml.Node) { with(d, n, "owner", nameText, &f.Owner) },
-		"made":     func(n *yaml.Node) { made = n },
-		"reason":   func(n *yaml.Node) { with(d, n, "reason", plainText, &f.Reason) },
-	}, "timezone", "from", "to")
-	if made != nil {
-		with(d, made, "made", instant(&f.Timezone, true), &f.Made)
-		if text := d.follow(made).Value; len(text) == len(time.DateOnly) {
-			f.Made = f.Made.Add(-time.Second) // made on a day: whatever says that day was not after it
-		}
-	}
+	ok := d.Mapping(v, "freeze "+quote(name),
+		value(d, "timezone", &f.Timezone, zoneText).Needed(),
+		value(d, "from", &f.From, wallTime).Needed(),
+		value(d, "to", &f.To, wallTime).Needed(),
+		value(d, "owner", &f.Owner, nameText),
+		value(d, "made", &f.Made, func(text string) (time.Time, error) {
+			made, err := instant(&f.Timezone, true)(text)
+			if len(text) == len(time.DateOnly) {
+				made = made.Add(-time.Second) // made on a day: whatever says that day was not after it
+			}
+			return made, err
+		}),
+		value(d, "reason", &f.Reason, plainText))
 	if ok && !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
 		d.fail(k, "a freeze is half-open: it ends when the day of to: begins", "freeze %s ends before it begins", quote(name))
 	}
@@ -197,20 +191,14 @@ func (d *decoder) freeze(name string, k, v *yaml.Node) *Freeze {
 
 func (d *decoder) calendar(name string, k, v *yaml.Node) *Calendar {
 	c := &Calendar{Name: name}
-	d.mapping(v, "holiday calendar "+quote(name), keys{
-		"dates": func(n *yaml.Node) {
-			for _, item := range d.list(n, "dates") {
-				var date time.Time
-				with(d, item, "date", parseDate, &date)
-				c.Dates = append(c.Dates, date)
-			}
-		},
-		"include": func(n *yaml.Node) {
-			c.Include = d.names(n, "include")
-			d.later = append(d.later, func() { d.checkInclude(n, c) })
-		},
-	})
-	if len(c.Dates)+len(c.Include) == 0 && !d.full {
+	d.Mapping(v, "holiday calendar "+quote(name),
+		d.Each("dates", maxDates, func(n *yaml.Node) {
+			var date time.Time
+			yamlread.Parse(d.Reader, n, &date, parseDate)
+			c.Dates = append(c.Dates, date)
+		}),
+		d.names("include", &c.Include, func(n *yaml.Node) { d.checkInclude(n, c) }))
+	if len(c.Dates)+len(c.Include) == 0 && !d.Full {
 		d.fail(k, "give dates: [2026-12-24], or include: [DE-HE]", "holiday calendar %s is empty", quote(name))
 	}
 	return c

@@ -93,12 +93,12 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{"hash", "window_sets: {s: {timezone: UTC, approval: {by: cab, window: abc}}}", "sha256: and 64"},
 		{"duration", "window_sets: {s: {timezone: UTC, cutoff: 1.5h}}", `duration "1.5h"`},
 		{"calendar loop", "holidays: {a: {include: [b]}, b: {include: [a]}}", "includes itself"},
-		{"alias bomb", "x-a: &a [1]\nwindow_sets: *a", "expected a mapping from names"},
+		{"alias bomb", "x-a: &a [1]\nwindow_sets: *a", "window_sets is a list: expected a mapping"},
 		{"control character", "window_sets: {\x01}", "control character"},
 		{"not UTF-8", "window_sets: {s\xff: {}}", "not UTF-8"},
 		{"two documents", "freezes: {}\n---\nfreezes: {}", "second YAML document"},
 		{"not YAML", "window_sets: [", "not YAML"},
-		{"scalar", "hello", `the file is the value "hello"`},
+		{"scalar", "hello", `the file is the text "hello": expected a mapping with the keys window_sets`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse(Document{"w.yaml", []byte(c.text)})

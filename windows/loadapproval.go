@@ -5,45 +5,40 @@ import (
 	"regexp"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 var hashText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 	a := &Approval{State: Approved}
-	d.mapping(n, "the approval", d.approvalKeys(a, &s.Timezone), "by")
+	d.Mapping(n, "the approval", append(d.approvalFields(a, &s.Timezone),
+		value(d, "by", &a.By, nameText).Needed(),
+		yamlread.Choice(d.Reader, "state", &a.State, Proposed, Approved, Revoked),
+		value(d, "at", &a.At, instant(&s.Timezone, false)),
+		value(d, "revoked", &a.RevokedAt, instant(&s.Timezone, false)),
+		d.Int("max_occurrences", &a.MaxOccurrences, 1, 10_000))...)
 	return a
 }
 
-// approvalKeys are the keys of an approval whose times are of a zone.
-func (d *decoder) approvalKeys(a *Approval, zone *string) keys {
-	hash := func(what, from string, into *string) func(*yaml.Node) {
-		return func(n *yaml.Node) {
-			with(d, n, what, func(text string) (string, error) {
-				if !hashText.MatchString(text) {
-					return "", fmt.Errorf("expected sha256: and 64 hexadecimal digits, as `%s -o json` prints them", from)
-				}
-				return text, nil
-			}, into)
-		}
+// approvalFields are those of every approval, whose times are of a zone.
+func (d *decoder) approvalFields(a *Approval, zone *string) []field {
+	hash := func(key, from string, into *string) field {
+		return value(d, key, into, func(text string) (string, error) {
+			if !hashText.MatchString(text) {
+				return "", fmt.Errorf("expected sha256: and 64 hexadecimal digits, as `%s -o json` prints them", from)
+			}
+			return text, nil
+		})
 	}
-	return keys{
-		"id":    func(n *yaml.Node) { with(d, n, "id", nameText, &a.ID) },
-		"by":    func(n *yaml.Node) { with(d, n, "by", nameText, &a.By) },
-		"state": func(n *yaml.Node) { with(d, n, "state", choice(Proposed, Approved, Revoked), &a.State) },
-		"at":    func(n *yaml.Node) { with(d, n, "at", instant(zone, false), &a.At) },
-		"until": func(n *yaml.Node) { with(d, n, "until", instant(zone, true), &a.Until) },
-		"revoked": func(n *yaml.Node) {
-			with(d, n, "revoked", instant(zone, false), &a.RevokedAt)
-		},
-		"max_occurrences": func(n *yaml.Node) { with(d, n, "max_occurrences", count, &a.MaxOccurrences) },
-		"freezes": func(n *yaml.Node) {
-			a.Freezes = d.names(n, "freezes")
-			d.later = append(d.later, func() { d.checkLifts(n, a) })
-		},
-		"window":  hash("window", "turnus windows lint", &a.Window),
-		"change":  hash("change", "turnus plan", &a.Change),
-		"targets": hash("targets", "turnus plan", &a.Targets),
+	return []field{
+		value(d, "id", &a.ID, nameText),
+		value(d, "until", &a.Until, instant(zone, true)),
+		d.names("freezes", &a.Freezes, func(n *yaml.Node) { d.checkLifts(n, a) }),
+		hash("window", "turnus windows lint", &a.Window),
+		hash("change", "turnus plan", &a.Change),
+		hash("targets", "turnus plan", &a.Targets),
 	}
 }
 

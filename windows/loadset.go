@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Bounds of one set.
@@ -23,115 +25,91 @@ func (d *decoder) set(name string, k, v *yaml.Node) *Set {
 		d.fail(k, "in playbooks window: service is the host's own set, and none is any time", "no window set may have the name %s", quote(name))
 	}
 	s := &Set{Name: name, Inherit: Intersect}
-	// The zone is read first: times in other keys mean what they say in it.
-	if target := d.follow(v); target.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(target.Content); i += 2 {
-			if target.Content[i].Value == "timezone" && d.follow(target.Content[i+1]).Kind == yaml.ScalarNode {
-				s.Timezone = d.follow(target.Content[i+1]).Value
-			}
+	allow := d.Each("allow", maxRules, func(n *yaml.Node) {
+		r := d.rule(n, s, fmt.Sprintf("allow[%d]", len(s.Allow)+1), true)
+		if slices.ContainsFunc(s.Allow, func(had Rule) bool { return had.ID == r.ID }) {
+			d.fail(n, "", "two rules of the window set have the id %s", quote(r.ID))
 		}
-	}
-	d.mapping(v, "window set "+quote(name), keys{
-		"scope":    func(n *yaml.Node) { s.Scope = d.scope(n) },
-		"timezone": func(n *yaml.Node) { with(d, n, "timezone", zoneText, &s.Timezone) },
-		"inherit":  func(n *yaml.Node) { with(d, n, "inherit", choice(Intersect, Replace, Extend), &s.Inherit) },
-		"allow":    func(n *yaml.Node) { s.Allow = d.rules(n, s) },
-		"requires": func(n *yaml.Node) {
-			s.Requires = d.names(n, "requires")
-			d.later = append(d.later, func() { d.checkRequires(n, s) })
-		},
-		"deny": func(n *yaml.Node) {
-			for i, item := range d.list(n, "deny") {
-				if i == maxRules {
-					d.fail(item, "", "more than %d denies in one window set", maxRules)
-					break
-				}
-				s.Deny = append(s.Deny, d.deny(item, s, i))
-			}
-		},
-		"cutoff": func(n *yaml.Node) {
-			with(d, n, "cutoff", func(text string) (*time.Duration, error) { v, err := ParseDuration(text); return &v, err }, &s.Cutoff)
-		},
-		"overrun":    func(n *yaml.Node) { with(d, n, "overrun", choice(Finish, StopAtCheckpoint), &s.Overrun) },
-		"approval":   func(n *yaml.Node) { s.Approval = d.approval(n, s) },
-		"carry_over": func(n *yaml.Node) { s.Carry = d.carry(n, s) },
-		"four_eyes":  func(n *yaml.Node) { with(d, n, "four_eyes", trueOrFalse, &s.FourEyes) },
-	}, "timezone")
+		s.Allow = append(s.Allow, r)
+	})
+	d.Mapping(v, "window set "+quote(name),
+		value(d, "timezone", &s.Timezone, zoneText).Needed(), // first: times in other keys mean what they say in it
+		field{Key: "scope", Want: "a mapping such as {customer: acme, site: fra}", Read: func(n *yaml.Node) { s.Scope = d.scope(n) }},
+		yamlread.Choice(d.Reader, "inherit", &s.Inherit, Intersect, Replace, Extend),
+		field{Key: "allow", Want: allow.Want, Read: func(n *yaml.Node) {
+			s.Allow = []Rule{} // an empty list opens nothing; without one the set opens what it inherits
+			allow.Read(n)
+		}},
+		d.names("requires", &s.Requires, func(n *yaml.Node) { d.checkRequires(n, s) }),
+		d.Each("deny", maxRules, func(n *yaml.Node) { s.Deny = append(s.Deny, d.deny(n, s)) }),
+		value(d, "cutoff", &s.Cutoff, func(text string) (*time.Duration, error) { v, err := ParseDuration(text); return &v, err }),
+		yamlread.Choice(d.Reader, "overrun", &s.Overrun, Finish, StopAtCheckpoint),
+		field{Key: "approval", Read: func(n *yaml.Node) { s.Approval = d.approval(n, s) }},
+		field{Key: "carry_over", Read: func(n *yaml.Node) { s.Carry = d.carry(n, s) }},
+		d.Bool("four_eyes", &s.FourEyes))
 	return s
 }
 
 func (d *decoder) scope(n *yaml.Node) map[string]string {
 	out := map[string]string{}
-	target := d.follow(n)
-	if target.Kind != yaml.MappingNode {
-		d.fail(n, "expected a mapping such as {customer: acme, site: fra}", "scope is %s", kindOf(target))
-		return out
-	}
-	d.each(target, "scope", func(key string, k, v *yaml.Node) {
-		var value string
-		with(d, v, key, nameText, &value)
+	for _, p := range d.Pairs(n, "scope") {
 		if len(out) >= maxScope {
-			d.fail(k, "", "a scope has at most %d keys", maxScope)
-			return
-		}
-		out[key] = value
-	})
-	return out
-}
-
-func (d *decoder) rules(n *yaml.Node, s *Set) []Rule {
-	out := []Rule{}
-	ids := map[string]bool{}
-	for i, item := range d.list(n, "allow") {
-		if i == maxRules {
-			d.fail(item, "", "more than %d rules in one window set", maxRules)
+			d.fail(p.Key, "", "a scope has at most %d keys", maxScope)
 			break
 		}
-		r := d.rule(item, s, fmt.Sprintf("allow[%d]", i+1), nil)
-		if ids[r.ID] {
-			d.fail(item, "", "two rules of the window set have the id %s", quote(r.ID))
-		}
-		ids[r.ID] = true
-		out = append(out, r)
+		var text string
+		yamlread.Parse(d.Reader, p.Value, &text, nameText)
+		out[p.Name] = text
 	}
 	return out
 }
 
-// rule reads an allow rule, or with more keys the rule of a deny.
-func (d *decoder) rule(n *yaml.Node, s *Set, id string, more keys) Rule {
+// rule reads an allow rule, which may be approved, or the rule of a deny with more keys.
+func (d *decoder) rule(n *yaml.Node, s *Set, id string, approved bool, more ...field) Rule {
 	r := Rule{ID: id}
 	if d.rulesRead++; d.rulesRead > maxTotal {
 		d.fail(n, "", "more than %d rules in one file", maxTotal)
-		d.full = true
+		d.Full = true
 		return r
 	}
-	var to, from *yaml.Node
-	known := keys{
-		"id":       func(n *yaml.Node) { with(d, n, "id", nameText, &r.ID) },
-		"rrule":    func(n *yaml.Node) { with(d, n, "rrule", plainText, &r.RRule) },
-		"cron":     func(n *yaml.Node) { with(d, n, "cron", plainText, &r.Cron) },
-		"at":       func(n *yaml.Node) { with(d, n, "at", wallTime, &r.At) },
-		"utc":      func(n *yaml.Node) { with(d, n, "utc", instant(&s.Timezone, false), &r.AtUTC) },
-		"from":     func(n *yaml.Node) { from = n },
-		"to":       func(n *yaml.Node) { to = n },
-		"duration": func(n *yaml.Node) { with(d, n, "duration", ParseDuration, &r.Duration) },
-		"offset":   func(n *yaml.Node) { with(d, n, "offset", parseOffset, &r.Offset) },
-		"valid":    func(n *yaml.Node) { r.Valid = d.span(n) },
-		"approval": func(n *yaml.Node) { r.Approval = d.approval(n, s) },
-	}
-	if more != nil {
-		delete(known, "approval")
-		maps.Copy(known, more)
+	var t ruleNodes
+	known := append([]field{
+		value(d, "id", &r.ID, nameText),
+		t.noted(&t.repeats, value(d, "rrule", &r.RRule, plainText)),
+		t.noted(&t.repeats, value(d, "cron", &r.Cron, plainText)),
+		value(d, "at", &r.At, wallTime),
+		value(d, "utc", &r.AtUTC, instant(&s.Timezone, false)),
+		t.noted(&t.from, field{Key: "from"}),
+		t.noted(&t.to, field{Key: "to"}),
+		value(d, "duration", &r.Duration, ParseDuration),
+		value(d, "offset", &r.Offset, parseOffset),
+		field{Key: "valid", Read: func(n *yaml.Node) { r.Valid = d.span(n) }},
+	}, more...)
+	if approved {
+		known = append(known, field{Key: "approval", Read: func(n *yaml.Node) { r.Approval = d.approval(n, s) }})
 	}
 	before := len(d.problems)
-	if !d.mapping(n, "the rule", known) || len(d.problems) > before {
+	if !d.Mapping(n, "the rule", known...) || len(d.problems) > before {
 		return r
 	}
-	d.ruleTimes(n, &r, from, to)
+	d.ruleTimes(n, &r, t.from, t.to)
 	if len(d.problems) == before {
-		d.ruleRepeats(n, &r)
+		d.ruleRepeats(t.repeats, &r)
 	}
 	return r
+}
+
+// ruleNodes are values of a rule that other keys are needed to read, or to check.
+type ruleNodes struct{ from, to, repeats *yaml.Node }
+
+func (*ruleNodes) noted(at **yaml.Node, f field) field {
+	read := f.Read
+	f.Read = func(n *yaml.Node) {
+		if *at = n; read != nil {
+			read(n)
+		}
+	}
+	return f
 }
 
 func wallTime(text string) (time.Time, error) { t, _, err := parseWall(text); return t, err }
@@ -170,7 +148,7 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 	}
 	if from != nil {
 		var c Clock
-		with(d, from, "from", parseClock, &c)
+		value(d, "from", &c, parseClock).Read(from)
 		if c.Days > 0 {
 			d.fail(from, "shift the day with offset:", "from is a time of the rule's own day")
 		}
@@ -179,7 +157,7 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 	switch {
 	case to == nil:
 	case !r.At.IsZero():
-		with(d, to, "to", wallTime, &r.ToAt)
+		value(d, "to", &r.ToAt, wallTime).Read(to)
 		if !r.ToAt.IsZero() && !r.ToAt.After(r.At) {
 			d.fail(to, "", "to is not after at")
 		}
@@ -188,7 +166,7 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 		}
 	default:
 		r.To = &Clock{}
-		with(d, to, "to", parseClock, r.To)
+		value(d, "to", r.To, parseClock).Read(to)
 		end := time.Duration(r.To.Days)*24*time.Hour + r.To.Time
 		if r.RRule != "" && end <= r.From {
 			d.fail(to, `the next day is written "+1d 05:00"`, "to is not after from")
@@ -203,15 +181,7 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 }
 
 // ruleRepeats parses rrule and cron, and refuses what recurs too often.
-func (d *decoder) ruleRepeats(n *yaml.Node, r *Rule) {
-	at := n
-	if target := d.follow(n); target.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(target.Content); i += 2 {
-			if key := target.Content[i].Value; key == "rrule" || key == "cron" {
-				at = target.Content[i+1]
-			}
-		}
-	}
+func (d *decoder) ruleRepeats(at *yaml.Node, r *Rule) {
 	recur, err := r.prepare()
 	if err != nil {
 		d.fail(at, "", "%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "invalid: "), "invalid "))
@@ -240,14 +210,14 @@ func (d *decoder) ruleRepeats(n *yaml.Node, r *Rule) {
 }
 
 func (d *decoder) span(n *yaml.Node) *Span {
-	items := d.list(n, "valid")
+	items := d.List(n, "two dates, both included: [2026-01-01, 2026-12-31]")
 	if len(items) != 2 {
 		d.fail(n, "expected two dates, both included: [2026-01-01, 2026-12-31]", "valid has %d items", len(items))
 		return nil
 	}
 	s := &Span{}
-	with(d, items[0], "valid", parseDate, &s.First)
-	with(d, items[1], "valid", parseDate, &s.Last)
+	yamlread.Parse(d.Reader, items[0], &s.First, parseDate)
+	yamlread.Parse(d.Reader, items[1], &s.Last, parseDate)
 	if s.First.IsZero() || s.Last.IsZero() {
 		return nil
 	}
@@ -257,21 +227,19 @@ func (d *decoder) span(n *yaml.Node) *Span {
 	return s
 }
 
-func (d *decoder) deny(n *yaml.Node, s *Set, i int) Deny {
+func (d *decoder) deny(n *yaml.Node, s *Set) Deny {
 	deny := Deny{Effect: Clip}
-	effect := func(n *yaml.Node) { with(d, n, "effect", choice(Clip, Cancel), &deny.Effect) }
-	if target := d.follow(n); target.Kind == yaml.MappingNode && !slices.ContainsFunc(target.Content, func(k *yaml.Node) bool { return k.Value == "use" }) {
-		r := d.rule(n, s, fmt.Sprintf("deny[%d]", i+1), keys{"effect": effect})
+	effect := yamlread.Choice(d.Reader, "effect", &deny.Effect, Clip, Cancel)
+	if target, _ := d.Follow(n); target.Kind == yaml.MappingNode && !slices.ContainsFunc(target.Content, func(k *yaml.Node) bool { return k.Value == "use" }) {
+		r := d.rule(n, s, fmt.Sprintf("deny[%d]", len(s.Deny)+1), false, effect)
 		deny.Rule = &r
 		return deny
 	}
-	d.mapping(n, "the deny", keys{
-		"use": func(n *yaml.Node) {
-			with(d, n, "use", plainText, &deny.Use)
-			d.later = append(d.later, func() { d.checkUse(n, deny.Use) })
-		},
-		"effect": effect,
-	}, "use")
+	use := value(d, "use", &deny.Use, plainText)
+	d.Mapping(n, "the deny", field{Key: "use", Required: true, Read: func(n *yaml.Node) {
+		use.Read(n)
+		d.later = append(d.later, func() { d.checkUse(n, deny.Use) })
+	}}, effect)
 	return deny
 }
 
@@ -314,13 +282,8 @@ func (d *decoder) requires(from, to string, seen map[string]bool) bool {
 
 func (d *decoder) carry(n *yaml.Node, s *Set) *CarryOver {
 	c := &CarryOver{}
-	d.mapping(n, "carry_over", keys{
-		"max":      func(n *yaml.Node) { with(d, n, "max", count, &c.Max) },
-		"deadline": func(n *yaml.Node) { with(d, n, "deadline", instant(&s.Timezone, true), &c.Deadline) },
-	})
+	d.Mapping(n, "carry_over", d.Int("max", &c.Max, 1, 10_000), value(d, "deadline", &c.Deadline, instant(&s.Timezone, true)))
 	return c
 }
-
-func count(text string) (int, error) { return number(text, 1, 10_000) }
 
 func sortedNames[T any](m map[string]*T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -19,7 +19,7 @@ import (
 const (
 	MaxFileSize = 1 << 20 // bytes
 	MaxProblems = 20      // told per load
-	maxNodes    = 100_000 // values, aliases followed
+	maxDates    = 100_000 // of one calendar
 	maxDepth    = 16
 )
 

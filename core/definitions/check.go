@@ -46,7 +46,7 @@ func (l *loader) checkHosts() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		file, line, col := l.placeOfSet(name, missing[name][0])
-		l.fail(at(file, l.data(file), line, col, fmt.Sprintf("window set %q is not defined, but %s", cut(name), have(missing[name])), l.setHint(name)))
+		l.fail(at(file, l.data(file), line, col, fmt.Sprintf("window set %q is not defined, but %s", yamlread.Clip(name), have(missing[name])), l.setHint(name)))
 	}
 }
 
@@ -104,7 +104,7 @@ func (l *loader) checkWindows(p *playbooks.Playbook) {
 			return
 		}
 		line, col := placeOf(p.Source, keys...)
-		l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("window set %q is not defined", cut(name)), l.setHint(name)))
+		l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("window set %q is not defined", yamlread.Clip(name)), l.setHint(name)))
 	}
 	look(p.Window, "window")
 	for i, s := range p.Steps {

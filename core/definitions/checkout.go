@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // checkouts are the folders of revisions, dir/COMMIT, for the files that playbooks send.
@@ -76,7 +77,7 @@ func (c *checkouts) use(commit string) (*Checkout, error) {
 	defer c.mu.Unlock()
 	dir := filepath.Join(c.dir, commit)
 	if !hash.MatchString(commit) || !c.checked[commit] {
-		return nil, fmt.Errorf("checkout of %q: %w", cut(commit), core.ErrNotFound)
+		return nil, fmt.Errorf("checkout of %q: %w", yamlread.Clip(commit), core.ErrNotFound)
 	}
 	c.users[commit]++
 	return &Checkout{Dir: dir, release: sync.OnceFunc(func() {
@@ -230,7 +231,7 @@ func writeLinks(ctx context.Context, t *gitTree, root *os.Root, links []entry) e
 	}
 	for i, e := range links {
 		if _, err := root.Stat(e.path); err != nil {
-			return treeProblem(e.path, "the symbolic link to %q leads out of the tree, or nowhere", clean(cut(string(targets[i]))))
+			return treeProblem(e.path, "the symbolic link to %q leads out of the tree, or nowhere", clean(yamlread.Clip(string(targets[i]))))
 		}
 	}
 	return nil

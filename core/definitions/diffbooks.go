@@ -178,7 +178,8 @@ func scheduleFields(s *playbooks.Schedule) map[string]any {
 		return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 	}
 	return map[string]any{"cron": s.Cron, "timezone": s.Timezone, "catch_up": s.CatchUp, "overlap": s.Overlap,
-		"jitter": duration(s.Jitter), "start_within": duration(s.StartWithin)}
+		"jitter": duration(s.Jitter), "start_within": duration(s.StartWithin), "limit": strings.Join(s.Limit, ","),
+		"vars": s.Vars, "tags": strings.Join(s.Tags, ","), "skip_tags": strings.Join(s.SkipTags, ",")}
 }
 
 func nextFire(s *playbooks.Schedule, from time.Time) (time.Time, string) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // FollowOptions say what is followed, and how.
@@ -120,7 +121,7 @@ func NewFollower(o FollowOptions) (*Follower, error) {
 		return nil, err
 	}
 	if !branchName(o.Branch) {
-		return nil, fmt.Errorf("repository %s: %w branch name %q", r.address, core.ErrInvalid, cut(o.Branch))
+		return nil, fmt.Errorf("repository %s: %w branch name %q", r.address, core.ErrInvalid, yamlread.Clip(o.Branch))
 	}
 	if o.Dir == "" || o.Apply == nil {
 		return nil, fmt.Errorf("repository %s: %w: a folder and Apply are needed", r.address, core.ErrInvalid)

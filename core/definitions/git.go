@@ -214,7 +214,7 @@ func sizeOf(dir string) (sum int64) {
 func (g *git) tidyLocks() {
 	_ = filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
 		name := filepath.Base(p)
-		if err == nil && d.Type().IsRegular() && (strings.HasSuffix(name, ".lock") || name == "gc.pid" || strings.HasPrefix(name, "tmp_")) {
+		if err == nil && d.Type().IsRegular() && (strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".keep") || name == "gc.pid" || strings.HasPrefix(name, "tmp_")) {
 			_ = os.Remove(p) //nolint:gosec // the folder is the owner's alone; if the file stays, git says so
 		}
 		return nil // a file that went away is not in the way

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // gitTree is the tree of one commit. It reads objects: no attribute, filter or checkout takes part.
@@ -52,7 +53,7 @@ func loadCommit(ctx context.Context, g *git, commit string, o Options) (*Set, er
 // resolve is the commit that a revision means.
 func (g *git) resolve(ctx context.Context, revision string) (string, error) {
 	if revision == "" || strings.HasPrefix(revision, "-") || strings.ContainsFunc(revision, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", fmt.Errorf("%w revision %q: expected a branch, a tag or a commit", core.ErrInvalid, cut(revision))
+		return "", fmt.Errorf("%w revision %q: expected a branch, a tag or a commit", core.ErrInvalid, yamlread.Clip(revision))
 	}
 	out, err := g.run(ctx, localTime, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if ctx.Err() != nil {
@@ -62,11 +63,11 @@ func (g *git) resolve(ctx context.Context, revision string) (string, error) {
 		if _, lost := g.run(ctx, localTime, "rev-parse", "--git-dir"); lost != nil {
 			return "", fmt.Errorf("%w: %w", core.ErrInvalid, lost)
 		}
-		return "", fmt.Errorf("%w: there is no revision %q\nhint: in CI, fetch the whole history (fetch-depth: 0)", core.ErrInvalid, cut(revision))
+		return "", fmt.Errorf("%w: there is no revision %q\nhint: in CI, fetch the whole history (fetch-depth: 0)", core.ErrInvalid, yamlread.Clip(revision))
 	}
 	commit := strings.TrimSpace(strings.TrimPrefix(out, "--end-of-options\n"))
 	if !hash.MatchString(commit) {
-		return "", fmt.Errorf("%w: git gave no commit for %q", core.ErrInvalid, cut(revision))
+		return "", fmt.Errorf("%w: git gave no commit for %q", core.ErrInvalid, yamlread.Clip(revision))
 	}
 	return commit, nil
 }
@@ -139,7 +140,7 @@ func parseEntry(line string) (entry, error) {
 	meta, p, ok := strings.Cut(line, "\t")
 	f := strings.Fields(meta)
 	if !ok || len(f) != 4 || !hash.MatchString(f[2]) {
-		return entry{}, fmt.Errorf("git ls-tree: %w: unexpected line %q", core.ErrInvalid, cut(line))
+		return entry{}, fmt.Errorf("git ls-tree: %w: unexpected line %q", core.ErrInvalid, yamlread.Clip(line))
 	}
 	if why := checkPath(p); why != "" {
 		return entry{}, treeProblem(p, "the file %s", why)
@@ -195,7 +196,7 @@ func (t *gitTree) blobs(ctx context.Context, files []entry, use func(e entry, r 
 				return io.ErrUnexpectedEOF
 			}
 			if want := fmt.Sprintf("%s blob %d\n", e.blob, e.size); string(head) != want {
-				return treeProblem(e.path, "the repository does not hold this file: %s", cut(strings.TrimSpace(string(head))))
+				return treeProblem(e.path, "the repository does not hold this file: %s", yamlread.Clip(strings.TrimSpace(string(head))))
 			}
 			body := &io.LimitedReader{R: r, N: e.size}
 			if err := use(e, body); err != nil {

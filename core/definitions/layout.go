@@ -68,86 +68,66 @@ func (l *loader) convention(part string) {
 
 // readLayout reads turnus.yaml.
 func (l *loader) readLayout(data []byte) {
-	keys := append(slices.Clone(parts), keyFourEyes)
-	root, err := yamlread.Root(data)
-	if err != nil {
-		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
-		return
-	}
-	if root == nil {
-		return
-	}
-	if root.Kind != yaml.MappingNode {
-		l.failAt(data, root, "expected a mapping with the keys "+strings.Join(keys, ", "), "")
-		return
-	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		k, v := root.Content[i], root.Content[i+1]
-		switch {
-		case k.Value == keyFourEyes && l.set.fourEyes == nil:
-			l.readFourEyes(data, v)
-		case !slices.Contains(keys, k.Value):
-			hint := "expected one of: " + strings.Join(keys, ", ")
-			if near := yamlread.DidYouMean(k.Value, keys); near != "" {
-				hint = near + " " + hint
-			}
-			l.failAt(data, k, fmt.Sprintf("unknown key %q", cut(k.Value)), hint)
-		case k.Value == keyFourEyes || l.set.layout[k.Value] != nil:
-			l.failAt(data, k, fmt.Sprintf("the key %q is there twice", k.Value), "")
-		default:
-			l.set.layout[k.Value] = l.places(data, k.Value, v)
+	var problems yamlread.Problems
+	r, root := problems.Open(layoutFile, data)
+	if root != nil {
+		fields := make([]yamlread.Field, 0, len(parts)+1)
+		for _, part := range parts {
+			fields = append(fields, yamlread.Field{Key: part, Want: "a path or a list of paths", Read: func(n *yaml.Node) {
+				l.set.layout[part] = l.places(r, part, n)
+			}})
 		}
+		fourEyes := yamlread.Field{Key: keyFourEyes, Want: "a list of tenants, such as [acme]"}
+		fourEyes.Read = func(n *yaml.Node) {
+			l.set.fourEyes = []string{}
+			for _, item := range r.List(n, fourEyes.Want) {
+				l.readFourEyes(data, r, item)
+			}
+		}
+		r.Mapping(root, "the file", append(fields, fourEyes)...)
+	}
+	for _, p := range problems {
+		l.failAt(data, &yaml.Node{Line: p.Line, Column: p.Col}, p.Error(), p.Hint)
 	}
 }
 
-// readFourEyes reads the names of tenants. That they exist is checked when hosts and playbooks are known.
-func (l *loader) readFourEyes(data []byte, v *yaml.Node) {
-	if v.Kind != yaml.SequenceNode {
-		l.failAt(data, v, keyFourEyes+": expected a list of tenants, such as [acme]", "")
+// readFourEyes reads the name of a tenant. That it exists is checked when hosts and playbooks are known.
+func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
+	v, ok := r.Scalar(n, "the name of a tenant")
+	if !ok {
 		return
 	}
-	l.set.fourEyes = []string{}
-	for _, n := range v.Content {
-		tenant := n.Value
-		if n.Kind != yaml.ScalarNode || tenant == "" {
-			l.failAt(data, n, keyFourEyes+": expected the name of a tenant", "")
-			continue
+	tenant := v.Value
+	l.set.fourEyes = append(l.set.fourEyes, tenant)
+	l.later = append(l.later, func() {
+		known := map[string]bool{}
+		for _, h := range l.set.Inventory.Hosts {
+			known[h.Customer] = true
 		}
-		l.set.fourEyes = append(l.set.fourEyes, tenant)
-		l.later = append(l.later, func() {
-			known := map[string]bool{}
-			for _, h := range l.set.Inventory.Hosts {
-				known[h.Customer] = true
-			}
-			for _, p := range l.set.Playbooks {
-				known[p.Tenant] = true
-			}
-			if !known[tenant] {
-				l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", keyFourEyes, cut(tenant)),
-					yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
-			}
-		})
-	}
+		for _, p := range l.set.Playbooks {
+			known[p.Tenant] = true
+		}
+		if tenant == "" || !known[tenant] {
+			l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", keyFourEyes, yamlread.Clip(tenant)),
+				yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
+		}
+	})
 }
 
 // places reads one path or a list of them.
-func (l *loader) places(data []byte, part string, v *yaml.Node) []string {
-	items := []*yaml.Node{v}
-	if v.Kind == yaml.SequenceNode {
-		items = v.Content
-	}
+func (l *loader) places(r *yamlread.Reader, part string, v *yaml.Node) []string {
 	out := []string{}
-	for _, n := range items {
-		p := path.Clean(n.Value)
+	for _, n := range r.OneOrMore(v, "a path or a list of paths") {
+		p, shown := path.Clean(n.Value), yamlread.Quote(n.Value)
 		switch {
-		case n.Kind != yaml.ScalarNode || n.Tag != "!!str" || n.Value == "":
-			l.failAt(data, n, part+": expected a path or a list of paths", "")
+		case n.Tag != "!!str" || n.Value == "":
+			r.Failf(n, "%s: expected a path or a list of paths", part)
 		case !fs.ValidPath(p):
-			l.failAt(data, n, fmt.Sprintf("%s: %q does not lie in the tree", part, cut(n.Value)), "paths are relative to the root of the tree")
+			r.Fail(n, yamlread.Fault{Message: fmt.Sprintf("%s: %s does not lie in the tree", part, shown), Hint: "paths are relative to the root of the tree"})
 		case !l.has(part, p):
-			l.failAt(data, n, fmt.Sprintf("%s: there is no %q, or nothing to read in it", part, cut(n.Value)), yamlread.DidYouMean(p, l.folders()))
+			r.Fail(n, yamlread.Fault{Message: fmt.Sprintf("%s: there is no %s, or nothing to read in it", part, shown), Hint: yamlread.DidYouMean(p, l.folders())})
 		case slices.Contains(out, p):
-			l.failAt(data, n, fmt.Sprintf("%s: %q is there twice", part, cut(n.Value)), "")
+			r.Failf(n, "%s: %s is there twice", part, shown)
 		default:
 			out = append(out, p)
 		}
@@ -205,11 +185,4 @@ func (lay layout) documents(p string) bool {
 		}
 	}
 	return false
-}
-
-func cut(text string) string {
-	if r := []rune(text); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return text
 }

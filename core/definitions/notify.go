@@ -19,7 +19,7 @@ func (l *loader) loadNotify() {
 	found, problems := policy.Parse(docs...)
 	l.set.Notify = found
 	for _, p := range problems {
-		l.fail(at(p.File, l.data(p.File), p.Line, p.Col, p.Message, p.Hint))
+		l.fail(at(p.File, l.data(p.File), p.Line, p.Col, p.Error(), p.Hint))
 	}
 }
 
@@ -39,7 +39,7 @@ func (l *loader) checkNotify(p *playbooks.Playbook) {
 			if near := yamlread.DidYouMean(name, known); near != "" {
 				hint = near + " " + hint
 			}
-			l.fail(at(p.File, l.data(p.File), line, col, fmt.Sprintf("playbook %s names the channel %q, which %s does not have", p.Name, cut(name), whose(p.Tenant)), hint))
+			l.fail(at(p.File, l.data(p.File), line, col, fmt.Sprintf("playbook %s names the channel %q, which %s does not have", p.Name, yamlread.Clip(name), whose(p.Tenant)), hint))
 		}
 	}
 }

@@ -106,6 +106,9 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 	return tip, err != nil && ctx.Err() == nil, nil
 }
 
+// tidyTries is how often what came too much is dropped before the mirror is made anew.
+const tidyTries = 3
+
 // mend makes the mirror fit for another fetch after one that failed. What a killed git left
 // is removed, what came too much is dropped, and a mirror that is damaged is made anew.
 func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
@@ -116,8 +119,15 @@ func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
 	f.broken = 0
 	_, err := f.g.run(ctx, localTime, "update-ref", "-d", tipRef)
 	if err == nil && tooLarge {
-		if _, err = f.g.run(ctx, localTime, "gc", "--quiet", "--prune=now"); err == nil && sizeOf(f.g.dir) <= f.o.MaxMirror/2 {
-			return nil // the good revision is still there
+		for range tidyTries { // a child of the git that was killed may have written until now
+			_, err = f.g.run(ctx, localTime, "gc", "--quiet", "--prune=now")
+			if err == nil && sizeOf(f.g.dir) <= f.o.MaxMirror/2 {
+				return nil // the good revision is still there
+			}
+			if ctx.Err() != nil {
+				return ctx.Err() // it stays when a stop ends gc; the next start mends the mirror
+			}
+			f.g.tidyLocks()
 		}
 		return f.renew(ctx)
 	}

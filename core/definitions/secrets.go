@@ -25,9 +25,9 @@ func (l *loader) loadSecrets() {
 	first := map[string]secrets.Entry{}
 	for _, d := range l.of(partSecrets) {
 		file, err := secrets.ParseTree(d.Path, d.Data)
-		if found, ok := errors.AsType[secrets.Problems](err); ok {
+		if found, ok := errors.AsType[yamlread.Problems](err); ok {
 			for _, p := range found {
-				l.fail(playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: clean(p.Message), Hint: clean(p.Hint)})
+				l.fail(playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: clean(p.Message), Expected: clean(p.Expected), Hint: clean(p.Hint)})
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 	for _, name := range e.Playbooks {
 		if !slices.Contains(books, name) {
-			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", cut(name)), yamlread.DidYouMean(name, books)))
+			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", yamlread.Clip(name)), yamlread.DidYouMean(name, books)))
 		}
 	}
 	switch {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // yaml reads a YAML or JSON file; it reports whether it was an Ansible one.
@@ -58,7 +60,7 @@ func (f *file) dialect(root *yaml.Node) string {
 				return "turnus"
 			}
 		}
-		looksLikeGroups = looksLikeGroups && isGroup(follow(root.Content[i+1]))
+		looksLikeGroups = looksLikeGroups && isGroup(yamlread.Target(root.Content[i+1]))
 	}
 	if looksLikeGroups {
 		return "ansible"
@@ -67,7 +69,7 @@ func (f *file) dialect(root *yaml.Node) string {
 }
 
 func isGroup(n *yaml.Node) bool {
-	if isNull(n) {
+	if yamlread.IsNull(n) {
 		return true
 	}
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
@@ -112,7 +114,7 @@ func (f *file) ansibleGroup(r *reading, k, v *yaml.Node, depth int) *group {
 }
 
 func (f *file) ansibleHosts(r *reading, g *group, v *yaml.Node) {
-	if n := follow(v); n.Kind == yaml.ScalarNode && !isNull(n) {
+	if n := yamlread.Target(v); n.Kind == yaml.ScalarNode && !yamlread.IsNull(n) {
 		f.namedHosts(g, n.Value, n.Line, n.Column)
 		return
 	}
@@ -125,7 +127,7 @@ func (f *file) ansibleHosts(r *reading, g *group, v *yaml.Node) {
 
 // namedHosts adds the hosts of a pattern, with its port, to a group.
 func (f *file) namedHosts(g *group, pattern string, line, col int) []*entry {
-	if f.b.full {
+	if f.Full {
 		return nil
 	}
 	names, port, err := expandHost(pattern)

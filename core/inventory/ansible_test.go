@@ -52,7 +52,7 @@ ansible_python_interpreter=/usr/bin/python3
 		!reflect.DeepEqual(a.Vars, map[string]any{"ansible_python_interpreter": "/usr/bin/python3"}) {
 		t.Errorf("a: %+v", a)
 	}
-	if l := inv.Login("a"); l.Password != "s3cret" || !slices.Equal(l.IdentityFiles, []string{"/k"}) || !inv.Login("b").none() {
+	if l := inv.Login("a"); l.Password != "s3cret" || !slices.Equal(l.IdentityFiles, []string{"/k"}) || !inv.Login("b").None() {
 		t.Error("logins are wrong")
 	}
 	if b := mustHost(t, inv, "b"); !slices.Equal(b.SSH.ProxyJump, []string{"j1", "u@j2:22"}) || b.SSH.User != "web" {
@@ -247,7 +247,7 @@ func FuzzINI(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		b := newBuilder(disk{})
-		(&file{name: "f", b: b}).ini([]byte(s))
+		b.file("f").ini([]byte(s))
 		checkBuild(t, b)
 	})
 }
@@ -258,7 +258,7 @@ func FuzzYAML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		b := newBuilder(disk{})
-		(&file{name: "f", b: b}).yaml([]byte(s))
+		b.file("f").yaml([]byte(s))
 		checkBuild(t, b)
 	})
 }
@@ -268,7 +268,7 @@ func FuzzYAML(f *testing.F) {
 func checkBuild(t *testing.T, b *builder) {
 	t.Helper()
 	var inv *Inventory
-	if !b.full {
+	if !b.bounds.Full {
 		inv = b.build()
 	}
 	for _, e := range b.errs {

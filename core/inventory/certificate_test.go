@@ -25,10 +25,10 @@ hosts:
 
 func TestCertificateSettingsThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		`certificate_principals: "a,b"`:                "is no principal",
-		`certificate_principals: "*"`:                  "is no principal",
-		`certificate_source_address: "192.0.2.0/33"`:   "is no address and no network",
-		`certificate_source_address: "fw.example.net"`: "is no address and no network",
+		`certificate_principals: "a,b"`:                "expected a name without blanks",
+		`certificate_principals: "*"`:                  "expected a name without blanks",
+		`certificate_source_address: "192.0.2.0/33"`:   "expected an address or a network, such as",
+		`certificate_source_address: "fw.example.net"`: "expected an address or a network, such as",
 		`certificate_force_comand: id`:                 "certificate_force_command",
 	} {
 		if got := problems(t, "hosts.yaml", "hosts:\n  a: {"+text+"}\n"); len(got) != 1 || !strings.Contains(got[0], want) {

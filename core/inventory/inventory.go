@@ -77,7 +77,7 @@ func loadFrom(ctx context.Context, tree fs.FS, paths []string) (*Inventory, erro
 		}
 	}
 	var inv *Inventory
-	if !b.full { // else there is too much to look through
+	if !b.bounds.Full { // else there is too much to look through
 		inv = b.build()
 	}
 	if !b.local() {
@@ -112,7 +112,7 @@ func (inv *Inventory) Place(host string) (file string, line, col int, ok bool) {
 
 // nameList reads "a,b,c,".
 func (b *builder) nameList(list string) {
-	src := &file{name: "-i " + list, b: b}
+	src := b.file("-i " + list)
 	for part := range strings.SplitSeq(list, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue

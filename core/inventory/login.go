@@ -13,7 +13,8 @@ type Login struct {
 	Password        string   // of Ansible's ansible_password
 }
 
-func (l Login) none() bool {
+// None tells whether it says nothing.
+func (l Login) None() bool {
 	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == ""
 }
 

@@ -53,7 +53,7 @@ func TestFaultS1OwnLoginsStayInTheProcess(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			inv := loadText(t, tt.file, tt.text)
-			if inv.Login("a").none() {
+			if inv.Login("a").None() {
 				t.Error("the login is lost")
 			}
 			if h := mustHost(t, inv, "a"); fmt.Sprint(h.SSH) != fmt.Sprint(core.SSH{}) || len(h.Vars) > 0 {
@@ -81,7 +81,7 @@ hosts:
   c: {password_env: PW}
 `)
 	a, b, c := inv.Login("a"), inv.Login("b"), inv.Login("c")
-	if !slices.Equal(a.IdentityFiles, []string{"/k"}) || !b.none() || c.PasswordEnv != "PW" || c.IdentityFiles != nil {
+	if !slices.Equal(a.IdentityFiles, []string{"/k"}) || !b.None() || c.PasswordEnv != "PW" || c.IdentityFiles != nil {
 		t.Errorf("logins: %+v %+v %+v", a, b, c)
 	}
 	if mustHost(t, inv, "b").SSH.Credential != "fleet" || mustHost(t, inv, "c").SSH.Credential != "" {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // settings is what one layer says about hosts. Empty means that it says nothing.
@@ -66,7 +68,7 @@ func (s *settings) over(top *settings) {
 // it log in with, and the other way round.
 func (s *settings) overLogin(top *settings) {
 	a, b := &s.login, &top.login
-	if !b.none() {
+	if !b.None() {
 		s.ssh.Credential = ""
 	}
 	override(&a.Password, b.Password)
@@ -170,39 +172,30 @@ type builder struct {
 	logins    Errors // places that say what to log in with, which others must not
 	warnings  []string
 	warned    map[string]bool
-	full      bool // a bound was reached: no more is read
-	expanded  int  // names that patterns were expanded to
-	spent     int  // keys and items of YAML that were read
-	compared  int  // names that were compared with patterns
+	bounds    yamlread.Bounds // of all files together
+	expanded  int             // names that patterns were expanded to
+	compared  int             // names that were compared with patterns
 }
 
 func newBuilder(tree fs.FS) *builder {
 	return &builder{
 		tree:      tree,
 		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
-		warned: map[string]bool{},
+		warned: map[string]bool{}, bounds: yamlread.Bounds{Values: maxRead, Bytes: math.MaxInt},
 	}
 }
 
 // stop ends the reading at a bound, with one error, however many there are already.
 func (b *builder) stop(at place, format string, args ...any) {
-	if !b.full {
-		b.full = true
+	if !b.bounds.Full {
+		b.bounds.Full = true
 		b.errs = append(b.errs, &Error{File: at.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)})
 	}
 }
 
-// spend counts what is about to be read of a YAML file, and tells whether it may be: a few aliases and merge keys make endless work.
-func (b *builder) spend(n int, at place) bool {
-	if b.spent += n; b.spent > maxRead {
-		b.stop(at, "with its aliases and merge keys written out the inventory has more than %d keys", maxRead)
-	}
-	return !b.full
-}
-
 // expand writes out a pattern within the bound of all patterns.
 func (b *builder) expand(pattern string, at place) ([]string, error) {
-	if b.full {
+	if b.bounds.Full {
 		return nil, nil
 	}
 	names, err := expand(pattern)
@@ -286,7 +279,7 @@ func (b *builder) build() *Inventory {
 			}
 		}
 	}
-	if b.full || !b.orderGroups() {
+	if b.bounds.Full || !b.orderGroups() {
 		return nil
 	}
 	inv := &Inventory{
@@ -420,7 +413,7 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 			inv.members[name] = append(m, i)
 		}
 	}
-	if !s.login.none() {
+	if !s.login.None() {
 		inv.logins[h.Name] = s.login
 	}
 }

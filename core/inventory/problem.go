@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Error is one mistake in a file that a person wrote.
@@ -75,8 +78,22 @@ func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.file, p.line, 
 
 // file is one file being read.
 type file struct {
+	*yamlread.Reader
 	name string
 	b    *builder
+}
+
+func (b *builder) file(name string) *file {
+	f := &file{name: name, b: b}
+	f.Reader = yamlread.NewReader(func(n *yaml.Node, fault yamlread.Fault) {
+		at := f.at(n.Line, n.Column)
+		e := &Error{File: at.file, Line: at.line, Col: at.col, Msg: fault.Error(), Hint: fault.Hint}
+		if len(b.errs) < maxErrors || f.Full { // why no more is read is always said
+			b.errs = append(b.errs, e)
+		}
+	})
+	f.Bounds, f.Empty = &b.bounds, true
+	return f
 }
 
 func (f *file) at(line, col int) place { return place{f.name, max(line, 1), max(col, 1)} }

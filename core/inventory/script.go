@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -147,18 +148,18 @@ func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 func (f *file) listed(r *reading, k, v *yaml.Node) {
 	g := f.b.group(k.Value, f.at(k.Line, k.Column))
 	what := "group " + strconv.Quote(k.Value)
-	if n := follow(v); n.Kind == yaml.SequenceNode {
-		f.listedHosts(g, n, what)
+	if n := yamlread.Target(v); n.Kind == yaml.SequenceNode {
+		f.listedHosts(g, n)
 		return
 	}
 	f.each(v, what, func(k, v *yaml.Node) {
 		switch k.Value {
 		case "hosts":
-			f.listedHosts(g, v, what)
+			f.listedHosts(g, v)
 		case "vars":
 			f.varsInto(r, v, &g.inline, g)
 		case "children":
-			for _, c := range f.texts(v, "children of "+what) {
+			for _, c := range f.texts(v) {
 				g.addChild(f.b.group(c.text, c.at))
 			}
 		default:
@@ -167,8 +168,8 @@ func (f *file) listed(r *reading, k, v *yaml.Node) {
 	})
 }
 
-func (f *file) listedHosts(g *group, n *yaml.Node, what string) {
-	for _, s := range f.texts(n, "hosts of "+what) {
+func (f *file) listedHosts(g *group, n *yaml.Node) {
+	for _, s := range f.texts(n) {
 		if err := checkName(s.text); err != nil {
 			f.fail(s.at.line, s.at.col, "host %v", err)
 			continue

@@ -43,7 +43,7 @@ func (b *builder) source(ctx context.Context, path string, depth int) error {
 	if st.IsDir() {
 		return b.folder(ctx, path, depth)
 	}
-	src := &file{name: path, b: b}
+	src := b.file(path)
 	if b.isExecutable(path, st) {
 		if !b.local() {
 			src.problem(1, 1, "an inventory that is a program is not run here").Hint = "keep what it prints in a file"
@@ -268,7 +268,7 @@ func (b *builder) varFile(kind, name, path string) error {
 	if err != nil {
 		return err
 	}
-	src := &file{name: path, b: b}
+	src := b.file(path)
 	if bytes.HasPrefix(data, []byte("$ANSIBLE_VAULT;")) {
 		src.warn(1, 1, "the file is encrypted with Ansible Vault, which is not supported; its vars are left out")
 		return nil

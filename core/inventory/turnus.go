@@ -13,71 +13,70 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-var (
-	topKeys      = []string{"defaults", "customers", "groups", "hosts", "pools"}
-	settingsKeys = []string{
-		"user", "port", "credential", "identity_file", "certificate_file", "jump", "password_env", "password_command", "connect_timeout",
-		"certificate_principals", "certificate_source_address", "certificate_force_command",
-		"window_set", "pool", "labels", "vars",
-	}
-	customerKeys = append([]string{"sites", "hosts"}, settingsKeys...)
-	siteKeys     = append([]string{"hosts"}, settingsKeys...)
-	groupKeys    = append([]string{"hosts", "children", "priority"}, settingsKeys...)
-	hostKeys     = append([]string{"address", "customer", "site", "ha_group", "groups", "host_key", "host_key_alias"}, settingsKeys...)
-	poolKeys     = []string{"customers", "sites", "groups", "hosts"}
-)
+// topKeys are the keys of an inventory by which it is known as one.
+var topKeys = []string{"defaults", "customers", "groups", "hosts", "pools"}
 
 // turnus reads a Turnus inventory.
 type turnus struct {
 	*file
 	reading reading
+	host    draft    // that is being read
+	perHost []field  // into it
 	late    []func() // checks that need the whole file
 }
+
+type field = yamlread.Field
 
 func (f *file) turnus(root *yaml.Node) {
 	t := &turnus{file: f}
 	t.reading = reading{f: f, left: maxNodes}
-	t.each(root, "the inventory", func(k, v *yaml.Node) {
-		switch k.Value {
-		case "defaults":
-			t.each(v, "defaults", func(k, v *yaml.Node) {
-				if !t.setting(&f.b.defaults, k, v) {
-					t.unknown(k, "defaults", settingsKeys)
-				}
-			})
-		case "customers":
-			t.each(v, "customers", t.customer)
-		case "groups":
-			t.each(v, "groups", t.group)
-		case "hosts":
-			t.each(v, "hosts", func(k, v *yaml.Node) { t.hosts(k, v, "", "") })
-		case "pools":
-			t.each(v, "pools", t.pool)
-		default:
-			t.unknown(k, "the inventory", topKeys)
-		}
-	})
+	t.perHost = t.hostFields()
+	t.Mapping(root, "the inventory",
+		field{Key: "defaults", Read: func(v *yaml.Node) { t.Mapping(v, "defaults", t.settings(&f.b.defaults)...) }},
+		t.named("customers", t.customer),
+		t.named("groups", t.group),
+		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, "", "") }),
+		t.named("pools", t.pool))
 	for _, check := range t.late {
 		check()
 	}
 }
 
+// named is a field of names, of which each is read.
+func (t *turnus) named(key string, read func(k, v *yaml.Node)) field {
+	return field{Key: key, Read: func(v *yaml.Node) { t.each(v, key, read) }}
+}
+
+// selectors is a field of one text or a list of texts.
+func (t *turnus) selectors(key string, into *[]selector) field {
+	return field{Key: key, Read: func(v *yaml.Node) { *into = append(*into, t.texts(v)...) }}
+}
+
+// list is a field of one text or a list of texts, each read by a parser.
+func (t *turnus) list(key string, into *[]string, parse func(string) (string, error)) field {
+	return field{Key: key, Read: func(v *yaml.Node) {
+		*into = nil
+		for _, item := range t.OneOrMore(v, "text, or a list of texts") {
+			var text string
+			if yamlread.Parse(t.Reader, item, &text, parse); text != "" {
+				*into = append(*into, text)
+			}
+		}
+	}}
+}
+
+func (t *turnus) one(key string, into *string) field {
+	return yamlread.Value(t.Reader, key, into, asWritten)
+}
+
+func asWritten(text string) (string, error) { return text, nil }
+
 func (t *turnus) customer(k, v *yaml.Node) {
 	name := k.Value
 	c := t.b.customer(name, t.at(k.Line, k.Column))
-	what := "customer " + strconv.Quote(name)
-	t.each(v, what, func(k, v *yaml.Node) {
-		switch k.Value {
-		case "sites":
-			t.each(v, "sites of "+what, func(k, v *yaml.Node) { t.site(name, c, k, v) })
-		case "hosts":
-			t.each(v, "hosts of "+what, func(k, v *yaml.Node) { t.hosts(k, v, name, "") })
-		default:
-			if !t.setting(&c.settings, k, v) {
-				t.unknown(k, what, customerKeys)
-			}
-		}
-	})
+	t.Mapping(v, "customer "+strconv.Quote(name), append(t.settings(&c.settings),
+		t.named("sites", func(k, v *yaml.Node) { t.site(name, c, k, v) }),
+		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, name, "") }))...)
 }
 
 func (t *turnus) site(owner string, c *customer, k, v *yaml.Node) {
@@ -87,54 +86,47 @@ func (t *turnus) site(owner string, c *customer, k, v *yaml.Node) {
 		s = &settings{}
 		c.sites[name] = s
 	}
-	what := "site " + strconv.Quote(name)
-	t.each(v, what, func(k, v *yaml.Node) {
-		switch {
-		case k.Value == "hosts":
-			t.each(v, "hosts of "+what, func(k, v *yaml.Node) { t.hosts(k, v, owner, name) })
-		case !t.setting(s, k, v):
-			t.unknown(k, what, siteKeys)
-		}
-	})
+	t.Mapping(v, "site "+strconv.Quote(name), append(t.settings(s),
+		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, owner, name) }))...)
 }
 
 func (t *turnus) group(k, v *yaml.Node) {
-	what := "group " + strconv.Quote(k.Value)
 	g := t.b.group(k.Value, t.at(k.Line, k.Column))
-	t.each(v, what, func(k, v *yaml.Node) {
-		switch k.Value {
-		case "hosts":
-			g.match = append(g.match, t.texts(v, "hosts of "+what)...)
-		case "children":
-			g.childRef = append(g.childRef, t.texts(v, "children of "+what)...)
-		case "priority":
-			g.priority = t.number(v, "priority of "+what, 1, 1_000_000)
-		default:
-			if !t.setting(&g.inline, k, v) {
-				t.unknown(k, what, groupKeys)
-			}
-		}
-	})
+	t.Mapping(v, "group "+strconv.Quote(k.Value), append(t.settings(&g.inline),
+		t.selectors("hosts", &g.match),
+		t.selectors("children", &g.childRef),
+		t.Int("priority", &g.priority, 1, 1_000_000))...)
 }
 
 func (t *turnus) pool(k, v *yaml.Node) {
-	what := "pool " + strconv.Quote(k.Value)
 	p := &pool{name: k.Value, at: t.at(k.Line, k.Column)}
 	t.b.pools = append(t.b.pools, p)
-	t.each(v, what, func(k, v *yaml.Node) {
-		switch k.Value {
-		case "customers":
-			p.customers = t.texts(v, "customers of "+what)
-		case "sites":
-			p.sites = t.texts(v, "sites of "+what)
-		case "groups":
-			p.groups = t.texts(v, "groups of "+what)
-		case "hosts":
-			p.host = t.texts(v, "hosts of "+what)
-		default:
-			t.unknown(k, what, poolKeys)
-		}
-	})
+	t.Mapping(v, "pool "+strconv.Quote(k.Value), t.selectors("customers", &p.customers), t.selectors("sites", &p.sites),
+		t.selectors("groups", &p.groups), t.selectors("hosts", &p.host))
+}
+
+// draft is an entry under hosts: while it is read.
+type draft struct {
+	settings
+	what                                    string // for messages
+	names                                   []string
+	addresses, aliases, pairs, groups, keys []string
+}
+
+// hostFields read into t.host: one table serves all hosts.
+func (t *turnus) hostFields() []field {
+	h := &t.host
+	parallel := func(key string, into *[]string, share bool) field {
+		return field{Key: key, Read: func(v *yaml.Node) { *into = t.parallel(v, key+" of "+h.what, len(h.names), share) }}
+	}
+	return append(t.settings(&h.settings),
+		parallel("address", &h.addresses, false),
+		parallel("host_key_alias", &h.aliases, false),
+		parallel("ha_group", &h.pairs, true),
+		t.list("host_key", &h.keys, asWritten),
+		t.list("groups", &h.groups, asWritten),
+		t.owner("customer", &h.customer),
+		t.owner("site", &h.site))
 }
 
 // hosts reads one entry under hosts:, which a range makes several hosts.
@@ -144,33 +136,10 @@ func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
 		t.fail(k.Line, k.Column, "host %v", err)
 		return
 	}
-	what := "host " + strconv.Quote(shorten(k.Value))
-	s := settings{customer: customer, site: site}
-	var addresses, groups, aliases, keys []string
-	var pairs []string
-	t.each(v, what, func(k, v *yaml.Node) {
-		switch k.Value {
-		case "address":
-			addresses = t.parallel(v, "address of "+what, len(names), false)
-		case "host_key_alias":
-			aliases = t.parallel(v, "host_key_alias of "+what, len(names), false)
-		case "ha_group":
-			pairs = t.parallel(v, "ha_group of "+what, len(names), true)
-		case "host_key":
-			keys = plain(t.texts(v, "host_key of "+what))
-		case "groups":
-			groups = plain(t.texts(v, "groups of "+what))
-		case "customer":
-			t.owner(&s.customer, v, "customer", what)
-		case "site":
-			t.owner(&s.site, v, "site", what)
-		default:
-			if !t.setting(&s, k, v) {
-				t.unknown(k, what, hostKeys)
-			}
-		}
-	})
-	t.late = append(t.late, func() { t.known(&s, k, what) })
+	t.host = draft{settings: settings{customer: customer, site: site}, names: names, what: "host " + strconv.Quote(shorten(k.Value))}
+	t.Mapping(v, t.host.what, t.perHost...)
+	h := t.host
+	t.late = append(t.late, func() { t.known(h.customer, h.site, k, h.what) })
 	at := t.at(k.Line, k.Column)
 	for i, name := range names {
 		if err := checkName(name); err != nil {
@@ -182,51 +151,53 @@ func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
 			return
 		}
 		e := t.b.host(name, at)
-		e.own.over(&s)
-		override(&e.own.address, pick(addresses, i, len(names)))
-		override(&e.own.ssh.HostKeyAlias, pick(aliases, i, len(names)))
-		override(&e.own.haGroup, pick(pairs, i, len(names)))
-		overrideList(&e.own.ssh.HostKeys, keys)
-		for _, g := range groups {
+		e.own.over(&h.settings)
+		override(&e.own.address, pick(h.addresses, i, len(names)))
+		override(&e.own.ssh.HostKeyAlias, pick(h.aliases, i, len(names)))
+		override(&e.own.haGroup, pick(h.pairs, i, len(names)))
+		overrideList(&e.own.ssh.HostKeys, h.keys)
+		for _, g := range h.groups {
 			t.b.join(t.b.group(g, at), e)
 		}
 	}
 }
 
-// owner reads customer or site of a host where its place does not say it already.
-func (t *turnus) owner(into *string, v *yaml.Node, key, what string) {
-	if *into != "" {
-		t.fail(v.Line, v.Column, "%s stands under the %s %q already", what, key, *into)
-		return
-	}
-	*into = t.text(v, key+" of "+what)
+// owner is customer or site of a host where its place does not say it already.
+func (t *turnus) owner(key string, into *string) field {
+	return field{Key: key, Read: func(v *yaml.Node) {
+		if *into != "" {
+			t.fail(v.Line, v.Column, "%s stands under the %s %q already", t.host.what, key, *into)
+			return
+		}
+		*into = t.text(v)
+	}}
 }
 
 // known reports a customer or site that nobody defines, when any is defined.
-func (t *turnus) known(s *settings, k *yaml.Node, what string) {
-	if s.customer == "" || len(t.b.customers) == 0 {
+func (t *turnus) known(customer, site string, k *yaml.Node, what string) {
+	if customer == "" || len(t.b.customers) == 0 {
 		return
 	}
-	c := t.b.customers[s.customer]
+	c := t.b.customers[customer]
 	if c == nil {
-		t.problem(k.Line, k.Column, "%s: the customer %q is not defined", what, s.customer).
-			Hint = yamlread.DidYouMean(s.customer, slices.Sorted(maps.Keys(t.b.customers)))
+		t.problem(k.Line, k.Column, "%s: the customer %q is not defined", what, customer).
+			Hint = yamlread.DidYouMean(customer, slices.Sorted(maps.Keys(t.b.customers)))
 		return
 	}
-	if s.site != "" && len(c.sites) > 0 && c.sites[s.site] == nil {
-		t.problem(k.Line, k.Column, "%s: the customer %q has no site %q", what, s.customer, s.site).
-			Hint = yamlread.DidYouMean(s.site, slices.Sorted(maps.Keys(c.sites)))
+	if site != "" && len(c.sites) > 0 && c.sites[site] == nil {
+		t.problem(k.Line, k.Column, "%s: the customer %q has no site %q", what, customer, site).
+			Hint = yamlread.DidYouMean(site, slices.Sorted(maps.Keys(c.sites)))
 	}
 }
 
 // parallel expands a value that runs beside the names: as many values as names,
 // or, where neighbours may share one, a number that divides theirs.
 func (t *turnus) parallel(v *yaml.Node, what string, names int, share bool) []string {
-	text := t.text(v, what)
+	text := t.text(v)
 	if text == "" {
 		return nil
 	}
-	n := follow(v)
+	n := yamlread.Target(v)
 	values := []string{text}
 	if hasRange(text) {
 		var err error
@@ -234,9 +205,7 @@ func (t *turnus) parallel(v *yaml.Node, what string, names int, share bool) []st
 			t.fail(n.Line, n.Column, "%s: %v", what, err)
 			return nil
 		}
-		if !t.b.spend(len(values), t.at(n.Line, n.Column)) {
-			return nil
-		}
+		t.Values -= len(values)
 	}
 	switch {
 	case len(values) == names, share && names%len(values) == 0:
@@ -258,68 +227,49 @@ func pick(values []string, i, n int) string {
 	return values[i*len(values)/n]
 }
 
-// setting reads a key that every layer may have; false when it is none.
-func (t *turnus) setting(s *settings, k, v *yaml.Node) bool {
-	what := k.Value
-	switch k.Value {
-	case "user":
-		s.ssh.User = t.text(v, what)
-	case "port":
-		s.ssh.Port = t.number(v, what, 1, 65535)
-	case "credential":
-		s.ssh.Credential = t.text(v, what)
-	case "identity_file", "certificate_file", "password_env", "password_command":
-		t.ownLogin(what, k.Line, k.Column, false)
-		t.login(&s.login, what, v)
-	case "jump":
-		s.ssh.ProxyJump = t.jump(v)
-	case "connect_timeout":
-		s.ssh.ConnectTimeout = t.duration(v, what)
-	case "certificate_principals":
-		s.ssh.Principals = t.principals(v)
-	case "certificate_source_address":
-		s.ssh.SourceAddrs = t.networks(v)
-	case "certificate_force_command":
-		s.ssh.ForceCommand = t.text(v, what)
-	case "window_set":
-		s.windowSet = t.text(v, what)
-	case "pool":
-		s.pool = t.text(v, what)
-	case "labels":
-		t.each(v, "labels", func(k, v *yaml.Node) { s.setLabel(k.Value, t.text(v, "label "+strconv.Quote(k.Value))) })
-	case "vars":
-		t.each(v, "vars", func(k, v *yaml.Node) {
+// settings are the fields that every layer may have.
+func (t *turnus) settings(s *settings) []field {
+	return []field{
+		t.one("user", &s.ssh.User),
+		t.Int("port", &s.ssh.Port, 1, 65535),
+		t.one("credential", &s.ssh.Credential),
+		t.own(t.list("identity_file", &s.login.IdentityFiles, asWritten)),
+		t.own(t.one("certificate_file", &s.login.CertificateFile)),
+		t.own(t.one("password_env", &s.login.PasswordEnv)),
+		t.own(field{Key: "password_command", Read: func(v *yaml.Node) { s.login.PasswordCommand = t.command(v) }}),
+		{Key: "jump", Read: func(v *yaml.Node) { s.ssh.ProxyJump = t.jump(v) }},
+		yamlread.Value(t.Reader, "connect_timeout", &s.ssh.ConnectTimeout, timeout),
+		t.list("certificate_principals", &s.ssh.Principals, principal),
+		t.list("certificate_source_address", &s.ssh.SourceAddrs, network),
+		t.one("certificate_force_command", &s.ssh.ForceCommand),
+		t.one("window_set", &s.windowSet),
+		t.one("pool", &s.pool),
+		t.named("labels", func(k, v *yaml.Node) { s.setLabel(k.Value, t.text(v)) }),
+		t.named("vars", func(k, v *yaml.Node) {
 			val, err := t.reading.value(v, 0)
 			if err != nil {
 				t.fail(v.Line, v.Column, "var %q: %v", k.Value, err)
 				return
 			}
 			s.setVar(k.Value, val)
-		})
-	default:
-		return false
+		}),
 	}
-	return true
 }
 
-// login reads a key that says what to log in with.
-func (t *turnus) login(l *Login, key string, v *yaml.Node) {
-	switch key {
-	case "identity_file":
-		l.IdentityFiles = plain(t.texts(v, key))
-	case "certificate_file":
-		l.CertificateFile = t.text(v, key)
-	case "password_env":
-		l.PasswordEnv = t.text(v, key)
-	case "password_command":
-		l.PasswordCommand = t.command(v)
+// own is a field that says what to log in with.
+func (t *turnus) own(f field) field {
+	read := f.Read
+	f.Read = func(v *yaml.Node) {
+		t.ownLogin(f.Key, t.Key().Line, t.Key().Column, false)
+		read(v)
 	}
+	return f
 }
 
 // jump reads hosts to go through, outermost first: a list, or text with commas.
 func (t *turnus) jump(v *yaml.Node) []string {
 	var out []string
-	for _, s := range t.texts(v, "jump") {
+	for _, s := range t.texts(v) {
 		for hop := range strings.SplitSeq(s.text, ",") {
 			if hop = strings.TrimSpace(hop); hop == "" || hop[0] == '-' || strings.ContainsAny(hop, " \t\n'\"") {
 				t.b.fail(s.at, "jump: %q is no host", hop)
@@ -333,55 +283,33 @@ func (t *turnus) jump(v *yaml.Node) []string {
 
 // command reads an argv; text is split at blanks.
 func (t *turnus) command(v *yaml.Node) []string {
-	if n := follow(v); n.Kind == yaml.ScalarNode {
-		return strings.Fields(t.text(n, "password_command"))
+	if n := yamlread.Target(v); n.Kind == yaml.ScalarNode {
+		return strings.Fields(t.text(n))
 	}
-	return plain(t.texts(v, "password_command"))
+	return plain(t.texts(v))
 }
 
-// principals reads names that a certificate is for.
-func (t *turnus) principals(v *yaml.Node) []string {
-	var out []string
-	for _, s := range t.texts(v, "certificate_principals") {
-		if s.text == "" || strings.ContainsAny(s.text, ", \t\n\"*?") {
-			t.b.fail(s.at, "certificate_principals: %q is no principal: expected a name without blanks, commas and wildcards", s.text)
-			continue
-		}
-		out = append(out, s.text)
+// principal reads a name that a certificate is for.
+func principal(text string) (string, error) {
+	if text == "" || strings.ContainsAny(text, ", \t\n\"*?") {
+		return "", yamlread.Fault{Expected: "a name without blanks, commas and wildcards"}
 	}
-	return out
+	return text, nil
 }
 
-// networks reads the addresses and networks that a certificate may be used from.
-func (t *turnus) networks(v *yaml.Node) []string {
-	var out []string
-	for _, s := range t.texts(v, "certificate_source_address") {
-		_, one := netip.ParseAddr(s.text)
-		if _, err := netip.ParsePrefix(s.text); err != nil && one != nil {
-			t.b.fail(s.at, "certificate_source_address: %q is no address and no network, such as 192.0.2.7 or 192.0.2.0/24", s.text)
-			continue
-		}
-		out = append(out, s.text)
+// network reads an address or network that a certificate may be used from.
+func network(text string) (string, error) {
+	_, one := netip.ParseAddr(text)
+	if _, err := netip.ParsePrefix(text); err != nil && one != nil {
+		return "", yamlread.Fault{Expected: "an address or a network, such as 192.0.2.7 or 192.0.2.0/24"}
 	}
-	return out
+	return text, nil
 }
 
-func (t *turnus) number(v *yaml.Node, what string, low, high int) int {
-	v = follow(v)
-	n, err := strconv.Atoi(v.Value)
-	if v.Kind != yaml.ScalarNode || err != nil || n < low || n > high {
-		t.fail(v.Line, v.Column, "%s must be a number from %d to %d, not %s", what, low, high, kindOf(v))
-		return 0
+func timeout(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > time.Hour {
+		return 0, yamlread.Fault{Expected: "a duration up to 1h, such as 10s"}
 	}
-	return n
-}
-
-func (t *turnus) duration(v *yaml.Node, what string) time.Duration {
-	v = follow(v)
-	d, err := time.ParseDuration(v.Value)
-	if v.Kind != yaml.ScalarNode || err != nil || d <= 0 || d > time.Hour {
-		t.fail(v.Line, v.Column, "%s must be a duration up to 1h, such as 10s, not %s", what, kindOf(v))
-		return 0
-	}
-	return d
+	return d, nil
 }

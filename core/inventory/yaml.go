@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 // Bounds of one YAML file, against alias bombs and absurd nesting.
 const (
 	maxNodes = 2_000_000
-	maxDepth = 64
+	maxDepth = yamlread.MaxDepth
 )
 
 // yamlLine finds the place in yaml.v3's messages.
@@ -65,31 +64,6 @@ func (f *file) yamlError(data []byte, err error) {
 	}
 }
 
-// follow resolves an alias.
-func follow(n *yaml.Node) *yaml.Node {
-	for range maxDepth {
-		if n.Kind != yaml.AliasNode {
-			break
-		}
-		n = n.Alias
-	}
-	return n
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
-
-func kindOf(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case isNull(n):
-		return "nothing"
-	}
-	return strconv.Quote(shorten(n.Value))
-}
-
 func shorten(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "…"
@@ -97,98 +71,31 @@ func shorten(s string) string {
 	return s
 }
 
-// each calls visit for every pair of a mapping, merge keys (<<) included. It
-// reports duplicates, and something that is no mapping.
+// each calls visit for every pair of a mapping, merge keys (<<) included.
 func (f *file) each(n *yaml.Node, what string, visit func(k, v *yaml.Node)) {
-	f.eachDeep(n, what, visit, 0)
-}
-
-func (f *file) eachDeep(n *yaml.Node, what string, visit func(k, v *yaml.Node), depth int) {
-	n = follow(n)
-	if isNull(n) || !f.b.spend(1+len(n.Content), f.at(n.Line, n.Column)) {
-		return
-	}
-	if n.Kind != yaml.MappingNode {
-		f.fail(n.Line, n.Column, "%s must be a mapping (key: value), not %s", what, kindOf(n))
-		return
-	}
-	seen := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k := follow(n.Content[i])
-		if k.Kind != yaml.ScalarNode {
-			f.fail(k.Line, k.Column, "%s: a key must be plain text", what)
-			continue
+	for _, p := range f.Pairs(n, what) {
+		if f.Full {
+			return
 		}
-		if first := seen[k.Value]; first != nil && k.Tag != "!!merge" {
-			f.fail(k.Line, k.Column, "%s: %q is there twice, first at line %d", what, k.Value, first.Line)
-			continue
-		}
-		seen[k.Value] = k
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k := n.Content[i]; k.Tag == "!!merge" && depth < maxDepth {
-			f.merge(n.Content[i+1], what, seen, visit, depth)
-		}
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k := follow(n.Content[i]); k.Tag != "!!merge" && seen[k.Value] == k {
-			visit(k, n.Content[i+1])
-		}
-	}
-}
-
-// merge visits what a merge key brings and the mapping itself does not say.
-func (f *file) merge(n *yaml.Node, what string, seen map[string]*yaml.Node, visit func(k, v *yaml.Node), depth int) {
-	n = follow(n)
-	sources := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		sources = n.Content
-	}
-	had := map[string]bool{}
-	for _, s := range sources {
-		f.eachDeep(s, what, func(k, v *yaml.Node) {
-			if seen[k.Value] == nil && !had[k.Value] {
-				had[k.Value] = true
-				visit(k, v)
-			}
-		}, depth+1)
-	}
-}
-
-// unknown reports a key that does not belong here.
-func (f *file) unknown(k *yaml.Node, what string, known []string) {
-	e := f.problem(k.Line, k.Column, "%s: unknown key %q", what, shorten(k.Value))
-	if e.Hint = yamlread.DidYouMean(k.Value, known); e.Hint == "" {
-		e.Hint = "known keys: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+		visit(yamlread.Target(p.Key), p.Value)
 	}
 }
 
 // text reads a scalar as text.
-func (f *file) text(n *yaml.Node, what string) string {
-	n = follow(n)
-	if n.Kind != yaml.ScalarNode || isNull(n) {
-		f.fail(n.Line, n.Column, "%s must be text, not %s", what, kindOf(n))
-		return ""
+func (f *file) text(n *yaml.Node) string {
+	if v, ok := f.Scalar(n, "text"); ok {
+		return v.Value
 	}
-	return n.Value
+	return ""
 }
 
 // texts reads one text or a list of texts.
-func (f *file) texts(n *yaml.Node, what string) []selector {
-	n = follow(n)
-	if n.Kind != yaml.SequenceNode {
-		if s := f.text(n, what); s != "" {
-			return []selector{{s, f.at(n.Line, n.Column)}}
-		}
-		return nil
-	}
-	if !f.b.spend(len(n.Content), f.at(n.Line, n.Column)) {
-		return nil
-	}
-	out := make([]selector, 0, len(n.Content))
-	for _, c := range n.Content {
-		if s := f.text(c, what+", each item"); s != "" {
-			out = append(out, selector{s, f.at(c.Line, c.Column)})
+func (f *file) texts(n *yaml.Node) []selector {
+	found := f.OneOrMore(n, "text")
+	out := make([]selector, 0, len(found))
+	for _, v := range found {
+		if v.Value != "" {
+			out = append(out, selector{v.Value, f.at(v.Line, v.Column)})
 		}
 	}
 	return out
@@ -219,7 +126,7 @@ func (r *reading) value(n *yaml.Node, depth int) (any, error) {
 	if r.left--; r.left < 0 || depth > maxDepth {
 		return nil, errBudget
 	}
-	n = follow(n)
+	n = yamlread.Target(n)
 	if n.Tag == "!vault" || n.Tag == "!vault-encrypted" {
 		return nil, errVault
 	}

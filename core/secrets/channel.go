@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // ForChannel gives the value of a secret of the node's own file to a channel of notifications: of a tenant, or of the service where
@@ -32,7 +33,7 @@ func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, er
 func (e Entry) opensTo(tenant string) error {
 	switch {
 	case tenant != "" && !slices.Contains(e.Tenants, tenant):
-		return fmt.Errorf("channels of tenant %q may not use it: add it to the secret's tenants: if that is meant", cut(tenant))
+		return fmt.Errorf("channels of tenant %q may not use it: add it to the secret's tenants: if that is meant", yamlread.Clip(tenant))
 	case tenant == "" && len(e.Tenants) > 0:
 		return errors.New("channels of the service may not use it, for it is limited to tenants: give the channel a secret without that")
 	case len(e.Playbooks) > 0 || e.Hosts != "":

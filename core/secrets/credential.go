@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // DefaultCredential is the credential of hosts that name none.
@@ -78,7 +79,7 @@ func (c *Credential) Reaches(dialled string, at netip.Addr) error {
 			return nil
 		}
 	}
-	what := cut(dialled)
+	what := yamlread.Clip(dialled)
 	if at.IsValid() && at.String() != dialled {
 		what += " (" + at.String() + ")"
 	}
@@ -94,7 +95,7 @@ func (c *Credential) permits(h core.Host) error {
 	}
 	if len(c.Groups) > 0 && !slices.ContainsFunc(h.Groups, func(g string) bool { return slices.Contains(c.Groups, g) }) {
 		return refusal(core.ErrInvalid, "if this is meant, add a group of the host under groups: there",
-			"credential %q is not for host %s: %s limits it to the groups %s", c.Name, cut(h.Name), c.Place(), strings.Join(c.Groups, ", "))
+			"credential %q is not for host %s: %s limits it to the groups %s", c.Name, yamlread.Clip(h.Name), c.Place(), strings.Join(c.Groups, ", "))
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func customerText(name string) string {
 	if name == "" {
 		return "no tenant"
 	}
-	return fmt.Sprintf("tenant %q", cut(name))
+	return fmt.Sprintf("tenant %q", yamlread.Clip(name))
 }
 
 // Credential returns the credential that a host names, or the default one. Tenant and group of the
@@ -131,9 +132,9 @@ func (s *Store) Credential(h core.Host) (*Credential, error) {
 	}
 	c := s.current().credentials[name]
 	if c == nil {
-		said := fmt.Sprintf("host %s names credential %q", cut(h.Name), cut(name))
+		said := fmt.Sprintf("host %s names credential %q", yamlread.Clip(h.Name), yamlread.Clip(name))
 		if h.SSH.Credential == "" {
-			said = fmt.Sprintf("host %s names no credential, and there is no %q", cut(h.Name), DefaultCredential)
+			said = fmt.Sprintf("host %s names no credential, and there is no %q", yamlread.Clip(h.Name), DefaultCredential)
 		}
 		hint := "define it under credentials: there, with the addresses it is for; docs/secrets.md shows how"
 		if s.cfg.File == "" {
@@ -179,24 +180,12 @@ func (e *Entry) AtHand() bool {
 }
 
 func (r *reader) credentials(v *yaml.Node) {
-	if v.Kind != yaml.MappingNode {
-		r.fail(v, "", "credentials: expected names, and what each logs in with")
-		return
-	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(v.Content); i += 2 {
-		k, body := v.Content[i], v.Content[i+1]
-		c := &Credential{Name: k.Value, In: r.file, Line: k.Line, Col: k.Column}
-		switch {
-		case k.Kind != yaml.ScalarNode || !ValidName(k.Value):
-			r.fail(k, "a name is a letter or _, then letters, digits and _ . -", "credentials: %q is no name of a credential", cut(k.Value))
-		case seen[k.Value] > 0:
-			r.fail(k, fmt.Sprintf("the first stands in line %d", seen[k.Value]), "credential %q is there twice", k.Value)
-		case r.credential(c, body):
+	r.named(v, "credential", "credentials", MaxNames, func(p yamlread.Pair) {
+		c := &Credential{Name: p.Name, In: r.file, Line: p.Key.Line, Col: p.Key.Column}
+		if r.credential(c, p.Value) {
 			r.out.Credentials = append(r.out.Credentials, c)
 		}
-		seen[k.Value] = k.Line
-	}
+	})
 }
 
 // credential reads one.
@@ -204,12 +193,11 @@ func (r *reader) credential(c *Credential, v *yaml.Node) bool {
 	before := len(r.problems)
 	what := fmt.Sprintf("credential %q", c.Name)
 	var addresses []string
-	var lifetime string
-	r.fields(v, what,
-		r.text(&c.Agent, "agent"), r.list(&c.IdentityFiles, "identity_file"), r.text(&c.CertificateFile, "certificate_file"),
-		r.text(&c.CAKey, "ca_key"), r.text(&c.CAVault, "ca_vault"), r.text(&lifetime, "ca_lifetime"),
+	r.Mapping(v, what,
+		r.Text("agent", &c.Agent), r.list("identity_file", &c.IdentityFiles), r.Text("certificate_file", &c.CertificateFile),
+		r.Text("ca_key", &c.CAKey), r.Text("ca_vault", &c.CAVault), yamlread.Value(r.Reader, "ca_lifetime", &c.CALifetime, lifetime),
 		r.reference(&c.Password, c, "password"), r.reference(&c.Passphrase, c, "passphrase"),
-		r.list(&c.Tenants, "tenants"), r.list(&c.Groups, "groups"), r.list(&addresses, "addresses"))
+		r.list("tenants", &c.Tenants), r.list("groups", &c.Groups), r.list("addresses", &addresses))
 	if len(r.problems) > before {
 		return false
 	}
@@ -225,18 +213,12 @@ func (r *reader) credential(c *Credential, v *yaml.Node) bool {
 	for _, text := range addresses {
 		a, ok := parseAddress(text)
 		if !ok {
-			r.fail(v, "write 192.0.2.7, 192.0.2.0/24, fw1.example.net or *.example.net", "%s: addresses: %q is no IP address, network or host name", what, cut(text))
+			r.fail(v, "write 192.0.2.7, 192.0.2.0/24, fw1.example.net or *.example.net", "%s: addresses: %q is no IP address, network or host name", what, yamlread.Clip(text))
 			continue
 		}
 		c.addresses = append(c.addresses, a)
 	}
-	var err error
-	if lifetime != "" {
-		c.CALifetime, err = time.ParseDuration(lifetime)
-	}
 	switch {
-	case err != nil:
-		r.fail(v, "", "%s: ca_lifetime: expected a duration such as 5m", what)
 	case c.Agent == "" && len(c.IdentityFiles) == 0 && c.CAKey == "" && c.CAVault == "" && c.Password == nil:
 		r.fail(v, "give agent, identity_file, ca_key, ca_vault or password", "%s: it has nothing to log in with", what)
 	case c.CAKey != "" && c.CAVault != "":
@@ -245,6 +227,14 @@ func (r *reader) credential(c *Credential, v *yaml.Node) bool {
 		r.fail(v, `name the networks and host names it may be offered to, such as 10.0.0.0/8; everywhere is ["0.0.0.0/0", "::/0"]`, "%s: addresses are missing", what)
 	}
 	return len(r.problems) == before
+}
+
+func lifetime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, yamlread.Fault{Expected: "a duration such as 5m"}
+	}
+	return d, nil
 }
 
 // beside makes a path of this file absolute; "" stays.
@@ -256,8 +246,8 @@ func (r *reader) beside(path string) string {
 }
 
 // reference reads where one value of a credential is.
-func (r *reader) reference(to **Entry, c *Credential, key string) field {
-	return field{key, func(v *yaml.Node) {
+func (r *reader) reference(to **Entry, c *Credential, key string) yamlread.Field {
+	return yamlread.Field{Key: key, Read: func(v *yaml.Node) {
 		e := &Entry{Name: c.Name + "." + key, In: r.file, Line: v.Line, Col: v.Column}
 		if r.ref(e, v, fmt.Sprintf("credential %q: %s", c.Name, key)) {
 			*to = e

@@ -101,7 +101,7 @@ func TestCredentialsThatAreWrong(t *testing.T) {
 		"bad name":          {"credentials: {a: {agent: /s, addresses: \"a*b\"}}", "no IP address"},
 		"all names":         {"credentials: {a: {agent: /s, addresses: \"*\"}}", "no IP address"},
 		"two authorities":   {"credentials: {a: {ca_key: k, ca_vault: ssh/x, addresses: 192.0.2.1}}", "give one of them"},
-		"twice":             {"credentials:\n  a: {agent: /s, addresses: 192.0.2.1}\n  a: {agent: /s, addresses: 192.0.2.1}", "is there twice"},
+		"twice":             {"credentials:\n  a: {agent: /s, addresses: 192.0.2.1}\n  a: {agent: /s, addresses: 192.0.2.1}", `key "a" is given twice`},
 		"lifetime":          {"credentials: {a: {ca_key: k, ca_lifetime: soon, addresses: 192.0.2.1}}", "expected a duration"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Put writes ciphertext under a name of a file's YAML, in place of what is sealed there or as its
@@ -18,7 +19,7 @@ import (
 // is refused: it is meant to lie elsewhere.
 func Put(path string, data []byte, name, sealed string) ([]byte, error) {
 	if !ValidName(name) {
-		return nil, fmt.Errorf("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -: %w", cut(name), core.ErrInvalid)
+		return nil, fmt.Errorf("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -: %w", yamlread.Clip(name), core.ErrInvalid)
 	}
 	before, err := ParseOwn(path, data) // who edits an own file may do so too
 	if err != nil {

@@ -44,10 +44,12 @@ func ParseOwn(path string, data []byte) (*File, error) { return parse(path, data
 
 func parse(path string, data []byte, own bool) (*File, error) {
 	r := &reader{file: path, own: own, out: &File{Path: path}}
+	r.Reader = r.problems.Reader(path)
+	r.Secret, r.Empty, r.Values, r.Bytes = true, true, 2*MaxFile, MaxFile // there are no aliases
 	root, err := parseYAML(data)
 	switch {
 	case err != nil:
-		r.problems = append(r.problems, Problem{File: path, Message: err.Error()})
+		r.problems = append(r.problems, yamlread.Problem{File: path, Fault: yamlread.Fault{Message: err.Error()}})
 	case root != nil:
 		r.root(root)
 	}
@@ -83,165 +85,101 @@ func yamlError(err error) error {
 
 // reader collects problems and goes on, so that all are told.
 type reader struct {
+	*yamlread.Reader
 	file     string
 	own      bool
 	out      *File
-	problems Problems
+	problems yamlread.Problems
 }
 
 func (r *reader) fail(n *yaml.Node, hint, format string, args ...any) {
-	r.problems = append(r.problems, Problem{File: r.file, Line: n.Line, Col: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint})
+	r.Fail(n, yamlread.Fault{Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// field is what reads one key's value.
-type field struct {
-	key  string
-	read func(v *yaml.Node)
-}
-
-// fields reads a mapping: each key once, and no other.
-func (r *reader) fields(n *yaml.Node, what string, known ...field) {
-	if n.Kind != yaml.MappingNode {
-		r.fail(n, "", "%s: expected a mapping", what)
-		return
+// list is Texts, of which an empty one would limit nothing.
+func (r *reader) list(key string, to *[]string) yamlread.Field {
+	f := r.Texts(key, to)
+	read := f.Read
+	f.Read = func(v *yaml.Node) {
+		if v.Kind == yaml.SequenceNode && len(v.Content) == 0 {
+			r.fail(v, "leave the key out if nothing is limited", "%s: the list is empty", key)
+		}
+		read(v)
 	}
-	var names []string
-	for _, f := range known {
-		names = append(names, f.key)
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		at := slices.Index(names, k.Value)
-		switch {
-		case k.Kind != yaml.ScalarNode || at < 0:
-			hint := "expected one of: " + strings.Join(names, ", ")
-			if near := yamlread.DidYouMean(k.Value, names); near != "" {
-				hint = near + " " + hint
-			}
-			r.fail(k, hint, "%s: unknown key %q", what, cut(k.Value))
-		case seen[k.Value]:
-			r.fail(k, "", "%s: the key %q is there twice", what, k.Value)
-		case v.Kind == yaml.AliasNode:
-			r.fail(v, "write it out", "%s: %s is an alias, which is not taken here", what, k.Value)
-		default:
-			seen[k.Value] = true
-			known[at].read(v)
-		}
-	}
-}
-
-func (r *reader) text(to *string, what string) field {
-	return field{what, func(v *yaml.Node) {
-		if v.Kind != yaml.ScalarNode || v.Tag == "!!null" || v.Value == "" {
-			r.fail(v, "", "%s: expected text", what)
-			return
-		}
-		*to = v.Value
-	}}
-}
-
-func (r *reader) list(to *[]string, what string) field {
-	return field{what, func(v *yaml.Node) {
-		items := []*yaml.Node{v}
-		if v.Kind == yaml.SequenceNode {
-			items = v.Content
-		}
-		if len(items) == 0 {
-			r.fail(v, "leave the key out if nothing is limited", "%s: the list is empty", what)
-		}
-		for _, n := range items {
-			if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
-				r.fail(n, "", "%s: expected text, or a list of texts", what)
-				continue
-			}
-			*to = append(*to, n.Value)
-		}
-	}}
+	return f
 }
 
 func (r *reader) root(root *yaml.Node) {
-	known := []field{r.recipients(), {"secrets", r.secrets}}
+	known := []yamlread.Field{r.Each("recipients", maxRecipients, r.recipient), {Key: "secrets", Read: r.secrets}}
 	if r.own {
-		known = append(known, field{"vault", r.vault}, field{"credentials", r.credentials})
+		known = append(known, yamlread.Field{Key: "vault", Read: r.vault}, yamlread.Field{Key: "credentials", Read: r.credentials})
 	} else {
 		known = append(known, r.ownOnly("credentials"))
 	}
-	r.fields(root, "the file", known...)
+	r.Mapping(root, "the file", known...)
 }
 
-func (r *reader) recipients() field {
-	return field{"recipients", func(v *yaml.Node) {
-		if v.Kind != yaml.SequenceNode {
-			r.fail(v, "", "recipients: expected a list of age and SSH public keys")
-			return
+func (r *reader) recipient(n *yaml.Node) {
+	v, ok := r.Scalar(n, "an age or SSH public key")
+	if !ok {
+		return
+	}
+	_, err := parseRecipient(v.Value)
+	switch {
+	case err != nil:
+		r.fail(n, "an age key begins with age1, an SSH key with ssh-ed25519 or ssh-rsa", "recipients: %v", err)
+	case slices.Contains(r.out.Recipients, v.Value):
+		r.fail(n, "", "recipients: the key is there twice")
+	default:
+		r.out.Recipients = append(r.out.Recipients, v.Value)
+	}
+}
+
+// named reads a mapping of names.
+func (r *reader) named(v *yaml.Node, what, plural string, most int, read func(yamlread.Pair)) {
+	all := r.Pairs(v, plural)
+	if len(all) > most {
+		r.fail(v, "", "%s: %d names are too many, expected at most %d", plural, len(all), most)
+		return
+	}
+	for _, p := range all {
+		if !ValidName(p.Name) {
+			r.fail(p.Key, "a name is a letter or _, then letters, digits and _ . -", "%s: %s is no name of a %s", plural, yamlread.Quote(p.Name), what)
+			continue
 		}
-		for _, n := range v.Content {
-			if n.Kind != yaml.ScalarNode {
-				r.fail(n, "", "recipients: expected an age or SSH public key")
-				continue
-			}
-			if _, err := parseRecipient(n.Value); err != nil {
-				r.fail(n, "an age key begins with age1, an SSH key with ssh-ed25519 or ssh-rsa", "recipients: %v", err)
-				continue
-			}
-			if slices.Contains(r.out.Recipients, n.Value) {
-				r.fail(n, "", "recipients: the key is there twice")
-				continue
-			}
-			r.out.Recipients = append(r.out.Recipients, n.Value)
-		}
-		if len(r.out.Recipients) > maxRecipients {
-			r.fail(v, "", "recipients: %d are too many, expected at most %d", len(r.out.Recipients), maxRecipients)
-		}
-	}}
+		read(p)
+	}
 }
 
 func (r *reader) secrets(v *yaml.Node) {
-	if v.Kind != yaml.MappingNode && v.Tag != "!!null" {
-		r.fail(v, "", "secrets: expected names, and where the value of each is")
-		return
-	}
-	if len(v.Content)/2 > MaxNames {
-		r.fail(v, "", "secrets: %d names are too many, expected at most %d", len(v.Content)/2, MaxNames)
-		return
-	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(v.Content); i += 2 {
-		k, ref := v.Content[i], v.Content[i+1]
-		e := Entry{Name: k.Value, In: r.file, Line: k.Line, Col: k.Column}
-		switch {
-		case k.Kind != yaml.ScalarNode || !ValidName(k.Value):
-			r.fail(k, "a name is a letter or _, then letters, digits and _ . -", "secrets: %q is no name of a secret", cut(k.Value))
-		case seen[k.Value] > 0:
-			r.fail(k, fmt.Sprintf("the first stands in line %d", seen[k.Value]), "secret %q is there twice", k.Value)
-		case r.entry(&e, ref):
+	r.named(v, "secret", "secrets", MaxNames, func(p yamlread.Pair) {
+		e := Entry{Name: p.Name, In: r.file, Line: p.Key.Line, Col: p.Key.Column}
+		if r.entry(&e, p.Value) {
 			r.out.Entries = append(r.out.Entries, e)
 		}
-		seen[k.Value] = k.Line
-	}
+	})
 }
 
 // entry reads one reference.
 func (r *reader) entry(e *Entry, v *yaml.Node) bool {
 	what := fmt.Sprintf("secret %q", e.Name)
-	return r.ref(e, v, what, r.list(&e.Tenants, "tenants"), r.list(&e.Playbooks, "playbooks"), r.text(&e.Hosts, "hosts"))
+	return r.ref(e, v, what, r.list("tenants", &e.Tenants), r.list("playbooks", &e.Playbooks), r.Text("hosts", &e.Hosts))
 }
 
 // ref reads where a value is, with more keys beside that.
-func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...field) bool {
+func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...yamlread.Field) bool {
 	before := len(r.problems)
 	if v.Kind != yaml.MappingNode {
 		r.fail(v, r.inTheClear(e.Name), "%s stands here in the clear, or is nothing at all: expected a mapping that says where its value is", what)
 		return false
 	}
-	known := append([]field{r.text(&e.Vault, kindVault), r.sealed(e)}, more...)
+	known := append([]yamlread.Field{r.Text(kindVault, &e.Vault), r.sealed(e)}, more...)
 	if r.own {
-		known = append(known, r.text(&e.Env, kindEnv), r.text(&e.File, kindFile), r.command(e))
+		known = append(known, r.Text(kindEnv, &e.Env), r.Text(kindFile, &e.File), r.command(e))
 	} else {
 		known = append(known, r.ownOnly(kindEnv), r.ownOnly(kindFile), r.ownOnly(kindCommand))
 	}
-	r.fields(v, what, known...)
+	r.Mapping(v, what, known...)
 	if len(r.problems) > before {
 		return false
 	}
@@ -282,10 +220,10 @@ func (e *Entry) kinds() (n int) {
 }
 
 // sealed reads age:, and sees to it that it is ciphertext.
-func (r *reader) sealed(e *Entry) field {
-	return field{kindAge, func(v *yaml.Node) {
-		if v.Kind != yaml.ScalarNode {
-			r.fail(v, "", "age: expected armored ciphertext")
+func (r *reader) sealed(e *Entry) yamlread.Field {
+	return yamlread.Field{Key: kindAge, Read: func(n *yaml.Node) {
+		v, ok := r.Scalar(n, "armored ciphertext")
+		if !ok {
 			return
 		}
 		if _, err := stanzas(v.Value); err != nil {
@@ -296,37 +234,23 @@ func (r *reader) sealed(e *Entry) field {
 	}}
 }
 
-func (r *reader) command(e *Entry) field {
-	return field{kindCommand, func(v *yaml.Node) {
+func (r *reader) command(e *Entry) yamlread.Field {
+	return yamlread.Field{Key: kindCommand, Read: func(v *yaml.Node) {
 		if v.Kind == yaml.SequenceNode {
-			r.list(&e.Argv, kindCommand).read(v)
+			r.list(kindCommand, &e.Argv).Read(v)
 			return
 		}
-		r.text(&e.Command, kindCommand).read(v)
+		r.Text(kindCommand, &e.Command).Read(v)
 	}}
 }
 
 // ownOnly refuses a kind that a commit must not use.
-func (r *reader) ownOnly(kind string) field {
-	return field{kind, func(v *yaml.Node) {
+func (r *reader) ownOnly(kind string) yamlread.Field {
+	return yamlread.Field{Key: kind, Read: func(v *yaml.Node) {
 		hint := "name it in the worker's own file (--secrets), or seal it here with turnus secrets encrypt"
 		if kind == "credentials" {
 			hint = "define them in the worker's own file (--secrets); hosts of the tree name them: credential: NAME"
 		}
 		r.fail(v, hint, "%s: a definitions tree cannot read environments and files of workers, nor run commands there", kind)
 	}}
-}
-
-// cut keeps a message short, and a terminal from being steered.
-func cut(text string) string {
-	text = strings.Map(func(c rune) rune {
-		if c < ' ' || c >= 0x7f && c < 0xa0 {
-			return '·'
-		}
-		return c
-	}, text)
-	if c := []rune(text); len(c) > 60 {
-		return string(c[:60]) + "…"
-	}
-	return text
 }

@@ -52,7 +52,7 @@ func TestTreeTakesOnlyWhatACommitMayName(t *testing.T) {
 		"plain text":     {"secrets: {a: hunter2}", "in the clear"},
 		"plain age":      {"secrets: {a: {age: hunter2}}", "no armored age ciphertext"},
 		"two places":     {"secrets: {a: {vault: kv/a#b, age: |-\n" + indented(4, sealed) + "}}", ""},
-		"twice":          {"secrets:\n  a: {vault: kv/a#b}\n  a: {vault: kv/a#c}", `secret "a" is there twice`},
+		"twice":          {"secrets:\n  a: {vault: kv/a#b}\n  a: {vault: kv/a#c}", `key "a" is given twice`},
 		"bad name":       {"secrets: {1a: {vault: kv/a#b}}", "is no name"},
 		"bad path":       {"secrets: {a: {vault: kv/../sys#b}}", "between slashes"},
 		"no field":       {"secrets: {a: {vault: kv/a}}", "no field is named"},

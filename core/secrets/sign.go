@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // SSHRole is a role of Vault's SSH engine that signs user certificates.
@@ -22,7 +23,7 @@ type SSHRole struct{ mount, role string }
 func ParseSSHRole(text string) (SSHRole, error) {
 	at := strings.LastIndexByte(text, '/')
 	if at < 1 || !safePath(text) {
-		return SSHRole{}, fmt.Errorf("%q: expected the mount of Vault's SSH engine and a role of it, such as ssh/turnus: %w", cut(text), core.ErrInvalid)
+		return SSHRole{}, fmt.Errorf("%q: expected the mount of Vault's SSH engine and a role of it, such as ssh/turnus: %w", yamlread.Clip(text), core.ErrInvalid)
 	}
 	return SSHRole{text[:at], text[at+1:]}, nil
 }

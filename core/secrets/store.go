@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Config says what a node resolves secrets with. The zero value resolves nothing.
@@ -71,7 +72,7 @@ func Open(cfg Config) (*Store, error) {
 	s.own.Store(o)
 	if v := o.vault; v != nil {
 		if s.vault, err = newVaultClient(*v, cfg.Log); err != nil {
-			return nil, Problems{{File: cfg.File, Line: v.line, Col: v.col, Message: "vault: " + err.Error()}}
+			return nil, yamlread.Problems{{File: cfg.File, Line: v.line, Col: v.col, Fault: yamlread.Fault{Message: "vault: " + err.Error()}}}
 		}
 		s.vault.start()
 	}
@@ -104,7 +105,7 @@ func (s *Store) readOwn() (*ownFile, error) {
 	for _, c := range file.Credentials {
 		if c.CAVault != "" {
 			if _, err := ParseSSHRole(c.CAVault); err != nil || file.Vault == nil {
-				return nil, Problems{{File: c.In, Line: c.Line, Col: c.Col, Message: fmt.Sprintf("credential %q: ca_vault: expected MOUNT/ROLE, such as ssh/turnus, and vault: in this file", c.Name)}}
+				return nil, yamlread.Problems{{File: c.In, Line: c.Line, Col: c.Col, Fault: yamlread.Fault{Message: fmt.Sprintf("credential %q: ca_vault: expected MOUNT/ROLE, such as ssh/turnus, and vault: in this file", c.Name)}}}
 			}
 		}
 		o.credentials[c.Name] = c
@@ -147,7 +148,7 @@ func (s *Store) checkOwn(e Entry) error {
 		return nil
 	}
 	if _, err := s.cfg.Selector(e.Hosts); err != nil {
-		return Problems{{File: e.In, Line: e.Line, Col: e.Col, Message: fmt.Sprintf("secret %q: hosts: %v", e.Name, err)}}
+		return yamlread.Problems{{File: e.In, Line: e.Line, Col: e.Col, Fault: yamlread.Fault{Message: fmt.Sprintf("secret %q: hosts: %v", e.Name, err)}}}
 	}
 	return nil
 }
@@ -180,7 +181,7 @@ func (s *Store) Names() []Entry {
 func (s *Store) Resolve(ctx context.Context, a Ask) ([]byte, error) {
 	value, err := s.resolve(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("secret %q of host %s: %w", cut(a.Name), cut(a.Host.Name), err)
+		return nil, fmt.Errorf("secret %q of host %s: %w", yamlread.Clip(a.Name), yamlread.Clip(a.Host.Name), err)
 	}
 	return value, nil
 }
@@ -264,14 +265,14 @@ func (s *Store) allowed(e Entry, a Ask) error {
 		return fmt.Errorf("%s: %s: %w", e.where(), fmt.Sprintf(format, args...), core.ErrInvalid)
 	}
 	if len(e.Tenants) > 0 && !slices.Contains(e.Tenants, a.Tenant) {
-		who := fmt.Sprintf("tenant %q", cut(a.Tenant))
+		who := fmt.Sprintf("tenant %q", yamlread.Clip(a.Tenant))
 		if a.Tenant == "" {
 			who = "a run of no tenant"
 		}
 		return refuse("%s may not use it: add the tenant to its tenants: if that is meant", who)
 	}
 	if len(e.Playbooks) > 0 && !slices.Contains(e.Playbooks, a.Playbook) {
-		return refuse("playbook %q may not use it: add the playbook to its playbooks: if that is meant", cut(a.Playbook))
+		return refuse("playbook %q may not use it: add the playbook to its playbooks: if that is meant", yamlread.Clip(a.Playbook))
 	}
 	if e.Hosts == "" {
 		return nil

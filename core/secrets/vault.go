@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -235,12 +236,12 @@ func fieldOf(data json.RawMessage, p vaultPath) ([]byte, error) {
 	}()
 	raw, ok := fields[p.field]
 	if !ok {
-		return nil, fmt.Errorf("%s has no field %q: %w", p.path, cut(p.field), core.ErrNotFound)
+		return nil, fmt.Errorf("%s has no field %q: %w", p.path, yamlread.Clip(p.field), core.ErrNotFound)
 	}
 	var text string
 	switch {
 	case string(raw) == "null":
-		return nil, fmt.Errorf("the field %q of %s is null: %w", cut(p.field), p.path, core.ErrNotFound)
+		return nil, fmt.Errorf("the field %q of %s is null: %w", yamlread.Clip(p.field), p.path, core.ErrNotFound)
 	case json.Unmarshal(raw, &text) == nil:
 		return []byte(text), nil
 	}
@@ -270,7 +271,7 @@ func (c *vaultClient) mount(ctx context.Context, path string) (vaultMount, error
 	}
 	m := vaultMount{strings.Trim(answer.Data.Path, "/") + "/", answer.Data.Options["version"] == "2"}
 	if t := answer.Data.Type; t != "kv" && t != "generic" || !strings.HasPrefix(path, m.path) {
-		return m, fmt.Errorf("%s lies in an engine of the type %q, and only key-value engines hold secrets to be read: %w", path, cut(t), core.ErrInvalid)
+		return m, fmt.Errorf("%s lies in an engine of the type %q, and only key-value engines hold secrets to be read: %w", path, yamlread.Clip(t), core.ErrInvalid)
 	}
 	c.mu.Lock()
 	c.mounts[m.path] = m

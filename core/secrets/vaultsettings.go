@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of files count from the folder of the
@@ -60,14 +61,14 @@ func (v *Vault) same(o *Vault) bool {
 func (r *reader) vault(v *yaml.Node) {
 	cfg := &Vault{file: r.file, line: v.Line, col: v.Column}
 	before := len(r.problems)
-	r.fields(v, "vault",
-		r.text(&cfg.Address, "address"), r.text(&cfg.Namespace, "namespace"), r.text(&cfg.CAFile, "ca_file"),
-		r.text(&cfg.ClientCert, "client_cert_file"), r.text(&cfg.ClientKey, "client_key_file"),
-		r.text(&cfg.TokenEnv, "token_env"), r.text(&cfg.TokenFile, "token_file"), r.list(&cfg.Allow, "allow"),
-		field{"approle", func(v *yaml.Node) {
+	r.Mapping(v, "vault",
+		r.Text("address", &cfg.Address), r.Text("namespace", &cfg.Namespace), r.Text("ca_file", &cfg.CAFile),
+		r.Text("client_cert_file", &cfg.ClientCert), r.Text("client_key_file", &cfg.ClientKey),
+		r.Text("token_env", &cfg.TokenEnv), r.Text("token_file", &cfg.TokenFile), r.list("allow", &cfg.Allow),
+		yamlread.Field{Key: "approle", Read: func(v *yaml.Node) {
 			cfg.AppRole = &AppRole{}
-			r.fields(v, "vault: approle", r.text(&cfg.AppRole.Mount, "mount"), r.text(&cfg.AppRole.RoleID, "role_id"),
-				r.text(&cfg.AppRole.SecretIDFile, "secret_id_file"), r.text(&cfg.AppRole.SecretIDEnv, "secret_id_env"))
+			r.Mapping(v, "approle of vault", r.Text("mount", &cfg.AppRole.Mount), r.Text("role_id", &cfg.AppRole.RoleID),
+				r.Text("secret_id_file", &cfg.AppRole.SecretIDFile), r.Text("secret_id_env", &cfg.AppRole.SecretIDEnv))
 		}})
 	if len(r.problems) > before {
 		return
@@ -110,7 +111,7 @@ func (v *Vault) check() error {
 	}
 	for _, prefix := range v.Allow {
 		if !safePath(strings.ReplaceAll(strings.Trim(prefix, "/"), "{tenant}", "tenant")) {
-			return fmt.Errorf("allow: %q: expected MOUNT/PATH, in which {tenant} may stand for a run's tenant", cut(prefix))
+			return fmt.Errorf("allow: %q: expected MOUNT/PATH, in which {tenant} may stand for a run's tenant", yamlread.Clip(prefix))
 		}
 	}
 	return nil
@@ -170,7 +171,7 @@ func parseVaultPath(text string) (vaultPath, error) {
 	path, name, ok := strings.Cut(text, "#")
 	for _, p := range placeholder.FindAllString(path, -1) {
 		if !slices.Contains(placeholders, p) {
-			return vaultPath{}, fmt.Errorf("unknown placeholder %s, expected one of: %s", cut(p), strings.Join(placeholders, ", "))
+			return vaultPath{}, fmt.Errorf("unknown placeholder %s, expected one of: %s", yamlread.Clip(p), strings.Join(placeholders, ", "))
 		}
 	}
 	switch plain := placeholder.ReplaceAllString(path, "x"); {
@@ -181,7 +182,7 @@ func parseVaultPath(text string) (vaultPath, error) {
 	case strings.Contains(strings.SplitN(path, "/", 2)[0], "{"):
 		return vaultPath{}, errors.New("the mount must not depend on the run")
 	case !safePath(plain):
-		return vaultPath{}, fmt.Errorf("the path %q may have letters, digits and _ . @ + = : , - between slashes", cut(path))
+		return vaultPath{}, fmt.Errorf("the path %q may have letters, digits and _ . @ + = : , - between slashes", yamlread.Clip(path))
 	case len(name) > 256 || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }):
 		return vaultPath{}, errors.New("the field's name is too long, or has characters that are none")
 	}
@@ -199,7 +200,7 @@ func (c *vaultClient) locate(e Entry, a Ask) (vaultPath, error) {
 			continue
 		}
 		if !safePath(value) || strings.Contains(value, "/") {
-			return p, fmt.Errorf("%s of its path stands for %q here, which is no part of a path: %w", name, cut(value), core.ErrInvalid)
+			return p, fmt.Errorf("%s of its path stands for %q here, which is no part of a path: %w", name, yamlread.Clip(value), core.ErrInvalid)
 		}
 		p.path = strings.ReplaceAll(p.path, name, value)
 	}
@@ -216,7 +217,7 @@ func tenantText(tenant string) string {
 	if tenant == "" {
 		return "a run of no tenant"
 	}
-	return fmt.Sprintf("tenant %q", cut(tenant))
+	return fmt.Sprintf("tenant %q", yamlread.Clip(tenant))
 }
 
 func (c *vaultClient) allows(path, tenant string) bool {
