@@ -1,16 +1,20 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"mvdan.cc/sh/v3/expand"
 )
 
 // call is one command about to run.
@@ -66,52 +70,17 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// run executes one command by name: what changes the shell itself, then what
-// runs other commands, then programs.
-func (sh *shell) run(ctx context.Context, args []string, io stdio) int {
-	c := &call{sh: sh, name: args[0], args: args[1:], stdio: io}
-	if i := strings.LastIndexByte(c.name, '/'); i >= 0 && strings.HasPrefix(c.name, "/") {
-		c.name = c.name[i+1:] // /bin/echo and /usr/bin/echo are echo
+// run executes one command by name: a function, what changes the shell itself, what runs other
+// commands, or a program.
+func (sh *shell) run(ctx context.Context, args []string) int {
+	c := &call{sh: sh, name: args[0], args: args[1:], stdio: sh.stdio}
+	if strings.HasPrefix(c.name, "/") {
+		c.name = path.Base(c.name) // /bin/echo and /usr/bin/echo are echo
+	} else if body, ok := sh.funcs[c.name]; ok {
+		return sh.invoke(ctx, body, c.args)
 	}
-	if body, ok := sh.funcs[c.name]; ok {
-		return sh.invoke(ctx, body, c.args, io)
-	}
-	switch c.name {
-	case ":", "true", "sync", "trap", "umask", "wait", "ulimit":
-		return 0
-	case "false":
-		return 1
-	case "exit", "return":
-		sh.done, sh.leave = true, c.name == "return"
-		sh.status = c.number(0, sh.status) & 0xff
-		return sh.status
-	case "cd":
-		return c.cd()
-	case "export", "readonly", "local":
-		for _, kv := range c.args {
-			if k, v, ok := strings.Cut(kv, "="); ok {
-				sh.vars[k] = v
-			}
-		}
-		return 0
-	case "unset":
-		for _, k := range c.args {
-			delete(sh.vars, k)
-		}
-		return 0
-	case "set":
-		return c.set()
-	case "read":
-		return c.read()
-	case "exec":
-		if len(c.args) == 0 {
-			return 0
-		}
-		sh.status = sh.run(ctx, c.args, io)
-		sh.done = true
-		return sh.status
-	case "eval":
-		return sh.script(ctx, strings.Join(c.args, " "), io)
+	if b := c.builtin(c.name); b != nil {
+		return b(ctx)
 	}
 	if code, ok := c.wrapper(ctx); ok {
 		return code
@@ -123,59 +92,232 @@ func (sh *shell) run(ctx context.Context, args []string, io stdio) int {
 	return 127
 }
 
-// number is an argument as an integer.
-func (c *call) number(i, fallback int) int {
-	if i >= len(c.args) {
+// builtin finds what changes the shell itself; nil for other names.
+func (c *call) builtin(name string) func(context.Context) int {
+	switch name {
+	case ":", "true", "sync", "umask", "ulimit":
+		return func(context.Context) int { return 0 }
+	case "false":
+		return func(context.Context) int { return 1 }
+	case "exit", "return":
+		return c.exit
+	case "break", "continue":
+		return c.leaveLoops
+	case "cd":
+		return c.cd
+	case "export", "readonly", "local":
+		return c.declare
+	case "unset":
+		return c.unset
+	case "set":
+		return c.set
+	case "shift":
+		return c.shift
+	case "read":
+		return c.read
+	case "trap":
+		return c.trap
+	case "wait":
+		return c.wait
+	case "exec":
+		return c.exec
+	case "eval":
+		return func(ctx context.Context) int { return c.sh.script(ctx, strings.Join(c.args, " ")) }
+	case ".":
+		return c.source
+	}
+	return nil
+}
+
+func (c *call) exit(context.Context) int {
+	sh := c.sh
+	sh.done, sh.leave = true, c.name == "return"
+	sh.status = c.number(sh.status) & 0xff
+	return sh.status
+}
+
+func (c *call) leaveLoops(context.Context) int {
+	c.sh.breaks, c.sh.again = min(max(c.number(1), 1), c.sh.loops), c.name == "continue"
+	return 0
+}
+
+func (c *call) exec(ctx context.Context) int {
+	if len(c.args) == 0 {
+		c.sh.keep = true
+		return 0
+	}
+	c.sh.status = c.sh.run(ctx, c.args)
+	c.sh.done = true
+	return c.sh.status
+}
+
+// source runs a file in this shell.
+func (c *call) source(ctx context.Context) int {
+	if len(c.args) == 0 {
+		return c.fail(2, "missing operand")
+	}
+	f, err := c.sh.open(c.args[0])
+	if err != nil {
+		return c.sh.fail(".: cannot open %s: %s", c.args[0], reason(err))
+	}
+	status := c.sh.script(ctx, slurp(f))
+	if c.sh.leave {
+		c.sh.done, c.sh.leave = false, false
+	}
+	return status
+}
+
+func (c *call) declare(context.Context) int {
+	sh := c.sh
+	c.flags("p")
+	for _, kv := range c.args {
+		k, text, set := strings.Cut(kv, "=")
+		v, known := sh.vars[k]
+		if _, hidden := sh.locals[k]; c.name == "local" && sh.locals != nil && !hidden {
+			sh.locals[k] = v
+		}
+		if set {
+			v.text, v.set = text, true
+		}
+		v.exported = v.exported || c.name == "export"
+		if set || known || v.exported {
+			sh.vars[k] = v
+		}
+	}
+	return 0
+}
+
+func (c *call) unset(context.Context) int {
+	functions := c.flags("fv") == "f"
+	for _, k := range c.args {
+		if functions {
+			delete(c.sh.funcs, k)
+		} else {
+			delete(c.sh.vars, k)
+		}
+	}
+	return 0
+}
+
+func (c *call) shift(context.Context) int {
+	n := c.number(1)
+	if n < 0 || n > len(c.sh.args) {
+		return c.sh.fail("shift: can't shift that many")
+	}
+	c.sh.args = c.sh.args[n:]
+	return 0
+}
+
+// trap keeps what is to be run at the shell's end. A signal ends a simulated command at once.
+func (c *call) trap(context.Context) int {
+	c.flags("")
+	for i, signal := range c.args {
+		if i == 0 || signal != "EXIT" && signal != "0" {
+			continue
+		}
+		if c.sh.atExit = c.args[0]; c.sh.atExit == "-" {
+			c.sh.atExit = ""
+		}
+	}
+	return 0
+}
+
+// wait waits for background commands of this shell: for all, or for those that are named.
+func (c *call) wait(ctx context.Context) int {
+	status := 0
+	if len(c.args) > 0 {
+		status = 127
+	}
+	for _, j := range c.sh.jobs {
+		named := slices.Contains(c.args, itoa(j.pid))
+		if len(c.args) > 0 && !named {
+			continue
+		}
+		select {
+		case <-j.done:
+		case <-ctx.Done():
+			return 143
+		}
+		if named {
+			status = j.status
+		}
+	}
+	return status
+}
+
+// number is the first argument as an integer.
+func (c *call) number(fallback int) int {
+	if len(c.args) == 0 {
 		return fallback
 	}
-	n, err := strconv.Atoi(c.args[i])
+	n, err := strconv.Atoi(c.args[0])
 	if err != nil {
 		return fallback
 	}
 	return n
 }
 
-func (c *call) cd() int {
-	to := c.sh.vars["HOME"]
+func (c *call) cd(context.Context) int {
+	to := c.sh.vars["HOME"].text
 	c.flags("PL")
 	if len(c.args) > 0 {
 		to = c.args[0]
+	}
+	if to == "-" {
+		to = c.sh.vars["OLDPWD"].text
 	}
 	p := c.sh.abs(to)
 	if n, err := c.fs().stat(p); err != nil || !n.dir {
 		return c.fail(2, "can't cd to %s", to)
 	}
-	c.sh.cwd, c.sh.vars["PWD"] = p, p
+	c.sh.assign("OLDPWD", c.sh.cwd)
+	c.sh.assign("PWD", p)
+	c.sh.cwd = p
 	return 0
 }
 
-func (c *call) set() int {
+func (c *call) set(context.Context) int {
+	letters := map[string]string{"errexit": "e", "nounset": "u", "noglob": "f", "noclobber": "C", "allexport": "a"}
 	for i, a := range c.args {
 		switch {
 		case a == "--":
 			c.sh.args = c.args[i+1:]
 			return 0
-		case strings.HasPrefix(a, "-") && strings.Contains(a, "e"):
-			c.sh.strict = true
-		case strings.HasPrefix(a, "+") && strings.Contains(a, "e"):
-			c.sh.strict = false
+		case i > 0 && strings.HasSuffix(c.args[i-1], "o") && letters[a] != "":
+			c.sh.option(letters[a], c.args[i-1][0] == '-')
+		case strings.HasPrefix(a, "-"), strings.HasPrefix(a, "+"):
+			c.sh.option(a[1:], a[0] == '-')
 		}
 	}
 	return 0
 }
 
+// option turns what the shell knows of the letters on or off.
+func (sh *shell) option(letters string, on bool) {
+	for _, l := range letters {
+		sh.flags = strings.ReplaceAll(sh.flags, string(l), "")
+		if on && strings.ContainsRune("aeufC", l) {
+			sh.flags += string(l)
+		}
+	}
+}
+
 // read takes one line of the input, a byte at a time: what follows is for who reads next.
-func (c *call) read() int {
-	c.flags("r")
-	name := "REPLY"
-	if len(c.args) > 0 {
-		name = c.args[0]
+func (c *call) read(ctx context.Context) int {
+	raw := c.flags("r") != ""
+	names := c.args
+	if len(names) == 0 {
+		names = []string{"REPLY"}
 	}
 	var line []byte
 	status := 1
 	for b := make([]byte, 1); len(line) < maxCommand; {
 		n, err := c.in.Read(b)
 		if n == 1 && b[0] == '\n' {
+			if !raw && bytes.HasSuffix(line, []byte(`\`)) {
+				line = line[:len(line)-1]
+				continue
+			}
 			status = 0
 			break
 		}
@@ -184,9 +326,13 @@ func (c *call) read() int {
 			break
 		}
 	}
-	c.sh.vars[name] = string(line)
-	if _, set := c.sh.vars["IFS"]; !set {
-		c.sh.vars[name] = strings.Trim(string(line), " \t")
+	values := expand.ReadFields(c.sh.expansion(ctx), string(line), len(names), raw)
+	for i, name := range names {
+		value := ""
+		if i < len(values) {
+			value = values[i]
+		}
+		c.sh.assign(name, value)
 	}
 	return status
 }
@@ -221,52 +367,62 @@ func (c *call) wrapper(ctx context.Context) (int, bool) {
 	if len(c.args) == 0 {
 		return c.fail(125, "missing operand"), true
 	}
-	return c.sh.run(ctx, c.args, c.stdio), true
+	return c.sh.run(ctx, c.args), true
 }
 
 func (c *call) subshell(ctx context.Context) int {
-	sub := c.sh.fork()
-	sub.args, sub.strict = nil, false
-	flags := c.flags("ceuxl")
-	sub.strict = strings.Contains(flags, "e")
+	sub := c.sh.child()
+	flags := c.flags("ceuxls")
+	sub.option(flags, true)
 	switch {
 	case strings.Contains(flags, "c") && len(c.args) > 0:
 		if len(c.args) > 1 {
 			sub.zero, sub.args = c.args[1], c.args[2:]
 		}
-		return sub.script(ctx, c.args[0], c.stdio)
-	case len(c.args) > 0:
-		f, err := c.fs().open(c.sh.abs(c.args[0]))
+		return sub.main(ctx, c.args[0])
+	case len(c.args) > 0 && !strings.Contains(flags, "s"):
+		f, err := c.sh.open(c.args[0])
 		if err != nil {
 			return c.fail(127, "0: cannot open %s: %s", c.args[0], reason(err))
 		}
 		sub.args = c.args[1:]
-		return sub.script(ctx, slurp(f.reader()), c.stdio)
+		return sub.main(ctx, slurp(f))
 	}
-	return sub.script(ctx, slurp(c.in), c.stdio)
+	sub.args = c.args
+	return sub.main(ctx, slurp(c.in))
 }
 
 func (c *call) env(ctx context.Context) int {
-	sub := c.sh.fork()
+	sub := c.sh.child()
+	if c.flags("i") != "" {
+		clear(sub.vars)
+	}
 	for len(c.args) > 0 {
 		k, v, ok := strings.Cut(c.args[0], "=")
 		if !ok {
-			return sub.run(ctx, c.args, c.stdio)
+			return sub.run(ctx, c.args)
 		}
-		sub.vars[k] = v
+		sub.export(k, v)
 		c.args = c.args[1:]
 	}
 	for _, k := range slices.Sorted(maps.Keys(sub.vars)) {
-		fmt.Fprintf(c.out, "%s=%s\n", k, sub.vars[k])
+		if v := sub.vars[k]; v.set {
+			fmt.Fprintf(c.out, "%s=%s\n", k, v.text)
+		}
 	}
 	return 0
 }
 
+// which tells where a command is: 127 when the host has none of the name.
 func (c *call) which(name string) int {
-	if program(name) == nil {
+	switch {
+	case c.builtin(name) != nil, c.sh.funcs[name] != nil:
+		fmt.Fprintln(c.out, name)
+	case program(name) != nil:
+		fmt.Fprintf(c.out, "/usr/bin/%s\n", name)
+	default:
 		return 127
 	}
-	fmt.Fprintf(c.out, "/usr/bin/%s\n", name)
 	return 0
 }
 
@@ -280,7 +436,7 @@ func (c *call) timeout(ctx context.Context) int {
 	}
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	code := c.sh.run(limited, c.args[1:], c.stdio)
+	code := c.sh.run(limited, c.args[1:])
 	if limited.Err() != nil && ctx.Err() == nil {
 		return 124
 	}

@@ -1,210 +1,278 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"path"
-	"regexp"
-	"slices"
 	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// fields expands words and splits what was not quoted.
-func (sh *shell) fields(ctx context.Context, ws []word, io stdio) []string {
-	var out []string
-	for _, w := range ws {
-		var b strings.Builder
-		open := false // b holds a field that goes on
-		for _, pc := range w {
-			if pc.isVar && pc.quoted && pc.text == "@" {
-				open = open && (b.Len() > 0 || len(sh.args) > 0 || len(w) > 2) // "$@" without arguments is no word
-				for i, a := range sh.args {
-					if i > 0 {
-						out = append(out, b.String())
-						b.Reset()
-					}
-					b.WriteString(a)
-					open = true
-				}
-				continue
-			}
-			v := sh.value(ctx, pc, io)
-			if pc.quoted || !pc.isVar && !pc.isRun {
-				b.WriteString(v)
-				open = true
-				continue
-			}
-			for i, part := range splitBlanks(v) {
-				if i > 0 && open {
-					out = append(out, b.String())
-					b.Reset()
-					open = false
-				}
-				if part != "" {
-					b.WriteString(part)
-					open = true
-				}
-			}
-		}
-		if open && globs(w) {
-			out = append(out, sh.glob(ctx, w, b.String(), io)...)
-		} else if open {
-			out = append(out, b.String())
-		}
+// expansion is how words of the shell are expanded: variables, files and commands are the host's.
+func (sh *shell) expansion(ctx context.Context) *expand.Config {
+	c := &expand.Config{Env: variables{sh}, NoUnset: sh.has('u')}
+	c.CmdSubst = func(w io.Writer, s *syntax.CmdSubst) error {
+		sub := sh.fork()
+		sub.out = &limitWriter{w: w, left: maxCommand}
+		sub.status = 0
+		sh.output = sub.statements(ctx, s.Stmts)
+		return nil
 	}
-	return out
+	if !sh.has('f') {
+		c.ReadDir2 = sh.entries
+	}
+	return c
 }
 
-func globs(w word) bool {
-	return slices.ContainsFunc(w, func(pc piece) bool { return !pc.quoted && !pc.isVar && !pc.isRun && strings.ContainsAny(pc.text, "*?") })
-}
-
-// glob lists the files that a word means; the last part of its path alone is a pattern. Where there is none it is the word.
-func (sh *shell) glob(ctx context.Context, w word, text string, io stdio) []string {
-	re, err := regexp.Compile("(?s)^(?:" + sh.pattern(ctx, w, io) + ")$")
-	names, nameErr := sh.host.fs.names(sh.abs(path.Dir(text)))
-	if err != nil || nameErr != nil {
-		return []string{text}
+// entries lists a folder for a pattern.
+func (sh *shell) entries(dir string) ([]fs.DirEntry, error) {
+	names, err := sh.host.fs.names(sh.abs(dir))
+	if err != nil {
+		return nil, err
 	}
-	folder, last := path.Split(text)
-	var out []string
+	list := make([]fs.DirEntry, 0, len(names))
 	for _, name := range names {
-		if re.MatchString(folder+name) && (name[0] != '.' || strings.HasPrefix(last, ".")) {
-			out = append(out, folder+name)
+		if n, err := sh.host.fs.stat(path.Join(sh.abs(dir), name)); err == nil { // else removed meanwhile
+			list = append(list, fs.FileInfoToDirEntry(info{name, n}))
 		}
 	}
-	if len(out) == 0 {
-		return []string{text}
-	}
-	return out
+	return list, nil
 }
 
-// splitBlanks splits at runs of blanks. A blank at an end yields an empty part
-// there, which ends the field before or begins a new one.
-func splitBlanks(s string) []string {
-	parts := strings.Fields(s)
-	if s == "" || len(parts) == 0 {
-		return parts
-	}
-	if strings.IndexByte(" \t\n", s[0]) >= 0 {
-		parts = slices.Insert(parts, 0, "")
-	}
-	if strings.IndexByte(" \t\n", s[len(s)-1]) >= 0 {
-		parts = append(parts, "")
-	}
-	return parts
+// fields expands words and splits what was not quoted. After an error the shell ends.
+func (sh *shell) fields(ctx context.Context, words []*syntax.Word) ([]string, bool) {
+	out, err := expand.Fields(sh.expansion(ctx), words...)
+	return out, sh.expanded(err)
 }
 
 // text expands a word without splitting.
-func (sh *shell) text(ctx context.Context, w word, io stdio) string {
-	var b strings.Builder
-	for _, pc := range w {
-		b.WriteString(sh.value(ctx, pc, io))
-	}
-	return b.String()
+func (sh *shell) text(ctx context.Context, w *syntax.Word) (string, bool) {
+	out, err := expand.Literal(sh.expansion(ctx), w)
+	return out, sh.expanded(err)
 }
 
-func (sh *shell) value(ctx context.Context, pc piece, io stdio) string {
-	switch {
-	case pc.isRun:
-		var out bytes.Buffer
-		io.out = &limitWriter{w: &out, left: maxCommand}
-		sub := sh.fork()
-		sub.list(ctx, pc.run, io)
-		sh.status = sub.status
-		return strings.TrimRight(out.String(), "\n")
-	case !pc.isVar:
-		return pc.text
-	}
-	v, set := sh.variable(pc.text)
-	switch pc.op {
-	case ":-":
-		if v == "" {
-			return sh.text(ctx, pc.alt, io)
-		}
-	case "-":
-		if !set {
-			return sh.text(ctx, pc.alt, io)
-		}
-	case ":+":
-		if v == "" {
-			return ""
-		}
-		return sh.text(ctx, pc.alt, io)
-	case "+":
-		if !set {
-			return ""
-		}
-		return sh.text(ctx, pc.alt, io)
-	case "%", "%%", "#", "##":
-		return trimPattern(v, pc.op, sh.pattern(ctx, pc.alt, io))
-	}
-	return v
+// pattern expands a word of which what is quoted is literal.
+func (sh *shell) pattern(ctx context.Context, w *syntax.Word) string {
+	out, err := expand.Pattern(sh.expansion(ctx), w)
+	sh.expanded(err)
+	return out
 }
 
-// pattern turns a word into a regular expression; what is quoted is literal.
-func (sh *shell) pattern(ctx context.Context, w word, io stdio) string {
-	var b strings.Builder
-	for _, pc := range w {
-		text := regexp.QuoteMeta(sh.value(ctx, pc, io))
-		if !pc.quoted {
-			text = strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(text)
-		}
-		b.WriteString(text)
+func (sh *shell) expanded(err error) bool {
+	if err != nil {
+		sh.fail("%v", err)
 	}
-	return b.String()
+	return err == nil
 }
 
-// trimPattern takes the shortest or longest match off an end.
-func trimPattern(v, op, pattern string) string {
-	re, err := regexp.Compile("(?s)^(?:" + pattern + ")$")
-	if err != nil || len(v) > 1<<16 {
-		return v
-	}
-	for i := range len(v) + 1 {
-		switch op {
-		case "%": // the shortest tail is met first
-			if at := len(v) - i; re.MatchString(v[at:]) {
-				return v[:at]
-			}
-		case "%%":
-			if re.MatchString(v[i:]) {
-				return v[:i]
-			}
-		case "#":
-			if re.MatchString(v[:i]) {
-				return v[i:]
-			}
-		case "##":
-			if at := len(v) - i; re.MatchString(v[:at]) {
-				return v[at:]
-			}
-		}
-	}
-	return v
-}
+// variables gives a shell's variables and parameters to the expansion.
+type variables struct{ sh *shell }
 
-func (sh *shell) variable(name string) (string, bool) {
+func (v variables) Get(name string) expand.Variable {
+	sh := v.sh
+	var text string
 	switch name {
-	case "?":
-		return itoa(sh.status), true
-	case "$":
-		return itoa(sh.pid), true
-	case "#":
-		return itoa(len(sh.args)), true
 	case "@", "*":
-		return strings.Join(sh.args, " "), true
+		return expand.Variable{Set: true, Kind: expand.Indexed, List: sh.args}
+	case "?":
+		text = itoa(sh.status)
+	case "$":
+		text = itoa(sh.pid)
+	case "#":
+		text = itoa(len(sh.args))
 	case "0":
-		return sh.zero, true
+		text = sh.zero
 	case "-":
-		return "", true
-	}
-	if d := name[0]; '1' <= d && d <= '9' {
-		if i := int(d - '1'); i < len(sh.args) {
-			return sh.args[i], true
+		text = sh.flags
+	case "!":
+		if len(sh.jobs) == 0 {
+			return expand.Variable{}
 		}
-		return "", false
+		text = itoa(sh.jobs[len(sh.jobs)-1].pid)
+	default:
+		var set bool
+		if text, set = v.named(name); !set {
+			return expand.Variable{}
+		}
 	}
-	v, ok := sh.vars[name]
-	return v, ok
+	return expand.Variable{Set: true, Kind: expand.String, Str: text}
+}
+
+// named is a variable or one of $1 …. The home of another user, "HOME NAME", is always known: else
+// the expansion would ask the machine for it.
+func (v variables) named(name string) (string, bool) {
+	if user, ok := strings.CutPrefix(name, "HOME "); ok {
+		if user == "root" {
+			return "/root", true
+		}
+		return "/home/" + user, true
+	}
+	if i := number(name); i > 0 {
+		if i > len(v.sh.args) {
+			return "", false
+		}
+		return v.sh.args[i-1], true
+	}
+	got := v.sh.vars[name]
+	return got.text, got.set
+}
+
+// number is a parameter's; 0 for other names.
+func number(name string) int {
+	n := 0
+	for _, c := range []byte(name) {
+		if c < '0' || c > '9' || n > maxCommand {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+func (v variables) Each(yield func(string, expand.Variable) bool) {
+	for name := range v.sh.vars {
+		if !yield(name, v.Get(name)) {
+			return
+		}
+	}
+}
+
+// Set is ${NAME:=word} and arithmetic.
+func (v variables) Set(name string, to expand.Variable) error {
+	v.sh.assign(name, to.String())
+	return nil
+}
+
+// assign sets a variable, which stays exported if it was.
+func (sh *shell) assign(name, text string) {
+	sh.vars[name] = variable{text: text, set: true, exported: sh.vars[name].exported || sh.has('a')}
+}
+
+func (sh *shell) export(name, text string) {
+	sh.vars[name] = variable{text: text, set: true, exported: true}
+}
+
+// simple runs assignments, or one command with them in its environment.
+func (sh *shell) simple(ctx context.Context, c *syntax.CallExpr, redirs []*syntax.Redirect) int {
+	sh.output = 0
+	args, ok := sh.fields(ctx, c.Args)
+	if !ok || !sh.redirect(ctx, redirs) {
+		return sh.status
+	}
+	var before map[string]variable
+	if len(c.Assigns) > 0 {
+		before = make(map[string]variable, len(c.Assigns))
+	}
+	for _, a := range c.Assigns {
+		text, ok := sh.text(ctx, a.Value)
+		if !ok {
+			return sh.status
+		}
+		if len(args) == 0 {
+			sh.assign(a.Name.Value, text)
+			continue
+		}
+		if _, ok := before[a.Name.Value]; !ok {
+			before[a.Name.Value] = sh.vars[a.Name.Value]
+		}
+		sh.export(a.Name.Value, text)
+	}
+	if len(args) == 0 {
+		return sh.output
+	}
+	status := sh.run(ctx, args)
+	maps.Copy(sh.vars, before)
+	return status
+}
+
+// redirect applies redirections, from left to right; on false the command is not to run.
+func (sh *shell) redirect(ctx context.Context, list []*syntax.Redirect) bool {
+	for _, r := range list {
+		if err := sh.redirectOne(ctx, r); err != nil {
+			fmt.Fprintf(sh.err, "sh: 1: %v\n", err)
+			sh.status = 2
+			return false
+		}
+	}
+	return true
+}
+
+func (sh *shell) redirectOne(ctx context.Context, r *syntax.Redirect) error {
+	if r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc {
+		text, err := sh.document(ctx, r)
+		sh.in = strings.NewReader(text)
+		return err
+	}
+	target, ok := sh.text(ctx, r.Word)
+	if !ok {
+		return errors.New("no redirection")
+	}
+	to := &sh.out
+	switch {
+	case r.N != nil && r.N.Value == "2":
+		to = &sh.err
+	case r.N != nil && r.N.Value != "1" && r.N.Value != "0":
+		return fmt.Errorf("file descriptor %s is not simulated", r.N.Value)
+	}
+	switch r.Op {
+	case syntax.RdrIn, syntax.RdrInOut:
+		in, err := sh.open(target)
+		if err != nil {
+			return fmt.Errorf("cannot open %s: %s", target, reason(err))
+		}
+		sh.in = in
+	case syntax.DplIn:
+		if target == "-" {
+			sh.in = strings.NewReader("")
+		}
+	case syntax.DplOut:
+		switch target {
+		case "1":
+			*to = sh.out
+		case "2":
+			*to = sh.err
+		case "-":
+			*to = io.Discard
+		default:
+			return fmt.Errorf("file descriptor %s is not simulated", target)
+		}
+	default:
+		f, err := sh.host.fs.create(sh.abs(target), r.Op != syntax.AppOut, r.Op == syntax.RdrOut && sh.has('C'), 0o644)
+		if err != nil {
+			return fmt.Errorf("cannot create %s: %s", target, reason(err))
+		}
+		if r.Op == syntax.AppOut {
+			f.seekEnd()
+		}
+		*to = f
+	}
+	return nil
+}
+
+// document is the text of a here-document.
+func (sh *shell) document(ctx context.Context, r *syntax.Redirect) (string, error) {
+	if r.Hdoc == nil {
+		return "", nil
+	}
+	text := r.Hdoc.Lit()
+	if r.Word.Lit() != "" && !strings.Contains(r.Word.Lit(), `\`) {
+		var err error
+		if text, err = expand.Document(sh.expansion(ctx), r.Hdoc); err != nil {
+			return "", err
+		}
+	}
+	if r.Op == syntax.DashHdoc {
+		lines := strings.SplitAfter(text, "\n")
+		for i, l := range lines {
+			lines[i] = strings.TrimLeft(l, "\t")
+		}
+		text = strings.Join(lines, "")
+	}
+	return text, nil
 }

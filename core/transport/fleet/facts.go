@@ -53,11 +53,11 @@ func facts(_ context.Context, c *call) int {
 	}
 	switch c.name {
 	case "printenv":
-		v, ok := c.sh.vars[c.args[0]]
-		if !ok {
+		v := c.sh.vars[c.args[0]]
+		if !v.set || !v.exported {
 			return 1
 		}
-		return say("%s", v)
+		return say("%s", v.text)
 	case "which":
 		return min(c.which(c.args[0]), 1)
 	case "basename":

@@ -72,6 +72,7 @@ type Fleet struct {
 	signer   ssh.Signer
 	clientPK string // wire form of the one key that may log in
 	stats    counters
+	scripts  scripts
 
 	ctx       context.Context //nolint:containedctx // the life of the fleet, not of a call
 	cancel    context.CancelFunc

@@ -221,6 +221,13 @@ func (f *memFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// seekEnd lets Write go on behind what the file holds.
+func (f *memFile) seekEnd() {
+	f.fs.mu.Lock()
+	f.at = int64(len(f.node.data))
+	f.fs.mu.Unlock()
+}
+
 func (m *memFS) mkdir(p string, parents bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/expand"
 )
 
 // program finds what a simulated host has installed; nil when it has not.
@@ -51,39 +53,21 @@ func printText(_ context.Context, c *call) int {
 	case c.name == "echo":
 		text = strings.Join(c.args, " ") + "\n"
 	case len(c.args) > 0:
-		text = format(c.args[0], c.args[1:])
+		for args, used := c.args[1:], 1; used > 0; {
+			s, n, err := expand.Format(&expand.Config{Env: variables{c.sh}}, c.args[0], args)
+			if err != nil {
+				return c.fail(1, "%v", err)
+			}
+			text, args = text+s, args[n:]
+			if used = n; len(args) == 0 {
+				break
+			}
+		}
 	}
 	if _, err := io.WriteString(c.out, text); err != nil {
 		return 1
 	}
 	return 0
-}
-
-// format is printf with %s, %d and the usual escapes; it goes round while arguments are left.
-func format(f string, args []string) string {
-	f = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`, `\0`, "\x00", `\r`, "\r").Replace(f)
-	var b strings.Builder
-	for {
-		used := 0
-		for i := 0; i < len(f); i++ {
-			if f[i] != '%' || i+1 == len(f) {
-				b.WriteByte(f[i])
-				continue
-			}
-			i++
-			switch {
-			case f[i] == '%':
-				b.WriteByte('%')
-			case used < len(args):
-				b.WriteString(args[used])
-				used++
-			}
-		}
-		args = args[used:]
-		if used == 0 || len(args) == 0 {
-			return b.String()
-		}
-	}
 }
 
 func sleepFor(ctx context.Context, c *call) int {
@@ -104,7 +88,7 @@ func sleepFor(ctx context.Context, c *call) int {
 func stream(ctx context.Context, c *call) int {
 	switch c.name {
 	case "flood":
-		if floodTo(ctx, c.out, int64(c.number(0, 1<<20))) != nil {
+		if floodTo(ctx, c.out, int64(c.number(1<<20))) != nil {
 			return 141
 		}
 		return 0
@@ -116,7 +100,7 @@ func stream(ctx context.Context, c *call) int {
 		}
 		return 143
 	case "seq":
-		for i := range c.number(0, 0) {
+		for i := range c.number(0) {
 			if _, err := fmt.Fprintln(c.out, i+1); err != nil || ctx.Err() != nil {
 				return 141
 			}
@@ -147,15 +131,20 @@ func stream(ctx context.Context, c *call) int {
 	return code
 }
 
-// open opens a file by name, "-" for stdin, or an endless device.
+// open opens a file by name, or stdin by "-".
 func (c *call) open(name string) (io.Reader, error) {
-	switch name {
-	case "-":
+	if name == "-" {
 		return c.in, nil
-	case "/dev/zero":
+	}
+	return c.sh.open(name)
+}
+
+// open opens a file by name, or an endless device.
+func (sh *shell) open(name string) (io.Reader, error) {
+	if name == "/dev/zero" {
 		return zeros{}, nil
 	}
-	f, err := c.fs().open(c.sh.abs(name))
+	f, err := sh.host.fs.open(sh.abs(name))
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +198,7 @@ func tee(c *call) int {
 			return c.fail(1, "%s: %s", name, reason(err))
 		}
 		if appends {
-			n, _ := c.fs().stat(c.sh.abs(name)) // it was opened just now
-			f.at = int64(len(n.data))
+			f.seekEnd()
 		}
 		out = append(out, f)
 	}

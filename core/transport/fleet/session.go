@@ -159,8 +159,8 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 		s.exit(0, context.Cause(ctx))
 		return
 	}
-	sh, std := newShell(h, s.env, pid), stdio{in: s.ch, out: s.ch, err: s.ch.Stderr()}
-	script, begins := s.prove(ctx, sh, line, std)
+	sh := newShell(h, s.env, pid, stdio{in: s.ch, out: s.ch, err: s.ch.Stderr()})
+	script, begins := s.prove(ctx, sh, line)
 	if !begins {
 		s.exit(sh.status, context.Cause(ctx))
 		return
@@ -185,7 +185,7 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	if p.Flood > 0 {
 		_ = floodTo(ctx, s.ch, p.Flood) // the same
 	}
-	code := s.answer(ctx, sh, line, script, std)
+	code := s.answer(ctx, sh, line, script)
 	s.exit(code, context.Cause(ctx))
 }
 
@@ -194,41 +194,39 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 const proveShell = "echo turnus:$TURNUS_EXEC\n"
 
 // prove runs a line up to the proof and returns the rest, and whether it is to be run. A line without a proof is returned whole.
-func (s *session) prove(ctx context.Context, sh *shell, line string, std stdio) (rest string, begins bool) {
+func (s *session) prove(ctx context.Context, sh *shell, line string) (rest string, begins bool) {
 	if !strings.Contains(line, proveShell) {
 		return line, true
 	}
-	l, err := parse(line)
-	if err != nil || len(l) != 1 {
-		return line, true
+	quoted, ok := strings.CutPrefix(line, "exec /bin/sh -c '")
+	quoted, ended := strings.CutSuffix(quoted, "'")
+	inner := strings.ReplaceAll(quoted, `'\''`, "'")
+	if quotes := strings.Count(quoted, "'"); !ok || !ended || quotes != 3*(strings.Count(inner, "'")) {
+		return line, true // it is no word that a client has quoted
 	}
-	words := literal(l[0])
-	if len(words) != 4 || words[0] != "exec" || words[1] != "/bin/sh" || words[2] != "-c" {
-		return line, true
-	}
-	before, after, _ := strings.Cut(words[3], proveShell)
-	if sh.script(ctx, before, std); sh.done || ctx.Err() != nil {
+	before, after, _ := strings.Cut(inner, proveShell)
+	if sh.tree(ctx, s.conn.fleet.scripts.parseOnce, before); sh.done || ctx.Err() != nil {
 		return "", false
 	}
-	_, err = io.WriteString(s.ch, "turnus:"+sh.vars["TURNUS_EXEC"]+"\n")
+	_, err := io.WriteString(s.ch, "turnus:"+sh.vars["TURNUS_EXEC"].text+"\n")
 	return after, err == nil
 }
 
 // answer lets the fleet's owner answer first, then the interpreter.
-func (s *session) answer(ctx context.Context, sh *shell, line, script string, std stdio) int {
+func (s *session) answer(ctx context.Context, sh *shell, line, script string) int {
 	h, f := s.conn.host, s.conn.fleet
 	if f.cfg.Handle != nil {
-		script, env := unwrap(script)
+		script, env := f.scripts.unwrap(script)
 		maps.Copy(env, s.env)
-		if id := sh.vars["TURNUS_EXEC"]; id != "" {
+		if id := sh.vars["TURNUS_EXEC"].text; id != "" {
 			env["TURNUS_EXEC"] = id
 		}
-		c := Command{Host: h.name, Line: line, Script: script, Env: env, Stdin: std.in, Stdout: std.out, Stderr: std.err}
+		c := Command{Host: h.name, Line: line, Script: script, Env: env, Stdin: sh.in, Stdout: sh.out, Stderr: sh.err}
 		if code, ok := f.cfg.Handle(ctx, c); ok {
 			return code
 		}
 	}
-	return sh.script(ctx, script, std)
+	return sh.main(ctx, script)
 }
 
 // exit tells how the command ended and closes the channel, which ends serve. Only

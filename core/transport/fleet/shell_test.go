@@ -14,7 +14,7 @@ import (
 func interpret(tb testing.TB, h *host, script, stdin string) (stdout, stderr string, code int) {
 	tb.Helper()
 	var out, errs bytes.Buffer
-	code = newShell(h, nil, 1).script(context.Background(), script, stdio{in: strings.NewReader(stdin), out: &out, err: &errs})
+	code = newShell(h, nil, 1, stdio{in: strings.NewReader(stdin), out: &out, err: &errs}).main(context.Background(), script)
 	return out.String(), errs.String(), code
 }
 
@@ -79,6 +79,46 @@ var portable = []struct {
 	{"printf 'a  b\\n c \\n' | { IFS=; read -r x; echo \"<$x>\"; read -r x; echo \"<$x>\"; read -r x || echo \"end<$x>\"; }", "<a  b>\n< c >\nend<>\n", 0},
 	{"printf ' c \\n' | { read x; echo \"<$x>\"; }", "<c>\n", 0},
 	{"echo \"a\\$b\\\"c\\d\"", "a$b\"c\\d\n", 0},
+	{"x=5; echo $((x * 2 + 1)) $(( (1 + 2) % 2 )); : $((x += 2)); echo $x", "11 1\n7\n", 0},
+	{"x=v; cat <<E; cat <<'E'; cat <<-E\n$x $((1+1)) $(echo c)\nE\n$x \\$\nE\n\t\ttabs\n\tE\necho on", "v 2 c\n$x \\$\ntabs\non\n", 0},
+	{"read a b <<E\none two three\nE\necho \"$a|$b\"", "one|two three\n", 0},
+	{"echo `echo old \\`echo style\\``", "old style\n", 0},
+	{"echo ${none:=made} $none ${#none}; echo ${none:?never}; (: ${absent:?gone}) 2>/dev/null; echo $?", "made made 4\nmade\n2\n", 0},
+	{"for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; echo $i; done", "1\n3\n", 0},
+	{"for i in 1 2; do for j in a b; do [ $j = b ] && continue 2; echo $i$j; done; done", "1a\n2a\n", 0},
+	{"for i in 1 2; do for j in a b; do break 2; done; done; echo $i$j; while break; do echo never; done; echo on", "1a\non\n", 0},
+	{"i=0; while [ $i -lt 3 ]; do i=$((i + 1)); case $i in 2) continue;; esac; echo $i; done; until [ $i = 0 ]; do i=$((i-1)); done; echo $i", "1\n3\n0\n", 0},
+	{"set -- a b c; shift; echo $# $1; shift 2; echo $#; for x; do echo $x; done; set -- x; for x; do echo $x; done", "2 b\n0\nx\n", 0},
+	{"set -- 1 2 3 4 5 6 7 8 9 ten; echo ${10} $10; IFS=,; echo \"$*\"; echo \"[$@]\"", "ten 10\n1,2,3,4,5,6,7,8,9,ten\n[1 2 3 4 5 6 7 8 9 ten]\n", 0},
+	{"IFS=: read a b <<E\nx:y:z\nE\necho \"$a $b\"; echo 'a:b' | { IFS=: read -r x y; echo $y; }", "x y:z\nb\n", 0},
+	{"printf 'a\\\\\nb\n' | { read x; echo \"$x\"; }; printf 'a\\\\tb\n' | { read -r x; printf '%s\n' \"$x\"; }", "ab\na\\tb\n", 0},
+	{"x=$(exit 3); echo $?; x=$(true); echo $?; x=plain; echo $?", "3\n0\n0\n", 0},
+	{"f() { local x=in y; x=$x!; echo $x; }; x=out; f; echo $x", "in!\nout\n", 0},
+	{"x=1; export y=2; sh -c 'echo \"$x-$y\"'; x=3 sh -c 'echo $x'; export x; sh -c 'echo $x'", "-2\n3\n1\n", 0},
+	{"trap 'echo end' EXIT; (echo in); echo on; exit 4", "in\non\nend\n", 4},
+	{"trap 'echo end' EXIT; trap - EXIT; trap 'echo never' TERM HUP; sh -c 'trap \"echo inner\" 0; true'; echo on", "inner\non\n", 0},
+	{"(exit 3) & wait $!; echo $?; sleep 0.01 & wait; echo $?", "3\n0\n", 0},
+	{"set -u; echo ${none-ok}; echo $none; echo never", "ok\n", 2},
+	{"set -f; cd /; echo b?n; set +f; echo b?n; echo /[a-c]in '/[b]in'", "b?n\nbin\n/bin /[b]in\n", 0},
+	{"set -e; f() { false; echo go on; }; f && echo yes; x=$(false) || echo no; f; echo never", "go on\nyes\nno\n", 1},
+	{"set -e; ! true; (false) || echo no; false | true; echo on; (false); echo never", "no\non\n", 1},
+	{"set -e; x=$(false); echo never", "", 1},
+	{"f() (exit 4); f; echo $?; { echo a; } >/dev/null; if (exit 1) then echo b; else echo c; fi", "4\nc\n", 0},
+	{"exec 2>&1; echo err >&2; exec >/dev/null; echo never", "err\n", 0},
+	{"{ exec 2>&1; }; echo err >&2; echo a >&- 2>/dev/null || true", "err\n", 0},
+	{"f() { return 2 || echo never; }; f; echo $?; eval 'echo a; (exit 6)'; echo $?; eval ''; echo $?", "2\na\n6\n0\n", 0},
+	{"echo a; exit; echo never", "a\n", 0},
+	{"f() { echo $?; }; false || f; (exit 5); exit", "1\n", 5},
+	{"case a] in [!a]?) echo a;; [!x]?) echo b;; esac; case '*' in \\*) echo star;; esac; case x in *) ;; esac; echo $?", "b\nstar\n0\n", 0},
+	{"x='a b'; y=$x; echo \"$y\"; echo ${x%%\" \"*} ${x#*' '}; echo \"~\"", "a b\na b\n~\n", 0},
+	{"printf '%d-%5s-%-3s|%03d\\n' 7 ab c 5; printf '%b' 'a\\nb\\n'; printf '%x%%\n' 255", "7-   ab-c  |005\na\nb\nff%\n", 0},
+	{"set -u; case $- in *u*) echo u;; esac", "u\n", 0},
+	{"yes | while read x; do echo $x; break; done | cat", "y\n", 0},
+	{"cd /usr && cd bin && pwd && cd - >/dev/null && pwd; cd -P -- /usr/bin/ && pwd", "/usr/bin\n/usr\n/usr/bin\n", 0},
+	{"echo a; if", "", 2},
+	{"unset -f f; f() { echo f; }; unset -f f; f", "", 127},
+	{"command -v cd f; command -v nosuch-x; echo $?", "cd\n127\n", 0},
+	{"x=abcabc; echo ${x%c*} ${x%%c*} ${x#*b} ${x##*b}", "abcab ab cabc c\n", 0},
 }
 
 func TestShell(t *testing.T) {
@@ -179,13 +219,7 @@ func FuzzShell(f *testing.F) {
 		f.Add(tc.script)
 	}
 	f.Fuzz(func(t *testing.T, script string) {
-		l, err := parse(script) // must neither panic nor run away
-		if err == nil {
-			for _, st := range l {
-				literal(st)
-			}
-		}
-		unwrap(script)
+		new(scripts).unwrap(script) // must neither panic nor run away
 	})
 }
 
