@@ -93,6 +93,3 @@ func appendCell(to []byte, s string) []byte {
 	to = append(to, strings.ReplaceAll(s, `"`, `""`)...)
 	return append(to, '"')
 }
-
-// CellText is the text that appendCell wrote.
-func CellText(cell string) string { return strings.TrimPrefix(cell, "'") }

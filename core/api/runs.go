@@ -40,6 +40,8 @@ type Run struct {
 	Ended       time.Time            `json:"ended,omitzero"`
 	Total       int                  `json:"total" doc:"hosts"`
 	Outcomes    map[core.Outcome]int `json:"outcomes"`
+	// MayHaveBegun counts from the first host on, those with an outcome included.
+	MayHaveBegun int `json:"may_have_begun,omitempty" doc:"of a run that is not over: the queue was lost while the first so many hosts may have been under way; list-jobs with state=uncertain names those of which nobody knows what they saw"`
 	// Handlers is not in lists.
 	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
@@ -78,7 +80,16 @@ type WaveWait struct {
 
 // NewRun asks for a run of a playbook that the server's definitions hold.
 type NewRun struct {
-	Playbook    string         `json:"playbook" minLength:"1" maxLength:"200"`
+	Playbook string `json:"playbook" minLength:"1" maxLength:"200"`
+	LaunchOptions
+	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
+	Paused      bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
+	FourEyes    bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
+	SkipUnfit   bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+}
+
+// LaunchOptions say how a playbook is launched, now or by a schedule.
+type LaunchOptions struct {
 	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" maxItems:"1000"`
 	Vars        map[string]any `json:"vars,omitempty" doc:"go over the playbook's vars"`
 	Tags        []string       `json:"tags,omitempty" maxItems:"100"`
@@ -86,10 +97,6 @@ type NewRun struct {
 	Check       bool           `json:"check,omitempty" doc:"change nothing: say what would change"`
 	Diff        bool           `json:"diff,omitempty"`
 	MaxInFlight int            `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000"`
-	Criticality *int           `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
-	Paused      bool           `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
-	FourEyes    bool           `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
-	SkipUnfit   bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 }
 
 // ChangeRun changes a run before its hosts start, or while they do. Absent fields stay.
@@ -149,6 +156,8 @@ type Job struct {
 	Started  time.Time         `json:"started,omitzero"`
 	Ended    time.Time         `json:"ended,omitzero"`
 	Steps    []core.StepResult `json:"steps,omitempty" doc:"in the view of one job only"`
+	// MayHaveBegun is of a job without an outcome.
+	MayHaveBegun bool `json:"may_have_begun,omitempty" doc:"its host may have been touched: the queue was lost while it may have been under way, and it has had no outcome since"`
 }
 
 // Explanation says why a job is where it is.
@@ -159,6 +168,11 @@ type Explanation struct {
 	State  core.State `json:"state"`
 	Reason string     `json:"reason"`
 	Until  time.Time  `json:"until,omitzero"`
+	// Of a job that has not started.
+	Blocks []Block       `json:"blocks,omitempty" doc:"all that keeps it from starting now"`
+	Window *HostWindow   `json:"window,omitempty"`
+	Ahead  *int          `json:"ahead,omitempty" doc:"hosts of its run that come before it"`
+	Starts *HostEstimate `json:"starts,omitempty"`
 }
 
 // Output is one text that a job's step wrote.

@@ -2,13 +2,15 @@ package api
 
 import "time"
 
-// Schedule launches runs again and again.
+// Schedule launches runs again and again by cron, or once at a time.
 type Schedule struct {
-	Name        string    `json:"name"`
-	Tenant      string    `json:"tenant"`
-	Playbook    string    `json:"playbook"`
-	Cron        string    `json:"cron"`
-	Sentence    string    `json:"sentence" doc:"the expression in words"`
+	Name     string `json:"name"`
+	Tenant   string `json:"tenant"`
+	Playbook string `json:"playbook"`
+	LaunchOptions
+	Cron        string    `json:"cron" doc:"empty for one that fires once"`
+	At          time.Time `json:"at,omitzero" doc:"of one that fires once"`
+	Sentence    string    `json:"sentence" doc:"when it fires, in words"`
 	Timezone    string    `json:"timezone"`
 	CatchUp     string    `json:"catch_up"`
 	Overlap     string    `json:"overlap"`
@@ -28,14 +30,16 @@ type Schedule struct {
 
 // NewSchedule makes or replaces a schedule of a playbook that the definitions hold.
 type NewSchedule struct {
-	Playbook    string `json:"playbook" minLength:"1" maxLength:"200"`
-	Cron        string `json:"cron" minLength:"1" maxLength:"200"`
-	Timezone    string `json:"timezone,omitempty" maxLength:"64"`
-	CatchUp     string `json:"catch_up,omitempty" enum:"skip,once,all"`
-	Overlap     string `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`
-	Jitter      string `json:"jitter,omitempty" maxLength:"20"`
-	StartWithin string `json:"start_within,omitempty" maxLength:"20"`
-	Paused      bool   `json:"paused,omitempty"`
+	Playbook string `json:"playbook" minLength:"1" maxLength:"200"`
+	LaunchOptions
+	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"either this or at"`
+	At          time.Time `json:"at,omitzero" doc:"fire once, then; it must lie ahead. The schedule is kept for 30 days after that"`
+	Timezone    string    `json:"timezone,omitempty" maxLength:"64"`
+	CatchUp     string    `json:"catch_up,omitempty" enum:"skip,once,all" doc:"skip by default; once by default with at"`
+	Overlap     string    `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`
+	Jitter      string    `json:"jitter,omitempty" maxLength:"20"`
+	StartWithin string    `json:"start_within,omitempty" maxLength:"20"`
+	Paused      bool      `json:"paused,omitempty"`
 }
 
 // Backfill launches the fires of a past range.

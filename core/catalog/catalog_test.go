@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/playbooks"
@@ -232,7 +234,7 @@ func TestFaultW10SetScheduleThatOverrunsRetries(t *testing.T) {
 			}
 		}
 		l.apply(c, d, 0)
-		mine := catalog.NewSchedule{Playbook: "patch", Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "0 * * * *"}}
+		mine := catalog.NewSchedule{Launches: catalog.Request{Playbook: "patch"}, Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "0 * * * *"}}
 		_, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0)
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "1h10m0s") {
 			t.Errorf("every hour, with retries of 70 minutes: %v", err)
@@ -252,7 +254,7 @@ func TestSchedulesFollowTheDefinitions(t *testing.T) {
 		defer stopOther()
 		defer l.node()()
 		l.apply(c, docs("cron: \"*/3 * * * *\""), 0)
-		mine := catalog.NewSchedule{Playbook: "patch", Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "5,17,29 * * * *"}}
+		mine := catalog.NewSchedule{Launches: catalog.Request{Playbook: "patch"}, Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, Cron: "5,17,29 * * * *"}}
 		made, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0)
 		if err != nil || made.Version == 0 || made.Next.IsZero() {
 			t.Fatalf("%+v, %v", made, err)
@@ -292,6 +294,60 @@ func TestSchedulesFollowTheDefinitions(t *testing.T) {
 		<-time.After(15 * time.Minute)
 		if n := len(l.runs()); n != before {
 			t.Error("a deleted schedule fired")
+		}
+	})
+}
+
+// A schedule launches with its own limit, vars and tags, wherever it stands, and what no launch could have is refused.
+func TestSchedulesHaveOptions(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", nil)
+		defer stop()
+		d := docs("cron: \"*/3 * * * *\", limit: b1, vars: {color: red}, tags: [first], skip_tags: [never]")
+		d[1].Data = append(d[1].Data, "vars: {color: blue}\n"...)
+		d[1].Data = bytes.Replace(d[1].Data, []byte("uses: look"), []byte("uses: look, tags: [first]"), 1)
+		l.apply(c, d, 0)
+		at := time.Now().Add(90 * time.Second)
+		mine := catalog.NewSchedule{
+			Launches:   catalog.Request{Playbook: "patch", Limit: []string{"a*"}, Vars: map[string]any{"color": "green"}, Check: true, MaxInFlight: 1},
+			Definition: schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: "mine"}, At: at},
+		}
+		if _, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", mine, 0); err != nil {
+			t.Fatal(err)
+		}
+		for name, wrong := range map[string]catalog.Request{
+			"has no var \"colour\"": {Playbook: "patch", Vars: map[string]any{"colour": "green"}},
+			"no host of yours":      {Playbook: "patch", Limit: []string{"b1"}}, // birch's
+		} {
+			other := mine
+			other.Launches, other.Definition.ID.Name = wrong, "other"
+			if _, err := c.PutSchedule(l.Context(), ledger.Tenants("acme"), "carol", other, 0); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("expected %q: %v", name, err)
+			}
+		}
+		<-time.After(4 * time.Minute)
+		launched := func(run string) *launch.Launch {
+			m, err := l.ledger.Material(l.Context(), run)
+			if err != nil {
+				t.Fatal(run, err, l.runs())
+			}
+			l, err := launch.Restore(m.Snapshot, m.Queue, types)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		once := launched(schedule.RunID(mine.Definition.ID, at))
+		if s := once.Snapshot; s.Vars["color"] != "green" || !s.Check || once.Run.MaxInFlight != 1 || len(once.Hosts) != 1 || once.Hosts[0].Name != "a1" {
+			t.Errorf("of a person: %+v, %+v", once.Snapshot, once.Hosts)
+		}
+		cron := launched("acme:patch-20000101T0003Z")
+		if s := cron.Snapshot; s.Vars["color"] != "red" || !slices.Equal(s.Tags, []string{"first"}) || !slices.Equal(s.SkipTags, []string{"never"}) || len(cron.Hosts) != 1 || cron.Hosts[0].Name != "b1" {
+			t.Errorf("of the playbook: %+v, %+v", cron.Snapshot, cron.Hosts)
+		}
+		shown, err := c.Schedule(l.Context(), ledger.Tenants("acme"), mine.Definition.ID)
+		if err != nil || shown.State.Last[0].RunID != once.Run.ID || !shown.Next.IsZero() || shown.Launches.Vars["color"] != "green" {
+			t.Errorf("%+v, %v", shown, err)
 		}
 	})
 }

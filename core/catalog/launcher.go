@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,13 +20,21 @@ import (
 
 // payload is what a schedule launches.
 type payload struct {
-	Playbook string `json:"playbook"`
-	All      bool   `json:"all,omitempty"` // hosts of all tenants; else those of the schedule's own
+	Request
+	All bool `json:"all,omitempty"` // hosts of all tenants; else those of the schedule's own
 }
 
 func (p payload) encode() []byte {
-	data, _ := json.Marshal(p) // a string and a truth value
+	data, _ := json.Marshal(p) // vars came as JSON or YAML
 	return data
+}
+
+// scope is the tenants on whose hosts a schedule launches.
+func (p payload) scope(id schedule.ID) ledger.Scope {
+	if p.All {
+		return ledger.AllTenants()
+	}
+	return ledger.Tenants(id.Tenant)
 }
 
 func unreadable(id schedule.ID, err error) error {
@@ -82,7 +89,7 @@ func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Lau
 	if now.Set == nil {
 		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
 	}
-	key := templateKey{payload: p}
+	key := templateKey{payload: string(f.Payload)}
 	if !p.All {
 		key.tenant = f.Schedule.Tenant
 	}
@@ -94,15 +101,7 @@ func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Lau
 	if !ok {
 		return nil, fmt.Errorf("playbook %q is not in the definitions any more: %w", p.Playbook, core.ErrInvalid)
 	}
-	hosts := now.Set.Inventory.Hosts
-	if !p.All {
-		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return h.Customer != f.Schedule.Tenant })
-	}
-	l, err := launch.Prepare(book, hosts, launch.Options{
-		RunID: f.RunID, Revision: now.Set.Revision.Commit, LaunchedBy: by, Files: c.FilesOf(now.Set, book),
-		Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.book, Board: BoardName, SkipUnfit: true, Pool: c.cfg.Pool,
-		Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, Trace: trace,
-	})
+	l, err := c.Prepare(now, book, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipUnfit: true})
 	if errors.Is(err, core.ErrNotFound) { // no host selected
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
@@ -120,10 +119,7 @@ type templates struct {
 }
 
 // templateKey is what is launched, and whose hosts it is launched on; "" where it is on hosts of all tenants.
-type templateKey struct {
-	payload
-	tenant string
-}
+type templateKey struct{ payload, tenant string }
 
 // mostTemplates bounds the memory: each holds its hosts.
 const mostTemplates = 1000

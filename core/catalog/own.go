@@ -34,12 +34,14 @@ func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
 		return err
 	}
 	now := c.Current()
-	book, ok := now.Set.Playbook(s.Playbook)
+	book, ok := now.Set.Playbook(s.Launches.Playbook)
 	if !ok {
 		return nil // its fires are skipped
 	}
-	others := slices.DeleteFunc(slices.Clone(now.Set.Inventory.Hosts), func(h core.Host) bool { return scope.Allows(h.Customer) })
-	_, err = launch.Prepare(book, others, launch.Options{Types: c.cfg.Playbooks.Types})
+	_, err = c.Prepare(now, book, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipUnfit: true})
+	if unfit := (*launch.UnfitError)(nil); errors.As(err, &unfit) {
+		err = nil
+	}
 	switch {
 	case errors.Is(err, core.ErrNotFound): // it selects none of them
 		return nil

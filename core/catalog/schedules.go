@@ -3,12 +3,15 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // kindSchedule is the kind of schedules in the audit log.
@@ -17,13 +20,13 @@ const kindSchedule = "schedule"
 // NewSchedule is what a person asks for. Definition.Payload is not theirs to say.
 type NewSchedule struct {
 	Definition schedule.Definition
-	Playbook   string
+	Launches   Request
 }
 
 // Schedule is a schedule as operators see it.
 type Schedule struct {
 	schedule.Status
-	Playbook string
+	Launches Request
 	Managed  bool  // it stands in the definitions, and is changed there
 	Version  int64 // of the definition, for ifVersion; 0 of a managed one
 }
@@ -33,7 +36,7 @@ func shown(s schedule.Status) (Schedule, error) {
 	if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
 		return Schedule{}, unreadable(s.Definition.ID, err)
 	}
-	out := Schedule{Status: s, Playbook: p.Playbook, Managed: s.By == ""}
+	out := Schedule{Status: s, Launches: p.Request, Managed: s.By == ""}
 	if !out.Managed {
 		out.Version = s.Edition
 	}
@@ -72,9 +75,9 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if now.Set == nil {
 		return Schedule{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
 	}
-	book, ok := now.Set.Playbook(n.Playbook)
+	book, ok := now.Set.Playbook(n.Launches.Playbook)
 	if !ok || !scope.Allows(book.Tenant) {
-		return Schedule{}, fmt.Errorf("playbook %q is not in the definitions: %w", n.Playbook, core.ErrNotFound)
+		return Schedule{}, fmt.Errorf("playbook %q is not in the definitions: %w", n.Launches.Playbook, core.ErrNotFound)
 	}
 	if d.ID.Tenant != book.Tenant {
 		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, book.Name, book.Tenant, core.ErrInvalid)
@@ -82,13 +85,17 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if now.defines(d.ID) {
 		return Schedule{}, fmt.Errorf("schedule %s stands in %s: change it there: %w", d.ID, book.File, core.ErrConflict)
 	}
+	p := payload{n.Launches, scope.All()}
+	d.Payload = p.encode()
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
 	if err := d.CheckRecurrence(book.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
-	d.Payload = payload{n.Playbook, scope.All()}.encode()
+	if err := c.launches(now, book, p, d.ID); err != nil {
+		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
+	}
 	put, err := c.control.Put(ctx, d, who, ifVersion, core.QuotaSchedules, func(before, after *schedule.Status) (e ledger.Entry, err error) {
 		return entry(who, "schedule.put", d.ID, asked(before), asked(after))
 	})
@@ -97,6 +104,19 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	}
 	c.engine.Wake()
 	return shown(put)
+}
+
+// launches refuses what no launch of a schedule could have: vars that the playbook does not know, a limit that selects no
+// host. Windows are asked when it fires.
+func (c *Catalog) launches(now Current, book *playbooks.Playbook, p payload, id schedule.ID) error {
+	if p.bare() {
+		return nil
+	}
+	_, err := c.Prepare(now, book, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipUnfit: true})
+	if unfit := (*launch.UnfitError)(nil); errors.As(err, &unfit) {
+		return nil
+	}
+	return err
 }
 
 // defines reports whether a playbook has the schedule.
@@ -230,7 +250,7 @@ func asked(s *schedule.Status) any {
 	var p payload
 	_ = json.Unmarshal(d.Payload, &p) // what cannot be read is launched by nobody
 	return storedSchedule{
-		Playbook: p.Playbook, All: p.All, Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
+		payload: p, Cron: d.Cron, At: d.At, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
 		StartWithin: d.StartWithin, Jitter: d.Jitter, Paused: d.Paused,
 	}
 }

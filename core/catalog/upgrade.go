@@ -28,11 +28,11 @@ type markDoc struct {
 // knownDoc is the schedules that the store had, and since when.
 type knownDoc map[string]time.Time
 
-// storedSchedule is the data of the document of a schedule that a person made.
+// storedSchedule is a schedule that a person made: in the audit log, and in the documents of earlier versions.
 type storedSchedule struct {
-	Playbook    string        `json:"playbook"`
-	All         bool          `json:"all,omitempty"`
-	Cron        string        `json:"cron"`
+	payload
+	Cron        string        `json:"cron,omitempty"`
+	At          time.Time     `json:"at,omitzero"`
 	Timezone    string        `json:"timezone,omitempty"`
 	CatchUp     string        `json:"catch_up,omitempty"`
 	Overlap     string        `json:"overlap,omitempty"`
@@ -44,7 +44,7 @@ type storedSchedule struct {
 func definitionOf(id schedule.ID, s storedSchedule) schedule.Definition {
 	return schedule.Definition{
 		ID: id, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp), Overlap: schedule.Overlap(s.Overlap),
-		StartWithin: s.StartWithin, Jitter: s.Jitter, Paused: s.Paused, Payload: payload{s.Playbook, s.All}.encode(),
+		StartWithin: s.StartWithin, Jitter: s.Jitter, Paused: s.Paused, Payload: s.encode(),
 	}
 }
 

@@ -95,7 +95,7 @@ func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.
 type JobFilter struct {
 	Outcome core.Outcome
 	Host    string
-	State   string // open: without an outcome; done: with one; "" is both
+	State   string // open: without an outcome; done: with one; uncertain: open, and may have begun in a queue that was lost; "" is all
 }
 
 // Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more behind it.
@@ -117,6 +117,16 @@ func (c *Client) Explain(ctx context.Context, id core.JobID) (api.Explanation, e
 	return get[api.Explanation](ctx, c, "explain job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "explain"), nil)
 }
 
+// Forecast estimates when a run ends, and what holds it up.
+func (c *Client) Forecast(ctx context.Context, run string) (api.Forecast, error) {
+	return get[api.Forecast](ctx, c, "forecast run "+run, path("v1", "runs", run, "forecast"), nil)
+}
+
+// Durations lists how long the steps of a playbook took in recent runs.
+func (c *Client) Durations(ctx context.Context, playbook string) (List[api.LearnedStep], error) {
+	return get[List[api.LearnedStep]](ctx, c, "list durations of playbook "+playbook, path("v1", "playbooks", playbook, "durations"), nil)
+}
+
 // HostHistory lists what was done on a host, newest first.
 func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api.Job], error) {
 	return get[List[api.Job]](ctx, c, "show the history of host "+host, path("v1", "hosts", host, "history"), p.into(url.Values{}))
@@ -130,6 +140,11 @@ func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], err
 // Playbook shows one, with its source.
 func (c *Client) Playbook(ctx context.Context, name string) (api.Playbook, error) {
 	return get[api.Playbook](ctx, c, "show playbook "+name, path("v1", "playbooks", name), nil)
+}
+
+// Decisions lists what people decided on a run.
+func (c *Client) Decisions(ctx context.Context, run string) (List[api.Decision], error) {
+	return get[List[api.Decision]](ctx, c, "list the decisions on run "+run, path("v1", "runs", run, "decisions"), nil)
 }
 
 // Attempts lists the tries of a job.

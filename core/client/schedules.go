@@ -17,10 +17,10 @@ func (c *Client) Schedule(ctx context.Context, name string) (api.Schedule, error
 	return get[api.Schedule](ctx, c, "show schedule "+name, path("v1", "schedules", name), nil)
 }
 
-// PutSchedule makes a schedule, or, with the etag of what it was, replaces it.
+// PutSchedule makes a schedule, or, with the etag of what it was, replaces it. To make one is asked again when no answer comes.
 func (c *Client) PutSchedule(ctx context.Context, name, etag string, s api.NewSchedule) (api.Schedule, error) {
 	var out api.Schedule
-	err := c.do(ctx, call{what: "set schedule " + name, method: http.MethodPut, path: path("v1", "schedules", name), body: s, header: ifMatch(etag)}, &out)
+	err := c.do(ctx, call{what: "set schedule " + name, method: http.MethodPut, path: path("v1", "schedules", name), body: s, header: ifMatch(etag), again: etag == ""}, &out)
 	return out, err
 }
 

@@ -56,12 +56,13 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 		return ledger.Run{}, false, err
 	}
 	ctx, span := tracing.Start(ctx, tracing.Accept, tracing.Run.String(n.ID), tracing.Tenant.String(n.Tenant))
-	run, created, err = c.cfg.Ledger.Accept(ctx, n)
+	run, created, err = c.creates.accept(ctx, c.cfg.Ledger, n)
 	tracing.End(span, err)
 	if err != nil {
 		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
 	}
 	if created {
+		c.launches.put(&held{id: run.ID, content: run.Content(), launch: a.Launch})
 		c.Accepted(run)
 	} else {
 		c.Poke()

@@ -180,21 +180,20 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation str
 		return "", nil, err
 	}
 	ended := s.Ended()
-	settle := &follower{c: c, id: r.ID, incarnation: incarnation}
 	switch {
 	case s.Total != r.Total:
 		return fmt.Sprintf("it has %d jobs in the queue, %d in the ledger", s.Total, r.Total), nil, nil
 	case ended > r.Recorded:
-		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.recordRest(ctx, r.ID, incarnation) }, nil
+		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.lookOnce(ctx, r.ID, incarnation) }, nil
 	case ended < r.Recorded:
 		return fmt.Sprintf("%d outcomes are recorded that the queue has forgotten: their jobs run again", r.Recorded-ended), nil, nil
 	case r.Phase == ledger.PhaseCancelled && s.Phase != queue.Cancelled, s.Phase == queue.Stopped && r.Phase != ledger.PhaseStopped && r.Phase != ledger.PhaseCancelled,
 		r.Phase == ledger.PhasePaused && s.Phase == queue.Active, (r.Phase == ledger.PhaseActive || r.Phase == ledger.PhaseQueued) && s.Phase == queue.Paused:
 		return fmt.Sprintf("it is %s in the ledger, %s in the queue", r.Phase, s.Phase), func(ctx context.Context) error {
-			if err := settle.settlePhase(ctx, r, s); err != nil {
+			if err := c.lookOnce(ctx, r.ID, incarnation); err != nil {
 				return err
 			}
-			return c.recordRest(ctx, r.ID, incarnation)
+			return c.lookOnce(ctx, r.ID, incarnation)
 		}, nil
 	}
 	return "", nil, nil
@@ -212,37 +211,6 @@ func (c *Controller) enqueueOne(ctx context.Context, id string) error {
 	}
 	return c.enqueue(ctx, incarnation, claim)[0]
 }
-
-// recordRest records what the queue has of a run and the ledger has not.
-func (c *Controller) recordRest(ctx context.Context, id, incarnation string) error {
-	l, err := c.restore(ctx, id)
-	if err != nil {
-		return err
-	}
-	for {
-		r, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
-		if err != nil || r.Complete() {
-			return err
-		}
-		records, next, err := c.cfg.Queue.Records(ctx, id, r.Position, recordPage, 0)
-		if err != nil || len(records) == 0 {
-			return err
-		}
-		list, _, err := outcomes(l, records, r.Uncertain)
-		if err != nil {
-			return err
-		}
-		recorded, err := c.cfg.Ledger.Record(ctx, ledger.Batch{Run: id, Cursor: &ledger.Cursor{Incarnation: incarnation, From: r.Position, To: next}, Outcomes: list})
-		if err != nil {
-			return err
-		}
-		if err := recorded[0].Err; err != nil && !errors.Is(err, core.ErrConflict) { // a server recorded them
-			return err
-		}
-	}
-}
-
-const recordPage = 1000
 
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

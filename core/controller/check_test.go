@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		}, "are not recorded"},
 		{"phases differ", func(l *lab) {
 			yes := true
-			if err := l.queue().Adjust(l.Context(), "r1", queue.Adjust{Paused: &yes}); err != nil {
+			if err := queue.AdjustOne(l.Context(), l.queue(), "r1", queue.Adjust{Paused: &yes}); err != nil {
 				l.Fatal(err)
 			}
 		}, "it is active in the ledger, paused in the queue"},

@@ -67,7 +67,7 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 func TestMostCriticalFirstAfterTheQueueWasLost(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
-		const n = 150 // more than one look takes
+		const n = 300 // more than one claim takes
 		far := time.Now().Add(24 * time.Hour)
 		critical := map[string]int{}
 		var runs []string

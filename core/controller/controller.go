@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
@@ -23,8 +23,8 @@ type Config struct {
 	Name   string // of this server; no two that run at once have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
-	// Intact names runs that the queue before this one ended in good order: it hands on what their jobs had reached, so
-	// that nothing is repeated blindly.
+	// Intact names runs that the queue before this one ended in good order: it hands on what their
+	// jobs had reached, so that nothing is repeated blindly.
 	Intact []string
 	// Types finds a job type, to read playbooks again as they were read when they were launched.
 	Types func(name string) (playbooks.Type, bool)
@@ -32,51 +32,68 @@ type Config struct {
 	Events func(Event)
 	// Measure gets what is counted.
 	Measure Measure
-	// Tell, where it is set, makes an event durable before what follows from it is: of those that the ledger does not write down by
-	// itself, and that nothing would tell again.
+	// Tell, where it is set, makes an event durable before what follows from it is: of those that
+	// the ledger does not write down by itself, and that nothing would tell again.
 	Tell func(ctx context.Context, e Event) error
-	Log  *slog.Logger // discarded when nil
-	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in their context.
+	// Alone is set where nobody else knows the ledger, beside servers that may share the queue: it
+	// follows its own runs, says nothing of itself on the board, and does not put a run in again
+	// that the queue has lost.
+	Alone bool
+	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
+	// launched; nil: nobody asks.
+	Windows func() *gate.Book
+	// Status gets what the queue says of a run each time that it is looked at. It must not block.
+	Status func(queue.Status)
+	Log    *slog.Logger // discarded when nil
+	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in
+	// their context.
 	Traces trace.TracerProvider
 }
 
 // Times of the loops.
 const (
-	tickEvery   = time.Second      // between looks at the ledger when nobody pokes
-	claimFor    = 5 * time.Second  // a server that died or lost the ledger in between holds runs up for so long; putting one in twice is the same as once
-	claimMax    = 64               // runs of one look
-	aliveFor    = 10 * time.Second // a server is counted among those that follow for so long after it last said so
-	followPage  = 1000
-	maxAsking   = 16 // followers that block on the queue at once, each on a connection of its own; the others ask it now and then
-	retryFollow = time.Second
-	stuckAfter  = time.Minute // a look that takes longer will not end by itself: calls of ledger and queue have limits far below
+	tickEvery  = time.Second      // between the duties of a server, and looks at the ledger for runs that the queue lacks
+	claimFor   = 5 * time.Second  // a server that died or lost the ledger in between holds runs up for so long; putting one in twice is the same as once
+	claimMax   = 256              // runs of one claim
+	aliveFor   = 10 * time.Second // a server is counted among those that share the parts for so long after it last said so
+	followPage = 1000
+	stuckAfter = time.Minute // a round that takes longer will not end by itself: calls of ledger and queue have limits far below
 )
 
 // Controller is one server's part. Its methods are safe for concurrent use.
 type Controller struct {
 	cfg      Config
-	recorder *recorder
+	watch    queue.Watch
+	launches *launches
+	creates  creates
 	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
-	poke     chan struct{}                                                         // has room for one
-	accepted atomic.Bool                                                           // a run was put into the queue: find out at once who follows it
 
-	pulse core.Pulse // of Run, which looks at its runs
+	poke         chan struct{} // to putIn; has room for one, as those below
+	wake         chan struct{} // to Run: there is something to look at
+	partsChanged chan struct{} // to listen
 
-	posted  uint64    // version of this server's document on the board; of the goroutine of Run
-	sweepAt time.Time // when to look for runs that are over; of the same
+	pulse   core.Pulse // of Run
+	putting core.Pulse // of putIn
+
+	// Of the goroutine of Run.
+	posted  uint64          // version of this server's document on the board
+	sweepAt time.Time       // when to look for runs that are over
+	scanAt  time.Time       // when to scan
+	scans   int             // how often that was done
+	scanned string          // the incarnation for which it was done
+	endings map[string]bool // cancelled runs that were looked at
 
 	mu          sync.Mutex
-	wakes       int    // how often windows have changed
-	incarnation string // of the queue, as last asked for; "" while it is away
-	away        error  // why it does not answer
+	agenda      *agenda
+	parts       map[int]bool // of the queue, that are this server's
+	lost        map[int]bool // parts to be scanned
+	peers       []string     // servers that live, this one too, as last seen
+	wakes       int          // how often windows have changed
+	incarnation string       // of the queue, as last asked for; "" while it is away
+	away        error        // why it does not answer
 	outage      core.Outage
-	followers   map[string]*follower
-	recording   map[*follower]struct{} // those with outcomes that are not recorded
-	watched     map[string]*watched    // unfinished runs that are this server's
-	looks       int64                  // at resting runs
-	peers       []string               // servers that live, this one too, as last seen
-	shared      time.Time              // when it was last found out which runs are this server's
-	sharing     time.Duration          // how long that took
+	waiting     map[string]time.Time // since when a run has news that are not recorded
+	looks       int64
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
@@ -87,9 +104,10 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Controller{cfg: cfg, recorder: newRecorder(cfg.Ledger), poke: make(chan struct{}, 1), followers: map[string]*follower{},
-		recording: map[*follower]struct{}{},
-		watched:   map[string]*watched{}}
+	c := &Controller{
+		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), agenda: newAgenda(), waiting: map[string]time.Time{},
+		poke: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
+	}
 	c.claim = c.claimNext
 	return c, nil
 }
@@ -97,43 +115,84 @@ func New(cfg Config) (*Controller, error) {
 // Run works until ctx ends, and then leaves all runs to other servers, or to the next start.
 // It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
-	wg.Go(func() { c.recorder.run(recording) })
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
+	var helpers sync.WaitGroup
+	helpers.Go(func() { c.putIn(ctx) })
+	helpers.Go(func() { c.listen(ctx) })
+	var dutyAt time.Time
 	for ctx.Err() == nil {
 		c.pulse.Beat()
-		c.tick(ctx)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		case <-c.poke:
+		if now := time.Now(); !now.Before(dutyAt) {
+			c.duties(ctx)
+			dutyAt = now.Add(tickEvery)
 		}
+		if c.missed() {
+			c.catchUp(ctx)
+		}
+		runs, next := c.due()
+		if len(runs) > 0 {
+			c.lookAt(ctx, runs)
+			continue
+		}
+		if next.IsZero() || dutyAt.Before(next) {
+			next = dutyAt
+		}
+		pause(ctx, time.Until(next), c.wake)
 	}
-	c.leaveAll()    // followers first: they hand over what they read
-	stopRecording() // then what they hand over to
-	wg.Wait()
+	helpers.Wait()
 	c.pulse.End()
 	return nil
 }
 
-// Stuck says for how long Run has not looked at its runs, where that is longer than it can be on a busy machine or with ledger
-// and queue away: only a new process helps then. It is nil otherwise, and before and after Run.
+// due returns runs to look at now, and when there are more if there are none. While the queue is
+// away, nothing is looked at.
+func (c *Controller) due() (runs []*watched, next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.incarnation == "" {
+		return nil, time.Time{}
+	}
+	runs = c.agenda.take(time.Now(), lookRuns)
+	c.looks += int64(len(runs))
+	return runs, c.agenda.next()
+}
+
+// attention has runs looked at now: something happened in them.
+func (c *Controller) attention(runs ...string) {
+	if len(runs) == 0 {
+		return
+	}
+	c.mu.Lock()
+	for _, id := range runs {
+		c.agenda.touch(id)
+	}
+	c.mu.Unlock()
+	wake(c.wake)
+}
+
+func (c *Controller) replan(w *watched, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.agenda.plan(w, at)
+}
+
+func (c *Controller) forget(w *watched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.agenda.drop(w)
+}
+
+// Stuck says for how long Run has not looked at its runs, or put none into the queue, where that is
+// longer than it can be on a busy machine or with ledger and queue away: only a new process helps
+// then. It is nil otherwise, and before and after Run.
 func (c *Controller) Stuck() error {
-	if since := c.pulse.Stuck(stuckAfter); since > 0 {
+	if since := max(c.pulse.Stuck(stuckAfter), c.putting.Stuck(stuckAfter)); since > 0 {
 		return fmt.Errorf("runs have not been looked at for %v", since.Round(time.Second))
 	}
 	return nil
 }
 
-// Poke makes Run look at once, as after a run was accepted.
-func (c *Controller) Poke() {
-	select {
-	case c.poke <- struct{}{}:
-	default:
-	}
-}
+// Poke has runs put into the queue that it lacks, as after a run was accepted.
+func (c *Controller) Poke() { wake(c.poke) }
 
 // Away tells why the queue does not answer, or nil.
 func (c *Controller) Away() error {
@@ -142,31 +201,97 @@ func (c *Controller) Away() error {
 	return c.away
 }
 
-// tick looks once: is the queue there, which runs does it lack, which ones are this server's to follow.
-func (c *Controller) tick(ctx context.Context) {
+// currentIncarnation is that of the queue, "" while it is away.
+func (c *Controller) currentIncarnation() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.incarnation
+}
+
+// duties are what a server does every second: is the queue there, which parts of it are its own,
+// has it missed something.
+func (c *Controller) duties(ctx context.Context) {
 	incarnation, err := c.nameQueue(ctx)
 	c.setIncarnation(incarnation, err)
 	if err != nil {
-		c.sweepAt = time.Time{}
+		c.sweepAt, c.scanned = time.Time{}, ""
 		return
 	}
-	for {
-		n, err := c.enqueueSome(ctx, incarnation)
-		if err != nil && ctx.Err() == nil {
-			c.cfg.Log.Warn("runs were not put into the queue", "error", err)
-		}
-		if err != nil || n < claimMax {
-			break
-		}
+	if c.cfg.Alone {
+		c.takeAll()
+		return
 	}
-	if began := time.Now(); c.accepted.Swap(false) || began.Sub(c.shared) > max(tickEvery, 20*c.sharing) {
-		if err := c.share(ctx, incarnation); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Warn("which runs are to be followed could not be found out", "error", err)
+	if err := c.share(ctx); err != nil {
+		if ctx.Err() == nil {
+			c.cfg.Log.Warn("cannot share out the runs among servers", "error", err)
 		}
-		c.shared, c.sharing = began, time.Since(began)
+		return
+	}
+	if err := c.rescan(ctx, incarnation); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("cannot list the runs to look at", "error", err)
 	}
 	c.sweep(ctx)
-	c.attend(ctx)
+}
+
+// missed tells whether news were missed.
+func (c *Controller) missed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.lost) > 0 && c.incarnation != ""
+}
+
+// catchUp has all runs looked at of which news were missed.
+func (c *Controller) catchUp(ctx context.Context) {
+	if c.cfg.Alone {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lost = nil
+		for id := range c.agenda.runs {
+			c.agenda.touch(id)
+		}
+		return
+	}
+	if err := c.rescan(ctx, c.currentIncarnation()); err != nil {
+		pause(ctx, retryLook, nil)
+	}
+}
+
+// WakeWindows has the jobs of this server's runs that wait for windows look again: windows have
+// changed. It does not block. Other servers are told by their own catalogs; jobs of a run that just
+// moves from one to another look by themselves in time.
+func (c *Controller) WakeWindows() {
+	c.mu.Lock()
+	c.wakes++
+	for _, w := range c.agenda.runs {
+		if w.suspended > 0 || c.cfg.Windows != nil {
+			c.agenda.touch(w.id)
+		}
+	}
+	c.mu.Unlock()
+	wake(c.wake)
+}
+
+// windowChanges is how often windows have changed. A change after that sees how many jobs of the run
+// are suspended, and has it looked at.
+func (c *Controller) windowChanges(l *look) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.w.suspended = l.sight.Status.Suspended
+	return c.wakes
+}
+
+// Load is how much a controller has to do.
+type Load struct {
+	Watched  int   // unfinished runs that are this server's
+	Launches int   // kept in memory
+	Looks    int64 // at runs, since the start
+}
+
+// Load tells.
+func (c *Controller) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Load{Watched: len(c.agenda.runs), Launches: c.launches.len(), Looks: c.looks}
 }
 
 func (c *Controller) setIncarnation(incarnation string, err error) {
@@ -185,6 +310,10 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	case err == nil && was != "" && was != incarnation:
 		c.say(Event{Kind: QueueLost})
 	}
+	if err == nil && was != incarnation {
+		c.Poke()
+		wake(c.partsChanged)
+	}
 }
 
 // EventKind says what happened.
@@ -194,10 +323,11 @@ type EventKind string
 const (
 	RunEnqueued EventKind = "run_enqueued"
 	RunEnded    EventKind = "run_ended"
-	RunEvent    EventKind = "run_event"    // Launch says what
+	RunEvent    EventKind = "run_event"    // Engine says what
 	RunHeld     EventKind = "run_held"     // paused by the service; Reason says why
 	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
 	RunRefused  EventKind = "run_refused"  // ended by the service, for Reason: it cannot be run
+	RunGone     EventKind = "run_gone"     // the queue does not have it any more, as Err says; of one that is alone
 	WaveAsks    EventKind = "wave_asks"    // wave Wave of it, from 0, waits for an approval
 	// Count jobs missed their windows, or nothing fits before they end; Reason is one of theirs.
 	WindowMissed EventKind = "window_missed"
@@ -212,7 +342,7 @@ const (
 type Event struct {
 	Kind   EventKind
 	Run    string
-	Launch *launch.Event // of RunEvent
+	Engine *engine.Event // of RunEvent
 	Status *queue.Status // of RunEnded
 	Count  int
 	Lasted time.Duration // of QueueBack

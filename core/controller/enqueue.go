@@ -10,49 +10,99 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/tracing"
 )
 
-// enqueueSome claims runs that the queue does not have, and puts them into it, most critical first. It
-// returns how many it claimed.
-func (c *Controller) enqueueSome(ctx context.Context, incarnation string) (int, error) {
-	claims, err := c.claim(ctx, incarnation)
-	if err != nil {
-		return 0, fmt.Errorf("claim runs: %w", err)
-	}
-	var errs []error
-	for i, err := range c.enqueue(ctx, incarnation, claims...) {
-		if err == nil {
-			continue
+// putIn puts runs into the queue that it lacks, whenever it is poked, and every second.
+func (c *Controller) putIn(ctx context.Context) {
+	defer c.putting.End()
+	var refuses core.Outage
+	for ctx.Err() == nil {
+		c.putting.Beat()
+		if incarnation := c.currentIncarnation(); incarnation != "" {
+			err := c.enqueueAll(ctx, incarnation)
+			if err != nil && ctx.Err() == nil {
+				c.cfg.Log.Warn("runs were not put into the queue", "error", err)
+			}
+			if c.cfg.Alone && ctx.Err() == nil {
+				c.sayRefuses(&refuses, err)
+			}
 		}
-		errs = append(errs, fmt.Errorf("run %s: %w", claims[i].Run.ID, err))
-		if err := c.cfg.Ledger.Release(ctx, claims[i]); err != nil {
-			errs = append(errs, err)
+		pause(ctx, tickEvery, c.poke)
+	}
+}
+
+// sayRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it is
+// full, or does not let this user write.
+func (c *Controller) sayRefuses(refuses *core.Outage, err error) {
+	if err == nil {
+		if lasted, failed := refuses.Over(); failed > 0 {
+			c.say(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
+		}
+		return
+	}
+	if report, lasts := refuses.Failed(); report && lasts == 0 {
+		c.say(Event{Kind: QueueAway, Err: err})
+	}
+}
+
+// lasts tells whether an error of the queue does not go away by itself.
+func lasts(err error) bool {
+	return !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown)
+}
+
+// enqueueAll claims runs that the queue does not have, and puts them into it, most critical first.
+func (c *Controller) enqueueAll(ctx context.Context, incarnation string) error {
+	for {
+		c.putting.Beat()
+		claims, err := c.claim(ctx, incarnation)
+		if err != nil {
+			return fmt.Errorf("claim runs: %w", err)
+		}
+		var errs []error
+		for i, err := range c.enqueue(ctx, incarnation, claims...) {
+			if err != nil && c.cfg.Alone && lasts(err) && ctx.Err() == nil { // its one user waits for it
+				err = c.refuse(ctx, claims[i], incarnation, err)
+			}
+			if err == nil {
+				continue
+			}
+			errs = append(errs, fmt.Errorf("run %s: %w", claims[i].Run.ID, err))
+			if err := c.cfg.Ledger.Release(ctx, claims[i]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if len(errs) > 0 || len(claims) < claimMax {
+			return errors.Join(errs...)
 		}
 	}
-	return len(claims), errors.Join(errs...)
 }
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
 	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax)
 }
 
-// enqueue puts claimed runs into the queue, with one call of it. It returns an error, or nil, for each of them.
+// enqueue puts claimed runs into the queue: one call of it, and one transaction. It returns an
+// error, or nil, for each of them.
 func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...ledger.Claim) []error {
 	errs, spans := make([]error, len(claims)), make([]trace.Span, len(claims))
 	var runs []queue.Run
 	var at []int // where the claim of a run is
+	pending := map[[2]string]map[string]core.Handlers{}
 	for i, claim := range claims {
 		var run *queue.Run
-		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation); run != nil && errs[i] == nil {
+		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation, pending); run != nil && errs[i] == nil {
 			runs, at = append(runs, *run), append(at, i)
 		}
 	}
-	for i, answer := range c.cfg.Queue.Submit(ctx, runs...) {
-		errs[at[i]] = c.enqueued(ctx, claims[at[i]], incarnation, answer.Err)
+	if len(runs) > 0 {
+		for i, err := range c.submit(ctx, incarnation, runs, claims, at) {
+			errs[at[i]] = err
+		}
 	}
 	for i, span := range spans {
 		if span != nil {
@@ -62,79 +112,120 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 	return errs
 }
 
-// prepare reads a claimed run back and begins its span. The run is nil if it was refused.
-func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string) (*queue.Run, trace.Span, error) {
-	l, err := c.restore(ctx, claim.Run.ID)
+// submit puts prepared runs into the queue, writes down that it has them, and lets them go on. at
+// says where the claim of each is.
+func (c *Controller) submit(ctx context.Context, incarnation string, runs []queue.Run, claims []ledger.Claim, at []int) []error {
+	errs := make([]error, len(runs))
+	fail := func(what string, err error) []error {
+		for i := range errs {
+			if errs[i] == nil {
+				errs[i] = fmt.Errorf("%s: %w", what, err)
+			}
+		}
+		return errs
+	}
+	// A queue that was emptied meanwhile is another one: in it, what runs may be at work on has to
+	// be waited for first.
+	if name, err := c.nameQueue(ctx); err != nil || name != incarnation {
+		return fail("put it into the queue", errors.Join(core.ErrUnavailable, err))
+	}
+	var queued []ledger.Claim
+	var of []int
+	for i, answer := range c.cfg.Queue.Submit(ctx, runs...) {
+		err := answer.Err
+		if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
+			_, err = c.cfg.Queue.Status(ctx, runs[i].ID)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("put it into the queue: %w", err)
+			continue
+		}
+		queued, of = append(queued, claims[at[i]]), append(of, i)
+	}
+	marked, err := c.cfg.Ledger.Enqueued(ctx, incarnation, queued...)
+	if err != nil {
+		return fail("write down that the queue has it", err)
+	}
+	var going []queue.Adjust
+	no := false
+	for i := range marked {
+		run := &marked[i].Run
+		switch errs[of[i]] = marked[i].Err; {
+		case marked[i].Err != nil:
+			continue
+		case run.Phase == ledger.PhaseCancelled:
+			err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
+		case run.Phase == ledger.PhasePaused, run.Phase == ledger.PhaseStopped: // the engine stops it again
+		default:
+			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
+		}
+		c.say(Event{Kind: RunEnqueued, Run: run.ID})
+		if c.cfg.Alone {
+			c.attention(run.ID)
+		}
+	}
+	if held, unknown := c.recovering(ctx); !held && unknown == nil {
+		err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
+	}
+	if err != nil { // whose run it is brings that about
+		c.cfg.Log.Warn("some runs are held in the queue until they are looked at", "error", err)
+	}
+	return errs
+}
+
+// prepare reads a claimed run back and begins its span. The run is nil if it was refused. pending
+// has the handlers that earlier runs left, by tenant and playbook, as far as they were read.
+func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, trace.Span, error) {
+	h, err := c.launchOf(ctx, &claim.Run)
 	if errors.Is(err, core.ErrInvalid) {
 		return nil, nil, c.refuse(ctx, claim, incarnation, err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	l := *h.launch // what is changed below is this queue's run only
 	var span trace.Span
 	if l.Snapshot.Trace != "" {
 		ctx, span = tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
 			trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
 	}
-	run, err := c.remaining(ctx, claim, l, incarnation)
+	run, err := c.remaining(ctx, claim, &l, incarnation, pending)
 	return run, span, err
 }
 
 // remaining is a run as far as it is not recorded, nil if it was refused.
-func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string) (*queue.Run, error) {
-	var err error
-	if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
-		return nil, err
+func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, error) {
+	if claim.Run.Recorded > 0 {
+		var err error
+		if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
 		return nil, err
 	}
 	if c.queueLost(claim.Run, incarnation) {
-		if _, err := c.doubt(ctx, l); err != nil {
-			return nil, err
+		if begun := engine.Begun(l, engine.NewResults(l, l.Run.Settled...), time.Now()); begun > 0 {
+			if err := c.cfg.Ledger.Doubt(ctx, l.Run.ID, begun); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if err := c.addPending(ctx, claim.Run, l, incarnation); errors.Is(err, core.ErrInvalid) {
+	if err := c.addPending(ctx, claim.Run, l, incarnation, pending); errors.Is(err, core.ErrInvalid) {
 		return nil, c.refuse(ctx, claim, incarnation, err)
 	} else if err != nil {
 		return nil, err
 	}
-	// It goes in paused, and is let go on by what the ledger says once it says that the queue has it: else a run that
-	// somebody cancels between the two would start.
+	// It goes in paused, and is let go on by what the ledger says once it says that the queue has
+	// it: else a run that somebody cancels between the two would start.
 	l.Run.Paused = true
 	return &l.Run, nil
 }
 
-// enqueued writes down that the queue has a run, and lets it go on; err is what the queue answered.
-func (c *Controller) enqueued(ctx context.Context, claim ledger.Claim, incarnation string, err error) error {
-	if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
-		_, err = c.cfg.Queue.Status(ctx, claim.Run.ID)
-	}
-	if err != nil {
-		return fmt.Errorf("put it into the queue: %w", err)
-	}
-	run, err := c.cfg.Ledger.Enqueued(ctx, claim, incarnation)
-	if err != nil {
-		return fmt.Errorf("write down that the queue has it: %w", err)
-	}
-	switch run.Phase {
-	case ledger.PhaseCancelled:
-		err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
-	case ledger.PhasePaused:
-	default:
-		err = c.letGo(ctx, run.ID)
-	}
-	if err != nil { // who follows it brings that about
-		c.cfg.Log.Warn("a run is held in the queue for now", "run", run.ID, "error", err)
-	}
-	c.accepted.Store(true)
-	c.say(Event{Kind: RunEnqueued, Run: run.ID})
-	return nil
-}
-
-// addPending gives a run the handlers that earlier runs of its playbook left pending on its hosts. If the queue that had the run was lost, its
-// steps count as changed on all hosts without an outcome, whatever becomes of their jobs.
-func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
+// addPending gives a run the handlers that earlier runs of its playbook left pending on its hosts.
+// If the queue that had the run was lost, its steps count as changed on all hosts without an
+// outcome, whatever becomes of their jobs.
+func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string, known map[[2]string]map[string]core.Handlers) error {
 	names := l.Playbook.Notifiable()
 	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run, incarnation) {
 		var hosts []string
@@ -147,9 +238,17 @@ func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.L
 			return err
 		}
 	}
-	pending, err := c.cfg.Ledger.HostHandlers(ctx, run.Tenant, run.Playbook)
-	if err != nil {
-		return err
+	of := [2]string{run.Tenant, run.Playbook}
+	pending, ok := known[of]
+	if !ok {
+		var err error
+		if pending, err = c.cfg.Ledger.HostHandlers(ctx, run.Tenant, run.Playbook); err != nil {
+			return err
+		}
+		known[of] = pending
+	}
+	if len(pending) == 0 {
+		return nil
 	}
 	if err := l.SetPending(pending); err != nil {
 		return fmt.Errorf("run %s: %w", run.ID, err)
@@ -157,42 +256,16 @@ func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.L
 	return nil
 }
 
-func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool) error {
-	return c.cfg.Queue.Adjust(ctx, id, queue.Adjust{Paused: &paused})
-}
-
 // queueLost tells whether a queue had the run and is gone, with what its jobs had reached.
 func (c *Controller) queueLost(run ledger.Run, incarnation string) bool {
 	return run.Incarnation != "" && run.Incarnation != incarnation && !slices.Contains(c.cfg.Intact, run.ID)
 }
 
-// doubt writes down which jobs may have begun in a queue that was lost, and returns how many, from the first on: those of released
-// waves that were due. l.Run.Settled is what is recorded.
-func (c *Controller) doubt(ctx context.Context, l *launch.Launch) (n int, err error) {
-	done, released := 0, len(l.Hosts)
-	for _, s := range l.Run.Settled {
-		if s.Index == done {
-			done += s.Count
-		}
-	}
-	if i := slices.IndexFunc(l.Limits, func(limit int) bool { return done < limit }); i >= 0 { // a wave waits for all of the one before
-		released = l.Limits[i]
-	}
-	l.Run.Unsettled(func(due time.Time, from, to int) {
-		if from < released && !due.After(time.Now()) {
-			n = min(to, released)
-		}
-	})
-	if n == 0 {
-		return 0, nil
-	}
-	return n, c.cfg.Ledger.Doubt(ctx, l.Run.ID, n)
-}
-
 // lostReason is why a run is held after its queue was lost.
 const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
 
-// holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost, where they must not be repeated.
+// holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost,
+// where they must not be repeated.
 func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
 	// A run that no queue has had is queued, not active.
 	if run.Phase != ledger.PhaseActive || run.Incarnation == incarnation || l.Run.OnLost != queue.LostHold || slices.Contains(c.cfg.Intact, run.ID) {
@@ -214,18 +287,9 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	return nil
 }
 
-// restore reads a run back from the ledger.
-func (c *Controller) restore(ctx context.Context, id string) (*launch.Launch, error) {
-	m, err := c.cfg.Ledger.Material(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read run %s: %w", id, err)
-	}
-	return launch.Restore(m.Snapshot, m.Queue, c.cfg.Types)
-}
-
 // refuse ends a run that cannot be read back, with the reason.
 func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, incarnation string, why error) error {
-	if err := c.tell(ctx, Event{Kind: RunRefused, Run: claim.Run.ID, Reason: why.Error()}); err != nil {
+	if err := c.tell(ctx, Event{Kind: RunRefused, Run: claim.Run.ID, Reason: why.Error(), Err: why}); err != nil {
 		return err
 	}
 	begun := claim.Run.Uncertain

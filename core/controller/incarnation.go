@@ -40,6 +40,9 @@ const recoveringDocument = "recovering"
 // trusted that nobody answers.
 func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 	_, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
+	if c.cfg.Alone && (err == nil || errors.Is(err, core.ErrNotFound)) {
+		return c.cfg.Name, nil // servers name it
+	}
 	if errors.Is(err, core.ErrNotFound) {
 		lost := false
 		if err := c.eachUnfinished(ctx, func(r ledger.Run) error { lost = lost || c.queueLost(r, ""); return nil }); err != nil {

@@ -4,6 +4,7 @@ package controller_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -120,4 +121,50 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 		t.Errorf("%d jobs of a run that is over ran again", again-ran)
 	}
 	r.done(runs, 60)
+}
+
+// Runs in which nothing happens cost the queue a few requests a second, however many they are.
+func TestLabRestingRunsAskNothingOfTheQueue(t *testing.T) {
+	server := redistest.StartTCP(t)
+	r := overReal(t, server)
+	c, stop := r.server("s1", r.open())
+	defer stop()
+	const n = 300
+	far := time.Now().Add(24 * time.Hour)
+	for _, id := range ids("r", n) {
+		one := r.launch(spec{id: id, hosts: 2, more: "strategy: {waves: [1, 100%]}\n"})
+		one.Run.Segments = []queue.Segment{{Due: far, Count: 2}}
+		r.put(c, one)
+	}
+	r.until("all are in the queue", func() bool { return len(r.said(controller.RunEnqueued)) == n })
+	client := server.Client()
+	defer func() { _ = client.Close() }()
+	quiet := time.Now()
+	for looks := c.Load().Looks; time.Since(quiet) < 2*time.Second; <-time.After(100 * time.Millisecond) {
+		if now := c.Load().Looks; now != looks {
+			looks, quiet = now, time.Now()
+		}
+	}
+	asked := func() (calls int) {
+		text, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text) {
+			name, rest, _ := strings.Cut(line, ":calls=")
+			var count int
+			if _, err := fmt.Sscanf(rest, "%d,", &count); err == nil && (strings.HasPrefix(name, "cmdstat_eval") || strings.HasPrefix(name, "cmdstat_fcall") || name == "cmdstat_xread" || name == "cmdstat_blpop") {
+				calls += count
+			}
+		}
+		return calls
+	}
+	const seconds = 5
+	before, looks := asked(), c.Load().Looks
+	<-time.After(seconds * time.Second)
+	if calls := asked() - before; calls > 20*seconds || c.Load().Looks != looks {
+		t.Errorf("%d requests and %d looks in %d s", calls, c.Load().Looks-looks, seconds)
+	} else {
+		t.Logf("%.1f requests a second", float64(calls)/seconds)
+	}
 }

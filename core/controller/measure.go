@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Measure gets what is worth counting. Its functions may be nil; they are called by many goroutines and must not block.
+// Measure gets what is worth counting. Its functions may be nil; Accepted by many goroutines, and
+// they must not block.
 type Measure struct {
 	Accepted func(tenant string, jobs int)
 	Recorded func(Recorded)
@@ -18,37 +19,62 @@ type Measure struct {
 
 // Recorded tells of outcomes that this server has made durable.
 type Recorded struct {
+	Run      string
 	Tenant   string
 	Outcomes []ledger.Outcome
 	Results  []core.Result // of the jobs that have one: not of those cancelled in bulk
-	// Delays are how long after they were due jobs started, of runs that this server has followed from their beginning.
+	// Delays are how long after they were due jobs started, of runs that this server has followed
+	// from their beginning.
 	Delays []time.Duration
 }
 
-// pace is when the jobs of a run could start at the earliest, as this server saw it.
+// pace is when the jobs of a run could start at the earliest, as this server saw it. Nil is not
+// known: of a run that it has not looked at from the beginning.
 type pace struct {
-	known    bool // the run was followed from its beginning
 	from     time.Time
 	paused   time.Time         // when it was last seen so
-	released map[int]time.Time // by wave
+	released map[int]time.Time // by wave; nil of one wave
 }
 
-// begin notes that a run is followed for the first time.
-func (p *pace) begin(run *ledger.Run, l *launch.Launch, now time.Time) {
-	if p.known || run.Recorded > 0 || l.Snapshot.Turns != nil {
+// pace notes what a look shows of when jobs may start.
+func (c *Controller) pace(l *look) {
+	w, of := l.w, l.held.launch
+	if c.cfg.Measure.Recorded == nil {
 		return
 	}
-	p.known, p.from, p.released = true, l.Snapshot.Launched, map[int]time.Time{0: {}}
-	if run.Approvals > 0 { // somebody let it go on a moment ago
-		p.from = now
+	if w.pace == nil && w.looked == 0 && l.run.Recorded == 0 && of.Snapshot.Turns == nil {
+		w.pace = &pace{from: of.Snapshot.Launched}
+		if l.run.Approvals > 0 { // somebody let it go on a moment ago
+			w.pace.from = time.Now()
+		}
+		if len(of.Limits) > 1 {
+			w.pace.released = map[int]time.Time{0: {}}
+		}
+	}
+	w.looked++
+	if w.pace != nil && l.sight.Status.Phase == queue.Paused {
+		w.pace.paused = time.Now()
+	}
+}
+
+// release notes that a wave was released.
+func (p *pace) release(wave int) {
+	if p != nil && p.released != nil {
+		p.released[wave] = time.Now()
 	}
 }
 
 // delay is how long after it was due a job started; false where that is not known.
 func (p *pace) delay(l *launch.Launch, ends []int, index int, started time.Time) (time.Duration, bool) {
-	released, ok := p.released[sort.SearchInts(l.Limits, index+1)]
-	if !p.known || !ok || started.IsZero() {
+	if p == nil || started.IsZero() {
 		return 0, false
+	}
+	var released time.Time
+	if p.released != nil {
+		var ok bool
+		if released, ok = p.released[sort.SearchInts(l.Limits, index+1)]; !ok {
+			return 0, false
+		}
 	}
 	due := p.from
 	for _, t := range []time.Time{released, p.paused} {
@@ -72,50 +98,47 @@ func segmentEnds(segments []queue.Segment) []int {
 	return ends
 }
 
-// measure tells of outcomes that were recorded just now.
-func (f *follower) measure(l *launch.Launch, recorded []ledger.Outcome, results []core.Result) {
-	if f.c.cfg.Measure.Recorded == nil {
+// measured tells of outcomes that were recorded just now.
+func (c *Controller) measured(l *look) {
+	if c.cfg.Measure.Recorded == nil {
 		return
 	}
-	r := Recorded{Tenant: l.Run.Tenant, Outcomes: recorded, Results: results}
-	f.c.mu.Lock()
-	for i := range results {
-		if d, ok := f.watched.pace.delay(l, f.ends, results[i].Job.Index, results[i].Started); ok {
-			r.Delays = append(r.Delays, d)
+	of := l.held.launch
+	r := Recorded{Run: l.run.ID, Tenant: of.Run.Tenant, Outcomes: l.outcomes, Results: l.results}
+	if l.w.pace != nil {
+		ends := segmentEnds(of.Run.Segments)
+		for i := range l.results {
+			if d, ok := l.w.pace.delay(of, ends, l.results[i].Job.Index, l.results[i].Started); ok {
+				r.Delays = append(r.Delays, d)
+			}
 		}
 	}
-	f.c.mu.Unlock()
-	f.c.cfg.Measure.Recorded(r)
+	c.cfg.Measure.Recorded(r)
 }
 
-// note keeps what an event, or a status, says of when jobs may start.
-func (f *follower) note(change func(*pace)) {
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
-	if f.watched.pace.known {
-		change(&f.watched.pace)
-	}
-}
-
-// Lag is how long the oldest outcome that this server has read from the queue has waited to be recorded; 0 where none waits.
+// Lag returns how long the oldest news of the queue have waited to be recorded; 0 if none wait.
+// News that bring no outcome count until the run was looked at, because while the ledger is away
+// nobody can read whether they bring one.
 func (c *Controller) Lag() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var oldest time.Duration
-	for f := range c.recording {
-		oldest = max(oldest, time.Since(f.handed))
+	for _, since := range c.waiting {
+		oldest = max(oldest, time.Since(since))
 	}
 	return oldest
 }
 
-// handing notes that a follower has outcomes that are not recorded, or none any more.
-func (f *follower) handing(on bool) {
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
-	if !on {
-		delete(f.c.recording, f)
-		return
+// unrecorded notes that runs have news that are not recorded, or that they have none.
+func (c *Controller) unrecorded(on bool, runs ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, run := range runs {
+		if _, ok := c.waiting[run]; on && !ok {
+			c.waiting[run] = time.Now()
+		}
+		if !on {
+			delete(c.waiting, run)
+		}
 	}
-	f.handed = time.Now()
-	f.c.recording[f] = struct{}{}
 }

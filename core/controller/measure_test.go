@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -89,6 +90,29 @@ func TestMeasuresNoDelaysOfWhatItDidNotFollow(t *testing.T) {
 		defer m.mu.Unlock()
 		if m.ended == 0 || len(m.delays) > 0 {
 			t.Errorf("%+v", m)
+		}
+	})
+}
+
+// The lag grows while the ledger is away, although nothing of what the queue has can be read then.
+func TestLagCountsWhatTheLedgerDoesNotTake(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		defer stop()
+		l.accept(c, spec{id: "r1", hosts: 2})
+		h := l.hands()
+		lease := h.take(2)[0]
+		h.wait(5 * time.Second)
+		if lag := c.Lag(); lag != 0 {
+			t.Errorf("a lag of %v before anything ended", lag)
+		}
+		if err := l.ledger.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h.ack(queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed})
+		h.wait(5 * time.Second)
+		if lag := c.Lag(); lag < 4*time.Second {
+			t.Errorf("a lag of %v, of an outcome that nobody could record for 5s", lag)
 		}
 	})
 }

@@ -88,8 +88,8 @@ func TestStallsAreTold(t *testing.T) {
 		h.wait(time.Minute)
 		before := len(told())
 		h.wait(5 * time.Minute) // now it rests
-		if n := len(told()) - before; c.Load().Followed != 0 || n < 1 || n > 4 {
-			t.Errorf("%+v, told %d times in five minutes", c.Load(), n)
+		if n := len(told()) - before; n < 1 || n > 4 {
+			t.Errorf("told %d times in five minutes", n)
 		}
 		if _, err := l.queue().Wake(l.Context(), "r1", "go"); err != nil {
 			t.Fatal(err)

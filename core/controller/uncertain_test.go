@@ -132,7 +132,7 @@ func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.ledger.Enqueued(l.Context(), claim, "q1"); err != nil {
+		if _, err := l.ledger.Enqueued(l.Context(), "q1", claim); err != nil {
 			t.Fatal(err)
 		}
 		_, stop := l.server("s2", l.queue())

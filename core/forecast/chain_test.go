@@ -11,7 +11,7 @@ func TestChainBeginsAPassWhenAllHaveDoneTheOneBefore(t *testing.T) {
 	pass := func(took ...time.Duration) Input {
 		in := Input{At: at, Seed: 1}
 		for i, d := range took {
-			in.Hosts = append(in.Hosts, Host{Name: string(rune('a' + i)), Work: &Work{Stages: []Stage{{Steps: []Step{{Took: Fixed(d)}}}}}})
+			in.Hosts = append(in.Hosts, Host{Name: string(rune('a' + i)), Work: &Work{Stages: []Stage{{Steps: []Step{{Took: always(d)}}}}}})
 		}
 		return in
 	}

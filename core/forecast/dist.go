@@ -52,9 +52,6 @@ func Assumed(median, p95 time.Duration) (Dist, error) {
 	return Dist{q}, nil
 }
 
-// Fixed always takes d.
-func Fixed(d time.Duration) Dist { return Dist{[]float64{float64(max(d, 0))}} }
-
 // normal is the quantile of the standard normal distribution.
 func normal(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }
 

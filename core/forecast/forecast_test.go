@@ -37,7 +37,7 @@ func compiled(tb testing.TB, name string) *windows.Compiled {
 
 // fixed is work of one stage that always takes took; gated if need is given.
 func fixed(took, need time.Duration) *Work {
-	return &Work{Stages: []Stage{{Gated: need > 0, Need: need, Steps: []Step{{Took: Fixed(took)}}}}}
+	return &Work{Stages: []Stage{{Gated: need > 0, Need: need, Steps: []Step{{Took: always(took)}}}}}
 }
 
 // fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x",
@@ -147,8 +147,8 @@ func TestStartsAndFinish(t *testing.T) {
 // argo-cd#29307: a blocked operation held the rollout's slot.
 func TestTrapHostThatWaitsHoldsNoSlot(t *testing.T) {
 	staged := &Work{Stages: []Stage{
-		{Steps: []Step{{Took: Fixed(10 * time.Minute)}}},
-		{Gated: true, Need: time.Hour, Steps: []Step{{Took: Fixed(30 * time.Minute)}}},
+		{Steps: []Step{{Took: always(10 * time.Minute)}}},
+		{Gated: true, Need: time.Hour, Steps: []Step{{Took: always(30 * time.Minute)}}},
 	}}
 	night := compiled(t, "night")
 	r, err := Make(Input{At: monday, Slots: 1, Samples: 1, Hosts: []Host{
@@ -247,7 +247,7 @@ func TestFaultW14HostsThatNeverFinishAreNoTime(t *testing.T) {
 }
 
 func TestRetriesTakeTime(t *testing.T) {
-	step := Step{Took: Fixed(time.Minute), Attempts: 3, Fails: 1, Backoff: core.Backoff{Interval: 10 * time.Second}}
+	step := Step{Took: always(time.Minute), Attempts: 3, Fails: 1, Backoff: core.Backoff{Interval: 10 * time.Second}}
 	r, err := Make(Input{At: monday, Samples: 1, Hosts: []Host{{Name: "a", Work: &Work{Stages: []Stage{{Steps: []Step{step}}}}}}})
 	if err != nil {
 		t.Fatal(err)

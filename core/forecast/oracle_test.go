@@ -33,7 +33,7 @@ func random(t *rapid.T, sets map[string]*windows.Compiled) Input {
 			took := time.Duration(rapid.IntRange(1, 200).Draw(t, "minutes")) * time.Minute
 			h.Work.Stages = append(h.Work.Stages, Stage{
 				Gated: rapid.Bool().Draw(t, "gated"), Need: time.Duration(rapid.IntRange(1, 240).Draw(t, "need")) * time.Minute,
-				Steps: []Step{{Took: Fixed(took)}},
+				Steps: []Step{{Took: always(took)}},
 			})
 		}
 		in.Hosts = append(in.Hosts, h)

@@ -65,25 +65,53 @@ type Accepted struct {
 // the same request, by id or by key in its tenant, it returns the run that was accepted first and created
 // false, also when several servers are asked at once; another request is core.ErrConflict.
 func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, err error) {
-	row := l.acceptRow(n)
-	if row.refused != nil {
-		return Run{}, false, row.refused
+	out, err := l.AcceptAll(ctx, n)
+	if err == nil {
+		err = out[0].Err
 	}
-	var out []Accepted
-	err = l.db.transact(ctx, "accept run "+n.ID, func(t *tx) error {
-		var entries []Entry
-		if out, entries, err = l.accept(ctx, t, []*acceptRow{row}); err != nil {
-			return err
-		}
-		if out[0].Err != nil {
-			return out[0].Err
-		}
-		return l.auditAll(ctx, t, entries)
-	})
 	if err != nil {
 		return Run{}, false, err
 	}
 	return out[0].Run, out[0].Created, nil
+}
+
+// AcceptAll is Accept of several runs in one transaction. Each has its own answer: one that is refused does not refuse the
+// others. After an error none of them is accepted.
+func (l *Ledger) AcceptAll(ctx context.Context, runs ...NewRun) (out []Accepted, err error) {
+	rows, refused := make([]*acceptRow, len(runs)), 0
+	for i, n := range runs {
+		if rows[i] = l.acceptRow(n); rows[i].refused != nil {
+			refused++
+		}
+	}
+	what := "accept run " + runs[0].ID
+	if len(runs) > 1 {
+		what = fmt.Sprintf("accept %d runs", len(runs))
+	}
+	if refused == len(rows) {
+		out = make([]Accepted, len(rows))
+		for i, r := range rows {
+			out[i].Err = r.refused
+		}
+		return out, nil
+	}
+	err = l.db.transact(ctx, what, func(t *tx) error {
+		var entries []Entry
+		var err error
+		if out, entries, err = l.accept(ctx, t, rows); err != nil {
+			return err
+		}
+		return l.auditAll(ctx, t, entries)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		if r.refused == nil {
+			out[i].Err = translate("accept run "+r.ID, out[i].Err)
+		}
+	}
+	return out, nil
 }
 
 // acceptRow is a run with its columns, made outside the transaction.

@@ -74,28 +74,48 @@ type ahead struct {
 
 func (a ahead) Scan(dest ...any) error { return a.row.Scan(append(a.front, dest...)...) }
 
-// Enqueued says that the queue of this incarnation has the claimed run, and ends the claim.
-// Records of that queue are read from the beginning, where it is another than before. The run
-// that it returns may have been cancelled or paused meanwhile: the queue has to be told.
-// A claim that has ended, and was taken over, is core.ErrConflict.
-func (l *Ledger) Enqueued(ctx context.Context, c Claim, incarnation string) (Run, error) {
+// Enqueued is the answer to one of several claims.
+type Enqueued struct {
+	Run Run   // it may have been cancelled or paused meanwhile: the queue has to be told
+	Err error // core.ErrConflict: the claim has ended, and was taken over
+}
+
+// Enqueued says that the queue of this incarnation has the claimed runs, and ends the claims, which are of one server.
+// Records of that queue are read from the beginning, where it is another than before.
+func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Claim) ([]Enqueued, error) {
 	if err := checkText("incarnation", incarnation, true, maxID); err != nil {
-		return Run{}, err
+		return nil, err
 	}
-	var run Run
-	err := l.db.transact(ctx, "mark run "+c.Run.ID+" as queued", func(t *tx) (err error) {
-		run, err = scanRun(t.row(ctx, `UPDATE runs SET position = CASE WHEN incarnation = $4 THEN position ELSE '' END, incarnation = $4,
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(claims))
+	for i, c := range claims {
+		ids[i] = c.Run.ID
+	}
+	runs := map[string]Run{}
+	err := l.db.transact(ctx, "mark runs as queued", func(t *tx) error {
+		rows, err := t.rows(ctx, `UPDATE runs SET position = CASE WHEN incarnation = $3 THEN position ELSE '' END, incarnation = $3,
 			phase = CASE WHEN phase = 'queued' THEN 'active' ELSE phase END, claimed_by = '', claimed_until = 0, version = version + 1
-			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3 RETURNING `+runColumns, c.Run.seq, c.By, c.until, incarnation))
-		if none(err) {
-			return fmt.Errorf("the claim of %s has ended and was taken over: %w", c.By, core.ErrConflict)
-		}
-		return err
+			WHERE seq IN (SELECT seq FROM runs WHERE id `+fmt.Sprintf(t.anyOf, "$1")+` AND claimed_by = $2 ORDER BY id`+t.forUpdate+`) RETURNING `+runColumns, t.list(ids), claims[0].By, incarnation)
+		clear(runs)
+		return each(rows, err, func(row scanner) error {
+			run, err := scanRun(row)
+			runs[run.ID] = run
+			return err
+		})
 	})
 	if err != nil {
-		return Run{}, err
+		return nil, err
 	}
-	return run, nil
+	out := make([]Enqueued, len(claims))
+	for i, c := range claims {
+		var ok bool
+		if out[i].Run, ok = runs[c.Run.ID]; !ok {
+			out[i].Err = fmt.Errorf("the claim of %s has ended and was taken over: %w", c.By, core.ErrConflict)
+		}
+	}
+	return out, nil
 }
 
 // Release ends a claim without a result; nothing happens when it was taken over.

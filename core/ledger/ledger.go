@@ -75,6 +75,9 @@ func connect(url string, connections int) (*db, error) {
 	if path, ok := FileOf(url); ok {
 		return openSQLite(path, connections)
 	}
+	if url == Memory {
+		return openMemory()
+	}
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
 	case "postgres", "postgresql":
 		return openPostgres(url, connections)

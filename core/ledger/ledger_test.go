@@ -78,6 +78,7 @@ var conformance = []struct {
 	{"accept refuses", testAcceptRefuses},
 	{"material comes back", testMaterial},
 	{"outcomes count once", testOutcomesCountOnce},
+	{"recent details are bounded", testRecentDetails},
 	{"outcomes delivered by two servers", testTwoServersRecord},
 	{"cursor guards records without lives", testCursor},
 	{"later lives supersede", testLives},

@@ -55,6 +55,7 @@ type Recorded struct {
 	Known    int    // jobs whose outcome, in that life, was recorded before
 	Position string // where the ledger stands in the queue's records
 	Complete bool   // every job of the run has its outcome
+	Run      Run    // as it is then
 	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index beyond the run, an
 	// unknown outcome), core.ErrConflict (the cursor: go on from Position). Of one that took several transactions New were.
 	Err error

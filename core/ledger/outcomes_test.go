@@ -112,7 +112,7 @@ func enqueue(tb testing.TB, l *ledger.Ledger, run, incarnation string) ledger.Ru
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r, err := l.Enqueued(tb.Context(), c, incarnation)
+	r, err := enqueued(tb.Context(), l, c, incarnation)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func testCancel(t *testing.T, b *backend) {
 	accept(t, l, newRun("claimed", "", 3))
 	c := must[ledger.Claim](t)(l.Claim(ctx, "s1", "claimed", "q1", time.Minute))
 	must[ledger.Run](t)(l.Cancel(ctx, ledger.AllTenants(), "bob", "claimed", ""))
-	if r, err := l.Enqueued(ctx, c, "q1"); err != nil || r.Phase != ledger.PhaseCancelled || r.Complete() {
+	if r, err := enqueued(ctx, l, c, "q1"); err != nil || r.Phase != ledger.PhaseCancelled || r.Complete() {
 		t.Errorf("%+v, %v", r, err)
 	}
 	accept(t, l, newRun("done", "", 1))
@@ -206,16 +207,16 @@ func testClaims(t *testing.T, b *backend) {
 	next("s3", "q1", 2, "")
 	_, err := l.Claim(ctx, "s3", "low", "q1", time.Minute)
 	wantErr(t, err, core.ErrConflict, "claim of another's")
-	if r, err := l.Enqueued(ctx, first[0], "q1"); err != nil || r.Phase != ledger.PhaseActive || r.Incarnation != "q1" {
+	if r, err := enqueued(ctx, l, first[0], "q1"); err != nil || r.Phase != ledger.PhaseActive || r.Incarnation != "q1" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if err := l.Release(ctx, second[0]); err != nil {
 		t.Fatal(err)
 	}
 	again := next("s3", "q1", 9, "low ")
-	wantErr(t, func() error { _, err := l.Enqueued(ctx, second[0], "q1"); return err }(), core.ErrConflict, "a claim that was taken over")
-	must[ledger.Run](t)(l.Enqueued(ctx, again[0], "q1"))
-	must[ledger.Run](t)(l.Enqueued(ctx, first[1], "q1"))
+	wantErr(t, func() error { _, err := enqueued(ctx, l, second[0], "q1"); return err }(), core.ErrConflict, "a claim that was taken over")
+	must[ledger.Run](t)(enqueued(ctx, l, again[0], "q1"))
+	must[ledger.Run](t)(enqueued(ctx, l, first[1], "q1"))
 	next("s1", "q1", 9, "")
 	// The queue came back without one run; then it is lost altogether.
 	if err := l.Unqueue(ctx, "middle", "another"); err != nil {
@@ -225,7 +226,7 @@ func testClaims(t *testing.T, b *backend) {
 	if err := l.Unqueue(ctx, "middle", "q1"); err != nil {
 		t.Fatal(err)
 	}
-	must[ledger.Run](t)(l.Enqueued(ctx, next("s1", "q1", 9, "middle ")[0], "q1"))
+	must[ledger.Run](t)(enqueued(ctx, l, next("s1", "q1", 9, "middle ")[0], "q1"))
 	next("s1", "q2", 9, "high middle low ")
 
 	// A claim ends by itself, by the database's clock.
@@ -336,4 +337,13 @@ func testFourEyes(t *testing.T, b *backend) {
 	accept(t, l, newRun("r3", "", 3))
 	must[ledger.Run](t)(decide("r3", "alice", 1, true))
 	sound(t, l)
+}
+
+// enqueued is Enqueued of one run.
+func enqueued(ctx context.Context, l *ledger.Ledger, c ledger.Claim, incarnation string) (ledger.Run, error) {
+	all, err := l.Enqueued(ctx, incarnation, c)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	return all[0].Run, all[0].Err
 }

@@ -316,6 +316,8 @@ func (r *recording) finish(ctx context.Context, c *Cursor) error {
 		run.Position = c.To
 	}
 	r.out.Position, r.out.Complete = run.Position, ended != 0
+	run.Ended = fromMicros(ended)
+	r.out.Run = *run
 	n := func(o core.Outcome) int { return run.Outcomes[o] }
 	_, err := r.t.exec(ctx, `UPDATE runs SET recorded = $2, ended = $3, phase = $4, ranges = $5, position = $6, unchanged = $7, changed = $8, skipped = $9,
 		rolled_back = $10, failed = $11, unreachable = $12, lost = $13, cancelled = $14 WHERE seq = $1`,

@@ -45,6 +45,7 @@ type Run struct {
 	Incarnation string `json:"-"` // of the queue that has the run; "" for none
 	Key         string `json:"-"` // Idempotency-Key
 	Uncertain   int    `json:"-"` // the first so many jobs may have begun in a queue that was lost, see Doubt
+	Progress    string `json:"-"` // what SetProgress keeps of it
 
 	seq, content int64
 	ranges       int
@@ -55,7 +56,7 @@ func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
- total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain`
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress`
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
@@ -68,7 +69,7 @@ func scanRun(row scanner) (Run, error) {
 	for i := range counts {
 		dest = append(dest, &counts[i])
 	}
-	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain)...); err != nil {
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress)...); err != nil {
 		return Run{}, err
 	}
 	r.Created, r.Ended = fromMicros(created), fromMicros(ended)
@@ -226,3 +227,6 @@ func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, erro
 	}
 	return snapshot, translate("read the snapshot of run "+id, err)
 }
+
+// Content counts how often what the run is was replaced, see Amend.
+func (r *Run) Content() int64 { return r.content }

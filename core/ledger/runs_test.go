@@ -85,7 +85,7 @@ func testAcceptPaused(t *testing.T, b *backend) {
 	if len(claims) != 1 || claims[0].Run.Phase != ledger.PhasePaused {
 		t.Fatalf("%+v", claims)
 	}
-	if r := must[ledger.Run](t)(l.Enqueued(t.Context(), claims[0], "q1")); r.Phase != ledger.PhasePaused {
+	if r := must[ledger.Run](t)(enqueued(t.Context(), l, claims[0], "q1")); r.Phase != ledger.PhasePaused {
 		t.Errorf("%+v", r)
 	}
 	n = newRun("r2", "", 2)

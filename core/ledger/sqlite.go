@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -100,37 +101,59 @@ func openSQLite(path string, connections int) (*db, error) {
 	}
 	_ = f.Close()
 
-	open := func(n int, pragmas ...string) (*sql.DB, error) {
-		q := url.Values{"_txlock": {"immediate"}}
-		for _, p := range append([]string{"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "cache_size(-16000)", "temp_store(2)"}, pragmas...) {
-			q.Add("_pragma", p)
-		}
-		pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
-		if err != nil {
-			return nil, err
-		}
-		pool.SetMaxOpenConns(n)
-		pool.SetMaxIdleConns(n)
-		return pool, nil
-	}
 	d := &db{dialect: sqliteDialect()}
-	if d.write, err = open(1, fmt.Sprintf("wal_autocheckpoint(%d)", 4*checkpointPages)); err != nil {
+	file := (&url.URL{Path: path}).EscapedPath()
+	durable := []string{"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)"}
+	if d.write, err = sqlitePool(file, "", 1, append(durable, fmt.Sprintf("wal_autocheckpoint(%d)", 4*checkpointPages))...); err != nil {
 		return nil, err
 	}
 	if err := becomeWAL(d.write); err != nil {
 		_ = d.write.Close()
 		return nil, err
 	}
-	if d.read, err = open(connections, "query_only(1)"); err != nil {
+	if d.read, err = sqlitePool(file, "", connections, append(durable, "query_only(1)")...); err != nil {
 		_ = d.write.Close()
 		return nil, err
 	}
-	if d.wal, err = open(1); err != nil {
+	if d.wal, err = sqlitePool(file, "", 1, durable...); err != nil {
 		_ = d.write.Close()
 		_ = d.read.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// Memory is the URL of a ledger that nobody else sees, and that ends with the process: for runs of which no record is kept.
+const Memory = "memory:"
+
+// openMemory opens a database in memory, which all connections to its name share. It is there for as long as one of them is.
+func openMemory() (*db, error) {
+	d := &db{dialect: sqliteDialect()}
+	file := "/" + rand.Text()
+	const shared = "&vfs=memdb"
+	var err error
+	if d.write, err = sqlitePool(file, shared, 1, "busy_timeout(30000)", "journal_mode(MEMORY)"); err != nil {
+		return nil, err
+	}
+	if d.read, err = sqlitePool(file, shared, 4, "busy_timeout(30000)", "query_only(1)"); err != nil {
+		_ = d.write.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB, error) {
+	q := url.Values{"_txlock": {"immediate"}}
+	for _, p := range append(pragmas, "foreign_keys(1)", "cache_size(-16000)", "temp_store(2)") {
+		q.Add("_pragma", p)
+	}
+	pool, err := sql.Open("sqlite", "file:"+file+"?"+q.Encode()+more)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	return pool, nil
 }
 
 // checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What does not call that checkpoints in its commit,

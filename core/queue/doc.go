@@ -12,13 +12,14 @@
 //     passes between calls: a leap takes at most a sixth of it, and no silence that is everybody's ends one.
 //  2. Submit is idempotent by run id, and O(segments + settled) in work and memory for a
 //     bulk run: no per-job state before a job is leased, blocked, or cancelled singly.
-//  3. A lease is fenced by a token that only grows. An ack with another token, or
+//  3. A lease is fenced by a token that only grows, also over a restart, a rollback and an emptying of the queue: none
+//     is below the queue's clock in µs. Where the clock is set back as well, it may fall. An ack with another token, or
 //     for a job that is not leased to that session, is counted, returned as
 //     stale, and changes nothing.
 //  4. Leases live as long as their session beats. When a session is silent for
 //     SessionTTL, whichever node calls Turn next recovers its jobs, boundedly many a
 //     call: OnLost retry counts the attempt and puts the job back after the
-//     run's backoff (dead at MaxCrashes); OnLost hold ends it as lost.
+//     run's backoff (lost at MaxCrashes); OnLost hold ends it as lost.
 //  5. Two leased jobs never share a Target.Host, whatever their runs, nor, where
 //     their runs are Disruptive, a Target.HAGroup. Within a run at most PerGroup
 //     jobs of one Target.Group are leased at once. A job that meets a held lock
@@ -64,8 +65,8 @@
 // After 0 is due at once. All of them, and reaping, add the time since the lease to Served.
 //
 // Crashes. A job whose session is reaped is made due after Backoff.Delay(crashes so far, from 0, …);
-// at the MaxCrashes-th crash it ends as lost and dead. In a run that is stopped or cancelled it
-// ends as lost instead of being tried again, and is not dead. A crash keeps the job's State.
+// at the MaxCrashes-th crash it ends as lost. In a run that is stopped or cancelled it
+// ends as lost instead of being tried again. A crash keeps the job's State.
 //
 // Locks. They are taken in the order host, HA group, group; a job blocks on the first that is held,
 // and holds nothing while it is blocked. PerGroup is a lock with PerGroup places, within the run.
@@ -89,9 +90,7 @@
 // Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is
 // not deferred, and is explained as ended. What is settled counts in the budgets (rule 7) when the
 // run is submitted: one whose budget that spends, or that has a settled lost one, is stopped at
-// once, and the rest of it cancelled as after any stop; one that is all settled is complete. A
-// settled job is not dead, so Redrive passes it over: to give a lost one another life, leave it out
-// of Settled when the run is submitted.
+// once, and the rest of it cancelled as after any stop; one that is all settled is complete.
 // A target may be settled beyond Limit. The same run submitted again is accepted without effect,
 // whatever is settled by then and whether it is paused.
 //
@@ -112,17 +111,21 @@
 // Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is due counts
 // until a turn has looked. Of a run that is over nothing is promised.
 //
+// News. There is news of a run when it is submitted, a record is added, its phase or limit changes, a job
+// is suspended, or a suspension ends. A lease, a beat, a save, a retry, a return and a crash that is tried
+// again are none. It is there when the call that made it has returned, and a call makes it once. A cursor that
+// News did not give out is one that is Lost.
+//
+// Look gives of each run what was there at one moment, but runs one after the other. It may give fewer
+// records than it was asked for, even none, and then says More: so the answer has some MiB at most. Where
+// several share an answer, those in front are served first.
+//
 // Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
 // A document that was posted without bytes is one: its data is empty and not nil.
 //
 // Feed. Messages of a topic are numbered from 1 in each life of it, and a cursor says life and
 // number: so FeedLost can tell what a slow follower missed. A follower is woken in milliseconds,
 // or, where many follow, within a quarter of a second.
-//
-// Redrive makes a stopped run active again; what was cancelled stays so. The superseded outcome no
-// longer counts, in Outcomes and in the budget, but its Record stays. In a cancelled run it is
-// core.ErrConflict; jobs that are not dead are passed over; an index outside the run is
-// core.ErrInvalid. Attempts, crashes and State start anew.
 //
 // Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a
 // cancelled job is that of Cancel or of the stop. A cursor that Records did not give out, and max

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -58,11 +59,9 @@ type Control interface {
 	Submitter
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run, reason string) error
-	// Adjust pauses, resumes, reweights, stops, or releases a wave.
-	Adjust(ctx context.Context, run string, a Adjust) error
-	// Redrive gives dead jobs a new life: all of the run when indexes is empty.
-	// A redriven job's new outcome supersedes its old one. It returns how many.
-	Redrive(ctx context.Context, run string, indexes ...int) (int, error)
+	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one round trip, but
+	// for large waves and those that are stopped. It answers for each of them, in order: each is adjusted by itself.
+	Adjust(ctx context.Context, runs ...Adjust) []error
 	Waker
 }
 
@@ -98,6 +97,30 @@ func SubmitEach(runs []Run, submit func(Run) (created bool, err error)) []Submis
 	return answers
 }
 
+// AdjustEach answers an Adjust run by run. More than MaxAdjust runs are refused as a whole.
+func AdjustEach(runs []Adjust, adjust func(Adjust) error) []error {
+	answers := make([]error, len(runs))
+	for i, a := range runs {
+		err := a.Validate()
+		if len(runs) > MaxAdjust {
+			err = fmt.Errorf("adjust of %d runs, expected at most %d: %w", len(runs), MaxAdjust, core.ErrInvalid)
+		}
+		if err == nil {
+			err = adjust(a)
+		}
+		if err != nil {
+			answers[i] = fmt.Errorf("adjust run %q: %w", a.Run, err)
+		}
+	}
+	return answers
+}
+
+// AdjustOne adjusts one run.
+func AdjustOne(ctx context.Context, q Control, run string, a Adjust) error {
+	a.Run = run
+	return q.Adjust(ctx, a)[0]
+}
+
 // Waker ends suspensions.
 type Waker interface {
 	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
@@ -114,12 +137,13 @@ type Waker interface {
 
 // Inspect reads.
 type Inspect interface {
+	Watch
 	Status(ctx context.Context, run string) (Status, error)
 	// Awaited counts the run's suspended jobs by the event that they wait for. It reads some hundred events in one
 	// atomic step; whole is false where it took several, between which jobs may have moved.
 	Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error)
 	// Records returns what was recorded after cursor ("" is the beginning), in order,
-	// at most max, each (job, life) exactly once. With nothing new it waits up to wait.
+	// at most max, each job exactly once. With nothing new it waits up to wait.
 	// Jobs cancelled in bulk come as one Record with Count > 1.
 	Records(ctx context.Context, run, cursor string, max int, wait time.Duration) (records []Record, next string, err error)
 	// Payload returns Run.Payload.
@@ -156,6 +180,7 @@ type TurnResult struct {
 	Stop   []core.JobID // leased by this session in a cancelled run; at most 256 a call
 	Now    time.Time    // the queue's clock
 	Next   time.Time    // when something next becomes due; zero when nothing is timed
+	Turns  int64        // that the queue has had, with this one: where it does not grow, the queue was set back
 	More   bool         // work was left that would have fitted, had Want been larger, or bounded work is unfinished
 }
 
@@ -171,9 +196,9 @@ type Lease struct {
 	Job     core.JobID
 	Host    string
 	Data    []byte // Target.Data
-	Token   uint64 // fence: grows with every lease of the queue
+	Token   uint64 // fence: grows with every lease of the queue, and is never below the queue's clock in µs
 	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
-	State   []byte // of the last Save, Suspend or Retry ack of this life
+	State   []byte // of the last Save, Suspend or Retry ack
 	Err     error  // why Data or State must not be worked on, as they are not what was given; nil from the queues themselves
 }
 
@@ -214,6 +239,7 @@ type Record struct {
 
 // Adjust changes a run. Nil fields stay as they are.
 type Adjust struct {
+	Run    string
 	Paused *bool
 	Weight *int
 	Limit  *int   // only grows; 0 means all

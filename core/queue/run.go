@@ -20,6 +20,7 @@ const (
 	MaxLeasesTurn  = 256
 	MaxSettled     = 1_000_000 // of Run.Settled
 	MaxSubmit      = 1000      // runs of one Submit
+	MaxAdjust      = 1000      // runs of one Adjust
 )
 
 // SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload, MaxDetail, MaxDocument and MaxMessage:
@@ -31,7 +32,7 @@ type OnLost string
 
 // The two answers.
 const (
-	LostRetry OnLost = "retry" // run it again, the attempt counted; dead at MaxCrashes
+	LostRetry OnLost = "retry" // run it again, the attempt counted; lost at MaxCrashes
 	LostHold  OnLost = "hold"  // end it as lost: nobody knows what the host saw
 )
 
@@ -166,7 +167,6 @@ type Status struct {
 	// Deferred counts the released jobs, among Pending and Suspended, that wait for a time when they
 	// may start: those of segments that are not due yet, and those suspended for EventWindow.
 	Deferred int                  `json:"deferred"`
-	Dead     int                  `json:"dead"` // among Outcomes[lost]
 	Outcomes map[core.Outcome]int `json:"outcomes"`
 	Served   time.Duration        `json:"served_ns"` // worker time so far
 }

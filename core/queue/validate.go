@@ -168,7 +168,7 @@ func (a *Ack) validate() error {
 	return checkID("event", a.Event, false)
 }
 
-// Validate tells what a queue refuses of an Adjust.
+// Validate tells what a queue refuses of an Adjust of a run.
 func (a Adjust) Validate() error {
 	if a.Weight != nil && (*a.Weight < 1 || *a.Weight > MaxWeight) {
 		return fmt.Errorf("weight is %d, expected 1 to %d: %w", *a.Weight, MaxWeight, core.ErrInvalid)

@@ -9,19 +9,25 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The first byte of the data is its format. Encode writes the newest. Format 1 was kept in Redis, and has triggers
-// that were not launched yet.
+// The first byte of the data is its format. Format 1 was kept in Redis, and has triggers that were not launched yet.
+// Format 3 has the time of a schedule that fires once; others are kept in format 2, which earlier versions read.
 const (
-	format   = 2
-	formatV1 = 1
+	formatOnce = 3
+	format     = 2
+	formatV1   = 1
 )
 
 // Encode packs a definition and its state into a row's data. An idle schedule takes about 40 bytes
 // beside its strings. The id is the row's, and not in the data.
 func Encode(d Definition, s State) []byte {
 	w := writer{b: make([]byte, 0, 64+len(d.Payload)), id: d.ID}
-	w.byte(format)
-	w.text(d.Cron)
+	if d.At.IsZero() {
+		w.byte(format)
+		w.text(d.Cron)
+	} else {
+		w.byte(formatOnce)
+		w.time(d.At)
+	}
 	w.text(d.Timezone)
 	w.text(string(d.CatchUp))
 	w.text(string(d.Overlap))
@@ -68,11 +74,15 @@ func Encode(d Definition, s State) []byte {
 func Decode(id ID, data []byte) (d Definition, s State, err error) {
 	r := reader{b: data, id: id}
 	f := r.byte()
-	if r.err == nil && f != format && f != formatV1 {
-		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d: %w", id, f, format, core.ErrInvalid)
+	if r.err == nil && (f < formatV1 || f > formatOnce) {
+		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d to %d: %w", id, f, formatV1, formatOnce, core.ErrInvalid)
 	}
 	d.ID = id
-	d.Cron = r.text()
+	if f == formatOnce {
+		d.At = r.time()
+	} else {
+		d.Cron = r.text()
+	}
 	d.Timezone = r.text()
 	d.CatchUp = CatchUp(r.text())
 	d.Overlap = Overlap(r.text())

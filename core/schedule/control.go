@@ -83,8 +83,8 @@ func put(d Definition, old *Definition, s State, now time.Time) State {
 	if old == nil {
 		return State{Since: now, Paused: d.Paused, Reason: definedPaused(d.Paused)}
 	}
-	if old.Cron != d.Cron || old.Timezone != d.Timezone {
-		s.dropWaiting(d.ID, now, "the cron expression or zone was changed")
+	if old.Cron != d.Cron || !old.At.Equal(d.At) || old.Timezone != d.Timezone {
+		s.dropWaiting(d.ID, now, "its time was changed")
 		s.Since = now
 	}
 	switch {
@@ -105,7 +105,11 @@ func definedPaused(paused bool) string {
 
 // normal writes what is meant by an empty field, so that equal definitions are equal.
 func normal(d Definition) Definition {
-	d.CatchUp, d.Overlap = cmp.Or(d.CatchUp, CatchUpSkip), cmp.Or(d.Overlap, OverlapSkip)
+	catchUp := CatchUpSkip
+	if !d.At.IsZero() { // a person asked for this one run
+		catchUp, d.At = CatchUpOnce, d.At.UTC()
+	}
+	d.CatchUp, d.Overlap = cmp.Or(d.CatchUp, catchUp), cmp.Or(d.Overlap, OverlapSkip)
 	if len(d.Payload) == 0 {
 		d.Payload = nil
 	}
@@ -138,9 +142,10 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 	return ledger.ScheduleChange{Schedule: row}, p, nil
 }
 
-// Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A new cron expression
-// or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed
-// Paused pauses or resumes. A tenant has at most quota of them.
+// Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A new cron expression,
+// time or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed
+// Paused pauses or resumes. A tenant has at most quota of them. A definition that is there already, by the same person,
+// stays as it is, whatever ifEdition says. One that fires once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
 	if err := d.Validate(); err != nil {
 		return Status{}, err
@@ -154,9 +159,6 @@ func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition in
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return Status{}, err
 	}
-	if row.Edition != ifEdition {
-		return Status{}, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", d.ID, row.Edition, ifEdition, core.ErrConflict)
-	}
 	var before *Status
 	s := put(d, nil, State{}, now)
 	if row.Version > 0 {
@@ -164,7 +166,16 @@ func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition in
 		if err != nil {
 			return Status{}, err
 		}
+		if row.By == by && reflect.DeepEqual(p.Definition, d) {
+			return *p.status(had, row), nil
+		}
 		before, s = p.status(had, row), put(d, &p.Definition, had.clone(), now)
+	}
+	switch {
+	case row.Edition != ifEdition:
+		return Status{}, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", d.ID, row.Edition, ifEdition, core.ErrConflict)
+	case !d.At.IsZero() && !d.At.After(now):
+		return Status{}, fmt.Errorf("%s is over, it is %s: %w", d.At.Format(time.RFC3339), now.Format(time.RFC3339), core.ErrInvalid)
 	}
 	row.Tenant, row.Name, row.By = d.ID.Tenant, d.ID.Name, by
 	change, p, err := c.change(row, d, s, now)

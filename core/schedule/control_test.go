@@ -346,3 +346,41 @@ func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A schedule with a time fires once on any number of servers, must lie ahead, and is removed after KeepOnce. The same
+// again is the same, even when it has fired.
+func TestOnceOnServers(t *testing.T) {
+	inLab(t, func(l *lab) {
+		complete := l.completing()
+		l.serve()
+		l.serve()
+		d := schedule.Definition{ID: schedule.ID{Name: "x"}, At: time.Now().Add(90 * time.Second).Truncate(time.Second)}
+		put := func(d schedule.Definition) (schedule.Status, error) {
+			return l.control.Put(l.Context(), d, "bob", 0, core.Quota{}, noted("schedule.put"))
+		}
+		first, err := put(d)
+		if l.ok(err); !first.Next.Equal(d.At) || first.Definition.CatchUp != schedule.CatchUpOnce {
+			t.Errorf("made %+v", first)
+		}
+		l.pass(time.Hour)
+		again, err := put(d)
+		if l.ok(err); again.Edition != first.Edition || again.State.Fired != 1 || !again.Next.IsZero() {
+			t.Errorf("again %+v", again)
+		}
+		if runs := l.runs(); len(runs) != 1 || runs[schedule.RunID(d.ID, d.At)].ID == "" || again.State.Last[0].RunID != schedule.RunID(d.ID, d.At) {
+			t.Errorf("runs %v, state %+v", runs, again.State)
+		}
+		d.ID.Name = "y"
+		if _, err := put(d); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "is over") {
+			t.Errorf("in the past: %v", err)
+		}
+		complete()
+		l.stop()
+		l.pass(schedule.KeepOnce)
+		l.serve()
+		l.pass(time.Minute)
+		if _, err := l.control.Get(l.Context(), ledger.AllTenants(), first.Definition.ID); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("later: %v", err)
+		}
+	})
+}

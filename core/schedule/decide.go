@@ -12,6 +12,7 @@ type Decision struct {
 	Skips []Skip    // fires that this decision drops
 	Due   time.Time // when to look again; zero: never
 	Waits bool      // the end of a run makes it due
+	Gone  bool      // it fired once, KeepOnce ago: it is removed
 }
 
 // asks lists the runs of which a decision has to know whether they are complete.
@@ -46,7 +47,10 @@ func (p *plan) decide(s State, now time.Time, running func(string) bool) Decisio
 		d.release(ByCatchUp)
 	}
 	d.backfill()
-	return Decision{State: d.s, Skips: d.skips, Due: d.due(&d.s, d.now, d.lags), Waits: d.lags || d.s.waits()}
+	return Decision{
+		State: d.s, Skips: d.skips, Due: d.due(&d.s, d.now, d.lags), Waits: d.lags || d.s.waits(),
+		Gone: d.spent(&d.s) && !d.s.busy() && !d.s.waits() && !d.now.Before(d.At.Add(KeepOnce)),
+	}
 }
 
 // limit is when a fire of the cron expression may no longer be launched; zero: no limit.
@@ -322,7 +326,15 @@ func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 			due = earlier(due, p.start(nominal))
 		}
 	}
+	if p.spent(s) {
+		due = earlier(due, latest(p.At.Add(KeepOnce), now.Add(time.Hour)))
+	}
 	return due
+}
+
+// spent reports whether the schedule fires no more.
+func (p *plan) spent(s *State) bool {
+	return p.cron == nil && !p.At.After(s.Since)
 }
 
 // patience is how long to wait before runs are asked for again: an eighth of how long the last one has

@@ -1,5 +1,5 @@
 // Package schedule owns recurrence: definitions that launch something again and again by a
-// cron expression in civil time, the pure decisions about each fire, their rows in the ledger,
+// cron expression in civil time, or once at a time, the pure decisions about each fire, their rows in the ledger,
 // and the Engine that a server runs.
 //
 // It must not know playbooks, runs beyond their ids, queues, or what a payload means.
@@ -25,6 +25,8 @@
 //	              what was launched before is not repeated. Neither pause nor start_within binds it
 //	trigger       launches once at once, under a run id of its own, made of the caller's key. Neither pause
 //	              nor overlap nor start_within binds it
+//	once          a schedule with At fires once. Missed, it is launched late (catch_up once), start_within permitting.
+//	              KeepOnce after its time it is removed
 //	failed        a launch that fails is tried again after 1 s, 2 s, … 30 s, until start_within (RetryFor
 //	              where there is none) has passed since its decision; then it is skipped
 //

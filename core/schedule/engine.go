@@ -195,7 +195,7 @@ func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
 
 // prepare makes the change of a schedule: its new state, and the runs of the claims that are to be launched now.
 func (b *batch) prepare(ctx context.Context, f *firing) ledger.ScheduleChange {
-	c := ledger.ScheduleChange{Schedule: f.row}
+	c := ledger.ScheduleChange{Schedule: f.row, Delete: f.decision.Gone}
 	for _, claim := range f.decision.State.Claimed {
 		if claim.After.After(b.now) {
 			continue

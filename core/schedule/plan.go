@@ -39,7 +39,7 @@ func (p *planner) plan(d Definition) (*plan, error) {
 	p.mu.Lock()
 	zone, cron := p.zones[d.Timezone], p.crons[d.Cron]
 	p.mu.Unlock()
-	if zone == nil || cron == nil {
+	if once := !d.At.IsZero(); zone == nil || cron == nil && !once {
 		c, err := d.compile()
 		if err != nil {
 			return nil, err
@@ -52,7 +52,9 @@ func (p *planner) plan(d Definition) (*plan, error) {
 		if len(p.zones) >= mostZones { // more than there are: by letters of another case
 			clear(p.zones)
 		}
-		p.zones[d.Timezone], p.crons[d.Cron] = zone, cron
+		if p.zones[d.Timezone] = zone; !once {
+			p.crons[d.Cron] = cron
+		}
 		p.mu.Unlock()
 	}
 	out := &plan{Definition: d, cron: cron, zone: zone}
@@ -65,6 +67,9 @@ func (p *planner) plan(d Definition) (*plan, error) {
 
 // next is the first nominal time strictly after the given one.
 func (p *plan) next(after time.Time) (time.Time, bool) {
+	if p.cron == nil {
+		return p.At, p.At.After(after)
+	}
 	at, ok := p.cron.Next(after, p.zone)
 	if !ok || !at.Before(maxTime) {
 		return time.Time{}, false
@@ -121,11 +126,20 @@ func (p *plan) count(after, until time.Time, most int) int {
 	return n
 }
 
+// The nominal time in the id of a run: expressions fire at whole minutes, At may have seconds.
+const (
+	minuteStamp = "20060102T1504Z"
+	secondStamp = "20060102T150405Z"
+)
+
 // RunID is the id of the run that a nominal time launches: TENANT:NAME-20060102T1504Z. Two fires never
-// share one: neither tenants nor names have colons, what follows the name has one length, and no
-// expression fires twice within a minute.
+// share one: neither tenants nor names have colons, and no expression fires twice within a minute.
 func RunID(id ID, nominal time.Time) string {
-	return id.String() + "-" + nominal.UTC().Format("20060102T1504Z")
+	layout := minuteStamp
+	if nominal.Second() != 0 {
+		layout = secondStamp
+	}
+	return id.String() + "-" + nominal.UTC().Format(layout)
 }
 
 // TriggerRunID is the id of the run that a trigger with this key launches: TENANT:NAME-t and 80 bits of

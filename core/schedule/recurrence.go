@@ -16,6 +16,9 @@ func (d *Definition) CheckRecurrence(retries time.Duration, now time.Time) error
 	if err != nil {
 		return err
 	}
+	if c.cron == nil {
+		return nil
+	}
 	gap, at := c.cron.ShortestGap(c.zone, now, now.AddDate(10, 0, 0))
 	if gap == 0 || gap >= retries {
 		return nil

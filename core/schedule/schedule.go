@@ -14,9 +14,9 @@ import (
 
 // Bounds of a definition. Run ids made of it are never longer than MaxRunID.
 const (
-	MaxTenant      = 48      // bytes
-	MaxName        = 56      // bytes
-	MaxPayload     = 4 << 10 // bytes: what to launch, not what it is made of
+	MaxTenant      = 48       // bytes
+	MaxName        = 56       // bytes
+	MaxPayload     = 20 << 10 // bytes: what to launch, not what it is made of
 	MaxStartWithin = 31 * 24 * time.Hour
 	MaxJitter      = 24 * time.Hour
 	MaxRunID       = 128 // bytes, as the queue's MaxIDLength
@@ -92,8 +92,9 @@ const (
 // Definition says what is launched when: what is kept in git. Whether the schedule is paused now is in State.
 type Definition struct {
 	ID          ID
-	Cron        string // five fields, see civil.ParseCron
-	Timezone    string // IANA name; "" is UTC
+	Cron        string    // five fields, see civil.ParseCron
+	At          time.Time // instead of Cron: fire once, at this second
+	Timezone    string    // IANA name; "" is UTC
 	CatchUp     CatchUp
 	Overlap     Overlap
 	StartWithin time.Duration // whole seconds; 0: no limit
@@ -102,7 +103,8 @@ type Definition struct {
 	Paused      bool          // paused when it is first put; later a change of it pauses or resumes, as Pause and Resume do
 }
 
-// Validate names the field that is wrong; errors wrap core.ErrInvalid. Empty CatchUp and Overlap are skip.
+// Validate names the field that is wrong; errors wrap core.ErrInvalid. An empty Overlap is skip. An empty CatchUp is
+// skip with Cron, and once with At.
 func (d *Definition) Validate() error {
 	_, err := d.compile()
 	return err
@@ -110,7 +112,7 @@ func (d *Definition) Validate() error {
 
 // compiled is what decisions need of a definition.
 type compiled struct {
-	cron *civil.Cron
+	cron *civil.Cron // nil of one that fires once
 	zone *time.Location
 }
 
@@ -129,8 +131,12 @@ func (d *Definition) parse() (c compiled, err error) {
 	if err = d.ID.Validate(); err != nil {
 		return c, err
 	}
-	if c.cron, err = civil.ParseCron(d.Cron); err != nil {
-		return c, fmt.Errorf("cron: %w", err)
+	if d.At.IsZero() {
+		if c.cron, err = civil.ParseCron(d.Cron); err != nil {
+			return c, fmt.Errorf("cron: %w", err)
+		}
+	} else if err := d.checkOnce(); err != nil {
+		return c, err
 	}
 	if c.zone = time.UTC; d.Timezone != "" {
 		if c.zone, err = civil.LoadZone(d.Timezone); err != nil {
@@ -160,6 +166,21 @@ func (d *Definition) parse() (c compiled, err error) {
 		return c, fmt.Errorf("payload is %d bytes, expected at most %d", len(d.Payload), MaxPayload)
 	}
 	return c, nil
+}
+
+// checkOnce is what is special about a schedule that fires once.
+func (d *Definition) checkOnce() error {
+	switch {
+	case d.Cron != "":
+		return fmt.Errorf("it has cron %q and the time %s: expected one of them", clip(d.Cron), stamp(d.At))
+	case d.At.Before(minTime) || !d.At.Before(maxTime) || d.At.Nanosecond() != 0:
+		return fmt.Errorf("time %s: expected a whole second from %d to %d", d.At.Format(time.RFC3339Nano), minTime.Year(), maxTime.Year()-1)
+	case d.CatchUp == CatchUpAll:
+		return errors.New("catch_up is all, expected skip or once: it fires once")
+	case d.Jitter > 0:
+		return errors.New("jitter is for schedules with a cron expression")
+	}
+	return nil
 }
 
 func checkSpan(what string, d, most time.Duration) error {

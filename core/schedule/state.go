@@ -8,15 +8,16 @@ import (
 
 // Grace, retries and bounds of what a schedule's state holds.
 const (
-	Grace        = time.Minute      // a fire that nobody looked at for so long after its start is missed
-	RetryFor     = 10 * time.Minute // how long a launch is tried where nothing else bounds it
-	MaxCatchUp   = 1000             // missed fires that catch_up: all goes back
-	MaxBackfill  = 1000             // fires of one backfill
-	MaxBackfills = 4                // backfills of a schedule that are not done
-	MaxActive    = 16               // runs of a schedule that are not complete; more are not triggered
-	MaxLast      = 5                // results kept
-	MaxReason    = 200              // bytes of a reason kept
-	MaxKey       = 128              // bytes of a trigger's key
+	Grace        = time.Minute         // a fire that nobody looked at for so long after its start is missed
+	RetryFor     = 10 * time.Minute    // how long a launch is tried where nothing else bounds it
+	MaxCatchUp   = 1000                // missed fires that catch_up: all goes back
+	MaxBackfill  = 1000                // fires of one backfill
+	MaxBackfills = 4                   // backfills of a schedule that are not done
+	MaxActive    = 16                  // runs of a schedule that are not complete; more are not triggered
+	MaxLast      = 5                   // results kept
+	MaxReason    = 200                 // bytes of a reason kept
+	MaxKey       = 128                 // bytes of a trigger's key
+	KeepOnce     = 30 * 24 * time.Hour // how long a schedule that fired once is kept
 )
 
 // Pauses after a launch that failed: the first, and the longest.

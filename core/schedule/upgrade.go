@@ -98,7 +98,11 @@ func nominalOf(id ID, run string) (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	at, err := time.Parse("20060102T1504Z", text)
+	layout := minuteStamp
+	if len(text) > len(layout) {
+		layout = secondStamp
+	}
+	at, err := time.Parse(layout, text)
 	return at, err == nil
 }
 

@@ -163,7 +163,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.cfg.Queue.Adjust(ctx, before.ID, queue.Adjust{Weight: in.Body.Weight}); err != nil {
+		if err := queue.AdjustOne(ctx, s.cfg.Queue, before.ID, queue.Adjust{Weight: in.Body.Weight}); err != nil {
 			return nil, err
 		}
 		if err := s.note(ctx, by, ledger.Entry{

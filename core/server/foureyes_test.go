@@ -88,7 +88,7 @@ func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 				if demanded && !check {
 					phase = api.Approval
 				}
-				run := want[api.Run](t, b.ask(b.token(c.by, Operator), "POST", "/v1/runs", api.NewRun{Playbook: c.playbook, Check: check}), http.StatusCreated)
+				run := want[api.Run](t, b.ask(b.token(c.by, Operator), "POST", "/v1/runs", api.NewRun{Playbook: c.playbook, LaunchOptions: api.LaunchOptions{Check: check}}), http.StatusCreated)
 				if run.Phase != phase {
 					t.Errorf("%s, demanded %v, check %v: %s", name, demanded, check, run.Phase)
 				}

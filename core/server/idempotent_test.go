@@ -28,7 +28,7 @@ func TestFaultS12AKeyBelongsToItsCaller(t *testing.T) {
 		}
 	}
 	// Another body is refused, also where its run would be another tenant's.
-	for _, n := range []api.NewRun{{Playbook: "acme-patch", Check: true}, {Playbook: "globex-patch"}, {Playbook: "everywhere"}} {
+	for _, n := range []api.NewRun{{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Check: true}}, {Playbook: "globex-patch"}, {Playbook: "everywhere"}} {
 		if a := create(provider, n); a.status != http.StatusConflict || strings.Contains(a.body, first.ID) {
 			t.Errorf("%+v: %d %s", n, a.status, a.body)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -139,32 +140,35 @@ func (s *Server) getPlaybook(_ context.Context, by caller, in *struct {
 	Playbook string `path:"playbook" maxLength:"200"`
 },
 ) (*body[api.Playbook], error) {
-	set, err := s.set()
+	now, book, err := s.playbook(by, in.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	book, ok := set.Playbook(in.Playbook)
-	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, unknownPlaybook(set, by, in.Playbook)
-	}
-	shown := playbookOf(set, book)
+	shown := playbookOf(now.Set, book)
 	shown.Source = string(book.Source)
 	return &body[api.Playbook]{shown}, nil
 }
 
-// unknownPlaybook guesses at what was meant, among what the caller may see.
-func unknownPlaybook(set *definitions.Set, by caller, name string) error {
+// playbook finds one that the caller may see, or guesses at what was meant.
+func (s *Server) playbook(by caller, name string) (now catalog.Current, book *playbooks.Playbook, err error) {
+	if now = s.cfg.Catalog.Current(); now.Set == nil {
+		_, err = s.set()
+		return now, nil, err
+	}
+	if book, ok := now.Set.Playbook(name); ok && by.scope.Allows(book.Tenant) {
+		return now, book, nil
+	}
 	var names []string
-	for _, b := range set.Playbooks {
+	for _, b := range now.Set.Playbooks {
 		if by.scope.Allows(b.Tenant) {
 			names = append(names, b.Name)
 		}
 	}
-	err := noPlaybook(name)
+	err = noPlaybook(name)
 	if near := yamlread.DidYouMean(clip(name, 200), names); near != "" {
-		return fmt.Errorf("%w: %s", err, near)
+		err = fmt.Errorf("%w: %s", err, near)
 	}
-	return err
+	return now, nil, err
 }
 
 func noPlaybook(name string) error {

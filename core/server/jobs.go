@@ -37,7 +37,7 @@ func (p JobPath) id() core.JobID { return core.JobID{Run: p.Run, Index: p.Job} }
 func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	RunPath
 	Page
-	State   string       `query:"state" enum:"all,open,done" default:"all" doc:"open has no outcome yet, done has one"`
+	State   string       `query:"state" enum:"all,open,done,uncertain" default:"all" doc:"open has no outcome yet, done has one, uncertain is open and may have been under way when the queue was lost"`
 	Outcome core.Outcome `query:"outcome" enum:"unchanged,changed,failed,unreachable,skipped,rolled_back,lost,cancelled"`
 	Host    string       `query:"host" maxLength:"253"`
 },
@@ -46,12 +46,12 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	var next string
 	var err error
 	switch {
-	case in.State == "done" || in.Outcome != "" && in.State != "open":
+	case in.State == "done" || in.Outcome != "" && in.State == "all":
 		jobs, next, err = s.cfg.Ledger.Jobs(ctx, by.scope, in.Run, ledger.JobFilter{Outcome: in.Outcome, Host: in.Host}, in.ledger())
 	case in.Outcome != "":
-		return nil, fmt.Errorf("state open has no job with the outcome %s: leave one of them out: %w", in.Outcome, core.ErrInvalid)
+		return nil, fmt.Errorf("state %s has no job with the outcome %s: leave one of them out: %w", in.State, in.Outcome, core.ErrInvalid)
 	default:
-		jobs, next, err = s.cfg.Ledger.AllJobs(ctx, by.scope, in.Run, in.Host, in.State == "open", in.ledger())
+		jobs, next, err = s.cfg.Ledger.AllJobs(ctx, by.scope, in.Run, in.Host, in.State != "all", in.ledger())
 	}
 	if err != nil {
 		return nil, err
@@ -62,6 +62,12 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	}
 	if err := s.addStates(ctx, by.scope, in.Run, items); err != nil {
 		return nil, err
+	}
+	if in.State == "uncertain" {
+		certain := slices.IndexFunc(items, func(j api.Job) bool { return !j.MayHaveBegun }) // from there on all are
+		if certain >= 0 {
+			items, next = items[:certain], ""
+		}
 	}
 	return listOf(items, next), nil
 }
@@ -87,7 +93,7 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 			for i := part; i < len(jobs); i += askTogether {
 				if j := &jobs[i]; j.Outcome == "" {
 					why := s.standing(ctx, scope, &run, core.JobID{Run: j.Run, Index: j.Index})
-					j.State, j.Reason = why.State, why.Reason
+					j.State, j.Reason, j.MayHaveBegun = why.State, why.Reason, j.Index < run.Uncertain
 				}
 			}
 		})
@@ -186,11 +192,42 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	asking, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	why := s.whyPending(ctx, s.standing(ctx, by.scope, &run, in.id()))
+	e.Reason = ""
+	why := s.whyPending(asking, s.standing(asking, by.scope, &run, in.id()))
 	e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
+	s.explain(ctx, &run, &e)
 	return &body[api.Explanation]{e}, nil
+}
+
+// explain adds what keeps a job from starting, and when it is expected to. What cannot be asked is left out.
+func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation) {
+	shown := runOf(*run)
+	h := held{run: &shown, index: e.Index, why: *e}
+	if made, err := s.estimate(ctx, run); err == nil {
+		h.window, e.Starts = made.host(e.Index)
+		h.nobody, e.Window = made.nobody, h.window
+	}
+	if run.Incarnation != "" && s.cfg.Controller.Away() == nil {
+		asking, cancel := context.WithTimeout(ctx, liveTime)
+		defer cancel()
+		st, err := s.cfg.Queue.Status(asking, run.ID)
+		if err == nil {
+			h.plan, err = s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) })
+		}
+		if err != nil {
+			return
+		}
+		h.status = &st
+		if e.State == core.Pending {
+			ahead := max(st.Pending-(st.Total-e.Index), 0)
+			e.Ahead = &ahead
+		}
+	}
+	if e.Blocks = h.blocks(); len(e.Blocks) == 0 && h.why.State != core.Pending {
+		e.Starts = nil // it has started
+	}
 }
 
 func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,5 +127,37 @@ func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
 		if a.status != http.StatusOK || strings.Contains(a.body, theirs.ID) || !strings.Contains(a.body, "held by another job") {
 			t.Errorf("%d %s", a.status, a.body)
 		}
+	}
+}
+
+// After the queue was lost, the record names every host that may have been touched, and no other.
+func TestFaultW13JobsThatMayHaveBegunAreNamed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	viewer := b.token("acme", Viewer)
+	named := func() (hosts []string) {
+		for _, j := range want[struct{ Items []api.Job }](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/jobs?state=uncertain", nil), http.StatusOK).Items {
+			hosts = append(hosts, j.Host)
+		}
+		return hosts
+	}
+	if hosts := named(); hosts != nil {
+		t.Errorf("before: %v", hosts)
+	}
+	must(t, b.ledger.Doubt(t.Context(), run.ID, 2))
+	if shown := want[api.Run](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID, nil), http.StatusOK); shown.MayHaveBegun != 2 {
+		t.Errorf("%+v", shown)
+	}
+	if hosts := named(); !slices.Equal(hosts, []string{"acme-1", "acme-2"}) {
+		t.Errorf("lost: %v", hosts)
+	}
+	_, err := b.ledger.Record(t.Context(), ledger.Batch{Run: run.ID, Outcomes: []ledger.Outcome{{Index: 0, Outcome: core.Changed, Attempt: 1, Started: time.Now()}}})
+	must(t, err)
+	if hosts := named(); !slices.Equal(hosts, []string{"acme-2"}) {
+		t.Errorf("one has run since: %v", hosts)
+	}
+	if jobs := want[struct{ Items []api.Job }](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/jobs", nil), http.StatusOK).Items; jobs[0].MayHaveBegun || !jobs[1].MayHaveBegun || jobs[2].MayHaveBegun {
+		t.Errorf("all: %+v", jobs)
 	}
 }

@@ -46,8 +46,8 @@ func (deaf) Cancel(context.Context, string, string) error {
 	return fmt.Errorf("write: %w", core.ErrUnavailable)
 }
 
-func (deaf) Adjust(context.Context, string, queue.Adjust) error {
-	return fmt.Errorf("write: %w", core.ErrUnknown)
+func (deaf) Adjust(context.Context, ...queue.Adjust) []error {
+	return []error{fmt.Errorf("write: %w", core.ErrUnknown)}
 }
 
 // A change that the queue does not have yet was answered like one that it has.

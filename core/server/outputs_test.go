@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,60 @@ func TestLargeOutputOfADistantWorker(t *testing.T) {
 	if _, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID); !errors.Is(err, core.ErrNotFound) || len(b.files()) != 0 {
 		t.Errorf("%v; what is left: %v", err, b.files())
 	}
+}
+
+// Whoever takes a worker's token writes outputs of jobs that have not ended, of any tenant, and that is all: no other operation is
+// admitted, and no other job is changed. With the controls that the forgery is read as an output, and that an operator's token launches.
+func TestAWorkersTokenForgesOutputsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	stolen, viewer, operator := b.token(everyTenant, Worker), b.token("acme", Viewer), b.token("acme", Operator)
+	var admitted []string
+	for _, o := range b.walk() {
+		if a := b.ask(stolen, o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden {
+			admitted = append(admitted, o.OperationID)
+		}
+	}
+	if !slices.Equal(admitted, []string{"put-output"}) {
+		t.Errorf("a worker's token is admitted to %v", admitted)
+	}
+	if a := b.ask(operator, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch"}); a.status/100 != 2 {
+		t.Errorf("control: an operator's launch: %d %s", a.status, a.body)
+	}
+
+	web := httptest.NewServer(b.server)
+	defer web.Close()
+	forge := func(run string, job int, secret, text string) int {
+		path := fmt.Sprintf("/v1/runs/%s/jobs/%d/outputs/0/stdout", run, job)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, web.URL+path, strings.NewReader(text))
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+secret)
+		res, err := web.Client().Do(req)
+		must(t, err)
+		must(t, res.Body.Close())
+		return res.StatusCode
+	}
+	run := b.launch("acme", api.NewRun{})
+	if status := forge(run.ID, 0, stolen, "forged"); status != http.StatusOK {
+		t.Errorf("control: of a job that has not ended: %d", status)
+	}
+	read := func(what string) {
+		t.Helper()
+		if a := b.ask(viewer, "GET", fmt.Sprintf("/v1/runs/%s/jobs/0/outputs/0/stdout", run.ID), nil); a.status != http.StatusOK || a.body != "forged" {
+			t.Errorf("%s: a viewer reads %d %q", what, a.status, a.body)
+		}
+	}
+	read("control")
+	b.finish(run)
+	for what, status := range map[string]int{
+		"a job that ended": forge(run.ID, 0, stolen, "again"), "no job of the run": forge(run.ID, 100, stolen, "x"), "no run": forge("nothing", 0, stolen, "x"),
+		"a viewer's token": forge(run.ID, 0, viewer, "x"), "a worker's of one tenant": forge(run.ID, 0, b.token("acme", Worker), "x"),
+	} {
+		if status/100 != 4 {
+			t.Errorf("%s: %d", what, status)
+		}
+	}
+	read("after the job's end")
 }
 
 type failing struct{}

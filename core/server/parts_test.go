@@ -102,16 +102,18 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Cleanup(q.Shutdown)
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q})
 	must(t, err)
-	cat, err := catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl})
-	must(t, err)
-	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
-	must(t, err)
+	var cat *catalog.Catalog
 	told, err := notify.New(notify.Config{Ledger: l, Server: "test", View: func() notify.View { return notify.View{Policy: cat.Set().Notify} }})
 	must(t, err)
-	cfg := Config{Notify: told, Ledger: l, Controller: ctl, Queue: q, Feed: q, Backend: "memory", Catalog: cat, Version: "test"}
+	cfg := Config{Notify: told, Ledger: l, Controller: ctl, Queue: q, Feed: q, Backend: "memory", Version: "test"}
 	for _, c := range change {
 		c(&cfg)
 	}
+	cat, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Pool: cfg.Pool})
+	must(t, err)
+	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	cfg.Catalog = cat
 	s, err := New(cfg)
 	must(t, err)
 	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}

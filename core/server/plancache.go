@@ -8,6 +8,8 @@ type plan struct {
 	approve bool  // a person is asked between its waves
 	limits  []int // hosts that are released with each wave
 	waves   int   // with those behind barriers
+	// maxInFlight is how many of its jobs run at once; 0: as many as there are.
+	maxInFlight int
 }
 
 // maxPlans bounds the cache; its waves are few numbers each.

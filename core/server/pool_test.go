@@ -36,7 +36,7 @@ func TestFaultW5AServiceLaunchesOnHostsOfItsPoolOnly(t *testing.T) {
 	b.apply(moved("us"))
 	refused("retry", b.ask(provider, "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}), 1)
 	refused("submit", b.ask(provider, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch"}), 1)
-	if a := b.ask(provider, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", Limit: []string{"acme-2"}}); a.status != http.StatusCreated {
+	if a := b.ask(provider, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"acme-2"}}}); a.status != http.StatusCreated {
 		t.Errorf("the others: %d %s", a.status, a.body)
 	}
 }

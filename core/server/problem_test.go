@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -49,6 +50,29 @@ func TestSchedulesThatNeverFireAreRefused(t *testing.T) {
 		if a.status != tc.status || !strings.Contains(a.body, tc.say) {
 			t.Errorf("%s: %d %s", tc.cron, a.status, a.body)
 		}
+	}
+}
+
+// A schedule that fires once: the same again is the same, another one needs If-Match, and the past is refused.
+func TestSchedulesThatFireOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	op := b.token("acme", Operator)
+	n := api.NewSchedule{Playbook: "acme-patch", At: time.Now().Add(time.Hour).Truncate(time.Second), Timezone: "Europe/Zurich", LaunchOptions: api.LaunchOptions{Limit: []string{"acme-1"}}}
+	made := want[api.Schedule](t, b.ask(op, "PUT", "/v1/schedules/x", n), http.StatusOK)
+	if !made.At.Equal(n.At) || !made.Next.Equal(n.At) || made.CatchUp != "once" || !strings.HasPrefix(made.Sentence, "Once, on ") || len(made.Limit) != 1 {
+		t.Errorf("%+v", made)
+	}
+	if again := want[api.Schedule](t, b.ask(op, "PUT", "/v1/schedules/x", n), http.StatusOK); again.ETag != made.ETag {
+		t.Errorf("%+v", again)
+	}
+	n.At = n.At.Add(time.Hour)
+	want[any](t, b.ask(op, "PUT", "/v1/schedules/x", n), http.StatusPreconditionRequired)
+	want[any](t, b.ask(op, "PUT", "/v1/schedules/x", n, "If-Match", made.ETag), http.StatusOK)
+	want[any](t, b.ask(op, "DELETE", "/v1/schedules/x", nil, "If-Match", "*"), http.StatusOK)
+	n.At = time.Now().Add(-time.Hour).Truncate(time.Second)
+	if a := b.ask(op, "PUT", "/v1/schedules/x", n); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "is over") {
+		t.Errorf("in the past: %d %s", a.status, a.body)
 	}
 }
 

@@ -139,7 +139,7 @@ func TestFaultS8ATenantHoldsNoMoreThanItsQuotas(t *testing.T) {
 		}
 	}
 	with := func(n int) api.NewRun { // {"v":"xxx"}
-		return api.NewRun{Playbook: "acme-patch", Vars: map[string]any{"v": strings.Repeat("x", n-len(`{"v":""}`))}}
+		return api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Vars: map[string]any{"v": strings.Repeat("x", n-len(`{"v":""}`))}}}
 	}
 	refused(b.ask(operators["acme"], "POST", "/v1/runs", with(core.QuotaVars.Max+1)), core.QuotaVars)
 	want[any](t, b.ask(operators["acme"], "POST", "/v1/runs", with(core.QuotaVars.Max)), http.StatusCreated)

@@ -61,7 +61,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
-	l, err := s.prepare(ctx, by, requestOf(before), "", still)
+	l, err := s.prepare(ctx, by, againOf(before), "", still)
 	if err != nil {
 		return nil, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
 	}
@@ -79,10 +79,10 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	return answer, nil
 }
 
-// requestOf is the request of an earlier launch, as far as the launch shows it.
-func requestOf(l *launch.Launch) api.NewRun {
+// againOf is the request of an earlier launch, as far as the launch shows it.
+func againOf(l *launch.Launch) api.NewRun {
 	snap := l.Snapshot
-	n := api.NewRun{Playbook: l.Playbook.Name, Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff}
+	n := api.NewRun{Playbook: l.Playbook.Name, LaunchOptions: api.LaunchOptions{Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff}}
 	if l.Run.MaxInFlight != l.Playbook.Strategy.MaxInFlight.Of(len(l.Hosts)) { // it was launched with a number of its own
 		n.MaxInFlight = l.Run.MaxInFlight
 	}

@@ -73,7 +73,7 @@ func TestFaultS4RetryTakesTodaysAddressesSettingsAndSecrets(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.apply(withSecret("kv/old"))
-	run := b.launch("acme", api.NewRun{MaxInFlight: 2})
+	run := b.launch("acme", api.NewRun{LaunchOptions: api.LaunchOptions{MaxInFlight: 2}})
 	b.finish(run)
 	next := withSecret("kv/new")
 	next["inventory/hosts.yaml"] = strings.Replace(next["inventory/hosts.yaml"], "address: 192.0.2.1,", "address: 192.0.2.77, user: fresh,", 1)

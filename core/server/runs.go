@@ -109,7 +109,7 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	return plan{check: l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves()}, nil
+	return plan{check: l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves(), maxInFlight: l.Run.MaxInFlight}, nil
 }
 
 // waves says which wave a run is in, and whether the next one waits for a person.
@@ -186,8 +186,12 @@ func runOf(r ledger.Run) api.Run {
 	if schedule == r.LaunchedBy {
 		schedule = ""
 	}
+	uncertain := 0
+	if !r.Complete() {
+		uncertain = r.Uncertain
+	}
 	return api.Run{
-		ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason, LaunchedBy: r.LaunchedBy,
+		MayHaveBegun: uncertain, ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason, LaunchedBy: r.LaunchedBy,
 		Schedule: schedule, Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
 	}
 }

@@ -120,7 +120,7 @@ func TestFourEyes(t *testing.T) {
 	second := want[api.Token](t, b.ask(admin, "POST", "/v1/tokens", api.NewToken{Name: "the admin", Tenant: "acme", Role: "admin"}), http.StatusCreated)
 	want[any](t, b.ask(second.Secret, "POST", path, yes), http.StatusConflict)
 	// Asking for something else does not take the approval away.
-	again := want[api.Run](t, b.ask(admin, "PUT", "/v1/runs/"+run.ID, api.NewRun{Playbook: "acme-patch", Limit: []string{"acme-1"}}), http.StatusOK)
+	again := want[api.Run](t, b.ask(admin, "PUT", "/v1/runs/"+run.ID, api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"acme-1"}}}), http.StatusOK)
 	if again.Phase != api.Approval || again.Total != 1 {
 		t.Fatalf("%+v", again)
 	}
@@ -180,13 +180,13 @@ func TestLimitReadsNoFileAndNamesNobody(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for _, limit := range []string{"@/etc/passwd", "acme-1,@/etc/passwd", "!@/etc/passwd", "acme-1:&@/etc/passwd"} {
-		a := b.ask(b.token(everyTenant, Admin), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere", Limit: []string{limit}})
+		a := b.ask(b.token(everyTenant, Admin), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere", LaunchOptions: api.LaunchOptions{Limit: []string{limit}}})
 		if a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "@FILE") || strings.Contains(a.body, "root:") {
 			t.Errorf("%s: %d %s", limit, a.status, a.body)
 		}
 	}
-	there := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", Limit: []string{"globex-1"}})
-	nowhere := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", Limit: []string{"globex-9"}})
+	there := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-1"}}})
+	nowhere := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-9"}}})
 	if there.status != http.StatusNotFound || strings.ReplaceAll(there.body, "globex-1", "globex-9") != nowhere.body {
 		t.Errorf("another tenant's host can be told from one that nobody has:\n%s\n%s", there.body, nowhere.body)
 	}

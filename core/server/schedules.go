@@ -27,7 +27,7 @@ func (s *Server) schedules() {
 	handle(s, r("list-schedules", http.MethodGet, "", "List schedules, by tenant and name", "", Viewer), s.listSchedules)
 	handle(s, r("get-schedule", http.MethodGet, "/{schedule}", "Show a schedule", "", Viewer), s.getSchedule)
 	handle(s, r("put-schedule", http.MethodPut, "/{schedule}", "Make or replace a schedule",
-		"Replacing needs If-Match. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
+		"By cron, or once with at. Replacing needs If-Match; the same definition again is left as it is. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
 	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "What it launched goes on. "+managed, Operator), s.deleteSchedule)
 	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Let a schedule fire no more until it is resumed", "", Operator), s.pauseSchedule)
 	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Let a schedule fire again", "It goes on with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
@@ -113,13 +113,9 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	Body api.NewSchedule
 },
 ) (*versioned[api.Schedule], error) {
-	set, err := s.set()
+	_, book, err := s.playbook(by, in.Body.Playbook)
 	if err != nil {
 		return nil, err
-	}
-	book, ok := set.Playbook(in.Body.Playbook)
-	if !ok || !by.scope.Allows(book.Tenant) {
-		return nil, unknownPlaybook(set, by, in.Body.Playbook)
 	}
 	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
@@ -138,19 +134,17 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 		}
 	case err != nil:
 		return nil, err
-	case in.Match == "" && !before.Managed:
-		return nil, huma.NewError(http.StatusPreconditionRequired, "schedule "+id.String()+" is there: to replace it, send its ETag as If-Match")
-	default:
-		if version = before.Version; !before.Managed {
-			err = in.matches(etagOf(version))
-		} else {
-			err = nil // PutSchedule says where it is changed
-		}
-		if err != nil {
+	case before.Managed: // PutSchedule says where it is changed
+	case in.Match != "":
+		version = before.Version
+		if err := in.matches(etagOf(version)); err != nil {
 			return nil, err
 		}
 	}
 	put, err := s.cfg.Catalog.PutSchedule(ctx, by.scope, by.name, n, version)
+	if before.Version > 0 && in.Match == "" && errors.Is(err, core.ErrConflict) {
+		return nil, huma.NewError(http.StatusPreconditionRequired, "schedule "+id.String()+" is there: to replace it, send its ETag as If-Match")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +153,8 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 
 // newSchedule reads what was asked for. A cron that is no expression is left to the catalog to refuse.
 func newSchedule(id schedule.ID, b api.NewSchedule) (catalog.NewSchedule, error) {
-	n := catalog.NewSchedule{Playbook: b.Playbook, Definition: schedule.Definition{
-		ID: id, Cron: b.Cron, Timezone: b.Timezone, CatchUp: schedule.CatchUp(b.CatchUp), Overlap: schedule.Overlap(b.Overlap), Paused: b.Paused,
+	n := catalog.NewSchedule{Launches: requestOf(b.Playbook, b.LaunchOptions), Definition: schedule.Definition{
+		ID: id, Cron: b.Cron, At: b.At, Timezone: b.Timezone, CatchUp: schedule.CatchUp(b.CatchUp), Overlap: schedule.Overlap(b.Overlap), Paused: b.Paused,
 	}}
 	for _, d := range []struct {
 		name, text string
@@ -277,7 +271,7 @@ func (s *Server) backfillSchedule(ctx context.Context, by caller, in *struct {
 func scheduleOf(s *catalog.Schedule) api.Schedule {
 	d, st := s.Definition, s.State
 	shown := api.Schedule{
-		Name: d.ID.Name, Tenant: d.ID.Tenant, Playbook: s.Playbook, Cron: d.Cron, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
+		Name: d.ID.Name, Tenant: d.ID.Tenant, Playbook: s.Launches.Playbook, Cron: d.Cron, At: d.At, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
 		Managed: s.Managed, ETag: etagOf(s.Version),
 	}
 	if shown.Timezone == "" {
@@ -289,15 +283,21 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	if d.StartWithin > 0 {
 		shown.StartWithin = d.StartWithin.String()
 	}
+	q := s.Launches
+	shown.LaunchOptions = api.LaunchOptions{Limit: q.Limit, Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight}
+	zone, err := time.LoadLocation(shown.Timezone)
+	if err != nil {
+		zone = time.UTC
+	}
 	if cron, err := civil.ParseCron(d.Cron); err == nil {
 		shown.Sentence = cron.Describe()
+	} else if !d.At.IsZero() {
+		shown.Sentence = "Once, on " + d.At.In(zone).Format("2 January 2006 at 15:04") + "."
 	}
 	shown.Paused, shown.PauseReason, shown.Fires = st.Paused, st.Reason, st.Fired
 	if !s.Next.IsZero() {
 		shown.Next = s.Next.UTC()
-		if zone, err := time.LoadLocation(shown.Timezone); err == nil {
-			shown.NextLocal = s.Next.In(zone).Format(localTime)
-		}
+		shown.NextLocal = s.Next.In(zone).Format(localTime)
 	}
 	for _, r := range st.Last { // newest last
 		if r.Fired {

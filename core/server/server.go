@@ -74,17 +74,18 @@ const (
 // Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
 // until the last watcher has gone; Close waits for them.
 type Server struct {
-	cfg     Config
-	ledger  core.Outage // as requests and probes meet it
-	mux     *http.ServeMux
-	api     huma.API
-	tokens  *tokenCache
-	heavy   chan struct{} // taken by requests with large bodies
-	streams *streams
-	plans   planCache
-	hub     *hub
-	metrics *metrics.Registry
-	census  census
+	cfg       Config
+	ledger    core.Outage // as requests and probes meet it
+	mux       *http.ServeMux
+	api       huma.API
+	tokens    *tokenCache
+	heavy     chan struct{} // taken by requests with large bodies
+	streams   *streams
+	plans     planCache
+	estimates estimates
+	hub       *hub
+	metrics   *metrics.Registry
+	census    census
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -115,6 +116,7 @@ func New(cfg Config) (*Server, error) {
 	s.runs()
 	s.control()
 	s.jobs()
+	s.forecasts()
 	s.outputs()
 	s.events()
 	s.audit()

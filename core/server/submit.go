@@ -1,23 +1,19 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/tracing"
-	"github.com/turnus/turnus/playbooks"
 )
 
 func (s *Server) createRun(ctx context.Context, by caller, in *struct {
@@ -104,38 +100,12 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 // prepare makes a launch of a request, from the project as it is now, on hosts of the caller's tenants that only allows; nil
 // allows all. id is that of an existing run; "" makes one.
 func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string, only func(core.Host) bool) (*launch.Launch, error) {
-	set, err := s.set()
+	now, book, err := s.playbook(by, n.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	book, known := set.Playbook(n.Playbook)
-	if !known || !by.scope.Allows(book.Tenant) {
-		return nil, unknownPlaybook(set, by, n.Playbook)
-	}
-	if text, err := json.Marshal(n.Vars); err != nil || len(text) > core.QuotaVars.Max {
-		return nil, cmp.Or(err, core.QuotaVars.Over("the run"))
-	}
-	if len(n.Vars) > 0 { // expressions may read names that only these vars have
-		again, err := playbooks.Parse(book.File, book.Source, playbooks.Options{Types: s.cfg.Types, Vars: n.Vars})
-		if err != nil {
-			return nil, err
-		}
-		book = again
-	}
-	hosts := set.Inventory.Hosts
-	if len(n.Limit) > 0 {
-		if hosts, err = limited(set.Inventory.Limit, by, n.Limit); err != nil {
-			return nil, err
-		}
-	}
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool {
-		return !by.scope.Allows(h.Customer) || only != nil && !only(h)
-	})
-	windows, board := s.cfg.Catalog.Windows()
-	l, err := launch.Prepare(book, hosts, launch.Options{
-		RunID: id, Files: s.cfg.Catalog.FilesOf(set, book), Vars: n.Vars, Tags: n.Tags, SkipTags: n.SkipTags, Check: n.Check, Diff: n.Diff, MaxInFlight: n.MaxInFlight,
-		Revision: set.Revision.Commit, LaunchedBy: by.name, Types: s.cfg.Types, Place: "the server", Windows: windows, Board: board, SkipUnfit: n.SkipUnfit, Pool: s.cfg.Pool,
-		Secrets: set.SecretRefs(), FourEyes: set.FourEyes, Trace: tracing.Traceparent(ctx),
+	l, err := s.cfg.Catalog.Prepare(now, book, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
+		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipUnfit: n.SkipUnfit,
 	})
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
@@ -143,23 +113,7 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 	return l, err
 }
 
-// limited selects hosts as --limit does, of what the caller may see. @FILE would be read here, and
-// is refused; a pattern that only meets others' hosts is told as one that meets none.
-func limited(limit func(string) ([]core.Host, error), by caller, patterns []string) ([]core.Host, error) {
-	pattern := strings.Join(patterns, ",")
-	if strings.Contains(pattern, "@") {
-		return nil, fmt.Errorf("limit %q: @FILE is not read by a server: send the names themselves: %w", clip(pattern, 200), core.ErrInvalid)
-	}
-	hosts, err := limit(pattern)
-	if by.scope.All() {
-		return hosts, err
-	}
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !by.scope.Allows(h.Customer) })
-	if err != nil && !errors.Is(err, core.ErrInvalid) && !errors.Is(err, core.ErrNotFound) {
-		return nil, err
-	}
-	if err != nil || len(hosts) == 0 { // what err suggests may be another tenant's
-		return nil, fmt.Errorf("limit %q: it selects no host of yours: %w", clip(pattern, 200), core.ErrNotFound)
-	}
-	return hosts, nil
+// requestOf is a launch as the catalog takes it.
+func requestOf(playbook string, o api.LaunchOptions) catalog.Request {
+	return catalog.Request{Playbook: playbook, Limit: o.Limit, Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, MaxInFlight: o.MaxInFlight}
 }

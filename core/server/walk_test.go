@@ -52,6 +52,8 @@ var aims = map[string]aim{
 	"list-jobs":        {run: "done"},
 	"get-job":          {run: "done", path: map[string]string{"job": "0"}},
 	"explain-job":      {run: "done", path: map[string]string{"job": "0"}},
+	"forecast-run":     {run: "queued"},
+	"list-durations":   {path: map[string]string{"playbook": "acme-patch"}},
 	"list-attempts":    {run: "done", path: map[string]string{"job": "0"}},
 	"list-outputs":     {run: "done", path: map[string]string{"job": "0"}},
 	"get-output":       {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},

@@ -213,6 +213,7 @@ func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 		reported := make(chan struct{})
 		go func() { r.Run(ctx); close(reported) }()
 		pass(time.Minute)
+		synctest.Wait() // nobody reads one of the two clocks before the other is set
 		off.Add(int64(3 * time.Second))
 		suspended.Add(int64(3 * time.Second))
 		pass(time.Minute)

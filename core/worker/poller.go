@@ -50,7 +50,8 @@ type poller struct {
 	zombies   int       // running jobs of earlier sessions
 	stuck     int       // running jobs that were given up
 	fence     uint64    // the highest token that a turn of the session leased
-	older     bool      // and the queue has leased one below since, as it was set back
+	turns     int64     // the most that the queue had in the session
+	older     bool      // and it has leased a job in one before that since, as it was set back
 	load      loadGuard
 }
 
@@ -194,7 +195,8 @@ func (p *poller) turn(ctx context.Context) {
 	for _, id := range res.Stale {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
 	}
-	p.startNew(res.Leases)
+	p.startNew(res.Leases, res.Turns <= p.turns)
+	p.turns = max(p.turns, res.Turns)
 	p.w.cancelJobs(res.Stop, p.session)
 }
 
@@ -256,7 +258,7 @@ func (p *poller) adopt(ctx context.Context) bool {
 	}
 	p.acks = kept
 	leases = slices.DeleteFunc(leases, func(l queue.Lease) bool { return acked[l.Token] || p.runs(l.Token) })
-	p.startNew(leases)
+	p.startNew(leases, false)
 	return true
 }
 
@@ -267,13 +269,14 @@ func (p *poller) runs(token uint64) bool {
 	return ok
 }
 
-// startNew starts what a turn leased. Tokens only grow: one that does not is of a queue that was set back, as a Redis is that
-// lost its last seconds, and the job may have ended since. It is given back, so that the servers see it first.
-func (p *poller) startNew(leases []queue.Lease) {
+// startNew starts what a turn leased. Tokens and turns only grow: a lease of a turn that the queue has had before, or whose token was
+// passed, is of a queue that was set back, as a Redis is that lost its last seconds, and the job may have ended since. It is given
+// back, so that the servers see it first.
+func (p *poller) startNew(leases []queue.Lease, past bool) {
 	seen := p.fence
 	for _, l := range leases {
 		p.fence = max(p.fence, l.Token)
-		if l.Token > seen {
+		if l.Token > seen && !past {
 			p.start(l)
 			continue
 		}
@@ -353,7 +356,7 @@ func (p *poller) dropSession() {
 	}
 	p.endWaiter()
 	p.session.end()
-	p.session, p.acks, p.fence, p.older = nil, nil, 0, false // an emptied queue counts from the beginning, and knows no session
+	p.session, p.acks, p.fence, p.turns, p.older = nil, nil, 0, 0, false // an emptied queue counts from the beginning, and knows no session
 	p.adoptAt, p.retryAt, p.hinted, p.more = time.Time{}, time.Time{}, false, false
 	p.zombies = p.count()
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/plugins/host"
@@ -174,11 +173,9 @@ func (d driver) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissio
 	})
 }
 
-func (d driver) Records(ctx context.Context, run, cursor string, most int, wait time.Duration) ([]queue.Record, string, error) {
-	return d.Queue.Records(ctx, run, cursor, most, 600*wait)
+func (d driver) News(ctx context.Context, from map[int]string, wait time.Duration) (queue.News, error) {
+	return d.Queue.News(ctx, from, 600*wait)
 }
-
-var _ launch.Driver = driver{}
 
 // version is definitions and when they came in force, by the queue's clock.
 type version struct {

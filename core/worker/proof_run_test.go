@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -133,13 +134,11 @@ func (p *proof) play() {
 		return
 	}
 	p.post(false)
-	now := make(chan struct{})
 	driven := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		_, err := launch.Drive(ctx, driver{p.q, p.w.skew}, p.launch, launch.DriveOptions{
-			Now: now, Patience: time.Hour,
+		_, err := enginetest.Drive(ctx, driver{p.q, p.w.skew}, p.launch, enginetest.Options{
 			OnRecord: func(r core.Result) { p.results[r.Job.Index] = append(p.results[r.Job.Index], r) },
 		})
 		driven <- err
@@ -149,7 +148,9 @@ func (p *proof) play() {
 	}
 	p.storm()
 	p.calm()
-	close(now)
+	if err := p.q.Cancel(ctx, p.launch.Run.ID, "the story is over"); err != nil {
+		p.failf("cancel: %v", err)
+	}
 	if err := <-driven; err != nil && !errors.Is(err, context.Canceled) {
 		p.failf("drive: %v", err)
 	}

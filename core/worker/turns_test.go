@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -124,7 +125,7 @@ func (l *lab) drive(la *launch.Launch, d *diary) map[string]core.Result {
 	results := map[string]core.Result{}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	_, err := launch.Drive(ctx, l.q, la, launch.DriveOptions{OnRecord: func(r core.Result) {
+	_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{OnRecord: func(r core.Result) {
 		if _, twice := results[r.Host]; twice {
 			l.t.Errorf("%s has two results", r.Host)
 		}
@@ -256,7 +257,7 @@ func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 			servers.Go(func() {
 				for turn := 0; ; turn++ {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(700+300*k+170*(turn%5))*time.Millisecond)
-					_, err := launch.Drive(ctx, l.q, la, launch.DriveOptions{Resume: &launch.Resume{}, Leave: true})
+					_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{Joins: true})
 					cancel()
 					if err == nil {
 						return
@@ -308,7 +309,7 @@ func TestBarrierOverWorkerDeaths(t *testing.T) {
 				<-n.done
 			}
 		})
-		status, err := launch.Drive(context.Background(), l.q, la, launch.DriveOptions{})
+		status, err := enginetest.Drive(context.Background(), l.q, la, enginetest.Options{})
 		stop()
 		nodes.Wait()
 		if err != nil || status.Outcomes[core.Changed] != 30 {
@@ -485,7 +486,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				n := l.start(l.config())
 				ctx, cancel := context.WithTimeout(context.Background(), lost)
 				var settled []queue.Settled
-				_, err := launch.Drive(ctx, l.q, la, launch.DriveOptions{Leave: true, OnRecord: func(r core.Result) {
+				_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{OnRecord: func(r core.Result) {
 					settled = append(settled, queue.Settled{Index: r.Job.Index, Count: 1, Outcome: r.Outcome})
 				}})
 				cancel()
@@ -511,7 +512,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				}
 				n = l.start(l.config())
 				defer n.drain()
-				status, err := launch.Drive(context.Background(), fresh, la, launch.DriveOptions{Resume: &launch.Resume{Settled: settled}})
+				status, err := enginetest.Drive(context.Background(), fresh, la, enginetest.Options{Joins: true, Recorded: settled})
 				if err != nil || status.Outcomes[core.Changed] != 24 {
 					t.Fatalf("%+v, %v", status, err)
 				}

@@ -352,7 +352,7 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 				n := l.start(l.gatedConfig())
 				if tc.strategy != "" {
 					all := 0
-					if err := l.q.Adjust(context.Background(), "r", queue.Adjust{Limit: &all}); err != nil {
+					if err := queue.AdjustOne(context.Background(), l.q, "r", queue.Adjust{Limit: &all}); err != nil {
 						t.Fatal(err)
 					}
 				}

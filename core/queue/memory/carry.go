@@ -64,18 +64,30 @@ func carriedBy(rest Remains) map[string][]Begun {
 	for _, id := range rest.Runs {
 		all[id] = nil
 	}
-	for _, b := range rest.Jobs {
-		if _, whole := all[b.Job.Run]; whole {
-			all[b.Job.Run] = append(all[b.Job.Run], b)
+	for id, jobs := range byRun(rest.Jobs) {
+		if _, whole := all[id]; whole {
+			all[id] = jobs
 		}
+	}
+	return all
+}
+
+func byRun(jobs []Begun) map[string][]Begun {
+	all := map[string][]Begun{}
+	for _, b := range jobs {
+		all[b.Job.Run] = append(all[b.Job.Run], b)
 	}
 	return all
 }
 
 // begun takes out what remained of the run that is submitted: its jobs that are not settled, by index.
 func (q *Queue) begun(spec *queue.Run) []Begun {
-	jobs := q.carried[spec.ID]
+	jobs, whole := q.carried[spec.ID]
+	if !whole {
+		jobs = q.parked[spec.ID]
+	}
 	delete(q.carried, spec.ID)
+	delete(q.parked, spec.ID)
 	slices.SortFunc(jobs, func(a, b Begun) int { return cmp.Compare(a.Job.Index, b.Job.Index) })
 	jobs = slices.CompactFunc(jobs, func(a, b Begun) bool { return a.Job.Index == b.Job.Index })
 	return slices.DeleteFunc(jobs, func(b Begun) bool {

@@ -51,24 +51,26 @@ func (q *Queue) finishSweep(r *run) {
 	}
 }
 
-// Adjust pauses, resumes, reweights, or releases a wave.
-func (q *Queue) Adjust(ctx context.Context, id string, a queue.Adjust) error {
+// Adjust changes runs, each by itself.
+func (q *Queue) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
+	return queue.AdjustEach(runs, func(a queue.Adjust) error { return q.adjust(ctx, a) })
+}
+
+func (q *Queue) adjust(ctx context.Context, a queue.Adjust) error {
 	if err := ctx.Err(); err != nil {
 		return err
-	}
-	if err := a.Validate(); err != nil {
-		return fmt.Errorf("adjust run %q: %w", id, err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.now()
-	r, err := q.find(id)
+	r, err := q.find(a.Run)
 	if err != nil {
 		return err
 	}
 	if r.complete || r.over() {
 		return nil
 	}
+	phase, limit := r.phase, r.limit
 	if a.Paused != nil {
 		r.phase = queue.Active
 		if *a.Paused {
@@ -79,12 +81,11 @@ func (q *Queue) Adjust(ctx context.Context, id string, a queue.Adjust) error {
 		r.weight = *a.Weight
 	}
 	if a.Limit != nil {
-		limit := *a.Limit
-		if limit == 0 {
-			limit = len(r.submitted.Targets)
-		}
-		r.limit = max(r.limit, min(limit, len(r.submitted.Targets)))
+		r.limit = max(r.limit, r.released(*a.Limit))
 		r.late = r.releasedOf(r.later.items)
+	}
+	if r.phase != phase || r.limit != limit {
+		q.tell(r)
 	}
 	if a.Stop != "" {
 		q.stop(r, queue.Stopped, a.Stop)
@@ -95,68 +96,12 @@ func (q *Queue) Adjust(ctx context.Context, id string, a queue.Adjust) error {
 	return nil
 }
 
-// Redrive gives dead jobs a new life.
-func (q *Queue) Redrive(ctx context.Context, id string, indexes ...int) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
+// released is how many targets a limit releases.
+func (r *run) released(limit int) int {
+	if all := len(r.submitted.Targets); limit == 0 || limit > all {
+		return all
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.now()
-	r, err := q.find(id)
-	if err != nil {
-		return 0, err
-	}
-	q.finishSweep(r)
-	if r.phase == queue.Cancelled {
-		return 0, fmt.Errorf("redrive: run %q is cancelled, no job of it may start: %w", id, core.ErrConflict)
-	}
-	for _, i := range indexes {
-		if i < 0 || i >= len(r.submitted.Targets) {
-			return 0, fmt.Errorf("redrive: run %q has no job %d, expected 0 to %d: %w", id, i, len(r.submitted.Targets)-1, core.ErrInvalid)
-		}
-	}
-	if len(indexes) == 0 {
-		for i := range r.dead {
-			indexes = append(indexes, i)
-		}
-	}
-	n := 0
-	for _, i := range indexes {
-		if _, dead := r.dead[i]; dead {
-			q.revive(r, i)
-			n++
-		}
-	}
-	if n > 0 {
-		q.reopen(r)
-	}
-	q.arm()
-	return n, nil
-}
-
-// revive makes a dead job ready; its record stays, its outcome no longer counts.
-func (q *Queue) revive(r *run, index int) {
-	delete(r.dead, index)
-	j := q.newJob(r, index)
-	j.state = core.Dead
-	r.jobs[index] = j
-	r.outcomes[outcomeCode(core.Lost)]--
-	r.ended--
-	q.move(j, core.EvRedrive)
-	r.ready.push(j)
-}
-
-// reopen makes a run active again that had been stopped or complete.
-func (q *Queue) reopen(r *run) {
-	if r.complete {
-		r.complete = false
-		r.tenant.open++
-	}
-	if r.phase != queue.Paused {
-		r.phase, r.reason = queue.Active, ""
-	}
-	q.sync(r)
+	return limit
 }
 
 // Dismiss ends the jobs that wait for event as cancelled, in batches as Wake.

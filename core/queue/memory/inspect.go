@@ -31,7 +31,7 @@ func (q *Queue) status(r *run, now time.Time) queue.Status {
 		Run: r.id, Tenant: r.tenant.name, Phase: r.phase, Reason: r.reason, Complete: r.complete,
 		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + r.ready.len(),
 		Blocked: r.count.blocked, InFlight: r.count.leased, Waiting: r.count.waiting, Suspended: r.count.suspended,
-		Deferred: r.deferred(now), Dead: len(r.dead), Outcomes: map[core.Outcome]int{}, Served: r.served,
+		Deferred: r.deferred(now), Outcomes: map[core.Outcome]int{}, Served: r.served,
 	}
 	for code, n := range r.outcomes {
 		if n > 0 {
@@ -52,22 +52,19 @@ func (q *Queue) Awaited(ctx context.Context, id string) (jobs map[string]int, wh
 	if err != nil {
 		return nil, false, err
 	}
-	jobs = make(map[string]int, len(r.events))
+	return r.awaited(), true, nil
+}
+
+func (r *run) awaited() map[string]int {
+	jobs := make(map[string]int, len(r.events))
 	for event, waiting := range r.events {
 		jobs[event] = len(waiting)
 	}
-	return jobs, true, nil
+	return jobs
 }
 
 // Records returns what was recorded after cursor, which is a position.
 func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait time.Duration) ([]queue.Record, string, error) {
-	from := 0
-	if cursor != "" {
-		var err error
-		if from, err = strconv.Atoi(cursor); err != nil || from < 0 {
-			return nil, cursor, fmt.Errorf("records of run %q: cursor %q was not given out: %w", id, cursor, core.ErrInvalid)
-		}
-	}
 	if limit < 1 {
 		return nil, cursor, fmt.Errorf("records of run %q: max is %d, expected 1 or more: %w", id, limit, core.ErrInvalid)
 	}
@@ -76,12 +73,12 @@ func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait 
 		if err := ctx.Err(); err != nil {
 			return nil, cursor, err
 		}
-		list, news, err := q.records(id, from, limit)
+		list, next, news, err := q.records(id, cursor, limit)
 		if err != nil {
 			return nil, cursor, err
 		}
 		if len(list) > 0 {
-			return list, strconv.Itoa(from + len(list)), nil
+			return list, next, nil
 		}
 		if wait <= 0 {
 			return nil, cursor, nil
@@ -101,23 +98,39 @@ func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait 
 }
 
 // records returns what is there now, or a channel that closes when there is more.
-func (q *Queue) records(id string, from, limit int) ([]queue.Record, <-chan struct{}, error) {
+func (q *Queue) records(id, cursor string, limit int) ([]queue.Record, string, <-chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r, err := q.find(id)
 	if err != nil {
-		return nil, nil, err
+		return nil, cursor, nil, err
 	}
-	if from > len(r.records) {
-		return nil, nil, fmt.Errorf("records of run %q: cursor %d was not given out: %w", id, from, core.ErrInvalid)
+	from, err := parseCursor(r, cursor)
+	if err != nil {
+		return nil, cursor, nil, err
 	}
+	list := r.unpack(from, limit)
+	if len(list) == 0 && r.news == nil {
+		r.news = make(chan struct{})
+	}
+	return list, strconv.Itoa(from + len(list)), r.news, nil
+}
+
+// parseCursor is how many records are before the cursor.
+func parseCursor(r *run, cursor string) (int, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(cursor)
+	if err != nil || n < 0 || n > len(r.records) {
+		return 0, fmt.Errorf("records of run %q: cursor %q was not given out: %w", r.id, cursor, core.ErrInvalid)
+	}
+	return n, nil
+}
+
+// unpack gives at most limit records behind the first ones.
+func (r *run) unpack(from, limit int) []queue.Record {
 	packed := r.records[from:min(from+limit, len(r.records))]
-	if len(packed) == 0 {
-		if r.news == nil {
-			r.news = make(chan struct{})
-		}
-		return nil, r.news, nil
-	}
 	list := make([]queue.Record, len(packed))
 	for i, p := range packed {
 		list[i] = queue.Record{
@@ -130,7 +143,7 @@ func (q *Queue) records(id string, from, limit int) ([]queue.Record, <-chan stru
 			list[i].State = p.detail
 		}
 	}
-	return list, nil, nil
+	return list
 }
 
 // Payload returns the run's payload.
@@ -271,9 +284,6 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 		return ex, nil
 	}
 	ex.State = core.Done
-	if _, dead := r.dead[id.Index]; dead {
-		ex.State = core.Dead
-	}
 	ex.Reason = r.explainEnd(id.Index)
 	return ex, nil
 }

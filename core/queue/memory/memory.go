@@ -28,6 +28,7 @@ type Options struct {
 	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
 	Now        func() time.Time // clock of a simulation: Wait then does not fire timers; nil is the real one
 	Remains    Remains          // of the queue before this one; its runs go on there once they are submitted
+	Parked     []Begun          // jobs of runs that are not among those: they wait on for what they were suspended for
 }
 
 // Bounds of the work that one call does beside its acks and leases.
@@ -64,8 +65,10 @@ type Queue struct {
 	board    map[string]document
 	posts    uint64 // version of the last one
 	feed     *feed
+	news     newsLog
 	faults   []queue.Finding
 	carried  map[string][]Begun // by run: what Submit goes on from
+	parked   map[string][]Begun // of other runs
 
 	waiters []*waiter
 	timer   *time.Timer
@@ -95,7 +98,9 @@ func New(opt Options) *Queue {
 		sessions: map[string]*session{},
 		board:    map[string]document{},
 		feed:     newFeed(opt.Now),
+		news:     newNews(),
 		carried:  carriedBy(opt.Remains),
+		parked:   byRun(opt.Parked),
 		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
 		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
@@ -186,6 +191,7 @@ func (q *Queue) submit(ctx context.Context, spec queue.Run) (bool, error) {
 	q.adoptSettled(r)
 	q.resume(r, begun, now)
 	q.settle(r)
+	q.tell(r)
 	q.syncTenant(t)
 	q.arm()
 	return true, nil
@@ -249,16 +255,13 @@ func (q *Queue) forget(now time.Time) {
 			return
 		}
 		r := q.complete[0]
-		if r.complete && now.Sub(r.doneAt) < q.opt.Retain {
+		if now.Sub(r.doneAt) < q.opt.Retain {
 			return
 		}
 		q.complete = q.complete[1:]
-		r.retained = false
-		if r.complete {
-			delete(q.runs, r.id)
-			if r.tenant.known--; r.tenant.known == 0 {
-				delete(q.tenants, r.tenant.name)
-			}
+		delete(q.runs, r.id)
+		if r.tenant.known--; r.tenant.known == 0 {
+			delete(q.tenants, r.tenant.name)
 		}
 	}
 }

@@ -76,13 +76,12 @@ type run struct {
 	served   time.Duration
 	outcomes [8]int // by position in core.Outcomes
 	ended    int
-	dead     map[int]struct{}
 	records  []record
+	told     int64         // number behind the run's last hint in Queue.news
 	news     chan struct{} // closed at the next record; nil when nobody waits
 	sweeping bool
 	complete bool
 	doneAt   time.Time
-	retained bool // listed in Queue.complete
 }
 
 // job is the state of one job that was leased or blocked and has not ended.
@@ -130,9 +129,7 @@ func newRun(spec queue.Run, t *tenant, seq uint64) *run {
 		fresh:  heap[span]{less: func(a, b span) bool { return a.lo < b.lo }, place: func(span, int) {}},
 		later:  heap[span]{less: func(a, b span) bool { return a.due.Before(b.due) }, place: func(span, int) {}},
 	}
-	if r.limit == 0 || r.limit > len(spec.Targets) {
-		r.limit = len(spec.Targets)
-	}
+	r.limit = r.released(r.limit)
 	if spec.Paused {
 		r.phase = queue.Paused
 	}
@@ -356,6 +353,9 @@ func (q *Queue) move(j *job, e core.Event) {
 	}
 	if c := j.r.counter(j.state); c != nil {
 		*c--
+	}
+	if j.state == core.Suspended || next == core.Suspended {
+		q.tell(j.r)
 	}
 	j.state = next
 	if c := j.r.counter(j.state); c != nil {

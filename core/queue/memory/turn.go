@@ -29,7 +29,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	q.stats.Turns++
 
 	more := !q.reap(now, reapBatch)
-	res := queue.TurnResult{Now: now}
+	res := queue.TurnResult{Now: now, Turns: q.stats.Turns}
 	for i := range t.Acks {
 		if !q.ack(s, &t.Acks[i], now) {
 			res.Stale = append(res.Stale, t.Acks[i].Job)
@@ -110,7 +110,7 @@ func (q *Queue) newJob(r *run, index int) *job {
 
 func (q *Queue) grant(j *job, s *session, now time.Time) {
 	q.move(j, core.EvLease)
-	q.token++
+	q.token = max(q.token+1, uint64(max(now.UnixMicro(), 0))) // also after a restart
 	j.token, j.leasedAt, j.blockSeq, j.saved = q.token, now, 0, 0
 	j.r.tenant.inFlight++
 	q.inFlight++
@@ -243,11 +243,7 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	case r.over():
 		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason, j.data)
 	case j.crashes >= spec.MaxCrashes:
-		if r.dead == nil {
-			r.dead = map[int]struct{}{}
-		}
-		r.dead[j.index] = struct{}{}
-		q.finish(j, core.EvBury, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), j.data)
+		q.finish(j, core.EvFinish, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), j.data)
 	default:
 		j.unheard = node
 		q.put(j, core.EvRetry, spec.Backoff.Delay(j.crashes-1, random()), now)
@@ -262,7 +258,7 @@ func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, deta
 	q.move(j, e)
 	q.release(j)
 	delete(r.jobs, j.index)
-	r.record(record{index: int32(j.index), count: 1, attempt: int32(j.attempts), outcome: outcomeCode(o), reason: reason, detail: detail})
+	q.record(r, record{index: int32(j.index), count: 1, attempt: int32(j.attempts), outcome: outcomeCode(o), reason: reason, detail: detail})
 	j.data = nil
 	q.freeJobs = append(q.freeJobs, j)
 	q.spend(r, o, id.Index)
@@ -300,7 +296,8 @@ func (q *Queue) adoptSettled(r *run) {
 	}
 }
 
-func (r *run) record(rec record) {
+func (q *Queue) record(r *run, rec record) {
+	q.tell(r)
 	r.records = append(r.records, rec)
 	r.outcomes[rec.outcome] += int(rec.count)
 	r.ended += int(rec.count)
@@ -338,6 +335,7 @@ func (q *Queue) stop(r *run, phase queue.Phase, reason string) {
 		return
 	}
 	r.phase, r.reason = phase, reason
+	q.tell(r)
 	if !r.sweeping {
 		r.sweeping = true
 		q.sweeping = append(q.sweeping, r)
@@ -362,12 +360,12 @@ func (q *Queue) sweep(budget int) bool {
 // sweepRun returns what is left of the budget; 0 means that jobs may be left.
 func (q *Queue) sweepRun(r *run, budget int) int {
 	for ; budget > 0 && r.fresh.len() > 0; budget-- {
-		r.cancelSpan(r.fresh.pop())
+		q.cancelSpan(r, r.fresh.pop())
 	}
 	for ; budget > 0 && r.later.len() > 0; budget-- {
 		s := r.later.remove(r.later.len() - 1)
 		r.late -= r.releasedOf([]span{s})
-		r.cancelSpan(s)
+		q.cancelSpan(r, s)
 	}
 	if len(r.jobs) > r.count.leased {
 		for _, j := range r.jobs {
@@ -385,9 +383,9 @@ func (q *Queue) sweepRun(r *run, budget int) int {
 }
 
 // cancelSpan records a range as cancelled, joined to the last one where it follows it.
-func (r *run) cancelSpan(s span) {
+func (q *Queue) cancelSpan(r *run, s span) {
 	r.left -= s.hi - s.lo
-	r.record(record{index: int32(s.lo), count: int32(s.hi - s.lo), outcome: outcomeCode(core.Cancelled), reason: r.reason})
+	q.record(r, record{index: int32(s.lo), count: int32(s.hi - s.lo), outcome: outcomeCode(core.Cancelled), reason: r.reason})
 }
 
 // end cancels a job that is not leased, wherever it is parked.
@@ -424,8 +422,5 @@ func (q *Queue) checkComplete(r *run) {
 	if !r.over() {
 		r.phase = queue.Finished
 	}
-	if !r.retained {
-		r.retained = true
-		q.complete = append(q.complete, r)
-	}
+	q.complete = append(q.complete, r)
 }

@@ -201,36 +201,3 @@ func TestWokenNodeThatDiesStopsNobody(t *testing.T) {
 		}
 	})
 }
-
-// A tenant is known as long as a run of it is, so that a redriven run finds its own.
-func TestRedriveAfterItsSiblingIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := memory.New(memory.Options{SessionTTL: time.Minute, Retain: time.Hour})
-		defer q.Shutdown()
-		submit(t, q, bulk("sibling", 1))
-		s := openSession(t, q)
-		l := turn(t, q, s, 1, nil).Leases[0]
-		turn(t, q, s, 0, []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}})
-		<-time.After(30 * time.Minute)
-		poison := bulk("poison", 1)
-		poison.MaxCrashes = 1
-		submit(t, q, poison)
-		turn(t, q, openSession(t, q), 1, nil)
-		<-time.After(50 * time.Minute)
-		s = openSession(t, q)
-		turn(t, q, s, 0, nil) // buries the poison job, forgets the sibling
-		if _, err := q.Status(t.Context(), "sibling"); !errors.Is(err, core.ErrNotFound) {
-			t.Fatalf("the sibling is not forgotten: %v", err)
-		}
-		submit(t, q, bulk("young", 1))
-		if n, err := q.Redrive(t.Context(), "poison"); n != 1 || err != nil {
-			t.Fatalf("redriven %d, %v", n, err)
-		}
-		if n := len(turn(t, q, s, 2, nil).Leases); n != 2 {
-			t.Errorf("leased %d, expected both", n)
-		}
-		if f, err := q.Check(t.Context(), false); err != nil || len(f) > 0 {
-			t.Errorf("Check: %v, %v", f, err)
-		}
-	})
-}

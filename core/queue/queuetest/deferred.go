@@ -89,20 +89,20 @@ func limitCuts(f *fixture) {
 	s := f.open("n")
 	f.none(s, "what is due is not released")
 	f.deferred("a", 8)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(12)})) // in the second
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(12)})) // in the second
 	f.deferred("a", 10)
 	got := f.lease(s, 30)
 	if want := []int{10, 11}; !slices.Equal(f.indexes(got), want) {
 		f.Fatalf("leased %v, expected jobs %v", ids(got), want)
 	}
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(12)})) // again
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(3)}))  // never back
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(12)})) // again
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(3)}))  // never back
 	f.deferred("a", 10)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(16)})) // in the third
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(16)})) // in the third
 	f.deferred("a", 11)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(17)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(17)}))
 	f.deferred("a", 12)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	f.deferred("a", 14)
 	got = f.lease(s, 30)
 	if want := []int{12, 13, 14}; !slices.Equal(f.indexes(got), want) {
@@ -123,10 +123,10 @@ func limitMany(f *fixture) {
 	r.Limit = 1
 	f.submit(r)
 	f.deferred("a", 0)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(2500)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(2500)}))
 	eq(f, "limit", f.status("a").Limit, 2500)
 	f.deferred("a", 1666)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	eq(f, "limit", f.status("a").Limit, n)
 	f.deferred("a", 2000)
 	f.clean()
@@ -145,13 +145,13 @@ func deferredSegments(f *fixture) {
 	r.Limit = 2
 	f.submit(r)
 	f.deferred("wave", 2)
-	f.must(f.q.Adjust(f.ctx, "wave", queue.Adjust{Paused: new(true)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "wave", queue.Adjust{Paused: new(true)}))
 	f.deferred("wave", 2) // a paused run waits for its times as well
 	large := parted("large", part{20_000, days}, part{10_000, 0}, part{20_000, days})
 	large.Limit = 31_000
 	f.submit(large)
 	f.deferred("large", 21_000)
-	f.must(f.q.Adjust(f.ctx, "large", queue.Adjust{Limit: new(40_000)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "large", queue.Adjust{Limit: new(40_000)}))
 	f.deferred("large", 30_000)
 }
 
@@ -171,7 +171,7 @@ func deferredDue(f *fixture) {
 	f.turn(s, 0) // now they are ready
 	f.deferred("a", 1)
 	f.deferred("w", 1)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	f.deferred("a", 1)
 	eq(f, "leases", len(f.lease(s, 20)), 8)
 	f.deferred("a", 1)
@@ -200,7 +200,7 @@ func deferredWindows(f *fixture) {
 	f.deferred("a", 0)
 	f.ack(s, forWindow(again[0], days), done(again[1], core.Changed), retry(again[2], days))
 	f.deferred("a", 1)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	f.deferred("a", 1)
 	f.ack(s, done(got[3], core.Changed), done(got[4], core.Changed))
 	f.deferred("a", 1)

@@ -73,7 +73,7 @@ func explainTexts(f *fixture) {
 			f.Errorf("Explain(a/%d) does not say until when", timed)
 		}
 	}
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(true)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(true)}))
 	if ex := f.explain("a", 8); !strings.Contains(ex.Reason, "paused") {
 		f.Errorf("Explain says %q of a paused run", ex.Reason)
 	}

@@ -118,7 +118,7 @@ func limitWaves(f *fixture) {
 	s := f.open("n")
 	limit := func(n int) {
 		f.Helper()
-		f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: &n}))
+		f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: &n}))
 	}
 	f.ack(s, allDone(f.leaseN(s, 1), core.Changed)...)
 	f.none(s, "the first wave is one job")
@@ -169,17 +169,17 @@ func paused(f *fixture) {
 	s := f.open("n")
 	first := f.one(s)
 	yes, no := true, false
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &yes}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: &yes}))
 	eq(f, "phase", f.status("a").Phase, queue.Paused)
 	f.none(s, "the run is paused")
 	f.ack(s, retry(first, 0))
 	f.none(s, "the run is paused, its retries too")
 	f.submit(run("b", 1))
 	eq(f, "other run", f.one(s).Job.Run, "b")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: &no}))
 	got := f.leaseN(s, 3)
 	eq(f, "the retried job comes first", got[0].Job.Index, 0)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &yes}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: &yes}))
 	f.ack(s, allDone(got, core.Changed)...)
 	eq(f, "phase of a paused run whose jobs all ended", f.status("a").Phase, queue.Finished)
 }
@@ -191,7 +191,7 @@ func adjustInvalid(f *fixture) {
 		"weight over":    {Weight: new(queue.MaxWeight + 1)},
 		"negative limit": {Limit: new(-1)},
 	} {
-		if err := f.q.Adjust(f.ctx, "a", a); !errors.Is(err, core.ErrInvalid) {
+		if err := queue.AdjustOne(f.ctx, f.q, "a", a); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: error %v, expected core.ErrInvalid", name, err)
 		}
 	}

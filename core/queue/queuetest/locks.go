@@ -156,13 +156,13 @@ func pausedWaiter(f *fixture) {
 	f.submit(on("second", "h"))
 	f.none(s, "held")
 	yes, no := true, false
-	f.must(f.q.Adjust(f.ctx, "first", queue.Adjust{Paused: &yes}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "first", queue.Adjust{Paused: &yes}))
 	f.ack(s, done(held, core.Changed))
 	held = f.one(s)
 	eq(f, "next", held.Job.Run, "second")
 	f.submit(on("third", "h"))
 	f.none(s, "held")
-	f.must(f.q.Adjust(f.ctx, "first", queue.Adjust{Paused: &no}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "first", queue.Adjust{Paused: &no}))
 	f.none(s, "held")
 	f.ack(s, done(held, core.Changed))
 	held = f.one(s)
@@ -170,7 +170,7 @@ func pausedWaiter(f *fixture) {
 
 	// Paused after the lock came free, before it was leased.
 	f.ack(s, giveBack(held)) // hands the lock to third
-	f.must(f.q.Adjust(f.ctx, "third", queue.Adjust{Paused: &yes}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "third", queue.Adjust{Paused: &yes}))
 	eq(f, "a lock kept for a paused run is passed on", f.one(s).Job.Run, "first")
 }
 

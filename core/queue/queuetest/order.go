@@ -89,7 +89,7 @@ func reweight(f *fixture) {
 	f.submit(run("a", 100))
 	f.submit(run("b", 100))
 	s := f.open("n")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Weight: new(3)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Weight: new(3)}))
 	f.wantShares(f.leaseN(s, 40), map[string]int{"a": 30, "b": 10})
 }
 

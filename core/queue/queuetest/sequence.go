@@ -34,7 +34,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "submit many": m.submitMany, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "redrive": m.redrive, "again": m.again,
+			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "again": m.again, "news": m.news,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -67,6 +67,8 @@ type side struct {
 	posted   map[string]uint64 // version of the last post
 	known    map[string]uint64 // version that was read last
 	cursors  map[string]string // of topics
+	news     map[int]string    // cursors of parts
+	logs     map[string]string // cursors of runs' records
 }
 
 // machine drives both sides in step.
@@ -81,7 +83,7 @@ type machine struct {
 func newMachine(t *rapid.T, model, subject queue.Queue) *machine {
 	m := &machine{limit: map[string]int{}, off: map[string]bool{}, kept: map[core.JobID]bool{}}
 	for i, q := range []queue.Queue{model, subject} {
-		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}, cursors: map[string]string{}}
+		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}, cursors: map[string]string{}, news: map[int]string{}, logs: map[string]string{}}
 		for n := range machineNodes {
 			m.sides[i].open(t, n)
 		}
@@ -339,7 +341,7 @@ func (m *machine) adjust(t *rapid.T) {
 	default:
 		a.Limit = new(rapid.IntRange(0, len(r.Targets)).Draw(t, "limit"))
 	}
-	both(t, m, "Adjust", func(s *side) (bool, error) { return true, s.q.Adjust(t.Context(), r.ID, a) })
+	both(t, m, "Adjust", func(s *side) (bool, error) { return true, queue.AdjustOne(t.Context(), s.q, r.ID, a) })
 	if a.Limit != nil && m.limit[r.ID] != 0 && (*a.Limit == 0 || *a.Limit > m.limit[r.ID]) {
 		m.limit[r.ID] = *a.Limit
 	}
@@ -418,15 +420,6 @@ func (m *machine) restart(t *rapid.T) {
 	})
 }
 
-func (m *machine) redrive(t *rapid.T) {
-	r := m.pick(t)
-	st, err := m.sides[0].q.Status(t.Context(), r.ID)
-	if err != nil || st.Phase == queue.Cancelled {
-		t.Skip("cancelled")
-	}
-	both(t, m, "Redrive", func(s *side) (int, error) { return s.q.Redrive(t.Context(), r.ID) })
-}
-
 func (m *machine) again(t *rapid.T) {
 	r := m.pick(t)
 	r.Settled, r.Paused = drawSettled(t, len(r.Targets)), rapid.Bool().Draw(t, "paused") // is no content
@@ -442,7 +435,6 @@ type progress struct {
 	InFlight  int
 	Suspended int
 	Deferred  int
-	Dead      int
 	Outcomes  string
 }
 
@@ -464,7 +456,7 @@ func (s *side) progress(t *rapid.T, id string) (progress, error) {
 	st, err := s.q.Status(t.Context(), id)
 	p := progress{
 		Phase: st.Phase, Complete: st.Complete, Limit: st.Limit, Queued: st.Pending + st.Blocked + st.Waiting,
-		InFlight: st.InFlight, Suspended: st.Suspended, Deferred: st.Deferred, Dead: st.Dead,
+		InFlight: st.InFlight, Suspended: st.Suspended, Deferred: st.Deferred,
 	}
 	sum := p.Queued + p.InFlight + p.Suspended
 	for _, o := range core.Outcomes() {
@@ -520,7 +512,7 @@ func (m *machine) invariants(t *rapid.T) {
 func (m *machine) drain(t *rapid.T) {
 	for _, r := range m.runs {
 		a := queue.Adjust{Paused: new(false), Limit: new(0)}
-		both(t, m, "Adjust", func(s *side) (bool, error) { return true, s.q.Adjust(t.Context(), r.ID, a) })
+		both(t, m, "Adjust", func(s *side) (bool, error) { return true, queue.AdjustOne(t.Context(), s.q, r.ID, a) })
 		m.off[r.ID], m.limit[r.ID] = false, 0
 	}
 	m.free(t)

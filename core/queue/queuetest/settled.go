@@ -19,7 +19,6 @@ var settledTests = []test{
 	{name: "SettledCutsSegments", run: settledSegments},
 	{name: "SettledCountsInWaves", run: settledWaves},
 	{name: "SettledIsNotCancelledAgain", run: settledCancel},
-	{name: "SettledIsNotRedriven", run: settledRedrive},
 	{name: "SettledIsNoContent", run: settledContent},
 	{name: "SettledInThousandsOfRanges", run: settledMany},
 	{name: "SubmitRefusesBadSettled", run: settledInvalid},
@@ -128,7 +127,7 @@ func settledBudget(f *fixture) {
 		st := f.status(id)
 		if tc.reason == "" {
 			eq(f, "phase of "+id, st.Phase, queue.Paused)
-			f.must(f.q.Adjust(f.ctx, id, queue.Adjust{Paused: new(false)}))
+			f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{Paused: new(false)}))
 			f.leasesOnly(s, 0, 5)
 			continue
 		}
@@ -175,7 +174,7 @@ func settledSegments(f *fixture) {
 	f.none(s, "none of the due targets is left") // 12 … 14 and 0, 1, 4 … 7 are settled
 	eq(f, "until", f.explain("a", 8).Until.Unix(), later.Unix())
 	eq(f, "until", f.explain("a", 11).Until.Unix(), later.Add(time.Hour).Unix())
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	eq(f, "deferred", f.status("a").Deferred, 6)
 	f.must(f.q.Cancel(f.ctx, "a", "enough"))
 	got := f.outcomes()
@@ -191,11 +190,11 @@ func settledWaves(f *fixture) {
 	s := f.open("n")
 	f.ack(s, allDone(f.leasesOnly(s, 3), core.Changed)...)
 	f.none(s, "the wave is over")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(7)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(7)}))
 	f.ack(s, allDone(f.leasesOnly(s, 4, 5), core.Changed)...)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(8)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(8)}))
 	f.ack(s, allDone(f.leasesOnly(s, 7), core.Changed)...)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Limit: new(0)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))
 	f.ack(s, allDone(f.leasesOnly(s, 8, 9), core.Changed)...)
 	eq(f, "complete", f.status("a").Complete, true)
 }
@@ -210,20 +209,6 @@ func settledCancel(f *fixture) {
 	if keys := slices.Sorted(maps.Keys(f.outcomes())); !slices.Equal(keys, []int{0, 2, 3}) {
 		f.Errorf("recorded are %v", keys)
 	}
-}
-
-// settledRedrive: a settled job is not dead, whatever its outcome; who wants it to run again leaves it out.
-func settledRedrive(f *fixture) {
-	f.submit(settled(run("a", 3), queue.Settled{Index: 1, Count: 1, Outcome: core.Lost}))
-	s := f.open("n")
-	eq(f, "dead", f.completes(s, "a").Dead, 0)
-	for _, list := range [][]int{nil, {1}, {0, 1, 2}} {
-		n, err := f.q.Redrive(f.ctx, "a", list...)
-		f.must(err)
-		eq(f, "redriven", n, 0)
-	}
-	eq(f, "phase", f.status("a").Phase, queue.Stopped)
-	f.none(s, "nothing was redriven")
 }
 
 func settledContent(f *fixture) {
@@ -322,6 +307,6 @@ func pausedStart(f *fixture) {
 	if why := f.explain("a", 0).Reason; why != "its run is paused" {
 		f.Errorf("job 0 %s", why)
 	}
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(false)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(false)}))
 	f.leasesOnly(s, 0, 1)
 }

@@ -116,7 +116,6 @@ func lostStops(f *fixture) {
 	f.ack(s, done(got[1], core.Changed))
 	st := f.completes(s, "a")
 	eq(f, "phase", st.Phase, queue.Stopped)
-	eq(f, "dead", st.Dead, 0)
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 8)
 }
 
@@ -180,20 +179,20 @@ func stoppedEnds(f *fixture) {
 func adjustStops(f *fixture) {
 	s := f.open("n")
 	leased := f.everywhere(s)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "nobody succeeded"}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Stop: "nobody succeeded"}))
 	f.none(s, "the run was stopped")
 	st := f.status("a")
 	eq(f, "phase", st.Phase, queue.Stopped)
 	eq(f, "reason", st.Reason, "nobody succeeded")
 	eq(f, "in flight", st.InFlight, 1)
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "another reason"}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Stop: "another reason"}))
 	f.ack(s, done(leased, core.Changed))
 	st = f.completes(s, "a")
 	eq(f, "phase", st.Phase, queue.Stopped)
 	eq(f, "reason", st.Reason, "nobody succeeded")
 	f.endedEverywhere(core.Changed)
 	f.must(f.q.Cancel(f.ctx, "a", "too late"))
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Stop: "too late"}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Stop: "too late"}))
 	eq(f, "phase", f.status("a").Phase, queue.Stopped)
 }
 
@@ -301,12 +300,12 @@ func adjustOver(f *fixture) {
 	l := f.one(s)
 	f.must(f.q.Cancel(f.ctx, "a", "x"))
 	no := false
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: &no, Limit: new(0), Weight: new(5)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: &no, Limit: new(0), Weight: new(5)}))
 	f.none(s, "resume does not revive a cancelled run")
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 	f.ack(s, done(l, core.Changed))
 	f.completes(s, "a")
-	f.must(f.q.Adjust(f.ctx, "a", queue.Adjust{Paused: new(true)}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(true)}))
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 }
 

@@ -3,6 +3,7 @@ package queuetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 // trapTests are the bugs of peers that concern the contract, each with its thread.
 var trapTests = []test{
+	{name: "TrapResumedRunIsLeasedOnce", run: trapResumed},
+	{name: "TrapDueRunIsLeasedOnce", run: trapDuePart},
 	{name: "TrapRecoverersRace", ttl: shortTTL, run: trapRecoverers},                // asynq#717, river#1302
 	{name: "TrapLateWorkerAckIsRefused", ttl: shortTTL, run: trapLateAck},           // bull#308, bull#1416
 	{name: "TrapHealthyLongJobIsNotRescued", ttl: shortTTL, run: trapLongJob},       // oban#1141
@@ -206,7 +209,6 @@ func trapPoison(f *fixture) {
 	}
 	s := f.open("n")
 	st := f.completes(s, "a")
-	eq(f, "dead", st.Dead, 1)
 	eq(f, "lost", st.Outcomes[core.Lost], 1)
 	f.none(s, "a dead job kills no more nodes")
 }
@@ -386,4 +388,62 @@ func trapActiveNoLease(f *fixture) {
 	})
 	got := f.lease(s, 3)
 	f.turn(s, 0, allDone(got, core.Changed)...)
+}
+
+// trapResumed: a run that was paused and resumed before anything of it was leased is leased once, with those that were
+// submitted with it.
+func trapResumed(f *fixture) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		f.submit(on(id, id))
+	}
+	for _, id := range []string{"b", "c", "c"} {
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{Paused: new(true)}))
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{Paused: new(false)}))
+	}
+	s := f.open("n")
+	got := ids(f.turn(s, 9).Leases)
+	slices.Sort(got)
+	eq(f, "leases", fmt.Sprint(got), "[a/0 b/0 c/0 d/0]")
+	f.none(s, "all are leased")
+}
+
+// trapDuePart: a run of few hosts that becomes due and is leased in part by the same turn.
+func trapDuePart(f *fixture) {
+	due := time.Now().Add(300 * time.Millisecond)
+	for _, id := range []string{"a", "b", "c"} {
+		r := queue.Run{ID: id, Tenant: "t", Disruptive: true, OnLost: queue.LostHold, Paused: true}
+		for i := range 4 {
+			r.Targets = append(r.Targets, queue.Target{Host: fmt.Sprint(id, i), HAGroup: fmt.Sprint("pair", i)})
+		}
+		r.Segments = []queue.Segment{{Due: due, Count: 4}}
+		f.submit(r)
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{Paused: new(false)}))
+	}
+	s, other := f.open("n"), f.open("m")
+	seen := map[core.JobID]int{}
+	held := map[string]core.JobID{}
+	var mine, theirs []queue.Lease
+	f.eventually("all to end", func() bool {
+		for who, at := range map[string]*[]queue.Lease{s: &mine, other: &theirs} {
+			var acks []queue.Ack
+			for _, l := range *at {
+				acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed})
+			}
+			for _, l := range *at {
+				delete(held, l.Host[1:])
+			}
+			*at = f.turn(who, 2, acks...).Leases
+			for _, l := range *at {
+				if seen[l.Job]++; seen[l.Job] > 1 {
+					f.Errorf("%s is leased %d times", l.Job, seen[l.Job])
+				}
+				if by, is := held[l.Host[1:]]; is {
+					f.Errorf("%s is leased beside %s of one HA group", l.Job, by)
+				}
+				held[l.Host[1:]] = l.Job
+			}
+		}
+		return f.status("a").Complete && f.status("b").Complete && f.status("c").Complete
+	})
+	f.clean()
 }

@@ -381,3 +381,28 @@ func BenchmarkSave(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLook reads 256 runs that have an outcome each since the last look, and the news that tell of them.
+func BenchmarkLook(b *testing.B) {
+	for _, hosts := range []int{1, 1000} {
+		b.Run(fmt.Sprint("hosts=", hosts), func(b *testing.B) {
+			q, rc := benchQueue(b)
+			ctx := context.Background()
+			asks := make([]queue.Ask, queue.MaxLook)
+			for i := range asks {
+				asks[i].Run = "run" + strconv.Itoa(i)
+				submit(b, q, queue.Run{ID: asks[i].Run, Targets: targets("h"+strconv.Itoa(i)+"-", hosts)})
+			}
+			drain(b, q, 1, 256, len(asks))
+			before := cpu(b, rc)
+			for b.Loop() {
+				for _, s := range q.Look(ctx, 1000, asks...) {
+					if s.Err != nil || len(s.Records) == 0 {
+						b.Fatalf("%+v", s)
+					}
+				}
+			}
+			b.ReportMetric((cpu(b, rc)-before)*1e6/float64(b.N*len(asks)), "redis-cpu-µs/run")
+		})
+	}
+}

@@ -75,7 +75,7 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 	last, total, small := r.text(), r.int(), r.text()
 	ended := make([]bool, total)
 	if last == "" {
-		err = markEnded(ended, "of the run", small)
+		err = markEnded(ended, entry{text: small})
 	} else {
 		err = q.endedJobs(ctx, no, last, ended)
 	}
@@ -99,11 +99,11 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 }
 
 // markEnded takes in what a part of a log says.
-func markEnded(ended []bool, entry, text string) error {
-	list, err := unpackLog(entry, text)
+func markEnded(ended []bool, e entry) error {
+	list, err := unpackRecords(e)
 	for _, rec := range list {
 		for i := rec.Index; i < min(rec.Index+rec.Count, len(ended)); i++ {
-			ended[i] = rec.Outcome != "" // none: it was redriven
+			ended[i] = true
 		}
 	}
 	return err
@@ -127,7 +127,7 @@ func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bo
 			return translate(ctx, err, "check")
 		}
 		for _, m := range page {
-			if err := markEnded(ended, m.ID, entryText(m)); err != nil {
+			if err := markEnded(ended, entryOf(m)); err != nil {
 				return err
 			}
 			from = "(" + m.ID

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/turnus/turnus/core"
@@ -30,41 +31,77 @@ func (q *Queue) end(ctx context.Context, run, reason, stop string) error {
 	}
 }
 
-// Adjust pauses, resumes, reweights, stops, or releases a wave.
-func (q *Queue) Adjust(ctx context.Context, run string, a queue.Adjust) error {
-	if err := a.Validate(); err != nil {
-		return fmt.Errorf("adjust run %q: %w", run, err)
+// adjustPage is how many runs one call of adjust.lua changes.
+const adjustPage = 256
+
+// Adjust pauses, resumes, reweights, stops runs, or releases waves of them.
+func (q *Queue) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
+	var good []int
+	answers := queue.AdjustEach(runs, func(queue.Adjust) error { return nil })
+	for i := range runs {
+		if answers[i] == nil {
+			good = append(good, i)
+		}
 	}
-	var paused, weight, limit string
-	if a.Paused != nil {
-		paused = strconv.Itoa(int(flag(*a.Paused)))
+	for page := range slices.Chunk(good, adjustPage) {
+		q.adjust(ctx, runs, answers, page)
 	}
-	if a.Weight != nil {
-		weight = strconv.Itoa(*a.Weight)
-	}
-	if a.Limit != nil {
-		limit = strconv.Itoa(*a.Limit)
-	}
-	for {
-		answer, err := q.number(ctx, q.scripts.adjust, run, paused, weight, limit)
+	return answers
+}
+
+// adjust changes those of runs that list names, until their waves are released, and stops those that are to be stopped.
+func (q *Queue) adjust(ctx context.Context, runs []queue.Adjust, answers []error, list []int) {
+	again := false
+	for len(list) > 0 {
+		v, err := q.eval(ctx, q.scripts.adjust, packAdjusts(runs, list, again))
 		if err != nil {
-			return fmt.Errorf("adjust run %q: %w", run, err)
+			for _, i := range list {
+				answers[i] = fmt.Errorf("adjust run %q: %w", runs[i].Run, err)
+			}
+			return
 		}
-		if answer == 0 { // it is over: stopping it changes nothing
-			return nil
+		var left []int
+		r := newReply(v)
+		for _, i := range list {
+			switch r.int() {
+			case 2:
+				left = append(left, i)
+			case 1:
+				if runs[i].Stop != "" {
+					answers[i] = q.end(ctx, runs[i].Run, runs[i].Stop, "1")
+				}
+			case -1:
+				answers[i] = fmt.Errorf("no such run: %w", core.ErrNotFound)
+			}
+			if answers[i] == nil {
+				answers[i] = r.end("adjust")
+			}
+			if answers[i] != nil {
+				answers[i] = fmt.Errorf("adjust run %q: %w", runs[i].Run, answers[i])
+			}
 		}
-		if answer == 1 {
-			break
+		list, again = left, true
+	}
+}
+
+// packAdjusts is what adjust.lua reads; again, of what was not all released.
+func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
+	b := appendList(nil, 4*len(list))
+	for _, i := range list {
+		a := &runs[i]
+		var paused, weight, limit string
+		if a.Paused != nil && !again {
+			paused = strconv.Itoa(int(flag(*a.Paused)))
 		}
-		paused, weight = "", "" // only a part of the wave is released so far
+		if a.Weight != nil && !again {
+			weight = strconv.Itoa(*a.Weight)
+		}
+		if a.Limit != nil {
+			limit = strconv.Itoa(*a.Limit)
+		}
+		b = appendText(appendText(appendText(appendText(b, a.Run), paused), weight), limit)
 	}
-	if a.Stop == "" {
-		return nil
-	}
-	if err := q.end(ctx, run, a.Stop, "1"); err != nil {
-		return fmt.Errorf("stop run %q: %w", run, err)
-	}
-	return nil
+	return b
 }
 
 // Wake ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
@@ -102,51 +139,6 @@ func (q *Queue) eachAwaiting(ctx context.Context, verb, run, event string, reaso
 		from = next
 	}
 }
-
-// Redrive gives dead jobs a new life. It first ends what a stop has left over.
-func (q *Queue) Redrive(ctx context.Context, run string, indexes ...int) (int, error) {
-	args := []any{run}
-	for _, i := range indexes {
-		if i < 0 {
-			return 0, fmt.Errorf("redrive run %q: there is no job %d: %w", run, i, core.ErrInvalid)
-		}
-		args = append(args, i)
-	}
-	total := 0
-	for {
-		page := args[:min(len(args), 1+redrivePage)]
-		v, err := q.eval(ctx, q.scripts.redrive, page...)
-		if err != nil {
-			return total, fmt.Errorf("redrive run %q: %w", run, err)
-		}
-		r := newReply(v)
-		n := r.int()
-		switch n {
-		case -1:
-			return total, fmt.Errorf("redrive: run %q: %w", run, core.ErrNotFound)
-		case -2:
-			return total, fmt.Errorf("redrive: run %q is cancelled, no job of it may start: %w", run, core.ErrConflict)
-		case -4:
-			return total, fmt.Errorf("redrive: run %q has no job with such an index: %w", run, core.ErrInvalid)
-		case -3:
-			continue // the script has swept a part
-		}
-		total += n
-		more := r.int() == 1
-		if err := r.end("redrive"); err != nil {
-			return total, err
-		}
-		if len(indexes) > 0 {
-			args = append(args[:1], args[len(page):]...)
-			more = len(args) > 1
-		}
-		if !more {
-			return total, nil
-		}
-	}
-}
-
-const redrivePage = 128
 
 // number runs a script about one run that answers a number, negative for an unknown run.
 func (q *Queue) number(ctx context.Context, s *script, args ...any) (int, error) {

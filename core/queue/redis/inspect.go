@@ -13,52 +13,13 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-func phases() []queue.Phase {
-	return []queue.Phase{queue.Active, queue.Paused, queue.Stopped, queue.Cancelled, queue.Finished}
-}
-
 // Status returns the run's progress.
 func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
-	v, err := q.eval(ctx, q.scripts.status, statusArgs(run, 0)...)
+	list, err := q.look(ctx, 0, 0, []ask{{run: run}})
 	if err != nil {
 		return queue.Status{}, err
 	}
-	l, err := readStatus(run, v)
-	return l.Status, err
-}
-
-func statusArgs(run string, ahead time.Duration) []any {
-	return []any{run, queue.EventWindow, ahead.Microseconds()}
-}
-
-// readStatus reads what status.lua answered.
-func readStatus(run string, v any) (queue.RunLoad, error) {
-	if n, ok := v.(int64); ok && n < 0 {
-		return queue.RunLoad{}, fmt.Errorf("status of run %q: %w", run, core.ErrNotFound)
-	}
-	r := newReply(v)
-	st := queue.RunLoad{Status: queue.Status{Run: run, Outcomes: map[core.Outcome]int{}}}
-	if p := r.int(); p >= 0 && p < len(phases()) {
-		st.Phase = phases()[p]
-	}
-	st.Complete = r.int() == 1
-	st.Total, st.Limit, st.InFlight, st.Waiting = r.int(), r.int(), r.int(), r.int()
-	st.Suspended, st.Blocked, st.Dead = r.int(), r.int(), r.int()
-	st.Served = time.Duration(r.int64()) * time.Microsecond
-	st.Ready = r.int() == 1
-	st.Pending = st.Total - st.InFlight - st.Waiting - st.Suspended - st.Blocked
-	for _, o := range core.Outcomes() {
-		if n := r.int(); n > 0 {
-			st.Outcomes[o] = n
-			st.Pending -= n
-		}
-	}
-	st.Tenant, st.Reason = r.text(), r.text()
-	st.Timed = r.int() + st.Waiting + st.Suspended
-	st.Since = time.Duration(r.int64()) * time.Microsecond
-	st.Deferred = r.int()
-	st.Late, st.Soon, st.MaxInFlight, st.Weight = r.int(), r.int(), r.int(), r.int()
-	return st, r.end("status")
+	return list[0].load.Status, list[0].err
 }
 
 // Awaited counts suspended jobs by the event that they wait for.
@@ -130,7 +91,7 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		ex.Reason = queue.WhySettled(core.Outcomes()[oc-1])
 		return ex, nil
 	}
-	if ex.State == core.Done || ex.State == core.Dead {
+	if ex.State == core.Done {
 		ex.Reason, err = q.explainEnd(ctx, job)
 		return ex, err
 	}
@@ -192,7 +153,7 @@ func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) 
 		return "", err
 	}
 	if log.small {
-		list, err := unpackRecords("of the run", log.text)
+		list, err := unpackRecords(entry{text: log.text})
 		reason, _ := whyEnded(list, job.Index)
 		return reason, err
 	}
@@ -202,7 +163,7 @@ func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) 
 			return "", translate(ctx, err, "explain")
 		}
 		for _, m := range page {
-			list, err := unpackRecords(m.ID, entryText(m))
+			list, err := unpackRecords(entryOf(m))
 			if err != nil {
 				return "", err
 			}

@@ -23,7 +23,8 @@ type key struct{ lua, name string }
 // fixedKeys are the keys that a pool has once. They are KEYS[1], KEYS[2] … of every script.
 func fixedKeys() []key {
 	return []key{
-		{"kMeta", "meta"},           // hash: times, counters that only grow, V of the tenants, timekeeper
+		{"kMeta", "meta2"},          // hash: times, counters that only grow, V of the tenants, timekeeper, format. The name changes with the format
+		{"kFormer", "meta"},         // string: the format; a hash while no program has taken the pool over that knows of formats
 		{"kIDs", "ids"},             // hash: run id -> number
 		{"kTenants", "tenants"},     // hash: tenant -> number
 		{"kReady", "ready"},         // zset: tenants with a ready run, by rank
@@ -40,6 +41,7 @@ func fixedKeys() []key {
 		{"kPayloads", "payloads"},   // hash: number of such a run -> its payload, if it is long
 		{"kWatched", "watched"},     // hash: number of such a run -> how many wait for its next record
 		{"kBoard", "board"},         // zset: names of documents by when they expire
+		{"kNews", "news"},           // stream: ids of runs in which something has happened
 	}
 }
 
@@ -67,7 +69,6 @@ func suffixes() []key {
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
 		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
 		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
-		{"xDead", ":x"},      // run, hash: index -> 1
 		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
 		{"xNews", ":v"},      // run, list: wakes who waits for a record of a small run; for a second at most
@@ -90,9 +91,10 @@ func runSuffixes() []string {
 // luaNames are the names of keys as the scripts write them, and how lease time is counted: a session lives for ttl of it.
 func luaNames(ttl time.Duration) map[string]string {
 	names := map[string]string{
-		"LEASE_TTL":  strconv.FormatInt(ttl.Microseconds(), 10),
-		"LEASE_STEP": strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
-		"RUNKEYS":    "{'" + strings.Join(runSuffixes(), "','") + "'}",
+		"LEASE_TTL":   strconv.FormatInt(ttl.Microseconds(), 10),
+		"LEASE_STEP":  strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
+		"UNFORMATTED": "'" + unformatted + "'",
+		"RUNKEYS":     "{'" + strings.Join(runSuffixes(), "','") + "'}",
 	}
 	for i, k := range append(fixedKeys(), prefixes()...) {
 		names[k.lua] = "KEYS[" + strconv.Itoa(i+1) + "]"

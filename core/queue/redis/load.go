@@ -2,11 +2,9 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -50,30 +48,19 @@ func (q *Queue) eachOpen(ctx context.Context, ahead time.Duration, visit func(*q
 		if err != nil {
 			return translate(ctx, err, "list runs")
 		}
-		var open []string
-		var args [][]any
+		var open []ask
 		for i, id := range ids {
 			if i < len(done) && done[i] == nil {
-				open, args = append(open, id), append(args, statusArgs(id, ahead))
+				open = append(open, ask{run: id})
 			}
 		}
-		replies, err := q.conn.EvalAll(ctx, q.scripts.status, q.keys.fixed, args)
-		if err != nil {
-			return err
-		}
-		for i, v := range replies {
-			r, err := readStatus(open[i], v)
-			if errors.Is(err, core.ErrNotFound) {
-				continue // forgotten meanwhile
-			}
-			if err != nil {
-				return err
-			}
-			if !r.Complete {
-				visit(&r)
+		list, err := q.look(ctx, ahead, 0, open)
+		for i := range list {
+			if r := &list[i]; r.err == nil && !r.load.Complete { // else it was forgotten meanwhile
+				visit(&r.load)
 			}
 		}
-		return nil
+		return err
 	})
 }
 

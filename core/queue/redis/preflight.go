@@ -15,8 +15,20 @@ import (
 )
 
 // Preflight looks at the server. The error is for a server that cannot be used or reached; the warnings are for
-// one that may lose accepted runs, each with what to do next. It changes nothing.
+// one that may lose accepted runs, each with what to do next. It changes nothing but the format of what a former version kept.
 func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
+	warnings, err := q.suits(ctx)
+	if err != nil {
+		return warnings, err
+	}
+	if err := q.takeOver(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) { // a replica, say: the warnings tell, and the first call tries again
+		return warnings, err
+	}
+	return warnings, nil
+}
+
+// suits is Preflight of the server, whatever it keeps. It changes nothing.
+func (q *Queue) suits(ctx context.Context) ([]string, error) {
 	c, err := q.node(ctx)
 	if err != nil {
 		return nil, err

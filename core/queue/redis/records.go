@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -110,19 +109,45 @@ func (q *Queue) log(ctx context.Context, run string, skip int, wait bool) (runLo
 
 var errNoRun = fmt.Errorf("no such run: %w", core.ErrNotFound)
 
+// entry is a part of a run's log: that of a small run has one, which has no id as long as the run has no stream, and grows.
+type entry struct{ id, text string }
+
+func entryOf(m goredis.XMessage) entry {
+	s, _ := m.Values["r"].(string)
+	return entry{m.ID, s}
+}
+
+// take gives at most limit records of entries that come behind at, and where they end; whole is false where some are left.
+func take(entries []entry, at position, limit int) (list []queue.Record, next position, whole bool, err error) {
+	invalid := fmt.Errorf("records: cursor %q was not given out: %w", at, core.ErrInvalid)
+	if at.skip > 0 && len(entries) == 0 {
+		return nil, at, false, invalid
+	}
+	for _, e := range entries {
+		records, err := unpackRecords(e)
+		if err == nil && at.skip > len(records) {
+			err = invalid
+		}
+		if err != nil {
+			return nil, at, false, err
+		}
+		records = records[at.skip:]
+		n := min(len(records), limit-len(list))
+		list, whole = append(list, records[:n]...), n == len(records)
+		if at.skip += n; !whole {
+			return list, at, false, nil
+		}
+		if e.id != "" {
+			at = position{entry: e.id}
+		}
+	}
+	return list, at, true, nil
+}
+
 // page reads the text of a small run. If the run gets a stream, the text is its first entry: a cursor goes on to count in it.
 func (l *runLog) page(at position, limit int) ([]queue.Record, position, error) {
-	list, err := unpackRecords("of the run", l.text)
-	if err != nil {
-		return nil, at, err
-	}
-	if at.entry != firstEntry || at.skip > len(list) {
-		return nil, at, fmt.Errorf("records: cursor %q was not given out: %w", at, core.ErrInvalid)
-	}
-	list = list[at.skip:]
-	list = list[:min(limit, len(list))]
-	at.skip += len(list)
-	return list, at, nil
+	list, at, _, err := take([]entry{{text: l.text}}, at, limit)
+	return list, at, err
 }
 
 func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([]queue.Record, position, error) {
@@ -132,58 +157,37 @@ func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([
 		if err != nil {
 			return nil, at, translate(ctx, err, "records")
 		}
-		for _, m := range msgs {
-			records, err := unpackRecords(m.ID, entryText(m))
-			if err != nil {
-				return nil, at, err
-			}
-			if at.skip > len(records) {
-				return nil, at, fmt.Errorf("records: cursor %q was not given out: %w", at, core.ErrInvalid)
-			}
-			records = records[at.skip:]
-			if room := limit - len(list); len(records) > room {
-				at.skip += room
-				return append(list, records[:room]...), at, nil
-			}
-			list = append(list, records...)
-			at = position{entry: m.ID}
+		entries := make([]entry, len(msgs))
+		for i, m := range msgs {
+			entries[i] = entryOf(m)
 		}
-		if len(msgs) == 0 || len(list) == limit {
+		more, next, whole, err := take(entries, at, limit-len(list))
+		if err != nil {
+			return nil, at, err
+		}
+		list, at = append(list, more...), next
+		if len(msgs) == 0 || len(list) == limit || !whole {
 			return list, at, nil
 		}
 	}
 }
 
-func entryText(m goredis.XMessage) string {
-	s, _ := m.Values["r"].(string)
-	return s
-}
-
-// unpackRecords gives the outcomes of an entry.
-func unpackRecords(entry, text string) ([]queue.Record, error) {
-	list, err := unpackLog(entry, text)
-	return slices.DeleteFunc(list, func(r queue.Record) bool { return r.Outcome == "" }), err
-}
-
-// unpackLog reads the layout of record in base.lua. A record without an outcome says that a dead job was redriven.
-func unpackLog(entry, text string) ([]queue.Record, error) {
-	b := []byte(text)
+// unpackRecords reads the layout of record in base.lua.
+func unpackRecords(e entry) ([]queue.Record, error) {
+	b := []byte(e.text)
 	outcomes := core.Outcomes()
 	var list []queue.Record
 	for len(b) > 0 {
 		if len(b) < 17 {
-			return nil, fmt.Errorf("records: entry %s is cut short: %w", entry, core.ErrUnknown)
+			return nil, fmt.Errorf("records: entry %s is cut short: %w", e.id, core.ErrUnknown)
 		}
 		code, reason, detail := int(b[8]), int(binary.BigEndian.Uint16(b[11:])), int(binary.BigEndian.Uint32(b[13:]))
-		if code > len(outcomes) || len(b) < 17+reason+detail {
-			return nil, fmt.Errorf("records: entry %s is not readable: %w", entry, core.ErrUnknown)
+		if code < 1 || code > len(outcomes) || len(b) < 17+reason+detail {
+			return nil, fmt.Errorf("records: entry %s is not readable: %w", e.id, core.ErrUnknown)
 		}
 		rec := queue.Record{
 			Index: int(binary.BigEndian.Uint32(b)), Count: int(binary.BigEndian.Uint32(b[4:])),
-			Attempt: int(binary.BigEndian.Uint16(b[9:])), Reason: string(b[17 : 17+reason]),
-		}
-		if code > 0 {
-			rec.Outcome = outcomes[code-1]
+			Outcome: outcomes[code-1], Attempt: int(binary.BigEndian.Uint16(b[9:])), Reason: string(b[17 : 17+reason]),
 		}
 		switch rest := b[17+reason : 17+reason+detail : 17+reason+detail]; {
 		case detail == 0:

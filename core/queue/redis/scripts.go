@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, records, payload, open, beat, shut, adopt, save, wakejob, cancel, adjust, redrive, event, wait, status, awaited, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, records, payload, open, beat, shut, format, adopt, save, wakejob, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -40,7 +40,7 @@ func loadScripts(ttl time.Duration) (*scripts, error) {
 
 func makeScripts(ttl time.Duration) (*scripts, error) {
 	names, libraries := luaNames(ttl), map[string][]part{}
-	for _, lib := range []string{"base", "small", "locks", "jobs", "forget"} {
+	for _, lib := range []string{"base", "small", "locks", "jobs", "forget", "progress"} {
 		text, err := luaFile(lib)
 		if err != nil {
 			return nil, err
@@ -65,6 +65,7 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.submit, "submit", "base small locks jobs forget"},
 		{&s.records, "records", ""},
 		{&s.payload, "payload", ""},
+		{&s.format, "format", ""},
 		{&s.open, "open", "base small locks"},
 		{&s.beat, "beat", "base small locks jobs forget"},
 		{&s.shut, "close", "base small locks jobs"},
@@ -73,11 +74,11 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.wakejob, "wakejob", "base small locks jobs"},
 		{&s.cancel, "cancel", "base small locks jobs"},
 		{&s.adjust, "adjust", "base small locks"},
-		{&s.redrive, "redrive", "base small locks jobs"},
 		{&s.event, "event", "base small locks jobs"},
 		{&s.wait, "wait", "base small"},
-		{&s.status, "status", "base small"},
-		{&s.awaited, "awaited", "base small"},
+		{&s.look, "look", "base small progress"},
+		{&s.awaited, "awaited", "base small progress"},
+		{&s.news, "news", ""},
 		{&s.explain, "explain", "base small locks jobs"},
 		{&s.post, "post", "base small"},
 		{&s.posted, "posted", "base small"},
@@ -109,5 +110,24 @@ func luaFile(name string) (string, error) {
 
 // eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
 func (q *Queue) eval(ctx context.Context, s *script, args ...any) (any, error) {
-	return q.conn.Eval(ctx, s, q.keys.fixed, args...)
+	v, err := q.conn.Eval(ctx, s, q.keys.fixed, args...)
+	again, err := q.mend(ctx, v, err)
+	if again {
+		return q.conn.Eval(ctx, s, q.keys.fixed, args...)
+	}
+	return v, err
+}
+
+// evalAll is eval of a script that changes nothing, once for each list of arguments.
+func (q *Queue) evalAll(ctx context.Context, s *script, args [][]any) ([]any, error) {
+	all, err := q.conn.EvalAll(ctx, s, q.keys.fixed, args)
+	var first any
+	if len(all) > 0 {
+		first = all[0]
+	}
+	again, err := q.mend(ctx, first, err)
+	if again {
+		return q.conn.EvalAll(ctx, s, q.keys.fixed, args)
+	}
+	return all, err
 }

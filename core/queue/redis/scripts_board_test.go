@@ -22,7 +22,7 @@ func postWrites(b bench) {
 	if ttl := b.c.PTTL(b.Context(), k).Val(); ttl <= 0 || ttl > 5*time.Second {
 		b.Errorf("the document lives for %v, expected 5s", ttl)
 	}
-	if now := b.keys(); len(now) != len(before)+3 { // it, its name and kMeta
+	if now := b.keys(); len(now) != len(before)+2 { // it, and its name
 		b.Errorf("%d keys after the first post, %d before", len(now), len(before))
 	}
 	if name := b.q.keys.prefix + "b:w%7B%3A"; k != name {

@@ -193,21 +193,55 @@ func turnReadsTargets(b bench, rt *rapid.T, id string) {
 	}
 }
 
+// adjusts calls adjust.lua for one run: its id, pause, weight, limit.
+func (b bench) adjusts(want string, words ...string) {
+	b.Helper()
+	list := appendList(nil, len(words))
+	for _, w := range words {
+		list = appendText(list, w)
+	}
+	b.returns(b.q.scripts.adjust, "["+want+"]", list)
+}
+
+// adjustShares: many large waves in one call are released in steps, each run's at once or partly, and nothing of it is lost.
+func adjustShares(b bench) {
+	var all []queue.Adjust
+	for i := range 6 {
+		id := "r" + strconv.Itoa(i)
+		b.submit(id, 1500, func(r *queue.Run) {
+			r.Limit, r.Paused = 1, true
+			for j := range 1500 {
+				r.Segments = append(r.Segments, queue.Segment{Due: time.Now().Add(time.Duration(1+j) * time.Hour), Count: 1})
+			}
+		})
+		all = append(all, queue.Adjust{Run: id, Limit: new(0), Paused: new(false), Weight: new(2)})
+	}
+	for _, err := range b.q.Adjust(b.Context(), all...) {
+		b.must(err)
+	}
+	for i := range all {
+		if st := b.status(all[i].Run); st.Limit != 1500 || st.Phase != queue.Active || st.Deferred != 1500 {
+			b.Errorf("after adjust of six: %+v", st)
+		}
+	}
+	b.sound()
+}
+
 func adjustWaves(b bench) {
 	no := b.submit("r", 10, func(r *queue.Run) { r.Limit = 2 })
 	tenant := b.key("pTenant") + "1"
-	b.returns(b.q.scripts.adjust, "1", "r", "1", "", "")
+	b.adjusts("1", "r", "1", "", "")
 	b.has("0", "exists", tenant+b.key("xReady"), b.key("kReady"))
-	b.returns(b.q.scripts.adjust, "1", "r", "0", "7", "5")
+	b.adjusts("1", "r", "0", "7", "5")
 	b.has("1", "zcard", tenant+b.key("xReady"))
 	if st := b.status("r"); st.Limit != 5 || st.Phase != queue.Active {
 		b.Errorf("after adjust: %+v", st)
 	}
-	b.returns(b.q.scripts.adjust, "1", "r", "", "", "3") // a wave is never taken back
+	b.adjusts("1", "r", "", "", "3") // a wave is never taken back
 	if st := b.status("r"); st.Limit != 5 {
 		b.Errorf("limit %d, expected 5", st.Limit)
 	}
-	b.returns(b.q.scripts.adjust, "1", "r", "", "", "0")
+	b.adjusts("1", "r", "", "", "0")
 	if st := b.status("r"); st.Limit != 10 {
 		b.Errorf("limit %d, expected all 10", st.Limit)
 	}
@@ -228,14 +262,14 @@ func adjustBounded(b bench) {
 		answer string
 		limit  int
 	}{{"2", 10 + 1024}, {"2", 10 + 2048}, {"1", 2500}} {
-		b.returns(b.q.scripts.adjust, want.answer, "r", "", "", "2500")
+		b.adjusts(want.answer, "r", "", "", "2500")
 		if st := b.status("r"); st.Limit != want.limit || st.Deferred != want.limit {
 			b.Errorf("limit %d, deferred %d, expected %d", st.Limit, st.Deferred, want.limit)
 		}
 		b.sound()
 	}
 	b.has("3000", "zcard", b.run(no, "xByIndex"))
-	b.returns(b.q.scripts.adjust, "1", "r", "", "", "0")
+	b.adjusts("1", "r", "", "", "0")
 	b.has("0", "exists", b.run(no, "xByIndex"))
 	b.has("3000", "hget", b.run(no, ""), "l")
 	b.sound()
@@ -250,8 +284,8 @@ func adjustBounded(b bench) {
 func adjustRefuses(b bench) {
 	b.submit("r", 10)
 	b.must(b.q.Cancel(b.Context(), "r", ""))
-	b.unchanged("adjust of a run that is over", func() { b.returns(b.q.scripts.adjust, "0", "r", "1", "2", "3") })
-	b.unchanged("adjust of no run", func() { b.returns(b.q.scripts.adjust, "-1", "none", "1", "", "") })
+	b.unchanged("adjust of a run that is over", func() { b.adjusts("0", "r", "1", "2", "3") })
+	b.unchanged("adjust of no run", func() { b.adjusts("-1", "none", "1", "", "") })
 }
 
 func cancelBounded(b bench) {
@@ -319,70 +353,6 @@ func eventBounded(b bench) {
 	b.sound()
 }
 
-// dead makes n dead jobs of a run r. The first of them stops the run, so that the others are only lost: they are marked here.
-func (b bench) dead(n int) int64 {
-	b.Helper()
-	no := b.submit("r", n, func(r *queue.Run) { r.MaxCrashes = 1 })
-	s := b.open()
-	b.lease(s, n)
-	b.expire(s)
-	other := b.open()
-	for b.status("r").InFlight > 0 {
-		b.turn(other, 0)
-	}
-	b.has("1", "hlen", b.run(no, "xDead"))
-	for i := range n {
-		b.do("hset", b.run(no, "xDead"), i, 1)
-	}
-	return no
-}
-
-func redriveBounded(b bench) {
-	no := b.dead(200)
-	b.has("200", "hlen", b.run(no, "xDead"))
-	b.returns(b.q.scripts.redrive, "[128 1]", "r")
-	b.has("128", "zcard", b.run(no, "xQueue"))
-	b.returns(b.q.scripts.redrive, "[72 0]", "r")
-	b.has("0", "exists", b.run(no, "xDead"), b.run(no, "xJobs"))
-	if st := b.status("r"); st.Phase != queue.Active || st.Complete || st.Pending != 200 || st.Outcomes[core.Lost] != 0 {
-		b.Errorf("after redrive: %+v", st)
-	}
-	b.sound()
-}
-
-func redriveRefuses(b bench) {
-	b.dead(2)
-	b.unchanged("redrive", func() {
-		b.returns(b.q.scripts.redrive, "[-1]", "none")
-		b.returns(b.q.scripts.redrive, "[-4]", "r", 0, 2)
-	})
-	b.submit("c", 1)
-	b.must(b.q.Cancel(b.Context(), "c", ""))
-	b.unchanged("redrive of a cancelled run", func() { b.returns(b.q.scripts.redrive, "[-2]", "c") })
-	b.returns(b.q.scripts.redrive, "[1 0]", "r", 0)
-	b.returns(b.q.scripts.redrive, "[0 0]", "r", 0) // is dead no more
-}
-
-// redriveSweeps: a run that nobody's turn has swept yet does not keep Redrive waiting for a node.
-func redriveSweeps(b bench) {
-	no := b.submit("r", 400, func(r *queue.Run) {
-		settledEvenly(200)(r)
-		r.Settled[3].Outcome = core.Lost
-	})
-	b.has(strconv.FormatInt(no, 10), "zrange", b.key("kSweep"), 0, -1)
-	b.returns(b.q.scripts.redrive, "[-3]", "r")
-	if st := b.status("r"); st.Outcomes[core.Cancelled] != 128 {
-		b.Errorf("one call ended %d, expected 128", st.Outcomes[core.Cancelled])
-	}
-	if n, err := b.q.Redrive(b.Context(), "r"); n != 0 || err != nil {
-		b.Errorf("Redrive: %d, %v", n, err)
-	}
-	if st := b.status("r"); !st.Complete || st.Phase != queue.Stopped {
-		b.Errorf("then %+v", st)
-	}
-	b.sound()
-}
-
 func statusReads(b bench) {
 	s := b.open()
 	b.submit("r", 20, func(r *queue.Run) { r.Tenant, r.Limit = "ten", 19 })
@@ -393,11 +363,10 @@ func statusReads(b bench) {
 	b.unchanged("status", func() {
 		st := b.status("r")
 		st.Served = 0
-		want := "{r ten active  false 20 19 10 0 4 3 1 0 0 map[changed:2] 0s}"
+		want := "{r ten active  false 20 19 10 0 4 3 1 0 map[changed:2] 0s}"
 		if got := fmt.Sprint(st); got != want {
 			b.Errorf("status %s, expected %s", got, want)
 		}
-		b.returns(b.q.scripts.status, "-1", "none")
 	})
 }
 

@@ -68,7 +68,7 @@ func submitWrites(b bench) {
 			b.Errorf("%+v", answers)
 		}
 	})
-	b.must(b.q.Adjust(b.Context(), "held", queue.Adjust{Paused: new(false)})) // number 4: it has a place of its own
+	b.must(queue.AdjustOne(b.Context(), b.q, "held", queue.Adjust{Paused: new(false)})) // number 4: it has a place of its own
 	b.submitAll(one("d", func(r *queue.Run) { r.Tenant = "t" }), one("e", func(r *queue.Run) { r.Tenant = "t" }))
 	b.has("10"+fmt.Sprintf("%014d:%d", 7, 10), "zrange", b.ready(2), 0, -1) // the last span went on
 	s := b.open()
@@ -94,7 +94,7 @@ func submitSpans(b bench) {
 	}
 	b.submitAll(runs...)
 	for _, i := range []int{0, 3, 39} {
-		b.must(b.q.Adjust(b.Context(), runs[i].ID, queue.Adjust{Paused: new(true)}))
+		b.must(queue.AdjustOne(b.Context(), b.q, runs[i].ID, queue.Adjust{Paused: new(true)}))
 	}
 	b.must(b.q.Cancel(b.Context(), "r05", ""))
 	s := b.open()
@@ -106,7 +106,7 @@ func submitSpans(b bench) {
 	if first := leases[0].Job.Run + leases[2].Job.Run + leases[4].Job.Run; first != "r01r04r07" {
 		b.Errorf("leased %v", leases)
 	}
-	b.must(b.q.Adjust(b.Context(), "r03", queue.Adjust{Paused: new(false)}))
+	b.must(queue.AdjustOne(b.Context(), b.q, "r03", queue.Adjust{Paused: new(false)}))
 	leases = append(leases, b.lease(s, 40-3-len(leases))...)
 	if more := b.turn(s, 9).Leases; len(more) > 0 {
 		b.Errorf("leased %v", more)

@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 	t.Parallel()
 	tests := map[string][]func(bench){
 		"accept":  {acceptWrites, acceptRefuses, acceptUploaded, acceptSettled, acceptForgetsTwo},
-		"adjust":  {adjustWaves, adjustBounded, adjustRefuses},
+		"adjust":  {adjustWaves, adjustBounded, adjustShares, adjustRefuses},
 		"adopt":   {adoptPages},
 		"beat":    {beatMoves, beatForgetsEight},
 		"cancel":  {cancelBounded, cancelUnknown},
@@ -39,15 +39,16 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"awaited": {awaitedBounded},
 		"event":   {eventBounded, eventDismisses},
 		"explain": {explainReads},
+		"format":  {formatOfAnEmptyPool, formatTakesOver, formatWaitsForSessions, formatRefuses, formatComesBack},
 		"names":   {namesPrunes},
+		"news":    {newsBegins, newsTrimmed},
 		"open":    {openOnce},
 		"pool":    {poolMends},
 		"post":    {postWrites, postGrows},
 		"posted":  {postedReads, postedRefusesOnAReplica},
 		"publish": {publishWrites},
-		"redrive": {redriveBounded, redriveRefuses, redriveSweeps},
 		"save":    {saveWrites, saveRefuses},
-		"status":  {statusReads, statusByTheClock, statusOfAStoppedRun},
+		"look":    {lookReads, lookBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
 		"payload": {payloadOfSmall},
 		"records": {recordsOfSmall},
 		"submit":  {submitWrites, submitSpans, submitGrows, submitForgets},
@@ -81,6 +82,9 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 				q, err := New(user, Options{Pool: fmt.Sprintf("%s %d", name, i), SessionTTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if name != "format" {
+					bench{t, q, c}.must(q.takeOver(t.Context()))
 				}
 				test(bench{t, q, c})
 			})

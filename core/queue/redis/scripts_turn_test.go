@@ -241,7 +241,7 @@ func tidyMendsDeferred(b bench) {
 	if got := b.status("r"); n != 2 || got.Deferred != 10 || got.Suspended != 1 {
 		b.Errorf("woke %d, then %+v", n, got)
 	}
-	b.must(b.q.Adjust(b.Context(), "r", queue.Adjust{Limit: new(0)}))
+	b.must(queue.AdjustOne(b.Context(), b.q, "r", queue.Adjust{Limit: new(0)}))
 	if got := b.status("r").Deferred; got != 16 {
 		b.Errorf("all released, %d are deferred, expected 16", got)
 	}

@@ -101,6 +101,9 @@ func (q *Queue) unlink(ctx context.Context, no int64) error {
 
 // upload writes the target list under a new run number; it expires unless it is accepted.
 func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, error) {
+	if err := q.formatted(ctx); err != nil {
+		return 0, err
+	}
 	no, err := q.client.HIncrBy(ctx, q.keys.key("kMeta"), "run", 1).Result()
 	if err != nil {
 		return 0, translate(ctx, err, "number a run")

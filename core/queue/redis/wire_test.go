@@ -65,8 +65,8 @@ func FuzzReadTurn(f *testing.F) {
 	ok := append(appendInt(appendInt(nil, 1), 2), 0)
 	ok = appendText(appendList(ok, 1), "run")
 	ok = appendInt(appendText(appendInt(appendInt(appendList(ok, 4), 1), 7), "host"), 1)
-	ok = appendList(appendList(appendList(appendInt(ok, 9), 0), 0), 0)
-	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases) != "[{run/7 host [] 9 1 [] <nil>}]" {
+	ok = appendInt(appendList(appendList(appendList(appendInt(ok, 9), 0), 0), 0), 5)
+	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases, res.Turns) != "[{run/7 host [] 9 1 [] <nil>}] 5" {
 		f.Fatalf("%v, %v", res.Leases, err)
 	}
 	f.Add(string(ok))
@@ -81,6 +81,47 @@ func FuzzReadTurn(f *testing.F) {
 		}
 		if len(res.Leases) > len(text) {
 			t.Errorf("%d leases of %d bytes", len(res.Leases), len(text))
+		}
+	})
+}
+
+// FuzzReadLooked: whatever the server answers about a run, it is read or refused, in bounded memory.
+func FuzzReadLooked(f *testing.F) {
+	ok := appendInt(appendList(nil, 6), 1)
+	ok = appendList(ok, 27)
+	for range 18 {
+		ok = appendInt(ok, 1)
+	}
+	ok = appendText(appendText(ok, "tenant"), "why")
+	for range 7 {
+		ok = appendInt(ok, 2)
+	}
+	ok = appendText(appendText(appendList(appendText(ok, ""), 2), "1-1"), "records")
+	ok = appendInt(appendText(appendInt(appendList(appendInt(ok, 1), 3), 0), "e"), 4)
+	read := func(text string) (looked, *wire) {
+		r := &wire{s: text}
+		r.list()
+		return readLooked(r, "r"), r
+	}
+	l, r := read(string(ok))
+	if err := r.end("look"); err != nil || l.load.Tenant != "tenant" || len(l.entries) != 1 || !l.more || l.events["e"] != 4 || l.moreEvents {
+		f.Fatalf("%+v, %v", l, err)
+	}
+	f.Add(string(ok))
+	f.Add(string(ok[:len(ok)-1]))
+	f.Add("\x91\x00")
+	f.Add("\x91\x01\xdd\xff\xff\xff\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, r := read(text)
+		if err := r.end("look"); err != nil && !errors.Is(err, core.ErrUnknown) {
+			t.Errorf("%v, expected core.ErrUnknown", err)
+		}
+		if len(l.entries) > len(text) || len(l.events) > len(text) {
+			t.Errorf("%d entries and %d events of %d bytes", len(l.entries), len(l.events), len(text))
+		}
+		_, _, _, err := take(l.entries, position{entry: firstEntry}, 10)
+		if err != nil && !errors.Is(err, core.ErrUnknown) {
+			t.Errorf("%v, expected core.ErrUnknown", err)
 		}
 	})
 }

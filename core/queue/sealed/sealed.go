@@ -221,22 +221,41 @@ func (q *Queue) Records(ctx context.Context, run, cursor string, most int, wait 
 	if err != nil {
 		return list, next, err
 	}
+	if err := q.openRecords(run, list); err != nil {
+		return nil, cursor, err
+	}
+	return list, next, nil
+}
+
+// Look opens what workers recorded. A run of which this process lacks the key is answered with that as its error.
+func (q *Queue) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
+	sights := q.Queue.Look(ctx, most, asks...)
+	for i := range sights {
+		if err := q.openRecords(asks[i].Run, sights[i].Records); err != nil {
+			sights[i] = queue.Sight{Next: asks[i].Cursor, Err: err}
+		}
+	}
+	return sights
+}
+
+// openRecords opens records of a run in place. Only a missing key is an error.
+func (q *Queue) openRecords(run string, list []queue.Record) error {
 	for i := range list {
 		r := &list[i]
 		job := core.JobID{Run: run, Index: r.Index}
 		plain, err := q.open(r.Detail, place(detailOf, job))
 		if errors.Is(err, keyring.ErrNoKey) {
-			return nil, cursor, fmt.Errorf("record of job %s: %w", job, err)
+			return fmt.Errorf("record of job %s: %w", job, err)
 		}
 		if err != nil {
 			r.Reason = "what the worker recorded of it cannot be taken: " + err.Error()
 		}
 		r.Detail = plain
 		if r.State, err = q.open(r.State, place(stateOf, job)); errors.Is(err, keyring.ErrNoKey) {
-			return nil, cursor, fmt.Errorf("state of job %s: %w", job, err)
+			return fmt.Errorf("state of job %s: %w", job, err)
 		}
 	}
-	return list, next, nil
+	return nil
 }
 
 // Post seals a document for its name.

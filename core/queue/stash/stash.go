@@ -32,18 +32,20 @@ type Queue struct {
 	dir string
 
 	mu     sync.Mutex
-	found  map[core.JobID]bool // on disk since before this process, and not handed out yet
+	found  map[core.JobID]bool       // on disk since before this process, and not handed out yet
+	parked map[string]map[int]string // by run and index: events of jobs that are suspended and have a file that says for what
 	leased map[core.JobID]lease
 }
 
 // lease is what is known of a job that was handed out.
 type lease struct {
 	token, seq uint64
+	attempt    int
 }
 
 // New puts q before the states in dir, which no other process may use meanwhile.
 func New(q queue.Queue, dir string) (*Queue, error) {
-	s := &Queue{Queue: q, dir: dir, found: map[core.JobID]bool{}, leased: map[core.JobID]lease{}}
+	s := &Queue{Queue: q, dir: dir, found: map[core.JobID]bool{}, parked: map[string]map[int]string{}, leased: map[core.JobID]lease{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("states of jobs: %w", err)
 	}
@@ -72,7 +74,8 @@ func (s *Queue) look(name string) error {
 	}
 	left := len(files)
 	for _, f := range files {
-		index, err := strconv.Atoi(f.Name())
+		number, waits := strings.CutSuffix(f.Name(), wait)
+		index, err := strconv.Atoi(number)
 		info, infoErr := f.Info()
 		if err != nil && strings.HasSuffix(f.Name(), part) || infoErr == nil && time.Since(info.ModTime()) > keep {
 			left--
@@ -81,8 +84,16 @@ func (s *Queue) look(name string) error {
 			}
 			continue
 		}
-		if err == nil {
-			s.found[core.JobID{Run: run, Index: index}] = true
+		switch job := (core.JobID{Run: run, Index: index}); {
+		case err != nil: // none of ours
+		case !waits:
+			s.found[job] = true
+		default:
+			b, err := s.readParked(job)
+			if err != nil {
+				return err
+			}
+			s.notePark(job, b.Event)
 		}
 	}
 	if left == 0 {
@@ -104,7 +115,7 @@ func (s *Queue) Save(ctx context.Context, save queue.Save) error {
 	if err := s.write(save.Job, save.State, true); err != nil {
 		return fmt.Errorf("keep the state of %s: %w: %w", save.Job, core.ErrUnavailable, err)
 	}
-	s.leased[save.Job] = lease{token: save.Token, seq: save.Seq}
+	s.leased[save.Job] = lease{token: save.Token, seq: save.Seq, attempt: s.leased[save.Job].attempt}
 	return nil
 }
 
@@ -120,7 +131,11 @@ func (s *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 		if s.leased[a.Job].token != a.Token || a.Kind != queue.AckSuspend && a.Kind != queue.AckRetry {
 			continue
 		}
-		if err := s.write(a.Job, a.State, false); err != nil {
+		err := s.park(a)
+		if err == nil {
+			err = s.write(a.Job, a.State, false)
+		}
+		if err != nil {
 			return queue.TurnResult{}, fmt.Errorf("keep the state of %s: %w: %w", a.Job, core.ErrUnavailable, err)
 		}
 	}
@@ -164,6 +179,7 @@ func (s *Queue) Cancel(ctx context.Context, run, reason string) error {
 			delete(s.found, job)
 		}
 	}
+	delete(s.parked, run)
 	return nil
 }
 
@@ -172,8 +188,9 @@ func (s *Queue) hand(leases []queue.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		if s.leased[l.Job].token != l.Token {
-			s.leased[l.Job] = lease{token: l.Token}
+			s.leased[l.Job] = lease{token: l.Token, attempt: l.Attempt}
 		}
+		s.unpark(l.Job)
 		if !s.found[l.Job] {
 			continue
 		}
@@ -201,6 +218,11 @@ func (s *Queue) write(job core.JobID, state []byte, sync bool) error {
 		s.drop(job)
 		return nil
 	}
+	return put(name, state, sync)
+}
+
+// put writes a file in the place of the one before.
+func put(name string, data []byte, sync bool) error {
 	f, err := os.OpenFile(name+part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(filepath.Dir(name), 0o700); err == nil {
@@ -210,7 +232,7 @@ func (s *Queue) write(job core.JobID, state []byte, sync bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(state)
+	_, err = f.Write(data)
 	if err == nil && sync {
 		err = f.Sync()
 	}

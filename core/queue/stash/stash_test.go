@@ -63,6 +63,11 @@ func newSite(t *testing.T) *site {
 func (s *site) restart(settled ...queue.Settled) {
 	s.Helper()
 	s.q = open(s.T, s.dir, time.Hour)
+	s.fill(settled...)
+}
+
+func (s *site) fill(settled ...queue.Settled) {
+	s.Helper()
 	r := queue.Run{ID: "r/1", Targets: []queue.Target{{Host: "a"}, {Host: "b"}, {Host: "c"}}, Settled: settled}
 	if _, err := queue.SubmitOne(s.Context(), s.q, r); err != nil {
 		s.Fatal(err)
@@ -71,6 +76,17 @@ func (s *site) restart(settled ...queue.Settled) {
 	if s.session, err = s.q.Open(s.Context(), "n"); err != nil {
 		s.Fatal(err)
 	}
+}
+
+func (s *site) job(index int) core.JobID { return core.JobID{Run: "r/1", Index: index} }
+
+func (s *site) status() queue.Status {
+	s.Helper()
+	st, err := s.q.Status(s.Context(), "r/1")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return st
 }
 
 // turn gives the leases by index.

@@ -46,6 +46,7 @@ end
 expire({ k = k }, nil) -- what was uploaded could have expired until here
 call('HSETNX', kLocks, '', PAD)
 local f = run(no)
+f.tell = true
 for _ = 1, tonumber(next()) do
   local a = tonumber(next())
   addrange(f, a, tonumber(next()))

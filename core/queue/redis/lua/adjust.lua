@@ -1,37 +1,57 @@
--- adjust.lua: pauses, resumes, reweights a run, or releases a wave of it; control.go calls it until all of the wave is released.
--- Needs: base, locks. Does: releases up to the wave's end, or to the end of 1024 segments that are not due, and counts what of them is released.
--- ARGV: run id, pause 1 | resume 0 | '', weight | '', limit | ''.
--- Returns: 1; 2 when targets of the wave are left; 0 when the run is over; -1 when it is unknown.
-local no = call('HGET', kIDs, ARGV[1])
-local f = no and run(tonumber(no))
-if not f then return -1 end
-if f.phase > PAUSED or f.complete then return 0 end
-if ARGV[2] == '1' then f.phase = PAUSED elseif ARGV[2] == '0' then f.phase = ACTIVE end
-if ARGV[3] ~= '' then f.weight = tonumber(ARGV[3]) end
-local answer = 1
-if ARGV[4] ~= '' then
-  local limit, old, by, late = tonumber(ARGV[4]), f.limit, f.k .. xByIndex, 0
+-- adjust.lua: pauses, resumes, reweights runs, or releases waves of them; control.go calls it until all of each wave is released.
+-- Needs: base, locks. Does: releases up to a wave's end, or to the end of 1024 segments that are not due, 4096 for all, and counts what of them is released.
+-- ARGV: msgpack of {run id, pause 1 | resume 0 | '', weight | '', limit | '', …}.
+-- Returns: for each run 1; 2 when targets of the wave are left; 0 when the run is over; -1 when it is unknown.
+-- Bounds: control.go sends at most 256.
+local asks = unpk(ARGV[1])
+local ids, answers, segments, changed = {}, {}, 4096, false
+for i = 1, #asks, 4 do ids[#ids + 1] = asks[i] end
+local nos = call('HMGET', kIDs, unpack(ids))
+for i, no in ipairs(nos) do nos[i] = no or '-' end
+smallruns(nos)
+
+-- release takes the wave to limit, or part of the way: then false.
+local function release(f, limit)
+  local old, by, late, whole = f.limit, f.k .. xByIndex, 0, true
   if limit == 0 or limit > f.total then limit = f.total end
-  if limit > old and f.small then
-    f.limit = limit
-  elseif limit > old then
+  if limit <= old then return true end
+  if not f.small then
     local cut = call('ZREVRANGEBYSCORE', by, '(' .. old, '-inf', 'LIMIT', 0, 1) -- may go on behind the old limit
-    local page = call('ZRANGEBYSCORE', by, old, '(' .. limit, 'LIMIT', 0, 1024)
-    if #page == 1024 then
-      local _, b = range(page[1024])
-      if b < limit then limit, answer = b, 2 end
+    local n = min(1024, segments)
+    local page = n > 0 and call('ZRANGEBYSCORE', by, old, '(' .. limit, 'LIMIT', 0, n) or {}
+    segments = segments - #page
+    if n == 0 then return false end
+    if #page == n then
+      local _, b = range(page[n])
+      if b < limit then limit, whole = b, false end
     end
-    f.limit = limit
     for _, list in ipairs({ cut, page }) do
       for _, m in ipairs(list) do
         local a, b = range(m)
-        late = late + released(f, max(a, old), b)
+        late = late + max(0, min(b, limit) - max(a, old))
       end
     end
     defer(f, late)
     if limit == f.total then call('UNLINK', by) end
   end
+  f.limit, f.tell = limit, true
+  return whole
 end
-touch(f)
-flush()
-return answer
+
+for i, no in ipairs(nos) do
+  local f, p = tonumber(no) and run(tonumber(no)), 4 * i - 2
+  if not f then
+    answers[i] = -1
+  elseif f.phase > PAUSED or f.complete then
+    answers[i] = 0
+  else
+    local phase = asks[p] == '1' and PAUSED or asks[p] == '0' and ACTIVE or f.phase
+    f.tell, f.phase = f.tell or phase ~= f.phase, phase
+    if asks[p + 1] ~= '' then f.weight = tonumber(asks[p + 1]) end
+    answers[i] = (asks[p + 2] == '' or release(f, tonumber(asks[p + 2]))) and 1 or 2
+    touch(f)
+    changed = true
+  end
+end
+if changed then flush() end
+return answers

@@ -10,10 +10,12 @@ local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the c
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
 local SHARED = 16 -- flag of a packed target, see pack.go
 local RUNS = 1e14 -- more than there are run and tenant numbers
+local NEWS_PAGE, NEWS_KEPT = 64, 8192 -- runs of an entry, entries of the pool's log of hints
 local KEEP_WAKE = 1200000 -- µs: backstop of Wait with its jitter; farther times need no timekeeper
 
 do
-  local meta, t = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks', 'ahead', 'age'), call('TIME')
+  local meta, t = call('HMGET', kMeta, 'clock', 'seq', 'bseq', 'vt', 'tkat', 'tks', 'ahead', 'age', 'format'), call('TIME')
+  if not meta[9] then return UNFORMATTED end -- nothing was done: see format.lua
   seq, bseq, vt = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 0)
   tkat, tks = tonumber(meta[5] or 0), meta[6]
   wall = t[1] * 1000000 + t[2]
@@ -92,7 +94,7 @@ local function run(no)
     bjit = bjit, chunksize = chunksize, keep = keep, phase = phase, complete = complete, limit = limit, cur = cur, cend = cend, coff = coff,
     tag = tag, weight = weight, ready = ready, born = born, served = served, readyat = readyat, inf = inf, nq = nq,
     inz = ready, can = phase == ACTIVE and (maxif == 0 or inf < maxif), rank0 = rank(inf, weight, tag), rank = 0, t = tenant(tno),
-    dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = -1, cstr = '', chost = '', heaped = false, entered = false, ahead = 0 }
+    dirty = false, odirty = false, rec = false, tell = false, cands = false, ci = 0, cno = -1, cstr = '', chost = '', heaped = false, entered = false, ahead = 0 }
   R[no] = f
   return f
 end
@@ -265,7 +267,7 @@ end
 -- record adds one outcome of count jobs from idx on to the run's log and counts it.
 local function record(f, idx, count, oc, attempt, reason, detail)
   local o = outcomes(f)
-  if oc > 0 then o[oc] = o[oc] + count end
+  o[oc] = o[oc] + count
   f.odirty = true
   local r = f.rec
   if not r then
@@ -280,7 +282,7 @@ end
 -- stop ends what is not leased, later and bounded (sweep); only cancel overrules stop.
 local function stop(f, phase, reason)
   if f.complete or phase <= f.phase then return end
-  f.phase, f.reason, f.rdirty = phase, reason, true
+  f.phase, f.reason, f.rdirty, f.tell = phase, reason, true, true
   if f.due ~= 0 then call('ZREM', kDue, f.no) end
   if f.small then
     if f.cur < f.total then record(f, f.cur, f.total - f.cur, CANCEL, 0, reason, '') end
@@ -341,6 +343,7 @@ end
 function flushrun(f)
   local k, t = f.k, f.t
   if f.rec then told[#told + 1] = f.no end
+  if f.rec or f.tell then news[#news + 1], f.tell = f.id, false end
   if f.small then return flushsmall(f) end
   if f.rec then call('XADD', k .. xLog, '*', 'r', concat(f.rec)) end
   if f.jdel then call('HDEL', k .. xJobs, unpack(f.jdel)) end
@@ -429,6 +432,14 @@ local function wakewatchers()
   end
 end
 
+-- tellnews hints at the runs with news; see DESIGN.md.
+local function tellnews()
+  for i = 1, #news, NEWS_PAGE do
+    local page = #news <= NEWS_PAGE and news or { unpack(news, i, min(i + NEWS_PAGE - 1, #news)) }
+    call('XADD', kNews, 'MAXLEN', '~', NEWS_KEPT, '*', 'r', pack(page))
+  end
+end
+
 -- marker: at most one exists; it says "somebody look", never which job.
 local function marker()
   local wake = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1
@@ -456,6 +467,7 @@ local function flush(...)
   end
   flushlocks()
   wakewatchers()
+  tellnews()
   tick('seq', seq, 'bseq', bseq, 'vt', vt, ...)
   marker()
 end

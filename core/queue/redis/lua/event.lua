@@ -16,7 +16,7 @@ for _, m in ipairs(page) do
 end
 if #page > 0 then
   call('ZREM', f.k .. xEvents, unpack(page))
-  f.duedirty = true
+  f.duedirty, f.tell = true, true
   touch(f)
   flush()
 end

@@ -71,4 +71,4 @@ while lo < hi do
     return { 'done', oc, 0, 0, -1 }
   end
 end
-return { call('HEXISTS', f.k .. xDead, idx) == 1 and 'dead' or 'done', 0, 0, 0, -1 }
+return { 'done', 0, 0, 0, -1 }

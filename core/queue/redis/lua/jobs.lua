@@ -82,6 +82,7 @@ local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
   if kind == RETRY then
     setjob(f, idx, n + 1, l.crashes, state, '', false)
   elseif kind == SUSPEND then
+    f.tell = true
     setjob(f, idx, n, l.crashes, state, event, keep)
     if event ~= '' then call('ZADD', f.k .. xEvents, 0, char(#event) .. event .. spack('>I4', idx)) end
   end
@@ -104,13 +105,11 @@ local function crash(f, idx, l, node)
     return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
-    grow(f)
-    call('HSET', f.k .. xDead, idx, 1)
     return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, stateof(f, idx, l))
   end
   local d = f.bint * 2 ^ min(l.crashes, 16)
   if f.bmax > 0 then d = min(d, f.bmax) end
-  d = floor(d + d * f.bjit * ((l.token * 7919) % 1000) / 1000)
+  d = floor(d + d * f.bjit * ((l.token % 1000 * 7919) % 1000) / 1000)
   local _, _, state = jobstate(f, idx)
   setjob(f, idx, l.attempt, crashes, state, '', false, 0, node)
   if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
@@ -184,6 +183,7 @@ local function ripen(f, n)
       call('ZREM', f.k .. set, idx)
       again(f, tonumber(idx))
       if set == xSuspended then
+        f.tell = true
         local event = select(4, jobstate(f, tonumber(idx)))
         if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
       end

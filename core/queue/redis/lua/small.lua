@@ -14,7 +14,7 @@ local function class(cfg)
     local level, maxif, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit, keep = unpk(cfg)
     c = { __index = { small = true, cfg = cfg, prio = 10 - level, maxif = maxif, pergroup = 0, stopafter = stopafter, stopunreach = stopunreach,
       disruptive = disruptive, hold = hold, maxcrash = maxcrash, bint = bint, bmax = bmax, bjit = bjit, keep = keep, chunksize = 64, coff = -1, nq = 0,
-      o = false, dirty = false, odirty = false, rec = false, cands = false, ci = 0, cno = 0, heaped = false, entered = false, ahead = 0, rank = 0 } }
+      o = false, dirty = false, odirty = false, rec = false, tell = false, cands = false, ci = 0, cno = 0, heaped = false, entered = false, ahead = 0, rank = 0 } }
     c.forget = format('%d', now + keep * 1000)
     classes[cfg] = c
   end
@@ -37,7 +37,7 @@ function smallrun(no, text)
   local id, targets = unpk(fix)
   local maxif = c.__index.maxif
   local f = setmetatable({ no = no, s = s, k = pRun .. s, pre = s .. '/', id = id, t = tenant(tno), tno = tno, total = total, phase = phase,
-    complete = complete, limit = limit, cur = cur, cend = due > 0 and 0 or total, tag = tag, weight = weight, ready = ready, born = born,
+    complete = complete, limit = limit, cur = cur, cend = due > 0 and 0 or total, tag = tag, weight = weight, ready = ready, born = born, young = not born,
     spanned = spanned, served = served, readyat = readyat, inf = inf, due = due, outs = outs, log = log, reason = reason, fix = fix,
     inz = ready and not spanned, can = phase == ACTIVE and (maxif == 0 or inf < maxif), rank0 = rank(inf, weight, tag),
     ord = (10 - c.__index.prio) * RUNS + no, cstr = targets, chost = sub(targets, 3, 2 + byte(targets, 2)) }, c)
@@ -144,7 +144,8 @@ function flushsmall(f)
   end
   if f.ready then
     if f.spanned then -- stays where it is
-    elseif not f.inz and f.cur == 0 and f.inf == 0 then
+    elseif f.young and f.cur == 0 and f.inf == 0 then
+      -- One that was ready before may still be in a span, and one with leases is none of a span's: both would be leased twice.
       f.spanned, f.joins = true, true
       t.joins = t.joins or { lo = f.no, hi = f.no, n = 0 }
       t.joins.lo, t.joins.hi, t.joins.n = min(t.joins.lo, f.no), max(t.joins.hi, f.no), t.joins.n + 1

@@ -60,6 +60,7 @@ if made > 0 then
       if list[p + 9] ~= '' then call('HSET', kPayloads, s, list[p + 9]) end
       idset[#idset + 1] = list[p]
       idset[#idset + 1] = s
+      news[#news + 1] = list[p]
     end
   end
   each(idset, function(...) call('HSET', kIDs, ...) end)

@@ -285,7 +285,7 @@ elseif not f.complete and f.phase >= STOPPED and recorded + f.inf < f.total and 
   found('run ' .. f.id .. ' was over and its jobs were not being cancelled', function() call('ZADD', kSweep, f.no, f.no) end)
 end
 if repair and #out > 0 then
-  f.dirty = true
+  f.dirty, f.tell = true, true
   flush()
 end
 return out

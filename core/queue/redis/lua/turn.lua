@@ -7,7 +7,7 @@
 -- ARGV: session, want, session TTL µs, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
 --   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
 -- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
---   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …).
+--   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), turns so far.
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -26,7 +26,7 @@ local function ackruns(ids)
   for i, text in ipairs(call('HMGET', kSmall, unpack(nos))) do
     local no = tonumber(nos[i])
     if text and R[no] == nil then
-      runs[i] = { no = no, pre = nos[i] .. '/', text = text }
+      runs[i] = { no = no, pre = nos[i] .. '/', text = text, id = ids[i] }
     else
       runs[i] = no and run(no)
     end
@@ -51,6 +51,7 @@ local function ackone(x, l, oc, detail)
   local m = #smalldone
   smalldone[m + 1], smalldone[m + 2] = class(cfg).forget, s
   told[#told + 1] = s
+  news[#news + 1] = x.id
   if getlock(l.lock) == l.key then
     setlock(l.lock, false)
     handoff(l.lock)
@@ -325,6 +326,7 @@ function onready(f)
 end
 
 local leases, extras, ids, idof = {}, {}, {}, {}
+if want > 0 then seq = max(seq, now) end -- so that a token of a queue that was set back is none that it gave before
 local first = seq + 1
 
 -- consume takes candidate x off the ready work of f.
@@ -477,7 +479,7 @@ end
 
 if tks == sid then tkat = 0 end
 flush('tkat', tkat)
-call('HINCRBY', kMeta, 'turns', 1)
+local turns = call('HINCRBY', kMeta, 'turns', 1)
 if nleases == 0 and acked == 0 then call('HINCRBY', kMeta, 'empty', 1) end
 if #stale > 0 then call('HINCRBY', kMeta, 'stale', #stale) end
 if reaped > 0 then call('HINCRBY', kMeta, 'reaped', reaped) end
@@ -486,4 +488,4 @@ if call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 then more = true e
 local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
 if due >= 0 and due <= now then more = true end
-return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid))
+return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), turns)

@@ -8,7 +8,7 @@ if idx >= f.total then return 2 end
 if call('ZREM', f.k .. xEvents, char(#ARGV[3]) .. ARGV[3] .. spack('>I4', idx)) == 0 then return 0 end
 call('ZREM', f.k .. xSuspended, idx)
 again(f, idx)
-f.duedirty = true
+f.duedirty, f.tell = true, true
 touch(f)
 flush()
 return 1

@@ -1,4 +1,4 @@
-package launch
+package engine_test
 
 import (
 	"context"
@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/queue"
 )
 
-// hang leases one job, holds it for so long, and ends it as failed. leased is closed once it has it.
+// hang leases one job, holds it for so long, and ends it as failed. leased is closed once it has
+// it.
 func (b *bed) hang(held time.Duration, leased chan<- struct{}) {
 	ctx := context.Background()
 	s, err := b.q.Open(ctx, "slow node")
@@ -43,7 +46,8 @@ func (b *bed) hang(held time.Duration, leased chan<- struct{}) {
 	}
 }
 
-// A host that hangs holds up the next wave as next_wave_at says, and counts in stop_after when it ends.
+// A host that hangs holds up the next wave as next_wave_at says, and counts in stop_after when it
+// ends.
 func TestStragglers(t *testing.T) {
 	const held = 10 * time.Minute
 	for _, c := range []struct {
@@ -59,8 +63,8 @@ func TestStragglers(t *testing.T) {
 			l, o := b.prepare(8, "strategy: {waves: [4], stop_after: 2"+c.strategy+"}\n"), b.options()
 			start, released := time.Now(), time.Duration(-1)
 			say := o.OnEvent
-			o.OnEvent = func(e Event) {
-				if e.Kind == EventReleased {
+			o.OnEvent = func(e engine.Event) {
+				if e.Kind == engine.EventReleased {
 					released = time.Since(start)
 				}
 				say(e)
@@ -70,7 +74,7 @@ func TestStragglers(t *testing.T) {
 			var nodes sync.WaitGroup
 			nodes.Go(func() { b.hang(held, leased) })
 			nodes.Go(func() { <-leased; b.work(working) })
-			s, err := Drive(context.Background(), b.q, l, o)
+			s, err := enginetest.Drive(context.Background(), b.q, l, o)
 			stop()
 			nodes.Wait()
 			if err != nil || !s.Complete || s.Outcomes[core.Failed] != 1 {
@@ -93,7 +97,7 @@ func TestStragglerThatFailsStopsTheRun(t *testing.T) {
 		var nodes sync.WaitGroup
 		nodes.Go(func() { b.hang(time.Minute, leased) })
 		nodes.Go(func() { <-leased; b.work(working) })
-		s, err := Drive(context.Background(), b.q, l, b.options())
+		s, err := enginetest.Drive(context.Background(), b.q, l, b.options())
 		stop()
 		nodes.Wait()
 		if err != nil || s.Phase != queue.Stopped || s.Outcomes[core.Cancelled] == 0 || !strings.Contains(b.said(), "released 1") {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/turnus/turnus/core"
@@ -9,86 +8,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
-
-// recorder makes outcomes of many runs durable in few transactions: what arrives while one is
-// written goes into the next together.
-type recorder struct {
-	ledger *ledger.Ledger
-	asks   chan ask
-}
-
-type ask struct {
-	batch  ledger.Batch
-	answer chan<- answer // has room for one
-}
-
-type answer struct {
-	ledger.Recorded
-	err error
-}
-
-const recorderBatches = 256 // runs of one transaction
-
-func newRecorder(l *ledger.Ledger) *recorder {
-	return &recorder{ledger: l, asks: make(chan ask, recorderBatches)}
-}
-
-// run writes until ctx ends.
-func (r *recorder) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case first := <-r.asks:
-			r.write(ctx, r.gather(first))
-		}
-	}
-}
-
-// gather takes what waits by now.
-func (r *recorder) gather(first ask) []ask {
-	asks := []ask{first}
-	for len(asks) < recorderBatches {
-		select {
-		case next := <-r.asks:
-			asks = append(asks, next)
-		default:
-			return asks
-		}
-	}
-	return asks
-}
-
-func (r *recorder) write(ctx context.Context, asks []ask) {
-	batches := make([]ledger.Batch, len(asks))
-	for i, a := range asks {
-		batches[i] = a.batch
-	}
-	recorded, err := r.ledger.Record(ctx, batches...)
-	for i, a := range asks {
-		if err == nil {
-			a.answer <- answer{recorded[i], recorded[i].Err}
-		} else {
-			a.answer <- answer{err: err}
-		}
-	}
-}
-
-// record makes one batch durable. core.ErrConflict says that another server recorded it, or more.
-func (r *recorder) record(ctx context.Context, b ledger.Batch) (ledger.Recorded, error) {
-	got := make(chan answer, 1)
-	select {
-	case r.asks <- ask{b, got}:
-	case <-ctx.Done():
-		return ledger.Recorded{}, context.Cause(ctx)
-	}
-	select {
-	case a := <-got:
-		return a.Recorded, a.err
-	case <-ctx.Done():
-		return ledger.Recorded{}, context.Cause(ctx)
-	}
-}
 
 // uncertainReason begins why a job has no known outcome that a queue which was lost may have begun.
 const uncertainReason = "the queue was lost while this job may have been running, and it has not run since; nobody knows what the host saw: "

@@ -1,4 +1,4 @@
-package launch
+package engine_test
 
 import (
 	"context"
@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -21,10 +24,10 @@ window_sets:
   ten: {timezone: Europe/Berlin, allow: [{id: ten, rrule: "FREQ=DAILY", from: "01:10", to: "12:00"}]}
 `
 
-func (b *bed) gated(body string, sets ...string) (*Launch, DriveOptions) {
+func (b *bed) gated(body string, sets ...string) (*launch.Launch, enginetest.Options) {
 	b.t.Helper()
 	book := bookOf(b.t, bubbleWindows)
-	l, err := Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), Options{RunID: "r", Types: types, Windows: book})
+	l, err := launch.Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), launch.Options{RunID: "r", Types: types, Windows: book})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -38,7 +41,7 @@ func (b *bed) story() string {
 	var out []string
 	for _, e := range b.events {
 		text := fmt.Sprintf("%s %d", e.Kind, e.Wave+1)
-		if e.Kind == EventWaiting {
+		if e.Kind == engine.EventWaiting {
 			text = fmt.Sprintf("waiting %d for %s until %s", e.Waiting, e.Set, gate.Local(e.Until, e.Zone))
 		}
 		out = append(out, text)
@@ -68,7 +71,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 				t.Errorf("host %d ended after %v", i, ends[i])
 			}
 		}
-		const want = "submitted 1\nreleased 2\nwaiting 2 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)"
+		const want = "released 2\nwaiting 2 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)"
 		if got := b.story(); got != want {
 			t.Errorf("%s\nexpected\n%s", got, want)
 		}
@@ -76,7 +79,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 }
 
 // mixed is a launch whose first wave has a host that is open and one that waits.
-func (b *bed) mixed(strategy string) (*Launch, DriveOptions) {
+func (b *bed) mixed(strategy string) (*launch.Launch, enginetest.Options) {
 	b.t.Helper()
 	l, o := b.gated("strategy: {waves: [2]"+strategy+"}\n", "always", "ten", "ten", "ten")
 	if got := order(l); got != "always ten | ten ten" {
@@ -98,8 +101,8 @@ func TestWaveThatWaitsForWindows(t *testing.T) {
 			l, o := b.mixed(c.strategy)
 			var released time.Duration
 			say := o.OnEvent
-			o.OnEvent = func(e Event) {
-				if e.Kind == EventReleased {
+			o.OnEvent = func(e engine.Event) {
+				if e.Kind == engine.EventReleased {
 					released = time.Since(start)
 				}
 				say(e)
@@ -120,8 +123,8 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 		start := time.Now()
 		l, o := b.gated("strategy: {waves: [1]}\n", "ten", "ten", "ten")
 		var released time.Duration
-		o.OnEvent = func(e Event) {
-			if e.Kind == EventReleased {
+		o.OnEvent = func(e engine.Event) {
+			if e.Kind == engine.EventReleased {
 				released = time.Since(start)
 			}
 		}
@@ -132,8 +135,8 @@ func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 	})
 }
 
-// A canary that was skipped shows nothing, and one that did not succeed nothing good: while the other
-// one waits for its window, no wave follows.
+// A canary that was skipped shows nothing, and one that did not succeed nothing good: while the
+// other one waits for its window, no wave follows.
 func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 	for outcome, early := range map[core.Outcome]bool{
 		core.Changed: true, core.Unchanged: true,
@@ -149,8 +152,8 @@ func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 			}
 			l, o := b.mixed("")
 			var released time.Duration
-			o.OnEvent = func(e Event) {
-				if e.Kind == EventReleased {
+			o.OnEvent = func(e engine.Event) {
+				if e.Kind == engine.EventReleased {
 					released = time.Since(start)
 				}
 			}
@@ -160,20 +163,6 @@ func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An operator may end a run whose hosts wait for days: nothing runs, so it ends at once.
-func TestRunThatWaitsIsCancelledAtOnce(t *testing.T) {
-	inBed(t, func(b *bed) {
-		start := time.Now()
-		l, o := b.gated("", "always", "ten")
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		defer cancel()
-		s, err := b.drive(ctx, b.q, l, o)
-		if err == nil || s.Outcomes[core.Cancelled] != 1 || s.Outcomes[core.Changed] != 1 || time.Since(start) > 6*time.Minute {
-			t.Errorf("after %v: %+v, %v", time.Since(start), s, err)
-		}
-	})
 }
 
 // Edited windows show: the next opening is told anew.
@@ -191,7 +180,7 @@ func TestNextOpeningIsToldAnew(t *testing.T) {
 		if s, err := b.drive(context.Background(), b.q, l, o); err != nil || !s.Complete {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		const want = "submitted 1\nwaiting 1 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)\nwaiting 1 for ten until Sat 2000-01-01 01:05 CET (2000-01-01T00:05:00Z)"
+		const want = "waiting 1 for ten until Sat 2000-01-01 01:10 CET (2000-01-01T00:10:00Z)\nwaiting 1 for ten until Sat 2000-01-01 01:05 CET (2000-01-01T00:05:00Z)"
 		if got := b.story(); got != want {
 			t.Errorf("%s\nexpected\n%s", got, want)
 		}

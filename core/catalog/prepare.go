@@ -1,0 +1,94 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// Request is what is launched of the project as it is when it is launched: now, or at a schedule's next fire.
+type Request struct {
+	Playbook    string         `json:"playbook"`
+	Limit       []string       `json:"limit,omitempty"`
+	Vars        map[string]any `json:"vars,omitempty"`
+	Tags        []string       `json:"tags,omitempty"`
+	SkipTags    []string       `json:"skip_tags,omitempty"`
+	Check       bool           `json:"check,omitempty"`
+	Diff        bool           `json:"diff,omitempty"`
+	MaxInFlight int            `json:"max_in_flight,omitempty"`
+}
+
+// bare reports whether the request has nothing but a playbook.
+func (q *Request) bare() bool { return len(q.Limit)+len(q.Vars)+len(q.Tags)+len(q.SkipTags) == 0 }
+
+// Launching is who launches a request, and on which hosts.
+type Launching struct {
+	RunID     string // "" makes one
+	By        string
+	Trace     string
+	Scope     ledger.Scope         // the tenants whose hosts are taken
+	Only      func(core.Host) bool // takes none but these; nil takes all
+	SkipUnfit bool                 // leave out hosts that no window fits
+}
+
+// Prepare makes a launch of a playbook of now. No host selected is core.ErrNotFound.
+func (c *Catalog) Prepare(now Current, book *playbooks.Playbook, q Request, l Launching) (*launch.Launch, error) {
+	if len(q.Vars) > 0 { // expressions may read names that only these vars have
+		text, err := json.Marshal(q.Vars)
+		if err == nil && len(text) > core.QuotaVars.Max {
+			err = core.QuotaVars.Over("the run")
+		}
+		if err == nil {
+			book, err = playbooks.Parse(book.File, book.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	hosts := now.Set.Inventory.Hosts
+	if len(q.Limit) > 0 {
+		var err error
+		if hosts, err = limited(now.Set.Inventory.Limit, l.Scope, q.Limit); err != nil {
+			return nil, err
+		}
+	}
+	if !l.Scope.All() || l.Only != nil {
+		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool {
+			return !l.Scope.Allows(h.Customer) || l.Only != nil && !l.Only(h)
+		})
+	}
+	return launch.Prepare(book, hosts, launch.Options{
+		RunID: l.RunID, Files: c.FilesOf(now.Set, book), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
+		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.book, Board: BoardName, SkipUnfit: l.SkipUnfit,
+		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, Trace: l.Trace,
+	})
+}
+
+// limited selects hosts as --limit does, of tenants in scope. @FILE would be read here, and is refused; a pattern that
+// only meets others' hosts is told as one that meets none.
+func limited(limit func(string) ([]core.Host, error), scope ledger.Scope, patterns []string) ([]core.Host, error) {
+	pattern := strings.Join(patterns, ",")
+	shown := strings.ToValidUTF8(pattern[:min(len(pattern), 200)], "\uFFFD")
+	if strings.Contains(pattern, "@") {
+		return nil, fmt.Errorf("limit %q: @FILE is not read by a server: send the names themselves: %w", shown, core.ErrInvalid)
+	}
+	hosts, err := limit(pattern)
+	if scope.All() {
+		return hosts, err
+	}
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return !scope.Allows(h.Customer) })
+	if err != nil && !errors.Is(err, core.ErrInvalid) && !errors.Is(err, core.ErrNotFound) {
+		return nil, err
+	}
+	if err != nil || len(hosts) == 0 { // what err suggests may be another tenant's
+		return nil, fmt.Errorf("limit %q: it selects no host of yours: %w", shown, core.ErrNotFound)
+	}
+	return hosts, nil
+}

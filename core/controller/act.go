@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// act does what the engine decided, of all runs together: first what one call of the queue does for
+// all of them, then the rest of each run, in its order. Of a run of which something fails, the rest
+// is not done, and its progress not kept: it is decided again.
+func (c *Controller) act(ctx context.Context, looks []*look) {
+	c.adjust(ctx, looks)
+	for _, l := range looks {
+		for i := range l.actions {
+			if l.ends() {
+				break
+			}
+			if err := c.actOne(ctx, l, &l.actions[i]); err != nil {
+				l.fail(string(l.actions[i].Kind), err)
+			}
+		}
+	}
+}
+
+// adjust pauses, resumes, releases and stops.
+func (c *Controller) adjust(ctx context.Context, looks []*look) {
+	var adjusts []queue.Adjust
+	var of []*look
+	recovering := c.whether(ctx, c.recovering)
+	for _, l := range looks {
+		if l.ends() {
+			continue
+		}
+		for i := range l.actions {
+			a, yes, no := queue.Adjust{Run: l.run.ID}, true, false
+			switch action := &l.actions[i]; action.Kind {
+			case engine.Release:
+				a.Limit = &action.Limit
+			case engine.Stop:
+				a.Stop = action.Reason
+			case engine.Pause:
+				a.Paused = &yes
+			case engine.Resume:
+				held, err := recovering()
+				if err != nil {
+					l.fail("let it go on", err)
+				}
+				if held || err != nil {
+					continue
+				}
+				a.Paused = &no
+			default:
+				continue
+			}
+			adjusts, of = append(adjusts, a), append(of, l)
+		}
+	}
+	for i, err := range c.cfg.Queue.Adjust(ctx, adjusts...) {
+		if err != nil {
+			of[i].fail("adjust the run in the queue", err)
+		}
+	}
+}
+
+// whether asks at most once.
+func (c *Controller) whether(ctx context.Context, ask func(context.Context) (bool, error)) func() (bool, error) {
+	var asked, yes bool
+	var err error
+	return func() (bool, error) {
+		if !asked {
+			asked = true
+			yes, err = ask(ctx)
+		}
+		return yes, err
+	}
+}
+
+func (c *Controller) actOne(ctx context.Context, l *look, a *engine.Action) (err error) {
+	id := l.run.ID
+	switch a.Kind {
+	case engine.Signal:
+		_, err = c.cfg.Queue.Wake(ctx, id, a.Signal)
+	case engine.Dismiss:
+		_, err = c.cfg.Queue.Dismiss(ctx, id, a.Signal, a.Reason)
+	case engine.Cancel:
+		err = c.cfg.Queue.Cancel(ctx, id, a.Reason)
+	case engine.Activate:
+		_, err = c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhaseActive, "")
+		if errors.Is(err, core.ErrConflict) { // somebody asked for something else: see it
+			l.again, err = true, nil
+		}
+	case engine.MarkStop:
+		err = c.markStopped(ctx, id, a.Reason)
+	case engine.Notify:
+		c.notify(l, a.Event)
+	}
+	return err
+}
+
+// notify tells of what the engine saw.
+func (c *Controller) notify(l *look, e engine.Event) {
+	if e.Kind == engine.EventReleased {
+		l.w.pace.release(e.Wave)
+	}
+	c.say(Event{Kind: RunEvent, Run: e.Run, Engine: &e})
+	if e.Kind == engine.EventAsk {
+		c.say(Event{Kind: WaveAsks, Run: e.Run, Wave: e.Wave})
+	}
+}
+
+// markStopped writes down that the queue stopped a run.
+func (c *Controller) markStopped(ctx context.Context, id, reason string) error {
+	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhaseStopped, reason)
+	if err != nil && !errors.Is(err, core.ErrConflict) { // cancelled meanwhile, or over
+		return fmt.Errorf("write down that run %s was stopped: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Controller) setQueuePaused(ctx context.Context, id string, paused bool) error {
+	return queue.AdjustOne(ctx, c.cfg.Queue, id, queue.Adjust{Paused: &paused})
+}

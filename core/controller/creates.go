@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// creates are runs that are accepted at the same time: what arrives while one transaction is
+// written goes into the next one together. One of the callers writes it, so that there is no
+// goroutine to own.
+type creates struct {
+	mu      sync.Mutex
+	waiting []*create
+	writing bool
+}
+
+type create struct {
+	run  ledger.NewRun
+	lead chan struct{} // closed when the caller is to write what waits
+	done chan struct{} // closed when out and err are there
+	out  ledger.Accepted
+	err  error
+}
+
+const (
+	createRuns = 256              // of one transaction
+	createFor  = 30 * time.Second // a transaction may take; its callers do not end it, because it is not theirs alone
+)
+
+func (c *creates) accept(ctx context.Context, l *ledger.Ledger, n ledger.NewRun) (ledger.Run, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return ledger.Run{}, false, err
+	}
+	one := &create{run: n, lead: make(chan struct{}), done: make(chan struct{})}
+	c.mu.Lock()
+	c.waiting = append(c.waiting, one)
+	if !c.writing {
+		c.writing = true
+		close(one.lead)
+	}
+	c.mu.Unlock()
+	select {
+	case <-one.done:
+	case <-one.lead:
+		c.write(ctx, l)
+	}
+	if one.err != nil {
+		return ledger.Run{}, false, one.err
+	}
+	return one.out.Run, one.out.Created, one.out.Err
+}
+
+// write accepts what waits, the caller's own among it, and has one of those that came meanwhile go
+// on.
+func (c *creates) write(ctx context.Context, l *ledger.Ledger) {
+	c.mu.Lock()
+	n := min(len(c.waiting), createRuns)
+	batch := c.waiting[:n:n]
+	c.waiting = c.waiting[n:]
+	c.mu.Unlock()
+	runs := make([]ledger.NewRun, n)
+	for i, one := range batch {
+		runs[i] = one.run
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createFor)
+	defer cancel()
+	out, err := l.AcceptAll(ctx, runs...)
+	for i, one := range batch {
+		if one.err = err; err == nil {
+			one.out = out[i]
+		}
+		close(one.done)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing = len(c.waiting) > 0; c.writing {
+		close(c.waiting[0].lead)
+	}
+}

@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// How many launches are kept in memory. Others are read from the ledger when something happens in
+// them.
+const (
+	maxLaunches    = 8192
+	maxLaunchHosts = 300_000 // of all of them together, beside the last one
+)
+
+// held is a launch in memory. It is not changed.
+type held struct {
+	id      string
+	content int64 // of the run, see ledger.Run.Content
+	launch  *launch.Launch
+
+	// Of the goroutine of Run.
+	results               *engine.Results // nil: not read yet
+	incarnation, position string          // of the queue's records, up to which results reach
+}
+
+// launches are those that were last used.
+type launches struct {
+	mu    sync.Mutex
+	byID  map[string]*list.Element
+	used  *list.List // of *held, the last used in front
+	hosts int
+}
+
+func newLaunches() *launches {
+	return &launches{byID: map[string]*list.Element{}, used: list.New()}
+}
+
+func (s *launches) get(id string, content int64) *held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byID[id]
+	if e == nil || e.Value.(*held).content != content {
+		return nil
+	}
+	s.used.MoveToFront(e)
+	return e.Value.(*held)
+}
+
+func (s *launches) put(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(h.id)
+	s.byID[h.id] = s.used.PushFront(h)
+	s.hosts += len(h.launch.Hosts)
+	for s.used.Len() > maxLaunches || s.hosts > maxLaunchHosts && s.used.Len() > 1 {
+		s.remove(s.used.Back().Value.(*held).id)
+	}
+}
+
+func (s *launches) drop(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(id)
+}
+
+func (s *launches) remove(id string) {
+	if e := s.byID[id]; e != nil {
+		s.hosts -= len(e.Value.(*held).launch.Hosts)
+		s.used.Remove(e)
+		delete(s.byID, id)
+	}
+}
+
+func (s *launches) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used.Len()
+}
+
+// launchOf returns the launch of a run, from the ledger where it is not in memory.
+func (c *Controller) launchOf(ctx context.Context, run *ledger.Run) (*held, error) {
+	if h := c.launches.get(run.ID, run.Content()); h != nil {
+		return h, nil
+	}
+	m, err := c.cfg.Ledger.Material(ctx, run.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read run %s: %w", run.ID, err)
+	}
+	l, err := launch.Restore(m.Snapshot, m.Queue, c.cfg.Types)
+	if err != nil {
+		return nil, err
+	}
+	h := &held{id: run.ID, content: run.Content(), launch: l}
+	c.launches.put(h)
+	return h, nil
+}

@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// serverPrefix begins the board's documents by which servers say that they live. Servers before the
+// engine used another one, and followed runs, not parts: beside them the runs are followed twice,
+// which harms nothing, and none is left out.
+const serverPrefix = "engine/"
+
+// share finds out which parts of the queue are this server's.
+func (c *Controller) share(ctx context.Context) error {
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return err
+	}
+	mine := map[int]bool{}
+	for part := range queue.Parts {
+		if owner(servers, "part-"+strconv.Itoa(part)) == c.cfg.Name {
+			mine[part] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peers = servers
+	if !maps.Equal(mine, c.parts) {
+		c.parts = mine
+		wake(c.partsChanged)
+	}
+	return nil
+}
+
+// takeAll makes all parts this one's, which is alone with its ledger.
+func (c *Controller) takeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts != nil {
+		return
+	}
+	c.parts = map[int]bool{}
+	for part := range queue.Parts {
+		c.parts[part] = true
+	}
+	wake(c.partsChanged)
+}
+
+// watches tells whether a run is in one of this server's parts.
+func (c *Controller) watches(run string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts[queue.Part(run)]
+}
+
+// servers says that this server lives, and lists all that do.
+func (c *Controller) servers(ctx context.Context) ([]string, error) {
+	mine := serverPrefix + c.cfg.Name
+	_, version, err := c.cfg.Queue.Posted(ctx, mine, 0)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return nil, fmt.Errorf("look whether this server is known to live: %w", err)
+	}
+	if version != c.posted { // it does not have what was said last: it may have come back older
+		c.sweepAt = time.Time{}
+	}
+	if c.posted, err = c.cfg.Queue.Post(ctx, mine, nil, aliveFor); err != nil {
+		return nil, fmt.Errorf("say that this server lives: %w", err)
+	}
+	names, err := c.cfg.Queue.Names(ctx, serverPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list the servers: %w", err)
+	}
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], serverPrefix)
+	}
+	if !slices.Contains(names, c.cfg.Name) {
+		names = append(names, c.cfg.Name)
+	}
+	return names, nil
+}
+
+// Owns tells whether something that one server should do, of all that live, is this one's. While
+// the queue is away nothing is; for a moment after a server came or went, it may be two's or
+// nobody's.
+func (c *Controller) Owns(what string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away == nil && len(c.peers) > 0 && owner(c.peers, what) == c.cfg.Name
+}
+
+// owner is the server that follows a run: the one with the highest hash of both names, so
+// that a server that comes or goes moves its own share of the runs only.
+func owner(servers []string, run string) string {
+	var best string
+	var most uint64
+	for _, s := range servers {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(s + "\x00" + run))
+		if sum := mix(h.Sum64()); best == "" || sum > most || sum == most && s < best {
+			best, most = s, sum
+		}
+	}
+	return best
+}
+
+// mix spreads what FNV leaves close together for names that differ at their end only (the finaliser
+// of MurmurHash3).
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// scanEvery is how often all unfinished runs of this server are gone through, at most, though
+// nothing tells of a change: a server that died may not have told.
+const scanEvery = 15 * time.Second
+
+// scan goes through the unfinished runs of parts in the ledger, and has those looked at that
+// changed there. With all, it is each of them.
+func (c *Controller) scan(ctx context.Context, incarnation string, parts map[int]bool, all bool) error {
+	c.scans++
+	err := c.eachUnfinished(ctx, func(r ledger.Run) error {
+		if r.Incarnation != incarnation || !parts[queue.Part(r.ID)] {
+			return nil
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w := c.agenda.runs[r.ID]
+		if w == nil || all || w.version != r.Version {
+			w = c.agenda.touch(r.ID)
+		}
+		w.seen = c.scans
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the runs that are not complete: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.agenda.runs {
+		if w.seen != c.scans && (parts[queue.Part(w.id)] || !c.parts[queue.Part(w.id)]) {
+			c.agenda.drop(w)
+			delete(c.waiting, w.id)
+		}
+	}
+	return nil
+}
+
+// rescan scans what is to be scanned by now.
+func (c *Controller) rescan(ctx context.Context, incarnation string) error {
+	c.mu.Lock()
+	lost, mine := c.lost, maps.Clone(c.parts)
+	c.lost = nil
+	c.mu.Unlock()
+	began := time.Now()
+	var err error
+	switch {
+	case c.scanned != incarnation:
+		err = c.scan(ctx, incarnation, mine, true)
+	case len(lost) > 0:
+		maps.DeleteFunc(lost, func(part int, _ bool) bool { return !mine[part] })
+		err = c.scan(ctx, incarnation, lost, true)
+	case began.Before(c.scanAt):
+		return c.ending(ctx, incarnation)
+	default:
+		err = c.scan(ctx, incarnation, mine, false)
+	}
+	if err != nil {
+		c.miss(lost)
+		return err
+	}
+	c.scanned, c.scanAt = incarnation, began.Add(max(scanEvery, 100*time.Since(began)))
+	return c.ending(ctx, incarnation)
+}
+
+// ending has cancelled runs looked at, once each, whosever they are: who was asked may not have
+// reached the queue, nor the server whose they are.
+func (c *Controller) ending(ctx context.Context, incarnation string) error {
+	runs, err := c.cfg.Ledger.Ending(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(runs))
+	for _, r := range runs {
+		if r.Incarnation != incarnation {
+			continue
+		}
+		known[r.ID] = true
+		if !c.endings[r.ID] {
+			c.attention(r.ID)
+		}
+	}
+	c.endings = known
+	return nil
+}
+
+// miss has parts scanned.
+func (c *Controller) miss(parts map[int]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost == nil {
+		c.lost = map[int]bool{}
+	}
+	maps.Copy(c.lost, parts)
+}
+
+// How listen waits.
+const (
+	newsWait  = time.Second // of one call; then what changed of the parts is seen
+	newsAgain = 500 * time.Millisecond
+)
+
+// listen has runs looked at in which the queue says that something has happened.
+func (c *Controller) listen(ctx context.Context) {
+	cursors := map[int]string{}
+	for ctx.Err() == nil {
+		from := map[int]string{}
+		c.mu.Lock()
+		if c.away == nil {
+			for part := range c.parts {
+				from[part] = cursors[part]
+			}
+		}
+		c.mu.Unlock()
+		if len(from) == 0 {
+			pause(ctx, newsAgain, c.partsChanged)
+			continue
+		}
+		news, err := c.watch.News(ctx, from, newsWait)
+		if err != nil {
+			pause(ctx, newsAgain, nil)
+			continue
+		}
+		cursors = news.Next
+		c.unrecorded(true, news.Runs...)
+		c.attention(news.Runs...)
+		if len(news.Lost) > 0 {
+			lost := map[int]bool{}
+			for _, part := range news.Lost {
+				lost[part] = true
+			}
+			c.miss(lost)
+			wake(c.wake)
+		}
+	}
+}
+
+// pause waits for d, or until ctx ends or something is sent.
+func pause(ctx context.Context, d time.Duration, sent <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-sent:
+	case <-timer.C:
+	}
+}
+
+// wake sends, unless that is to be received yet. The channel has room for one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+)
+
+// A run with barriers is gone through in passes: pass 0 up to the first barrier, pass n behind
+// barrier n, each in the waves of the strategy. Which pass and wave it is follows from what waits
+// where in the queue, so that a server which takes the run over, or a queue that was rebuilt, needs
+// nobody's memory: what Progress has only lets it go on a little sooner.
+
+// gates is what waits at the gates of a run, by gate and class. Gate 0 is before the first step,
+// gate n is barrier n.
+type gates []map[int]int
+
+// behind counts the jobs of a class that wait at gates after gate.
+func (g gates) behind(gate, class int) (n int) {
+	for _, classes := range g[min(gate+1, len(g)):] {
+		n += classes[class]
+	}
+	return n
+}
+
+// readGates sorts what waits; false where that is not known.
+func (d *decider) readGates() bool {
+	t := d.Launch.Snapshot.Turns
+	d.gates = make(gates, len(t.Barriers)+1)
+	for i := range d.gates {
+		d.gates[i] = map[int]int{}
+	}
+	if d.Status.Suspended > 0 && d.Awaited == nil {
+		return false
+	}
+	for event, n := range d.Awaited {
+		if gate, class, ok := queue.ParseTurn(event); ok && n > 0 && gate < len(d.gates) && class < len(t.Classes) {
+			d.gates[gate][class] = n
+		}
+	}
+	return true
+}
+
+// barriers lets those go on that waited for other hosts, and gives the run's progress as
+// rollout.Next wants it: in a run of passes the waves of all passes follow each other. ok is false
+// where nothing else is to be decided now.
+func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
+	if !d.readGates() {
+		d.until(d.Now.Add(askAgain))
+		return nil, false
+	}
+	if !p.Held && d.passOn() {
+		return nil, false
+	}
+	pass := 0
+	for gate := len(d.gates) - 1; gate > 0; gate-- {
+		if len(d.gates[gate]) > 0 {
+			pass = gate
+		}
+	}
+	if pass > 0 && p.Released >= len(d.Launch.Hosts) {
+		return d.pass(pass, p)
+	}
+	wave := rollout.Wave(d.Launch.Limits, p.Released-1)
+	for gate, classes := range d.gates {
+		for class, n := range classes {
+			switch {
+			case gate == 0:
+				p.Deferred += n // should only such be left beside hosts that wait for windows, it is these that they come after
+			case d.waveOf(class) == wave:
+				p.Proven += n
+				p.Succeeded += n
+				fallthrough
+			default:
+				p.Settled += n
+			}
+		}
+	}
+	return d.Launch.Limits, true
+}
+
+// pass is the progress of a run all of whose hosts are released, and some of which wait at a
+// barrier, pass the first such.
+func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
+	t, total := d.Launch.Snapshot.Turns, len(d.Launch.Hosts)
+	waiting, opened := 0, d.p.Pass >= pass
+	for gate := pass; gate < len(d.gates); gate++ {
+		for _, n := range d.gates[gate] {
+			waiting += n
+			opened = opened || gate > pass
+		}
+	}
+	bad := 0
+	for o, n := range d.Status.Outcomes {
+		if o.Good() { // nobody succeeds who did not pass all barriers
+			opened = true
+		} else {
+			bad += n
+		}
+	}
+	away := total - p.Settled - waiting // neither ended nor at a barrier
+	if !opened {
+		if away > 0 || p.Held {
+			return nil, false
+		}
+		if bad > 0 && !t.Barriers[pass-1].Remaining {
+			d.keepClosed(pass, bad)
+			return nil, false
+		}
+	}
+	wave := d.waveToOpen(pass)
+	if wave < 0 {
+		return nil, false // those that wait come after hosts that are under way
+	}
+	from := 0
+	p.Proven, p.Succeeded = 0, waiting // a barrier says by itself who may go on
+	if wave > 0 {
+		from, p.Proven, p.Succeeded = d.Launch.Limits[wave-1], d.Results.proven[wave-1], d.Results.good[wave-1]
+		for class := range t.Classes {
+			if d.waveOf(class) == wave-1 {
+				p.Proven += d.gates.behind(pass, class)
+				p.Succeeded += d.gates.behind(pass, class)
+			}
+		}
+	}
+	p.Passed, p.Released = total*pass, total*pass+from
+	p.Settled = p.Released - away
+	if wave == 0 {
+		p.Deferred = 0 // a barrier waits for those that wait for windows, too
+	}
+	for k := range d.Launch.Waves() / len(d.Launch.Limits) {
+		for _, limit := range d.Launch.Limits {
+			limits = append(limits, total*k+limit)
+		}
+	}
+	return limits, true
+}
+
+// waveToOpen is the first wave that waits at the barrier before pass and is not open yet; -1 is
+// none.
+func (d *decider) waveToOpen(pass int) int {
+	wave := -1
+	for class := range d.gates[pass] {
+		k := d.waveOf(class)
+		if d.p.Pass == pass && k < d.p.Open {
+			continue
+		}
+		if wave < 0 || k < wave {
+			wave = k
+		}
+	}
+	return wave
+}
+
+func (d *decider) waveOf(class int) int {
+	return rollout.Wave(d.Launch.Limits, d.Launch.Snapshot.Turns.Classes[class].From)
+}
+
+// open lets a wave of a later pass go on. A second signal is the same as one: who has passed a gate
+// does not come to it again.
+func (d *decider) open(next rollout.Decision) {
+	d.p.Pass, d.p.Open = next.Wave/len(d.Launch.Limits), next.Wave%len(d.Launch.Limits)+1
+	d.passOn()
+}
+
+// passOn lets the classes go on whose wave is open and for which those before them have succeeded,
+// and ends those for which one has not.
+func (d *decider) passOn() (moved bool) {
+	for gate, classes := range d.gates {
+		if gate > d.p.Pass {
+			break
+		}
+		for _, class := range slices.Sorted(maps.Keys(classes)) {
+			if gate > 0 && gate == d.p.Pass && d.waveOf(class) >= d.p.Open {
+				continue
+			}
+			ready, why := d.mayFollow(gate, class)
+			switch {
+			case why != "":
+				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: why})
+			case ready:
+				d.do(Action{Kind: Signal, Signal: queue.TurnEvent(gate, class)})
+			default:
+				continue
+			}
+			moved = true
+		}
+	}
+	return moved
+}
+
+// mayFollow tells whether all that a class comes after are done as far as the class wants to go, or
+// why it may never go there.
+func (d *decider) mayFollow(gate, class int) (ready bool, why string) {
+	ready = true
+	t := d.Launch.Snapshot.Turns
+	for _, job := range t.Classes[class].After {
+		if o := d.Results.outcome[job]; o != "" {
+			if !o.Good() {
+				name := d.Launch.Hosts[job].Name
+				return false, fmt.Sprintf("it comes after %s, which ended as %s, so it was left alone; see to %s, and launch the run again", name, o, name)
+			}
+			continue
+		}
+		ready = ready && d.classDone(gate, t.Class(job))
+	}
+	return ready, ""
+}
+
+// classDone tells whether all jobs of a class that have not ended wait at gates after gate.
+func (d *decider) classDone(gate, class int) bool {
+	left := 0
+	for i := d.Launch.Snapshot.Turns.Classes[class].From; i < d.classEnd(class); i++ {
+		if d.Results.outcome[i] == "" {
+			left++
+		}
+	}
+	return left == d.gates.behind(gate, class)
+}
+
+func (d *decider) classEnd(class int) int {
+	classes := d.Launch.Snapshot.Turns.Classes
+	if class+1 < len(classes) {
+		return classes[class+1].From
+	}
+	return len(d.Launch.Hosts)
+}
+
+// keepClosed ends those that wait at a barrier that not everybody came to.
+func (d *decider) keepClosed(pass, bad int) {
+	step := d.Launch.Playbook.Steps[d.Launch.Snapshot.Turns.Barriers[pass-1].Step].Name
+	var names []string
+	for i, o := range d.Results.outcome {
+		if o != "" && !o.Good() && len(names) < 3 {
+			names = append(names, fmt.Sprintf("%s (%s)", d.Launch.Hosts[i].Name, o))
+		}
+	}
+	if more := bad - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	why := fmt.Sprintf("step %s begins after all hosts, and not all came to it: %s; see to them, and launch the run again: what is done is then unchanged", step, strings.Join(names, ", "))
+	n := 0
+	for gate := pass; gate < len(d.gates); gate++ {
+		for _, class := range slices.Sorted(maps.Keys(d.gates[gate])) {
+			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: why})
+			n += d.gates[gate][class]
+		}
+	}
+	d.notify(Event{Kind: EventClosed, Waiting: n, Reason: why})
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
+)
+
+// Results are the outcomes of a run's jobs, as far as they are recorded.
+type Results struct {
+	limits  []int
+	outcome []core.Outcome // by index
+	proven  []int          // hosts whose outcome proves something, by wave
+	good    []int          // hosts that succeeded, by wave
+	count   int
+}
+
+// NewResults returns those of a run of which so much is recorded.
+func NewResults(l *launch.Launch, recorded ...queue.Settled) *Results {
+	waves := len(l.Limits)
+	r := &Results{limits: l.Limits, outcome: make([]core.Outcome, len(l.Hosts)), proven: make([]int, waves), good: make([]int, waves)}
+	for _, s := range recorded {
+		r.Add(s)
+	}
+	return r
+}
+
+// Add takes in what was recorded. The first outcome of a job stays.
+func (r *Results) Add(s queue.Settled) {
+	for i := s.Index; i < min(s.Index+max(s.Count, 1), len(r.outcome)); i++ {
+		if r.outcome[i] != "" {
+			continue
+		}
+		r.outcome[i] = s.Outcome
+		r.count++
+		wave := rollout.Wave(r.limits, i)
+		if s.Outcome.Proves() {
+			r.proven[wave]++
+		}
+		if s.Outcome.Good() {
+			r.good[wave]++
+		}
+	}
+}
+
+// Count is how many jobs have an outcome.
+func (r *Results) Count() int { return r.count }
+
+// Settled lists them as a queue takes them at a submit.
+func (r *Results) Settled() (list []queue.Settled) {
+	for i, o := range r.outcome {
+		switch n := len(list); {
+		case o == "":
+		case n > 0 && list[n-1].Outcome == o && list[n-1].Index+list[n-1].Count == i:
+			list[n-1].Count++
+		default:
+			list = append(list, queue.Settled{Index: i, Count: 1, Outcome: o})
+		}
+	}
+	return list
+}
+
+// Begun returns how many jobs, from the first on, may have begun in a queue that has forgotten
+// them: those of released waves that were due.
+func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
+	first := 0
+	for first < len(r.outcome) && r.outcome[first] != "" {
+		first++
+	}
+	released := len(l.Hosts)
+	for _, limit := range l.Limits { // a wave waits for all of the one before
+		if first < limit {
+			released = limit
+			break
+		}
+	}
+	end := 0
+	segments := l.Run.Segments
+	if len(segments) == 0 {
+		segments = []queue.Segment{{Count: len(l.Hosts)}}
+	}
+	for _, s := range segments {
+		from := end
+		end = from + s.Count
+		if s.Due.After(now) {
+			continue
+		}
+		for i := from; i < min(end, released); i++ {
+			if r.outcome[i] == "" {
+				n = i + 1
+			}
+		}
+	}
+	return n
+}
+
+// Older compares what the queue knows with what is recorded: a Redis that restarted from an older
+// file has forgotten outcomes, and their jobs run again. begun is then how many jobs may have
+// begun, from the first on, and hold tells that the run is to be paused, because its jobs must not
+// be repeated. It is asked before the queue's records are read.
+func Older(in *Input) (p Progress, begun int, hold bool) {
+	p = in.Progress
+	behind := in.Recorded - in.Status.Ended()
+	if behind <= 0 || in.Status.Complete {
+		p.Behind = 0
+		return p, 0, false
+	}
+	if behind <= p.Behind { // the same, which somebody may have resumed
+		return p, 0, false
+	}
+	p.Behind = behind
+	return p, Begun(in.Launch, in.Results, in.Now), in.Launch.Run.OnLost == queue.LostHold && in.Phase == Active
+}

@@ -1,0 +1,80 @@
+package forecast
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// leastToLearn is on how many hosts a step must have been measured before that says anything.
+const leastToLearn = 10
+
+// Learned is how long a step took in earlier runs.
+type Learned struct {
+	Took        []time.Duration
+	Runs, Hosts int
+}
+
+// History is what earlier runs tell of the steps of a playbook. The zero value is empty.
+type History struct {
+	steps map[[2]string]*Learned // by name and job type: a step that uses another type is another one
+	seen  map[[3]string]bool     // and run
+}
+
+// Add takes the steps of one host of a run that was no check.
+func (h *History) Add(run string, steps []core.StepResult) {
+	if h.steps == nil {
+		h.steps, h.seen = map[[2]string]*Learned{}, map[[3]string]bool{}
+	}
+	for _, s := range steps {
+		if s.Took <= 0 || s.Outcome != core.Changed && s.Outcome != core.Unchanged {
+			continue
+		}
+		l := h.steps[[2]string{s.Name, s.Uses}]
+		if l == nil {
+			l = &Learned{}
+			h.steps[[2]string{s.Name, s.Uses}] = l
+		}
+		if k := [3]string{s.Name, s.Uses, run}; !h.seen[k] {
+			h.seen[k] = true
+			l.Runs++
+		}
+		l.Took = append(l.Took, s.Took)
+		l.Hosts++
+	}
+}
+
+// Step is what earlier runs tell of a step; nil if that is too little.
+func (h *History) Step(step, uses string) *Learned {
+	if l := h.steps[[2]string{step, uses}]; l != nil && l.Hosts >= leastToLearn {
+		return l
+	}
+	return nil
+}
+
+// Text says in a few words what a cause is, as "max_in_flight" or "windows of NAME".
+func (c Cause) Text(name string) string {
+	switch c {
+	case ByWindows:
+		return "windows of " + cmp.Or(name, "several sets")
+	case ByApproval:
+		return "windows of " + cmp.Or(name, "several sets") + " that are not approved"
+	case BySlots:
+		return "slots of the workers"
+	case ByInFlight:
+		return "max_in_flight"
+	case ByGroup:
+		return "per_group of " + cmp.Or(name, "several groups")
+	case ByHAGroup:
+		return "HA group " + cmp.Or(name, "locks")
+	case ByWaves:
+		return "earlier waves"
+	case ByPause:
+		return "pause between waves"
+	case ByBarrier:
+		return "until all hosts have done the steps before"
+	case ByWork:
+	}
+	return "the work itself"
+}

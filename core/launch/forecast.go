@@ -1,0 +1,242 @@
+package launch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// What a forecast takes where nothing is known; it says so.
+const (
+	assumedMedian = 10 * time.Second
+	assumedP95    = time.Minute
+	assumedFails  = 0.02 // share of the attempts of a step with retry: that are repeated
+)
+
+// Outlook says what a forecast of a launch is made of.
+type Outlook struct {
+	At      time.Time // of the launch; of a run under way, now
+	Slots   int       // of all workers; 0: no limit
+	Samples int       // forecast.DefaultSamples when 0
+	Book    *gate.Book
+	Types   func(string) (playbooks.Type, bool)
+	Past    func(step, uses string) *forecast.Learned // nil, or nil of a step: nothing is known
+	Ended   func(index int) bool                      // hosts that have nothing left to do; nil: none
+}
+
+// Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended are zero.
+type Estimate struct {
+	*forecast.Result
+	Steps   []StepTime // as Playbook.Calls
+	Windows []HostWindow
+}
+
+// HostWindow is what the first gated step of a host waits for.
+type HostWindow struct {
+	Set    *windows.Compiled // nil: none is gated
+	Need   time.Duration
+	Reason string // why it cannot start at once
+}
+
+// Zone is that of the window set.
+func (h HostWindow) Zone() *time.Location {
+	if h.Set == nil || h.Set.Zone == nil {
+		return time.UTC
+	}
+	return h.Set.Zone
+}
+
+// StepTime is how long a step takes, and where that is known from.
+type StepTime struct {
+	Name, Uses string
+	Handler    bool
+	Selected   bool
+	After      string // of a barrier
+	Secrets    []string
+	Took       forecast.Dist
+	Source     string // given, learned or assumed
+	From       string // a sentence
+	Need       time.Duration
+	NeedSource string
+	fails      float64
+}
+
+// Forecast estimates when the hosts of the launch start and when it ends. Errors wrap core.ErrInvalid.
+func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
+	disruptive := func(uses string) bool {
+		t, known := o.Types(uses)
+		return !known || t.Disruptive
+	}
+	e := &Estimate{Steps: stepTimes(l, o.Past), Windows: make([]HostWindow, len(l.Hosts))}
+	in := forecast.Input{
+		At: o.At, Slots: o.Slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
+		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
+	}
+	var left []int
+	for i := range l.Hosts {
+		if o.Ended == nil || !o.Ended(i) {
+			left = append(left, i)
+		}
+	}
+	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), book: o.Book, why: map[question]string{}}
+	var passes []forecast.Input
+	for _, part := range l.Passes() {
+		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
+		pass := in
+		wave, last := -1, -1
+		for _, i := range left {
+			work := w.of(l.Hosts[i])
+			if e.Windows[i].Set == nil {
+				e.Windows[i] = w.window(work)
+			}
+			if is := rollout.Wave(l.Limits, i); is != last { // waves of which all hosts have ended do not count
+				wave, last = wave+1, is
+			}
+			pass.Hosts = append(pass.Hosts, forecast.Host{
+				Name: l.Hosts[i].Name, HAGroup: l.Hosts[i].HAGroup, Group: l.Run.Targets[i].Group, Wave: wave, Work: work,
+			})
+		}
+		passes = append(passes, pass)
+	}
+	var err error
+	if e.Result, err = forecast.MakeChain(passes); err != nil {
+		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
+	}
+	if len(left) < len(l.Hosts) {
+		all := make([]forecast.HostResult, len(l.Hosts))
+		for k, i := range left {
+			all[i] = e.Hosts[k]
+		}
+		e.Hosts = all
+	}
+	return e, nil
+}
+
+// stager turns a playbook's steps into the stages of hosts.
+type stager struct {
+	launch *Launch
+	at     time.Time
+	times  []StepTime
+	steps  *gate.Steps // nil: nothing is gated
+	book   *gate.Book
+	from   int                       // step: a pass of the run, see Turns
+	to     int                       // the step behind it
+	work   map[string]*forecast.Work // by the host's window set: all else is the same
+	why    map[question]string
+}
+
+type question struct {
+	set  *windows.Compiled
+	need time.Duration
+}
+
+// of is what a host's job does. Each gated step asks its window anew, and so begins a stage.
+func (w *stager) of(h core.Host) *forecast.Work {
+	if work := w.work[h.WindowSet]; work != nil {
+		return work
+	}
+	l, work := w.launch, &forecast.Work{}
+	for i, s := range l.Playbook.Calls() {
+		t := w.times[i]
+		if !t.Selected || i < w.from || i >= w.to {
+			continue
+		}
+		step := forecast.Step{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
+		stage := forecast.Stage{}
+		if w.steps != nil && w.book != nil {
+			if q, gated := l.Snapshot.Windows.Question(w.steps, i, h, 0); gated {
+				set := w.book.Compiled(w.at, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+				stage = forecast.Stage{Gated: true, Windows: set, Need: q.Need}
+			}
+		}
+		if n := len(work.Stages); n > 0 && !stage.Gated {
+			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, step)
+			continue
+		}
+		stage.Steps = []forecast.Step{step}
+		work.Stages = append(work.Stages, stage)
+	}
+	if len(work.Stages) == 0 {
+		work.Stages = []forecast.Stage{{}}
+	}
+	w.work[h.WindowSet] = work
+	return work
+}
+
+// window says what the first gated stage waits for.
+func (w *stager) window(work *forecast.Work) HostWindow {
+	for _, s := range work.Stages {
+		if !s.Gated {
+			continue
+		}
+		q := question{s.Windows, s.Need}
+		why, asked := w.why[q]
+		if !asked {
+			if e, err := s.Windows.Explain(w.at, s.Need); err == nil && !e.Fits {
+				why = e.Reason
+			}
+			w.why[q] = why
+		}
+		return HostWindow{Set: s.Windows, Need: s.Need, Reason: why}
+	}
+	return HostWindow{}
+}
+
+// stepTimes is how long the steps of a launch take.
+func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
+	calls := l.Playbook.Calls()
+	out := make([]StepTime, len(calls))
+	for i, s := range calls {
+		handler := i >= len(l.Playbook.Steps)
+		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: handler || l.Snapshot.Selects(s.Tags), After: s.After, Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
+		if s.Needs > 0 {
+			t.NeedSource = "given"
+		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
+			t.Need, t.NeedSource = w.Needs[s.Name], "learned"
+		}
+		var learned *forecast.Learned
+		if past != nil {
+			learned = past(s.Name, s.Uses)
+		}
+		t.estimate(s, learned)
+		out[i] = t
+	}
+	return out
+}
+
+// estimate takes what was measured, else what the playbook says, else an assumption.
+func (t *StepTime) estimate(s playbooks.Step, l *forecast.Learned) {
+	assume := func(source, from string, median, p95 time.Duration) {
+		t.Took, _ = forecast.Assumed(median, p95) // both are over 0, in this order
+		t.Source, t.From = source, from
+		if s.Retry.Attempts > 1 {
+			t.fails = assumedFails
+		}
+	}
+	switch {
+	case l != nil:
+		t.Took, t.Source = forecast.Observed(l.Took), "learned"
+		t.From = fmt.Sprintf("learned from %s on %s", plural(l.Runs, "run"), plural(l.Hosts, "host"))
+	case s.Needs > 0:
+		assume("given", "needs: "+windows.FormatDuration(s.Needs)+" as P95, half of it as P50", s.Needs/2, s.Needs)
+	case s.Timeout > 0 && s.Timeout/2 < assumedP95:
+		assume("assumed", "half of its timeout as P95", s.Timeout/10, s.Timeout/2)
+	default:
+		assume("assumed", "nothing is known of it", assumedMedian, assumedP95)
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

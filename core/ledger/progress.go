@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// RunsOf reads many runs at once, for the service. Those that are not in the ledger are left out; the order is none.
+func (l *Ledger) RunsOf(ctx context.Context, ids []string) ([]Run, error) {
+	rows, err := l.db.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))
+	runs, err := collect(rows, err, scanRun)
+	return runs, translate("read runs", err)
+}
+
+// Ending lists runs that were cancelled and are not complete: their queue has to know of it.
+func (l *Ledger) Ending(ctx context.Context) ([]Run, error) {
+	rows, err := l.db.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE ended = 0 AND phase = 'cancelled' LIMIT $1`, MaxPage)
+	runs, err := collect(rows, err, scanRun)
+	return runs, translate("list runs that are being cancelled", err)
+}
+
+// SetProgress keeps how far the engine has come with runs that are not complete, by their ids.
+func (l *Ledger) SetProgress(ctx context.Context, progress map[string]string) error {
+	if len(progress) == 0 {
+		return nil
+	}
+	return l.db.transact(ctx, "keep how far runs have come", func(t *tx) error {
+		for _, id := range slices.Sorted(maps.Keys(progress)) { // runs are locked in one order
+			if _, err := t.exec(ctx, `UPDATE runs SET progress = $2 WHERE id = $1 AND ended = 0`, clean(id, maxText), progress[id]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

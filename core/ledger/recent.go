@@ -1,0 +1,43 @@
+package ledger
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Bounds of RecentDetails.
+const (
+	recentRuns   = 20
+	recentHosts  = 25 // of each run, the first ones
+	recentDetail = 64 << 10
+)
+
+// RecentDetail is what was recorded of one host of a run that succeeded.
+type RecentDetail struct {
+	core.JobID
+	Detail []byte
+}
+
+// RecentDetails reads the details of hosts that succeeded in the newest runs of a playbook with any, for who learns from
+// them: at most 25 hosts of each of 20 runs, and none of more than 64 KiB.
+func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([]RecentDetail, error) {
+	q := &query{d: l.db.dialect}
+	q.where("playbook = ?", clean(playbook, maxText))
+	q.where("changed + unchanged > 0")
+	s.filter(q, "tenant")
+	newest := q.text(`SELECT seq, id FROM runs`, "created DESC, seq DESC", Page{Limit: recentRuns - 1}) // a page reads one more
+	rows, err := l.db.rows(ctx, `SELECT r.id, a.idx, a.life, a.attempt, a.detail FROM (`+newest+`) r JOIN attempts a ON a.run = r.seq AND a.idx < `+strconv.Itoa(recentHosts)+`
+		WHERE a.outcome IN ('changed', 'unchanged') AND length(a.detail) <= `+strconv.Itoa(recentDetail), q.args...)
+	all, err := collect(rows, err, func(row scanner) (RecentDetail, error) {
+		var d RecentDetail
+		var life, attempt int
+		err := row.Scan(&d.Run, &d.Index, &life, &attempt, &d.Detail)
+		if err == nil {
+			d.Detail, err = l.open(d.Detail, tryPlace(detailOf, d.Run, d.Index, life, attempt)...)
+		}
+		return d, err
+	})
+	return all, translate("read recent results of playbook "+playbook, err)
+}

@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Parts is into how many parts the runs of a queue are cut: a server follows the runs of some of them.
+const Parts = 16
+
+// MaxLook bounds the runs of one Look.
+const MaxLook = 256
+
+// Part is the part that a run belongs to. It depends on the id alone.
+func Part(run string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(run))
+	return int(h.Sum32() % Parts)
+}
+
+// Watch follows many runs at once: News tells where to look, Look what is there.
+type Watch interface {
+	// News tells in which runs of the asked parts something has happened since each part's cursor. With nothing
+	// new it waits up to wait, and wakes in milliseconds. It is a hint to look, and nothing else: a run may be
+	// named without news, and the log is short. Where it does not reach back to a cursor the part is Lost; so
+	// is a part that is asked for without a cursor.
+	News(ctx context.Context, from map[int]string, wait time.Duration) (News, error)
+	// Look reads status and records of up to MaxLook runs in one round trip, and answers for each, in order. Of
+	// each run it gives at most most records.
+	Look(ctx context.Context, most int, asks ...Ask) []Sight
+}
+
+// News is what has happened in some parts of the queue.
+type News struct {
+	Runs []string       // each once: submitted, recorded, changed in phase or limit, a job suspended or its suspension ended
+	Next map[int]string // cursors of the asked parts
+	Lost []int          // parts of which some runs may be missing above: look at all of them; ascending
+}
+
+// Ask is one run to look at.
+type Ask struct {
+	Run     string
+	Cursor  string // of its records, as Sight.Next; "" is the beginning
+	Awaited bool   // count what its suspended jobs wait for
+}
+
+// Sight is what there is of one run at one moment: the records include all that Status counts as ended and the
+// cursor is not behind, unless More.
+type Sight struct {
+	Status  Status
+	Records []Record
+	Next    string         // cursor behind Records
+	More    bool           // there may be more records: ask again
+	Awaited map[string]int // suspended jobs by event, if asked for and Status.Suspended > 0; see Inspect.Awaited
+	Partial bool           // Awaited took several steps, between which jobs may have moved
+	// Err is of this run alone: core.ErrNotFound, or core.ErrInvalid for a cursor that this queue did not give
+	// out, as one of a queue that was rolled back. Any other error is that of the whole call.
+	Err error
+}
+
+// RefuseLook answers for a Look that no queue takes, nil for any other.
+func RefuseLook(most int, asks []Ask) []Sight {
+	switch {
+	case len(asks) > MaxLook:
+		return SeeNone(asks, fmt.Errorf("look at %d runs, expected at most %d: %w", len(asks), MaxLook, core.ErrInvalid))
+	case most < 1:
+		return SeeNone(asks, fmt.Errorf("look at runs: max is %d records, expected 1 or more: %w", most, core.ErrInvalid))
+	}
+	return nil
+}
+
+// SeeNone answers for every run with one error.
+func SeeNone(asks []Ask, err error) []Sight {
+	all := make([]Sight, len(asks))
+	for i := range asks {
+		all[i] = Sight{Next: asks[i].Cursor, Err: err}
+	}
+	return all
+}
+
+// ValidateNews tells what News refuses.
+func ValidateNews(from map[int]string) error {
+	if len(from) == 0 {
+		return fmt.Errorf("news of no part, expected 1 to %d of them: %w", Parts, core.ErrInvalid)
+	}
+	for part := range from {
+		if part < 0 || part >= Parts {
+			return fmt.Errorf("news of part %d, expected 0 to %d: %w", part, Parts-1, core.ErrInvalid)
+		}
+	}
+	return nil
+}

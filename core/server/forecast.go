@@ -1,0 +1,317 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+func (s *Server) forecasts() {
+	handle(s, route{
+		id: "forecast-run", method: http.MethodGet, path: "/v1/runs/{run}/forecast", summary: "Estimate when a run ends, and what holds it up", role: Viewer,
+		detail: "From how long its steps took in recent runs of the playbook. A run that waits for a person is taken as if it went on now. It is kept for up to 10 s.",
+	}, s.forecastRun)
+	handle(s, route{
+		id: "list-durations", method: http.MethodGet, path: "/v1/playbooks/{playbook}/durations", summary: "List how long the steps of a playbook took in recent runs", role: Viewer,
+		detail: "Of at most 25 hosts that succeeded in each of the 20 newest runs; a step that was measured on fewer than 10 hosts is left out.",
+	}, s.listDurations)
+}
+
+const (
+	estimateAge = 10 * time.Second
+	keepTimes   = 10        // and, once further hosts have ended, so many times as long as it took to make
+	mostKept    = 16        // estimates; one of 100,000 hosts has 20 MB
+	sampleHosts = 2_000_000 // samples × hosts of an estimate
+)
+
+// estimate is how a run that is not over goes on, as it was seen at a time.
+type estimate struct {
+	*launch.Estimate
+	at       time.Time
+	took     time.Duration
+	recorded int // hosts of the run that had an outcome
+	launch   *launch.Launch
+	hosts    int // that have not ended
+	shared   int // other runs that want the same slots
+	nobody   bool
+}
+
+// estimates are made one at a time, and kept for a few seconds. The zero value is ready.
+type estimates struct {
+	mu   sync.Mutex
+	kept map[string]*estimate
+}
+
+func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*estimate, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if made := e.kept[run.ID]; made != nil {
+		age := time.Since(made.at)
+		if age < made.took*keepTimes || made.recorded == run.Recorded && age < estimateAge {
+			return made, nil
+		}
+	}
+	made := &estimate{at: time.Now(), recorded: run.Recorded}
+	if err := estimateRun(made); err != nil {
+		return nil, err
+	}
+	made.took = time.Since(made.at)
+	if e.kept == nil || len(e.kept) >= mostKept {
+		e.kept = map[string]*estimate{}
+	}
+	e.kept[run.ID] = made
+	return made, nil
+}
+
+func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, error) {
+	return s.estimates.of(run, func(e *estimate) (err error) {
+		if e.launch, err = s.restore(ctx, run.ID); err != nil {
+			return err
+		}
+		past, err := s.learned(ctx, ledger.Tenants(run.Tenant), run.Playbook)
+		if err != nil {
+			return err
+		}
+		ended := make([]bool, len(e.launch.Hosts))
+		list, err := s.cfg.Ledger.Ended(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		e.hosts = len(ended)
+		for _, some := range list {
+			for i := some.Index; i < min(some.Index+some.Count, len(ended)); i++ {
+				ended[i] = true
+				e.hosts--
+			}
+		}
+		book, _ := s.cfg.Catalog.Windows()
+		o := launch.Outlook{
+			At: e.at, Book: book, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+			Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
+		}
+		o.Slots, e.shared, e.nobody = s.share(ctx)
+		e.Estimate, err = e.launch.Forecast(o)
+		return err
+	})
+}
+
+// typeOf finds a job type; none where the server knows none.
+func (s *Server) typeOf(name string) (playbooks.Type, bool) {
+	if s.cfg.Types == nil {
+		return playbooks.Type{}, false
+	}
+	return s.cfg.Types(name)
+}
+
+// share is how many slots of the workers a run gets, 0 where that is not known, and how many other runs want them.
+func (s *Server) share(ctx context.Context) (slots, others int, nobody bool) {
+	c, err := s.census.read(ctx, s)
+	if err != nil {
+		return 0, 0, false
+	}
+	for _, w := range c.workers {
+		switch w.State {
+		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
+			slots += w.Slots
+		}
+	}
+	if slots == 0 {
+		return 0, 0, true
+	}
+	others = max(c.load.Ready-1, 0)
+	return max(slots/(others+1), 1), others, false
+}
+
+// learned is how long the steps of a playbook took in recent runs that were no checks.
+func (s *Server) learned(ctx context.Context, scope ledger.Scope, playbook string) (*forecast.History, error) {
+	details, err := s.cfg.Ledger.RecentDetails(ctx, scope, playbook)
+	if err != nil {
+		return nil, err
+	}
+	past := &forecast.History{}
+	for _, d := range details {
+		p, err := s.plans.of(d.Run, func() (plan, error) { return s.planOf(ctx, d.Run) })
+		if err != nil || p.check { // one that cannot be read any more tells nothing
+			continue
+		}
+		past.Add(d.Run, s.stepsOf(d.JobID, d.Detail))
+	}
+	return past, nil
+}
+
+func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
+	Playbook string `path:"playbook" maxLength:"200"`
+},
+) (*list[api.LearnedStep], error) {
+	_, book, err := s.playbook(by, in.Playbook)
+	if err != nil {
+		return nil, err
+	}
+	past, err := s.learned(ctx, by.scope, book.Name)
+	if err != nil {
+		return nil, err
+	}
+	items := []api.LearnedStep{}
+	for _, step := range book.Calls() {
+		l := past.Step(step.Name, step.Uses)
+		if l == nil {
+			continue
+		}
+		const parts = 20
+		took := forecast.Observed(l.Took)
+		shown := api.LearnedStep{Step: step.Name, Uses: step.Uses, Runs: l.Runs, Hosts: l.Hosts, P50: short(took.Quantile(0.5)), P90: short(took.Quantile(0.9))}
+		for k := range parts + 1 {
+			shown.Took = append(shown.Took, took.Quantile(float64(k)/parts))
+		}
+		items = append(items, shown)
+	}
+	return listOf(items, ""), nil
+}
+
+func (s *Server) forecastRun(ctx context.Context, by caller, in *RunPath) (*body[api.Forecast], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run.Complete() || runOf(run).Phase.Over() {
+		return nil, fmt.Errorf("run %s is %s: %w", run.ID, run.Phase, core.ErrConflict)
+	}
+	e, err := s.estimate(ctx, &run)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Forecast]{e.show()}, nil
+}
+
+// show is the estimate as clients read it.
+func (e *estimate) show() api.Forecast {
+	f := api.Forecast{
+		Run: e.launch.Run.ID, At: e.at.UTC(), Hosts: e.hosts, FinishP50: e.FinishP50, FinishP90: e.FinishP90, Unfinished: e.Unfinished,
+		Steps: []api.StepTime{}, Notes: []string{},
+	}
+	if b := e.Binding; !f.FinishP50.IsZero() {
+		f.Binds = &api.Binds{Cause: string(b.Cause), Name: b.Name, Text: b.Cause.Text(b.Name), Hosts: b.Hosts}
+		if b.Gain > 0 {
+			f.Binds.Gain = short(b.Gain)
+		}
+		if b.Cause == forecast.BySlots && e.shared > 0 {
+			f.Binds.Text += fmt.Sprintf(", of which other runs (%d) have their share", e.shared)
+		}
+	}
+	var assumed []string
+	for _, t := range e.Steps {
+		if !t.Selected {
+			continue
+		}
+		f.Steps = append(f.Steps, api.StepTime{Step: t.Name, Uses: t.Uses, P50: short(t.Took.Quantile(0.5)), P90: short(t.Took.Quantile(0.9)), Source: t.Source, From: t.From})
+		if t.Source == "assumed" {
+			assumed = append(assumed, t.Name)
+		}
+	}
+	if e.launch.Playbook.Strategy.PauseBetween.Approve && e.launch.Waves() > 1 {
+		f.Notes = append(f.Notes, "how long approvals between waves take is not known, and not counted")
+	}
+	if e.nobody {
+		f.Notes = append(f.Notes, nobodyWorks+": it is taken as if enough of them worked")
+	}
+	if len(assumed) > 0 {
+		f.Notes = append(f.Notes, "durations are assumed, not measured: "+strings.Join(assumed, ", "))
+	}
+	return f
+}
+
+// host is what the estimate says of a job: its window, and when it starts.
+func (e *estimate) host(index int) (*api.HostWindow, *api.HostEstimate) {
+	var w *api.HostWindow
+	h, window := e.Hosts[index], e.Windows[index]
+	if window.Set != nil {
+		w = &api.HostWindow{Set: window.Set.Name, Reason: cmp.Or(h.Never, window.Reason)}
+		if h.Earliest.After(e.at) {
+			w.Opens, w.OpensLocal = h.Earliest, h.Earliest.In(window.Zone()).Format(localTime)
+		}
+	}
+	if h.Begin.IsZero() {
+		return w, nil
+	}
+	return w, &api.HostEstimate{P50: h.Begin, FinishP50: h.Finish, FinishP90: h.Late}
+}
+
+// held is what blocks is decided by.
+type held struct {
+	run    *api.Run
+	status *queue.Status // nil: the run is not in the queue
+	plan   plan
+	index  int
+	why    api.Explanation
+	window *api.HostWindow
+	nobody bool // no worker reports
+}
+
+// blocks lists all that keeps a job from starting, by what has to happen first.
+func (h held) blocks() (all []api.Block) {
+	add := func(cause, format string, args ...any) {
+		all = append(all, api.Block{Cause: cause, Text: fmt.Sprintf(format, args...)})
+	}
+	if h.run.Phase == api.Approval {
+		add("approval", "its run waits for an approval: turnus approve %s", h.run.ID)
+	}
+	if h.status == nil {
+		if h.run.Phase != api.Approval {
+			add("queue", "its run is not in the queue")
+		}
+		return all
+	}
+	if h.why.State != core.Pending && h.why.State != core.Blocked && h.why.State != core.Suspended {
+		return nil // it runs, or begins again by itself
+	}
+	if h.status.Phase == queue.Paused {
+		add("paused", "its run is paused: turnus resume %s", h.run.ID)
+	}
+	if h.index >= h.status.Limit {
+		wave := 1
+		for k, limit := range h.plan.limits {
+			if h.index >= limit {
+				wave = k + 2
+			}
+		}
+		add("wave", "wave %d of %d is not released", wave, max(h.plan.waves, wave))
+	}
+	if w := h.window; w != nil && !w.Opens.IsZero() {
+		add("window", "window set %s opens at %s", w.Set, w.OpensLocal)
+	} else if w != nil && w.Reason != "" {
+		add("window", "window set %s: %s", w.Set, w.Reason)
+	}
+	if h.why.State == core.Blocked {
+		add("lock", "%s", h.why.Reason)
+	}
+	if most := h.plan.maxInFlight; most > 0 && h.status.InFlight >= most {
+		add("max_in_flight", "its run has %d jobs in flight, max_in_flight is %d", h.status.InFlight, most)
+	}
+	if h.nobody {
+		add("worker", nobodyWorks)
+	}
+	if len(all) == 0 && h.why.State == core.Pending {
+		add("slots", "it is due, and waits for a free slot of a worker")
+	}
+	return all
+}
+
+func short(d time.Duration) string {
+	if d >= time.Second {
+		d = d.Round(time.Second)
+	}
+	return windows.FormatDuration(d)
+}

@@ -1,0 +1,142 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// ended records results of a run whose step took so long on each host.
+func (b *bed) ended(run api.Run, took time.Duration) {
+	b.t.Helper()
+	batch := ledger.Batch{Run: run.ID}
+	for i := range run.Total {
+		detail, err := launch.EncodeResult(core.Result{Outcome: core.Changed, Steps: []core.StepResult{{Name: "look", Uses: "command", Outcome: core.Changed, Took: took}}})
+		must(b.t, err)
+		batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1, Started: time.Now(), Took: took, Detail: detail})
+	}
+	_, err := b.ledger.Record(b.t.Context(), batch)
+	must(b.t, err)
+}
+
+// Steps take what they took in earlier runs of the playbook, those in check mode excepted, once enough hosts were measured.
+func TestForecastLearnsFromTheLedger(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	viewer := b.token("acme", Viewer)
+	durations := func() []api.LearnedStep {
+		return want[struct{ Items []api.LearnedStep }](t, b.ask(viewer, "GET", "/v1/playbooks/acme-patch/durations", nil), http.StatusOK).Items
+	}
+	checked := b.launch("acme", api.NewRun{LaunchOptions: api.LaunchOptions{Check: true}})
+	for range 3 { // of three hosts
+		b.ended(b.launch("acme", api.NewRun{}), 3*time.Minute)
+	}
+	b.ended(checked, time.Second)
+	if all := durations(); len(all) != 0 {
+		t.Errorf("nine hosts are too few to learn from: %+v", all)
+	}
+	forecast := func() api.Forecast {
+		run := b.launch("acme", api.NewRun{})
+		return want[api.Forecast](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/forecast", nil), http.StatusOK)
+	}
+	if f := forecast(); f.Steps[0].Source != "assumed" || !strings.Contains(strings.Join(f.Notes, "; "), "durations are assumed") {
+		t.Errorf("before: %+v", f)
+	}
+	b.ended(b.launch("acme", api.NewRun{}), 3*time.Minute)
+	all := durations()
+	if len(all) != 1 || all[0].Step != "look" || all[0].P50 != "3m" || all[0].Hosts != 12 || all[0].Runs != 4 || all[0].Took[20] != 3*time.Minute {
+		t.Fatalf("durations %+v", all)
+	}
+	f := forecast()
+	if f.Hosts != 3 || f.Steps[0].Source != "learned" || f.Steps[0].P90 != "3m" || f.FinishP50.Before(f.At.Add(3*time.Minute)) || f.Binds == nil {
+		t.Errorf("after: %+v", f)
+	}
+	if a := b.ask(viewer, "GET", "/v1/runs/"+checked.ID+"/forecast", nil); a.status != http.StatusConflict {
+		t.Errorf("of a run that is over: %d %s", a.status, a.body)
+	}
+	for _, path := range []string{"/v1/playbooks/acme-patch/durations", "/v1/runs/" + f.Run + "/forecast"} {
+		if a := b.ask(b.token("globex", Viewer), "GET", path, nil); a.status != http.StatusNotFound {
+			t.Errorf("another tenant's: %d %s", a.status, a.body)
+		}
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	run := &api.Run{ID: "r", Phase: api.Active}
+	open := func(change func(*queue.Status)) *queue.Status {
+		st := &queue.Status{Phase: queue.Active, Total: 100, Limit: 100, InFlight: 2}
+		if change != nil {
+			change(st)
+		}
+		return st
+	}
+	pending := api.Explanation{State: core.Pending}
+	waves := plan{limits: []int{1, 5, 100}, waves: 3}
+	for name, c := range map[string]struct {
+		held
+		causes, text string
+	}{
+		"due":            {held{run: run, status: open(nil), why: pending}, "slots", "free slot"},
+		"it runs":        {held{run: run, status: open(nil), why: api.Explanation{State: core.Leased}}, "", ""},
+		"approval":       {held{run: &api.Run{ID: "r", Phase: api.Approval}, why: pending}, "approval", "turnus approve r"},
+		"queued":         {held{run: &api.Run{ID: "r", Phase: api.Queued}, why: pending}, "queue", "not in the queue"},
+		"paused":         {held{run: run, status: open(func(s *queue.Status) { s.Phase = queue.Paused }), why: pending}, "paused", "turnus resume r"},
+		"wave":           {held{run: run, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 4, why: pending}, "wave", "wave 2 of 3"},
+		"last wave":      {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
+		"released":       {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 4, why: pending}, "slots", ""},
+		"max_in_flight":  {held{run: run, status: open(nil), plan: plan{maxInFlight: 2}, why: pending}, "max_in_flight", "max_in_flight is 2"},
+		"below it":       {held{run: run, status: open(nil), plan: plan{maxInFlight: 3}, why: pending}, "slots", ""},
+		"lock":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Blocked, Reason: "waits for host x"}}, "lock", "waits for host x"},
+		"window":         {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0), OpensLocal: "22:00"}}, "window", "night opens at 22:00"},
+		"window is open": {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night"}}, "slots", ""},
+		"never":          {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Reason: "no window fits"}}, "window", "no window fits"},
+		"parked":         {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0)}}, "window", ""},
+		"all of it": {held{
+			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, maxInFlight: 1}, index: 9, why: pending, nobody: true,
+		}, "paused wave max_in_flight worker", ""},
+	} {
+		var causes, texts []string
+		for _, b := range c.blocks() {
+			causes, texts = append(causes, b.Cause), append(texts, b.Text)
+		}
+		if !slices.Equal(causes, strings.Fields(c.causes)) || !strings.Contains(strings.Join(texts, "\n"), c.text) {
+			t.Errorf("%s: %v %q, expected %s with %q", name, causes, texts, c.causes, c.text)
+		}
+	}
+}
+
+// A host that waits is explained with its position, and what it waits for.
+func TestExplainSaysWhatBlocksAHost(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.work()
+	run := b.launch("acme", api.NewRun{LaunchOptions: api.LaunchOptions{MaxInFlight: 1}})
+	until(t, "the run is in the queue", func() bool {
+		kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+		return err == nil && kept.Phase == ledger.PhaseActive && kept.Incarnation != ""
+	})
+	session, err := b.queue.Open(t.Context(), "w")
+	must(t, err)
+	until(t, "a job is leased", func() bool {
+		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 3})
+		must(t, err)
+		return len(r.Leases) > 0
+	})
+	e := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/2/explain", nil), http.StatusOK)
+	if e.State != core.Pending || e.Ahead == nil || *e.Ahead != 1 || len(e.Blocks) != 3 || e.Blocks[0].Cause != "wave" || e.Blocks[1].Cause != "max_in_flight" || e.Starts == nil || e.Starts.FinishP50.Before(e.Starts.P50) {
+		t.Errorf("%+v", e)
+	}
+	first := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
+	if first.State != core.Leased || len(first.Blocks) != 0 || first.Starts != nil {
+		t.Errorf("%+v", first)
+	}
+}
