@@ -29,7 +29,7 @@ var borders = []struct {
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
 	{"core/redact", "a leaf: it takes values out of text, wherever they come from", []string{"core"}},
-	{"core/yamlread", "a leaf: rooms that read YAML ask it for nodes with positions, rooms that read names for the nearest known one", nil},
+	{"core/yamlread", "reads YAML by tables of fields, and finds the nearest known name; it must not know whose keys and names these are", []string{"core"}},
 	{"core/securefile", "files that only this user may access, and TLS from such files: whoever reads, watches, connects or listens asks it", []string{"core", "core/testparts"}},
 	{"windows", "a pure value calculus; iCalendar and civil time stand below it, and its YAML is read with core/yamlread", []string{"core/yamlread"}},
 	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
@@ -58,7 +58,7 @@ var borders = []struct {
 	{"core/systemd", "a leaf: telling systemd how the process does", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/tracing", "core/api", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
+		"core", "core/tracing", "core/api", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/gate", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
 	}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/tracing", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/gate", "core/inventory", "core/secrets", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify/policy"}},
@@ -74,24 +74,25 @@ var borders = []struct {
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/yamlread", "core/testparts"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/tracing"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/notify/policy", "core/rollout", "core/yamlread", "windows/civil"}},
-	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/queue", "core/rollout", "core/gate", "core/inventory", "core/secrets", "playbooks", "windows"}},
+	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/gate", "core/inventory", "core/secrets", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/gate", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/tracing", "core/controller", "core/definitions", "core/gate", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
-	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/tracing", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
+	{"core/engine", "what follows in a run: decisions without I/O; its test kit drives a queue", []string{"core", "core/gate", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
+	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/tracing", "core/engine", "core/gate", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
-	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/gate", "core/launch", "core/worker"}},
+	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/engine", "core/gate", "core/launch", "core/worker"}},
 	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus/node", "assembles a worker node; it must not know where queues are", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "plugins", "playbooks"}},
 	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/api", "core/backup", "core/catalog", "core/controller", "core/definitions", "core/gate", "core/inventory", "core/keyring", "core/launch", "core/ledger", "core/login", "core/metrics", "core/notify", "core/queue", "core/redisconn", "core/retention", "core/scale", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/systemd", "core/tracing", "core/worker", "playbooks", "plugins/host", "windows"}},
-	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/controller", "core/gate", "core/inventory", "core/launch", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
-	{"cmd/turnus/planview", "shows what a run would do; it must not know flags", []string{"cmd/turnus/console", "cmd/turnus/localrun", "core", "core/forecast", "core/gate", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
+	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/controller", "core/engine", "core/gate", "core/inventory", "core/launch", "core/ledger", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
+	{"cmd/turnus/planview", "shows what a run would do; it must not know flags", []string{"cmd/turnus/console", "core", "core/forecast", "core/gate", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
 	{"cmd/turnus/bench", "measures rooms and assemblies; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/localrun", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/vaultlab"}
+var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/vaultlab", "core/engine/enginetest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}

@@ -36,7 +36,6 @@ const (
 	Retrying  State = "retrying"  // waits for its next attempt
 	Suspended State = "suspended" // parked until a time or an event
 	Done      State = "done"      // has its outcome
-	Dead      State = "dead"      // ended as lost after too many crashes; can be redriven
 )
 
 // Event moves a job from one state to the next.
@@ -53,17 +52,14 @@ const (
 	EvDue     Event = "due"     // its time or event came
 	EvFinish  Event = "finish"  // outcome recorded
 	EvCancel  Event = "cancel"  // ended by cancel or a spent budget
-	EvBury    Event = "bury"    // crashed too often
-	EvRedrive Event = "redrive" // an operator gave a dead job a new life
 )
 
 var transitions = map[State]map[Event]State{
 	Pending:   {EvLease: Leased, EvBlock: Blocked, EvCancel: Done},
 	Blocked:   {EvUnblock: Pending, EvCancel: Done},
-	Leased:    {EvReturn: Retrying, EvRetry: Retrying, EvSuspend: Suspended, EvFinish: Done, EvBury: Dead, EvCancel: Done},
+	Leased:    {EvReturn: Retrying, EvRetry: Retrying, EvSuspend: Suspended, EvFinish: Done, EvCancel: Done},
 	Retrying:  {EvDue: Pending, EvCancel: Done},
 	Suspended: {EvDue: Pending, EvCancel: Done},
-	Dead:      {EvRedrive: Pending},
 }
 
 // Next is the state that follows s after e; ok is false where e is not

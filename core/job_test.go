@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	states = []core.State{core.Pending, core.Blocked, core.Leased, core.Retrying, core.Suspended, core.Done, core.Dead}
-	events = []core.Event{core.EvLease, core.EvBlock, core.EvUnblock, core.EvReturn, core.EvRetry, core.EvSuspend, core.EvDue, core.EvFinish, core.EvCancel, core.EvBury, core.EvRedrive}
+	states = []core.State{core.Pending, core.Blocked, core.Leased, core.Retrying, core.Suspended, core.Done}
+	events = []core.Event{core.EvLease, core.EvBlock, core.EvUnblock, core.EvReturn, core.EvRetry, core.EvSuspend, core.EvDue, core.EvFinish, core.EvCancel}
 )
 
 // TestTransitions spells the whole table out: what is not listed is not allowed.
@@ -18,11 +18,10 @@ func TestTransitions(t *testing.T) {
 	allowed := map[core.State]map[core.Event]core.State{
 		core.Pending:   {core.EvLease: core.Leased, core.EvBlock: core.Blocked, core.EvCancel: core.Done},
 		core.Blocked:   {core.EvUnblock: core.Pending, core.EvCancel: core.Done},
-		core.Leased:    {core.EvReturn: core.Retrying, core.EvRetry: core.Retrying, core.EvSuspend: core.Suspended, core.EvFinish: core.Done, core.EvBury: core.Dead, core.EvCancel: core.Done},
+		core.Leased:    {core.EvReturn: core.Retrying, core.EvRetry: core.Retrying, core.EvSuspend: core.Suspended, core.EvFinish: core.Done, core.EvCancel: core.Done},
 		core.Retrying:  {core.EvDue: core.Pending, core.EvCancel: core.Done},
 		core.Suspended: {core.EvDue: core.Pending, core.EvCancel: core.Done},
 		core.Done:      {},
-		core.Dead:      {core.EvRedrive: core.Pending},
 	}
 	for _, s := range states {
 		for _, e := range events {
@@ -37,13 +36,13 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// Every state is reached from pending, and from every state but dead a job can still end without an operator.
+// Every state is reached from pending, and from every state a job can still end.
 func TestEveryStateIsReachedAndEnds(t *testing.T) {
 	reach := func(from core.State) map[core.State]bool {
 		seen := map[core.State]bool{from: true}
 		for todo := []core.State{from}; len(todo) > 0; todo = todo[1:] {
 			for _, e := range events {
-				if next, ok := todo[0].Next(e); ok && !seen[next] && e != core.EvRedrive {
+				if next, ok := todo[0].Next(e); ok && !seen[next] {
 					seen[next] = true
 					todo = append(todo, next)
 				}
@@ -56,7 +55,7 @@ func TestEveryStateIsReachedAndEnds(t *testing.T) {
 		if !fromPending[s] {
 			t.Errorf("%s is never reached", s)
 		}
-		if s != core.Dead && !reach(s)[core.Done] {
+		if !reach(s)[core.Done] {
 			t.Errorf("a job in %s cannot end", s)
 		}
 	}

@@ -48,7 +48,7 @@ func TestRulesAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, m := range All() {
+	for _, m := range table {
 		known[m.Name] = true
 		if m.Kind == Histogram {
 			known[m.Name+"_bucket"] = true

@@ -135,7 +135,7 @@ var table = [last]Metric{
 		Name: "turnus_job_start_delay_seconds", Kind: Histogram, Side: OfServer, Labels: []string{"tenant"}, Buckets: delays,
 		Help: "How long after it was due a job started, of the jobs whose outcome this server recorded.",
 	},
-	RecorderLag: {Name: "turnus_recorder_lag_seconds", Kind: Gauge, Side: OfServer, Help: "How long the oldest outcome that this server has read has waited to be recorded; 0 if none waits."},
+	RecorderLag: {Name: "turnus_recorder_lag_seconds", Kind: Gauge, Side: OfServer, Help: "How long the oldest news of the queue have waited to be recorded by this server; 0 if none wait."},
 
 	ScheduleFires: {Name: "turnus_schedule_fires_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Fires of schedules that this server carried out: launched, or failed and tried again."},
 	ScheduleSkips: {
@@ -204,6 +204,3 @@ var table = [last]Metric{
 	PluginDeaths:   {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
 	PluginHeldBack: {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while the plugin died too often and calls are refused."},
 }
-
-// All lists the metrics in the order of the table.
-func All() []Metric { return append([]Metric(nil), table[:]...) }

@@ -197,6 +197,9 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("a stream passed on %q", out.String())
 	}
+	if holding != 272 {
+		t.Errorf("a stream holds back %d bytes; docs/security.md says 272", holding)
+	}
 }
 
 func TestWhatIsNoText(t *testing.T) {

@@ -85,19 +85,20 @@ func (c *Conn) EvalAll(ctx context.Context, s *Script, keys []string, args [][]a
 	if len(args) == 0 {
 		return replies, nil
 	}
-	first, err := c.Eval(ctx, s, keys, args[0]...) // gives the text where it is not known
-	if err != nil {
-		return nil, err
+	all := func() ([]goredis.Cmder, error) {
+		pipe := c.client.Pipeline()
+		for _, a := range args {
+			pipe.EvalSha(ctx, s.sha, keys, a...)
+		}
+		return pipe.Exec(ctx)
 	}
-	replies = append(replies, first)
-	if len(args) == 1 {
-		return replies, nil
+	commands, err := all()
+	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
+		if _, err = c.Eval(ctx, s, keys, args[0]...); err != nil { // gives the text
+			return nil, err
+		}
+		commands, err = all()
 	}
-	pipe := c.client.Pipeline()
-	for _, a := range args[1:] {
-		pipe.EvalSha(ctx, s.sha, keys, a...)
-	}
-	commands, err := pipe.Exec(ctx)
 	if err != nil {
 		return nil, c.Translate(ctx, err, s.Name)
 	}

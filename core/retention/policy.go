@@ -1,7 +1,6 @@
 package retention
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,89 +116,29 @@ const maxPolicy = 1 << 20
 //
 // What all leaves open is taken from base. Errors name the file, line and column, and wrap core.ErrInvalid.
 func Parse(file string, data []byte, base Rule) (Policy, error) {
-	d := &reader{file: file}
 	if len(data) > maxPolicy {
 		return Policy{}, fmt.Errorf("%s: it has more than %d bytes: %w", file, maxPolicy, core.ErrInvalid)
 	}
-	root, err := yamlread.Root(data)
-	if err != nil {
-		return Policy{}, fmt.Errorf("%s: %w: %w", file, core.ErrInvalid, err)
-	}
-	if root == nil {
-		return Policy{All: base}, nil
-	}
+	var problems yamlread.Problems
+	r, root := problems.Open(file, data)
 	p := Policy{Tenants: map[string]Rule{}}
-	d.mapping(root, map[string]func(*yaml.Node){
-		"all": func(n *yaml.Node) { p.All = d.rule(n) },
-		"tenants": func(n *yaml.Node) {
-			d.pairs(n, func(key, value *yaml.Node) { p.Tenants[key.Value] = d.rule(value) })
-		},
-	})
+	if root != nil {
+		r.Mapping(root, "the file",
+			yamlread.Field{Key: "all", Read: func(n *yaml.Node) { p.All = rule(r, n, "all") }},
+			yamlread.Field{Key: "tenants", Read: func(n *yaml.Node) {
+				for _, t := range r.Pairs(n, "tenants") {
+					p.Tenants[t.Name] = rule(r, t.Value, "tenant "+t.Name)
+				}
+			}})
+	}
 	p.All = p.All.over(base)
-	return p, errors.Join(d.problems...)
+	return p, problems.Err()
 }
 
-// reader gathers what is wrong, with its place.
-type reader struct {
-	file     string
-	problems []error
-}
-
-func (d *reader) bad(n *yaml.Node, format string, args ...any) {
-	d.problems = append(d.problems, fmt.Errorf("%s:%d:%d: %w", d.file, n.Line, n.Column, fmt.Errorf(format, args...)))
-}
-
-// pairs walks the keys and values of a mapping, each key once.
-func (d *reader) pairs(n *yaml.Node, each func(key, value *yaml.Node)) {
-	if n.Kind != yaml.MappingNode {
-		d.bad(n, "expected a mapping: %w", core.ErrInvalid)
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode || seen[key.Value] {
-			d.bad(key, "expected a name that is not there twice: %w", core.ErrInvalid)
-			continue
-		}
-		seen[key.Value] = true
-		each(key, n.Content[i+1])
-	}
-}
-
-func (d *reader) mapping(n *yaml.Node, keys map[string]func(*yaml.Node)) {
-	d.pairs(n, func(key, value *yaml.Node) {
-		read, ok := keys[key.Value]
-		if !ok {
-			hint := "expected " + strings.Join(slices.Sorted(maps.Keys(keys)), ", ")
-			if near := yamlread.Nearest(key.Value, slices.Sorted(maps.Keys(keys))); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			d.bad(key, "unknown key %q: %s: %w", key.Value, hint, core.ErrInvalid)
-			return
-		}
-		read(value)
-	})
-}
-
-func (d *reader) rule(n *yaml.Node) (r Rule) {
-	d.mapping(n, map[string]func(*yaml.Node){
-		"runs":    func(n *yaml.Node) { read(d, n, ParseTime, &r.Runs) },
-		"outputs": func(n *yaml.Node) { read(d, n, ParseTime, &r.Outputs) },
-		"quota":   func(n *yaml.Node) { read(d, n, ParseSize, &r.Quota) },
-	})
-	return r
-}
-
-func read[T any](d *reader, n *yaml.Node, parse func(string) (T, error), into *T) {
-	if n.Kind != yaml.ScalarNode {
-		d.bad(n, "expected one value: %w", core.ErrInvalid)
-		return
-	}
-	v, err := parse(n.Value)
-	if err != nil {
-		d.bad(n, "%w", err)
-		return
-	}
-	*into = v
+func rule(r *yamlread.Reader, n *yaml.Node, what string) (out Rule) {
+	r.Mapping(n, what,
+		yamlread.Value(r, "runs", &out.Runs, ParseTime),
+		yamlread.Value(r, "outputs", &out.Outputs, ParseTime),
+		yamlread.Value(r, "quota", &out.Quota, ParseSize))
+	return out
 }

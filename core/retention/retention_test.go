@@ -54,12 +54,12 @@ tenants:
 	}
 	for text, want := range map[string]string{
 		"all: {runs: 1h}":                     "r.yaml:1:13",
-		"all: {rnus: 9d}":                     `did you mean runs?`,
+		"all: {rnus: 9d}":                     `did you mean "runs"?`,
 		"tenants: {acme: {quota: 5}}":         "r.yaml:1:25",
 		"tenants:\n  a: {}\n  a: {}":          "r.yaml:3:3",
-		"all: 5":                              "expected a mapping",
+		"all: 5":                              "all is the number 5: expected a mapping",
 		"other: {}":                           "unknown key",
-		"all: {runs: [9d]}":                   "expected one value",
+		"all: {runs: [9d]}":                   "runs is a list: expected a single value",
 		"all: {":                              "r.yaml",
 		"all: {runs: -9d}":                    "r.yaml:1:13",
 		"tenants: {a: {outputs: 1ms}, b: 77}": "r.yaml:1:33",

@@ -13,8 +13,7 @@ import (
 // first command of a newer one. Fences of different queues are not compared. The zero Fence is
 // neither kept nor compared.
 type Fence struct {
-	Queue string // the queue's incarnation: counts start again in another one
-	Epoch uint64 // compared before Count
+	Queue string // the queue's incarnation
 	Count uint64
 }
 
@@ -25,7 +24,7 @@ var ErrStaleFence = errors.New("the host saw a newer lease of the queue")
 const fenceStale = ":stale"
 
 // fenceScript is run before the command, by the shell that becomes the command. Each command has a
-// record, an empty file KEY_EPOCH_COUNT_PID_ID. A command first makes its own record and then
+// record, an empty file KEY_EPOCH_COUNT_PID_ID: EPOCH and COUNT are the two parts of Fence.Count. A command first makes its own record and then
 // reads all of its queue: of two fences, one sees the other's record, whichever came first. Without
 // leftovers it starts no program, except once for each 16 records that have ended.
 //
@@ -85,8 +84,9 @@ func (f Fence) script(host string) string {
 	if f.Queue == "" {
 		return ""
 	}
+	const half = 26                                       // bits of the count's lower part: many a shell counts in 32 bits
 	sum := sha256.Sum256([]byte(f.Queue + "\x00" + host)) // both names are data, and this is part of a command
-	return strings.NewReplacer("KEY", hex.EncodeToString(sum[:6]), "EPOCH", strconv.FormatUint(f.Epoch, 10), "COUNT", strconv.FormatUint(f.Count, 10)).Replace(fenceScript)
+	return strings.NewReplacer("KEY", hex.EncodeToString(sum[:6]), "EPOCH", strconv.FormatUint(f.Count>>half, 10), "COUNT", strconv.FormatUint(f.Count&(1<<half-1), 10)).Replace(fenceScript)
 }
 
 // stale is the refusal of an older fence.

@@ -124,8 +124,8 @@ func TestFaultR3HostRefusesAnOlderFence(t *testing.T) {
 				fence Fence
 				stale bool
 			}{
-				{Fence{queue, 0, 9}, false}, {Fence{queue, 0, 8}, true}, {Fence{queue, 0, 9}, false}, {Fence{queue, 0, 10}, false}, {Fence{queue, 0, 9}, true},
-				{Fence{queue, 1, 1}, false}, {Fence{queue, 0, 11}, true}, {Fence{queue + "2", 0, 1}, false}, {Fence{}, false},
+				{Fence{queue, 9}, false}, {Fence{queue, 8}, true}, {Fence{queue, 9}, false}, {Fence{queue, 10}, false}, {Fence{queue, 9}, true},
+				{Fence{queue, 1<<26 + 1}, false}, {Fence{queue, 11}, true}, {Fence{queue + "2", 1}, false}, {Fence{}, false},
 			} {
 				name := strconv.Itoa(i)
 				var e *Error
@@ -136,14 +136,14 @@ func TestFaultR3HostRefusesAnOlderFence(t *testing.T) {
 					t.Errorf("%d: %+v: the host did it: %v", i, c.fence, err == nil)
 				}
 			}
-			put := Put{Path: filepath.Join(dir, "file"), Size: 1, Fence: Fence{queue, 0, 12}}
+			put := Put{Path: filepath.Join(dir, "file"), Size: 1, Fence: Fence{queue, 12}}
 			if _, err := p.Put(testContext(t), h, put, strings.NewReader("x")); !errors.Is(err, ErrStaleFence) {
 				t.Errorf("put: %v", err)
 			}
 			if left, _ := filepath.Glob(put.Path + "*"); len(left) > 0 {
 				t.Errorf("put left %q", left)
 			}
-			put.Fence = Fence{queue, 1, 1}
+			put.Fence = Fence{queue, 1<<26 + 1}
 			if _, err := p.Put(testContext(t), h, put, strings.NewReader("x")); err != nil {
 				t.Errorf("put: %v", err)
 			}
@@ -252,11 +252,11 @@ func TestFencesRace(t *testing.T) {
 		older := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(testContext(t), time.Minute)
 		go func() {
-			_, err := p.Run(ctx, h, Exec{Command: "echo $$ >" + dir + "/pid; exec sleep 1000", Fence: Fence{queue, 0, 1}, Stdout: io.Discard})
+			_, err := p.Run(ctx, h, Exec{Command: "echo $$ >" + dir + "/pid; exec sleep 1000", Fence: Fence{queue, 1}, Stdout: io.Discard})
 			older <- err
 		}()
 		var out strings.Builder
-		_, err := p.Run(testContext(t), h, Exec{Command: "read p <" + dir + "/pid && grep -q sleep /proc/$p/cmdline && echo both; true", Fence: Fence{queue, 0, 2}, Stdout: &out})
+		_, err := p.Run(testContext(t), h, Exec{Command: "read p <" + dir + "/pid && grep -q sleep /proc/$p/cmdline && echo both; true", Fence: Fence{queue, 2}, Stdout: &out})
 		if err != nil || out.String() != "" {
 			t.Errorf("round %d: %v, %q", round, err, out.String())
 		}
@@ -319,14 +319,14 @@ func TestSimulatedHostsEndLeftovers(t *testing.T) {
 	ended := make(chan error, 1)
 	begun, begin := io.Pipe()
 	go func() {
-		_, err := p.Run(testContext(t), h, Exec{Command: "echo on; sleep 1000", Fence: Fence{"queue", 0, 1}, Stdout: begin})
+		_, err := p.Run(testContext(t), h, Exec{Command: "echo on; sleep 1000", Fence: Fence{"queue", 1}, Stdout: begin})
 		_ = begin.CloseWithError(err)
 		ended <- err
 	}()
 	if _, err := begun.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Run(testContext(t), h, Exec{Command: "true", Fence: Fence{"queue", 0, 2}}); err != nil {
+	if _, err := p.Run(testContext(t), h, Exec{Command: "true", Fence: Fence{"queue", 2}}); err != nil {
 		t.Error(err)
 	}
 	select {

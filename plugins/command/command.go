@@ -66,8 +66,8 @@ stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`e
 A command is not repeated after its worker died, for nobody knows how far it came. It does run again if the queue lost its
 end: after Redis lost data, or after ` + "`turnus resume`" + ` of a run that was under way when ` + "`turnus up`" + ` was killed. A command that must not
 happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all
-attempts of the step on this host. ` + "`TURNUS_FENCE`" + ` grows with each lease only as long as the queue keeps its data. After
-Redis lost data the same number can come again; after each start of ` + "`turnus up`" + ` without Redis it begins at 1.
+attempts of the step on this host. ` + "`TURNUS_FENCE`" + ` grows with each lease of the queue, also after
+Redis lost data or ` + "`turnus up`" + ` was started again. It can fall only if the clock was set back, too.
 
 Each secret that the step lists is an environment variable of the command. It comes to the host by way of the command's standard
 input, so no list of processes shows it; do not put it into arguments of other programs yourself.

@@ -49,6 +49,7 @@ func try(t *testing.T, kind string, lab Lab, only ...string) Report {
 
 // The well-made specimen keeps every promise, and nothing is left out: it is the control of all tests below.
 func TestAWellMadePluginPasses(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	report := try(t, "none", Lab{})
 	if len(report.Results) != len(Cases()) {
 		t.Errorf("%d results of %d cases", len(report.Results), len(Cases()))

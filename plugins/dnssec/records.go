@@ -103,8 +103,6 @@ type dnskey struct {
 	rdata           []byte
 }
 
-func (k dnskey) ksk() bool { return k.flags&1 != 0 }
-
 // parseKey reads the data of a DNSKEY record.
 func parseKey(data []string) (dnskey, error) {
 	if len(data) < 4 {

@@ -247,7 +247,7 @@ func (w *walker) object(at string, js *jsonschema.Schema, v map[string]any) {
 	}
 	for name, property := range js.Properties {
 		if _, given := v[name]; !given && property.Default != nil {
-			v[name] = decoded(property.Default)
+			v[name] = property.Default
 		}
 	}
 }

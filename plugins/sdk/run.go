@@ -29,7 +29,7 @@ type Run[P, S any] struct {
 	Check    bool      // change nothing, report what would change
 	Diff     bool      // ShowDiff is wanted
 	Key      string    // idempotency key, stable over the attempts of this step of this job
-	Fence    uint64    // grows with each lease: a larger one is the later, unless the queue lost data in between, or turnus up without Redis was restarted
+	Fence    uint64    // grows with each lease: a larger one is the later, also after the queue lost data or turnus up was restarted, unless the clock was set back
 	Deadline time.Time // zero: none; ctx carries it too
 	Labels   map[string]string
 	Secrets  []string // names that Secret takes: those of the step's secrets:, sorted

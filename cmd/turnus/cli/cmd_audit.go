@@ -124,50 +124,29 @@ func (a *app) tokensListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs, Example: "  turnus tokens ls",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := client.All(ctx, 0, c.Tokens)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
-			}
-			cells := [][]string{{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}}
-			for i := range all {
-				t := &all[i]
-				state := "holds"
-				switch {
-				case !t.Revoked.IsZero():
-					state = "revoked"
-				case !t.Expires.IsZero() && t.Expires.Before(time.Now()):
-					state = "expired"
-				}
-				cells = append(cells, []string{t.ID, t.Name, t.Tenant, t.Role, console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Token, error) {
+		return client.All(ctx, 0, c.Tokens)
+	}
+	return table(a, c, &r, list, []string{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}, func(t *api.Token) []string {
+		state := "holds"
+		switch {
+		case !t.Revoked.IsZero():
+			state = "revoked"
+		case !t.Expires.IsZero() && t.Expires.Before(time.Now()):
+			state = "expired"
+		}
+		return []string{t.ID, t.Name, t.Tenant, t.Role, console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state}
+	})
 }
 
 func (a *app) tokensRevokeCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus tokens revoke tok_4f2a",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			token, err := c.RevokeToken(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, token)
-			}
-			fmt.Fprintf(a.Out, "%s of %s is revoked\n", token.ID, token.Name)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	ask := func(ctx context.Context, c *client.Client, args []string) (api.Token, error) {
+		return c.RevokeToken(ctx, args[0])
+	}
+	return shown(a, c, &r, ask, func(t api.Token) { fmt.Fprintf(a.Out, "%s of %s is revoked\n", t.ID, t.Name) })
 }

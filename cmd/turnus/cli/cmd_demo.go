@@ -103,6 +103,11 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.WorkerEvent}, a.Logger(false)); err != nil {
 		return err
 	}
+	end, err := c.Begin(ctx, node.PlaybookOptions(n.Plugins, nil).Types)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	ctx, now, release := a.Signals(ctx, localrun.FinishingJobs, a.Message, n.Kill)
 	defer release()
 	c.Now = now

@@ -32,26 +32,15 @@ func (a *app) notificationsListCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "List notifications, newest first", Args: cobra.NoArgs,
 		Example: "  turnus notifications ls --state dead\n  turnus notifications ls --run 20261120-021500-ab3cd5ef -o json",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
-				return c.Notifications(ctx, f, p)
-			})
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
-			}
-			cells := [][]string{{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}}
-			for i := range all {
-				n := &all[i]
-				cells = append(cells, []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Notification, error) {
+		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
+			return c.Notifications(ctx, f, p)
+		})
+	}
+	table(a, c, &r, list, []string{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}, func(n *api.Notification) []string {
+		return []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)}
+	})
 	m.add(c, "notifications")
 	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead (given up)")
 	c.Flags().StringVar(&f.Channel, "channel", "", "only to channels of this name")
@@ -183,24 +172,13 @@ func (a *app) notificationsChannelsCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "channels", Short: "List the channels, and how many notifications each got", Args: cobra.NoArgs, Example: "  turnus notifications channels",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := client.All(ctx, 0, c.Channels)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
-			}
-			cells := [][]string{{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}}
-			for _, ch := range all {
-				cells = append(cells, []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Channel, error) {
+		return client.All(ctx, 0, c.Channels)
+	}
+	return table(a, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}, func(ch *api.Channel) []string {
+		return []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)}
+	})
 }
 
 func notificationIDs(ctx context.Context, c *client.Client) ([]string, error) {

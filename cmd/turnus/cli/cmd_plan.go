@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -18,6 +20,7 @@ import (
 type planFlags struct {
 	play      localrun.PlayFlags
 	plugins   node.PluginFlags
+	remote    remoteFlags
 	at, by    string
 	workers   int
 	slots     int
@@ -33,11 +36,15 @@ func (a *app) planCmd() *cobra.Command {
 what blocks it until then; the hosts that no window fits; an estimate of the end, and
 what it is that binds. Nothing is contacted.
 
+With --server (or --context) steps take what they took in recent runs on that server; without,
+what they took in runs of this machine.
+
 It exits with 0 also when no window fits some hosts: they are listed. turnus run
 refuses such a run with 5.`,
 		Example: `  turnus plan site.yaml -i hosts.yaml
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ --at 2026-12-18T12:00:00Z --workers 2
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ -o svg > plan.svg
+  turnus plan site.yaml -i hosts.ini --server https://turnus.example.org --limit 'fra*'
   turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{"svg": "yes"},
@@ -55,6 +62,7 @@ refuses such a run with 5.`,
 	f.play.SkipUnfit = true
 	f.plugins.Add(c)
 	f.plugins.AddDev(c)
+	f.remote.add(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
@@ -109,7 +117,11 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {
-		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book, Past: f.play.Past, Types: types})
+		past, err := f.past(cmd.Context(), l.Playbook.Name)
+		if err != nil {
+			return told(err)
+		}
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book, Past: past, Types: types})
 		if err != nil {
 			return err
 		}
@@ -118,4 +130,31 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		}
 	}
 	return nil
+}
+
+// past is how long the steps of a playbook took: on the server that flags name, else on this machine.
+func (f *planFlags) past(ctx context.Context, playbook string) (func(step, uses string) *forecast.Learned, error) {
+	if f.remote.server == "" && f.remote.context == "" {
+		return func(step, uses string) *forecast.Learned {
+			l := f.play.Past.Step(playbook, step, uses)
+			if l == nil {
+				return nil
+			}
+			return &forecast.Learned{Took: l.All, Runs: l.Runs, Hosts: l.Hosts}
+		}, nil
+	}
+	c, err := f.remote.client(0)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	steps, err := c.Durations(ctx, playbook)
+	return func(step, uses string) *forecast.Learned {
+		for _, s := range steps.Items {
+			if s.Step == step && s.Uses == uses {
+				return &forecast.Learned{Took: s.Took, Runs: s.Runs, Hosts: s.Hosts}
+			}
+		}
+		return nil
+	}, err
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
 func (a *app) runsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "runs", Short: "List and show the runs of a server",
+		Use: "runs", Short: "List, show and change the runs of a server",
 		Example: `  turnus runs ls --playbook ntp
   turnus runs show 20261120-021500-ab3cd5ef`,
 	}
-	c.AddCommand(a.runsListCmd(), a.runsShowCmd())
+	c.AddCommand(a.runsListCmd(), a.runsShowCmd(), a.runsForecastCmd(), a.runsSetCmd(), a.runsDecisionsCmd(), a.runsAttemptsCmd())
 	return c
 }
 
@@ -37,24 +38,13 @@ func (a *app) runsListCmd() *cobra.Command {
 		Use: "ls", Short: "List runs, newest first", Args: cobra.NoArgs,
 		Example: `  turnus runs ls --phase active
   turnus runs ls --host fw-1.acme -n 10 -o json`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			runs, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, runs)
-			}
-			cells := [][]string{{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}}
-			for i := range runs {
-				run := &runs[i]
-				cells = append(cells, []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Run, error) {
+		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
+	}
+	table(a, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
+		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy}
+	})
 	m.add(c, "runs")
 	c.Flags().StringVar(&f.Playbook, "playbook", "", "only of this playbook")
 	c.Flags().StringVar((*string)(&f.Phase), "phase", "", "only in this phase: approval, queued, active, paused, stopped, cancelled, finished")
@@ -88,6 +78,11 @@ func (a *app) runsShowCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, list)
 			}
 			runview.WriteRun(a.Console, run)
+			if !run.Phase.Over() {
+				if f, err := c.Forecast(ctx, run.ID); err == nil { // an older server has none
+					runview.WriteForecast(a.Console, f)
+				}
+			}
 			if jobs {
 				cells := [][]string{{"INDEX", "HOST", "STATE", "STEP", "WORKER", "TOOK"}}
 				for i := range list {
@@ -97,10 +92,107 @@ func (a *app) runsShowCmd() *cobra.Command {
 				return nil
 			}
 			runview.WriteReasons(a.Console, a.Out, runview.ResultsOf(list))
-			return nil
+			if run.MayHaveBegun == 0 {
+				return nil
+			}
+			touched, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
+				return c.Jobs(ctx, run.ID, client.JobFilter{State: "uncertain"}, p)
+			})
+			runview.WriteTouched(a.Console, touched)
+			return err
 		}),
 	}
 	r.add(c)
 	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
 	return c
+}
+
+func (a *app) runsForecastCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "forecast RUN", Short: "Estimate when a run ends, and what holds it up", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Example: "  turnus runs forecast 20261120-021500-ab3cd5ef",
+	}
+	ask := func(ctx context.Context, c *client.Client, args []string) (api.Forecast, error) {
+		return c.Forecast(ctx, args[0])
+	}
+	return shown(a, c, &r, ask, func(f api.Forecast) {
+		runview.WriteForecast(a.Console, f)
+		cells := [][]string{{"STEP", "TYPE", "P50", "P90", "FROM"}}
+		for _, s := range f.Steps {
+			cells = append(cells, []string{s.Step, s.Uses, s.P50, s.P90, s.From})
+		}
+		console.Table(a.Out, cells)
+	})
+}
+
+func (a *app) runsSetCmd() *cobra.Command {
+	var r remoteFlags
+	var weight, criticality int
+	var c *cobra.Command
+	c = a.runVerb("set", "Change a run that is not over: its weight, or its criticality before it is in the queue",
+		"  turnus runs set 20261120-021500-ab3cd5ef --weight 4", &r, func(ctx context.Context, ask *client.Client, id string) (api.Run, error) {
+			var change api.ChangeRun
+			if c.Flags().Changed("weight") {
+				change.Weight = &weight
+			}
+			if c.Flags().Changed("criticality") {
+				change.Criticality = &criticality
+			}
+			if change == (api.ChangeRun{}) {
+				return api.Run{}, console.Invalid("nothing to change: give --weight or --criticality")
+			}
+			return ask.ChangeRun(ctx, id, change)
+		})
+	c.Flags().IntVar(&weight, "weight", 0, "1 to 1000: its share of the workers' time beside other runs of its tenant")
+	c.Flags().IntVar(&criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt")
+	return c
+}
+
+func (a *app) runsDecisionsCmd() *cobra.Command {
+	var r remoteFlags
+	cmd := &cobra.Command{
+		Use: "decisions RUN", Short: "List who approved or refused a run and its waves", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Example: "  turnus runs decisions 20261120-021500-ab3cd5ef",
+	}
+	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Decision, error) {
+		all, err := c.Decisions(ctx, args[0])
+		return all.Items, err
+	}
+	return table(a, cmd, &r, list, []string{"TIME", "OF", "BY", "DECISION", "REASON"}, func(d *api.Decision) []string {
+		of, word := "the run", "approved"
+		if d.Wave > 0 {
+			of = "wave " + strconv.Itoa(d.Wave)
+		}
+		if !d.Approve {
+			word = "refused"
+		}
+		if d.Void {
+			word += ", void: the run was changed afterwards"
+		}
+		return []string{console.LocalTime(d.Time), of, d.By, word, console.Printable(d.Reason)}
+	})
+}
+
+func (a *app) runsAttemptsCmd() *cobra.Command {
+	var r remoteFlags
+	cmd := &cobra.Command{
+		Use: "attempts RUN HOST", Short: "List what was tried on a host of a run", Args: cobra.ExactArgs(2), ValidArgsFunction: completeRunHost(&r),
+		Example: "  turnus runs attempts 20261120-021500-ab3cd5ef fw-1.acme",
+	}
+	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Attempt, error) {
+		job, err := hostJob(ctx, c, args[0], args[1])
+		if err != nil {
+			return nil, err
+		}
+		all, err := c.Attempts(ctx, core.JobID{Run: job.Run, Index: job.Index})
+		return all.Items, err
+	}
+	return table(a, cmd, &r, list, []string{"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STEP", "WORKER", "REASON"}, func(t *api.Attempt) []string {
+		took := ""
+		if !t.Started.IsZero() {
+			took = console.Short(t.Ended.Sub(t.Started))
+		}
+		return []string{strconv.Itoa(t.Attempt), console.LocalTime(t.Started), took, string(t.Outcome), t.Step, t.Worker, console.CutText(console.Printable(console.FirstLine(t.Reason)), 80)}
+	})
 }

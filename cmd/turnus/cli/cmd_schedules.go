@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -48,52 +49,41 @@ func (a *app) schedulesListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "ls", Short: "List schedules, with their next fire", Args: cobra.NoArgs, Example: "  turnus schedules ls",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := client.All(ctx, 0, c.Schedules)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
-			}
-			cells := [][]string{{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}}
-			for i := range all {
-				s := &all[i]
-				state := "made by hand"
-				if s.Managed {
-					state = "from the playbook"
-				}
-				if s.Paused {
-					state += ", paused"
-				}
-				cells = append(cells, []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Fires, 10), state})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Schedule, error) {
+		return client.All(ctx, 0, c.Schedules)
+	}
+	return table(a, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
+		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Fires, 10), scheduleState(s)}
+	})
+}
+
+// scheduleState says where a schedule comes from, and what became of one that fires once.
+func scheduleState(s *api.Schedule) string {
+	state := "made by hand"
+	switch {
+	case s.Managed:
+		state = "from the playbook"
+	case !s.At.IsZero() && s.LastRun != "":
+		state = "launched " + s.LastRun
+	case !s.At.IsZero() && s.LastSkip != "":
+		state = "skipped: " + s.LastSkip
+	}
+	if s.Paused {
+		state += ", paused"
+	}
+	return state
 }
 
 // scheduleVerb is a command that does something with one schedule and shows what it is then.
 func (a *app) scheduleVerb(use, short, example string, r *remoteFlags, do func(context.Context, *client.Client, string) (api.Schedule, error)) *cobra.Command {
 	c := &cobra.Command{
 		Use: use + " SCHEDULE", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(r, scheduleNames),
-		RunE: a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
-			s, err := do(ctx, c, args[0])
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, s)
-			}
-			a.writeSchedule(s)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	ask := func(ctx context.Context, c *client.Client, args []string) (api.Schedule, error) {
+		return do(ctx, c, args[0])
+	}
+	return shown(a, c, r, ask, a.writeSchedule)
 }
 
 func (a *app) writeSchedule(s api.Schedule) {
@@ -105,7 +95,21 @@ func (a *app) writeSchedule(s api.Schedule) {
 	row("schedule", s.Name)
 	row("tenant", s.Tenant)
 	row("playbook", s.Playbook)
-	row("when", strings.TrimSuffix(s.Sentence, ".")+" ("+s.Cron+"), "+s.Timezone)
+	when := strings.TrimSuffix(s.Sentence, ".")
+	if s.Cron != "" {
+		when += " (" + s.Cron + ")"
+	}
+	row("when", when+", "+s.Timezone)
+	row("limit", strings.Join(s.Limit, ","))
+	if len(s.Vars) > 0 {
+		vars, _ := json.Marshal(s.Vars) // they came as JSON
+		row("vars", string(vars))
+	}
+	row("tags", strings.Join(s.Tags, ","))
+	row("skip tags", strings.Join(s.SkipTags, ","))
+	if s.Check {
+		row("check", "yes: it changes nothing")
+	}
 	row("catch up", s.CatchUp)
 	row("overlap", s.Overlap)
 	row("jitter", s.Jitter)
@@ -148,15 +152,21 @@ func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 func (a *app) schedulesSetCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewSchedule
-	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it",
-		`  turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich --overlap skip`, &r,
+	var f launchFlags
+	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it; turnus submit --at makes one that fires once",
+		`  turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich --overlap skip
+  turnus schedules set ntp-drift --playbook ntp --cron "0 6 * * 1" --check --limit 'web*'`, &r,
 		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
+			if err := f.read(&n.LaunchOptions); err != nil {
+				return api.Schedule{}, err
+			}
 			before, err := c.Schedule(ctx, name)
 			if err != nil && !errors.Is(err, core.ErrNotFound) {
 				return before, err
 			}
 			return c.PutSchedule(ctx, name, before.ETag, n)
 		})
+	f.add(c, &n.LaunchOptions)
 	fl := c.Flags()
 	fl.StringVar(&n.Playbook, "playbook", "", "playbook that it launches")
 	fl.StringVar(&n.Cron, "cron", "", "when: five fields, as in a playbook's schedule")

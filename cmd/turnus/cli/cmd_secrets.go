@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -411,9 +412,9 @@ func validateSecrets(files []string) (playbooks.Diagnostics, error) {
 			return nil, console.Invalid("%w", err)
 		}
 		_, err = secrets.ParseTree(path, data)
-		if found, ok := errors.AsType[secrets.Problems](err); ok {
+		if found, ok := errors.AsType[yamlread.Problems](err); ok {
 			for _, p := range found {
-				all = append(all, playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: p.Message, Hint: p.Hint})
+				all = append(all, playbooks.Diagnostic{File: p.File, Line: p.Line, Col: p.Col, Message: p.Message, Expected: p.Expected, Hint: p.Hint})
 			}
 		}
 	}

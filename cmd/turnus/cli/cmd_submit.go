@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -19,12 +20,38 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
+// launchFlags say how a playbook is launched on a server, now or by a schedule.
+type launchFlags struct {
+	vars  localrun.VarFlags
+	limit string
+}
+
+func (f *launchFlags) add(c *cobra.Command, o *api.LaunchOptions) {
+	f.vars.Add(c)
+	fl := c.Flags()
+	fl.StringVarP(&f.limit, "limit", "l", "", "only these hosts of the playbook's: names, groups, globs, !not, &and, @FILE")
+	fl.StringSliceVarP(&o.Tags, "tags", "t", nil, "only steps with one of these tags")
+	fl.StringSliceVar(&o.SkipTags, "skip-tags", nil, "no steps with one of these tags")
+	fl.BoolVarP(&o.Check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
+	fl.BoolVarP(&o.Diff, "diff", "D", false, "show what changes in files")
+	fl.IntVar(&o.MaxInFlight, "max-in-flight", 0, "hosts at once; 0 is the playbook's max_in_flight")
+}
+
+// read fills in what flags name indirectly.
+func (f *launchFlags) read(o *api.LaunchOptions) (err error) {
+	if o.Limit, err = limitParts(f.limit); err == nil {
+		o.Vars, err = f.vars.Values()
+	}
+	return err
+}
+
 // submitFlags say what is launched on a server, and how.
 type submitFlags struct {
 	remote      remoteFlags
-	vars        localrun.VarFlags
-	limit       string
+	launch      launchFlags
 	key         string
+	at          string
+	startWithin string
 	criticality int
 	follow      bool
 	new         api.NewRun
@@ -34,9 +61,13 @@ func (a *app) submitCmd() *cobra.Command {
 	var f submitFlags
 	c := &cobra.Command{
 		Use:   "submit PLAYBOOK",
-		Short: "Run a playbook of the server's definitions",
+		Short: "Run a playbook of the server's definitions, now or at a time",
 		Long: `Run a playbook that the server's definitions hold, by its name. The run's id goes to
 stdout. Once it is there the run happens, whatever dies meanwhile.
+
+With --at the server launches it then, once, with the project as it is then. The name of
+the schedule goes to stdout: turnus schedules show tells which run it made, and turnus
+schedules rm takes it back before its time.
 
 With --follow it is watched to its end, and the exit code is that of turnus run: 0 all
 well; 2 some host failed; 3 cancelled; 4 some host unreachable, none failed. Ctrl-C ends
@@ -44,6 +75,7 @@ the watching only; turnus cancel ends the run.`,
 		Example: `  turnus submit ntp --follow
   turnus submit branch-firmware --limit 'web*' -e image=8.4.2 --check --diff
   turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus approve RUN
+  turnus submit ntp --at '2026-12-01T02:00[Europe/Zurich]' --start-within 2h
   run=$(turnus submit ntp) && turnus watch "$run"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,20 +84,27 @@ the watching only; turnus cancel ends the run.`,
 				f.new.Criticality = &f.criticality
 			}
 			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
+				if err := f.launch.read(&f.new.LaunchOptions); err != nil {
+					return err
+				}
+				if f.at != "" {
+					for _, flag := range []string{"criticality", "paused", "four-eyes", "skip-unfit", "follow"} {
+						if cmd.Flags().Changed(flag) {
+							return console.Invalid("--%s is not for --at: a schedule launches later, and leaves out hosts that no window fits", flag)
+						}
+					}
+					return a.submitAt(ctx, c, &f)
+				}
 				return a.submit(ctx, c, &f)
 			})(cmd, args)
 		},
 	}
 	c.ValidArgsFunction = completion(&f.remote, playbookNames)
 	f.remote.add(c)
-	f.vars.Add(c)
+	f.launch.add(c, &f.new.LaunchOptions)
 	fl := c.Flags()
-	fl.StringVarP(&f.limit, "limit", "l", "", "only these hosts of the playbook's: names, groups, globs, !not, &and, @FILE")
-	fl.StringSliceVarP(&f.new.Tags, "tags", "t", nil, "only steps with one of these tags")
-	fl.StringSliceVar(&f.new.SkipTags, "skip-tags", nil, "no steps with one of these tags")
-	fl.BoolVarP(&f.new.Check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
-	fl.BoolVarP(&f.new.Diff, "diff", "D", false, "show what changes in files")
-	fl.IntVar(&f.new.MaxInFlight, "max-in-flight", 0, "hosts at once; 0 is the playbook's max_in_flight")
+	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in local time, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
+	fl.StringVar(&f.startWithin, "start-within", "", "with --at: drop it where no server could launch it so long after its time")
 	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
 	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus resume")
 	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus approve")
@@ -76,12 +115,8 @@ the watching only; turnus cancel ends the run.`,
 }
 
 func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) error {
-	var err error
-	if f.new.Limit, err = limitParts(f.limit); err != nil {
-		return err
-	}
-	if f.new.Vars, err = f.vars.Values(); err != nil {
-		return err
+	if f.startWithin != "" {
+		return console.Invalid("--start-within is for --at")
 	}
 	run, err := c.CreateRun(ctx, cmp.Or(f.key, onceKey()), f.new)
 	if err != nil {
@@ -97,6 +132,32 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	fmt.Fprintln(a.Out, run.ID)
 	a.Message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.Phase, run.ID))
 	return nil
+}
+
+// submitAt makes a schedule that fires once.
+func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) error {
+	n := api.NewSchedule{Playbook: f.new.Playbook, LaunchOptions: f.new.LaunchOptions, StartWithin: f.startWithin}
+	var err error
+	if n.At, n.Timezone, err = zonedFlag("--at", f.at); err != nil {
+		return err
+	}
+	s, err := c.PutSchedule(ctx, onceName(f.new.Playbook, cmp.Or(f.key, onceKey())), "", n)
+	if err != nil {
+		return err
+	}
+	if a.Output == "json" {
+		return console.PrintJSON(a.Out, s)
+	}
+	fmt.Fprintln(a.Out, s.Name)
+	a.Message(fmt.Sprintf("%s: %s; turnus schedules rm %s takes it back", s.Playbook, s.NextLocal, s.Name))
+	return nil
+}
+
+// onceName returns the name of a schedule that fires once, such as ntp-once-1a2b3c4d: the same for the same key.
+func onceName(playbook, key string) string {
+	const most = 40 // bytes of a playbook's name, which are ASCII
+	sum := sha256.Sum256([]byte(key))
+	return fmt.Sprintf("%s-once-%x", playbook[:min(len(playbook), most)], sum[:4])
 }
 
 // onceKey lets a request be sent again when no answer comes.

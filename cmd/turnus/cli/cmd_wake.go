@@ -46,28 +46,16 @@ func wake(ctx context.Context, c *client.Client, run string, w api.Wake, hosts [
 		return c.WakeRun(ctx, run, w)
 	}
 	for _, host := range hosts {
-		found := false
-		for page := (client.Page{}); ; {
-			jobs, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, page)
-			if err != nil {
-				return n, err
-			}
-			for _, j := range jobs.Items {
-				found, w.Job = true, &j.Index
-				one, err := c.WakeRun(ctx, run, w)
-				if err != nil {
-					return n, err
-				}
-				n += one
-			}
-			if jobs.Next == "" {
-				break
-			}
-			page.Cursor = jobs.Next
+		job, err := hostJob(ctx, c, run, host)
+		if err != nil {
+			return n, err
 		}
-		if !found {
-			return n, console.Invalid("run %s has no host %s", run, host)
+		w.Job = &job.Index
+		one, err := c.WakeRun(ctx, run, w)
+		if err != nil {
+			return n, err
 		}
+		n += one
 	}
 	return n, nil
 }

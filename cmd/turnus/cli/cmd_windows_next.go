@@ -82,6 +82,21 @@ func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, console.Invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
 }
 
+// zonedFlag reads a time as instantFlag does, where a zone may follow: 2026-12-01T02:00[Europe/Zurich]. zone is "" where
+// none does.
+func zonedFlag(flag, text string) (at time.Time, zone string, err error) {
+	where := time.Local
+	if wall, rest, ok := strings.Cut(text, "["); ok {
+		zone = strings.TrimSuffix(rest, "]")
+		if where, err = civil.LoadZone(zone); err != nil || zone == rest {
+			return at, "", console.Invalid("%s %q: expected a time and a zone such as 2026-12-01T02:00[Europe/Zurich]", flag, text)
+		}
+		text = wall
+	}
+	at, err = instantFlag(flag, text, where)
+	return at, zone, err
+}
+
 func checkYear(flag string, t time.Time) error {
 	if t.Year() < 1971 || t.Year() > 2150 {
 		return console.Invalid("%s %s: expected a year from 1971 to 2150", flag, t.Format(time.RFC3339))

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -43,27 +42,14 @@ func (a *app) workersListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "ls", Short: "List workers, with what they carry", Args: cobra.NoArgs, Example: "  turnus workers ls -o json",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := client.All(ctx, 0, c.Workers)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
-			}
-			cells := [][]string{{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}}
-			for _, w := range all {
-				cells = append(cells, workerCells(w))
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
-	return c
+	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Worker, error) {
+		return client.All(ctx, 0, c.Workers)
+	}
+	return table(a, c, &r, list, []string{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}, workerCells)
 }
 
-func workerCells(w api.Worker) []string {
+func workerCells(w *api.Worker) []string {
 	if w.Started.IsZero() { // it is away, and all that is known is that it was told something
 		return []string{w.Name, w.State, "", "", "", "", "", ""}
 	}
@@ -79,30 +65,22 @@ func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Cont
 	c := &cobra.Command{
 		Use: verb + " WORKER", Short: text, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, workerNames),
 		Example: "  turnus workers " + verb + " node-7",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			w, err := do(c, ctx, args[0], reason)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, w)
-			}
-			fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
-			return nil
-		}),
 	}
-	r.add(c)
 	reasonFlag(c, &reason)
-	return c
+	ask := func(ctx context.Context, c *client.Client, args []string) (api.Worker, error) {
+		return do(c, ctx, args[0], reason)
+	}
+	return shown(a, c, &r, ask, func(w api.Worker) {
+		fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
+	})
 }
 
 func (a *app) queueCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "queue", Short: "Show the state of the queue, and why a job waits", Args: cobra.NoArgs,
+		Use: "queue", Short: "Show the state of the queue", Args: cobra.NoArgs,
 		Annotations: map[string]string{alone: "yes"},
-		Example: `  turnus queue
-  turnus queue explain 20261120-021500-ab3cd5ef/17`,
+		Example:     "  turnus queue",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			q, err := c.Queue(ctx)
 			if err != nil {
@@ -123,36 +101,7 @@ func (a *app) queueCmd() *cobra.Command {
 		}),
 	}
 	r.add(c)
-	c.AddCommand(a.explainCmd(), a.queueACLCmd())
-	return c
-}
-
-func (a *app) explainCmd() *cobra.Command {
-	var r remoteFlags
-	c := &cobra.Command{
-		Use: "explain RUN/INDEX", Short: "Say why a job is where it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, openJobs),
-		Example: "  turnus queue explain 20261120-021500-ab3cd5ef/17",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := core.ParseJobID(args[0])
-			if err != nil {
-				return &console.Exit{Code: console.ExitInvalid, Err: err}
-			}
-			e, err := c.Explain(ctx, id)
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, e)
-			}
-			line := fmt.Sprintf("%s on %s is %s: %s", id, e.Host, e.State, e.Reason)
-			if !e.Until.IsZero() {
-				line += ", until " + console.LocalTime(e.Until)
-			}
-			fmt.Fprintln(a.Out, console.Printable(line))
-			return nil
-		}),
-	}
-	r.add(c)
+	c.AddCommand(a.queueACLCmd())
 	return c
 }
 
@@ -162,25 +111,14 @@ func (a *app) historyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, hostNames),
 		Example: "  turnus hosts history fw-1.acme -n 10",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			jobs, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
-				return c.HostHistory(ctx, args[0], p)
-			})
-			if err != nil {
-				return err
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, jobs)
-			}
-			cells := [][]string{{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}}
-			for _, j := range jobs {
-				cells = append(cells, []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, console.CutText(console.Printable(console.FirstLine(j.Reason)), 80)})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		}),
 	}
-	r.add(c)
 	m.add(c, "jobs")
-	return c
+	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Job, error) {
+		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
+			return c.HostHistory(ctx, args[0], p)
+		})
+	}
+	return table(a, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
+		return []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, console.CutText(console.Printable(console.FirstLine(j.Reason)), 80)}
+	})
 }

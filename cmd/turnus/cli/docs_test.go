@@ -34,7 +34,7 @@ func page(t *testing.T, path string) string {
 	return string(text)
 }
 
-// pages are README, ARCHITECTURE and the guides, by their path in the repository.
+// pages are README, ARCHITECTURE, the guides and the decisions of packages, by their path in the repository.
 func pages(t *testing.T) []string {
 	t.Helper()
 	guides, err := filepath.Glob(filepath.Join(repo, "docs", "*.md"))
@@ -45,7 +45,11 @@ func pages(t *testing.T) []string {
 	for _, g := range guides {
 		list = append(list, "docs/"+filepath.Base(g))
 	}
-	if len(list) < 8 {
+	_, decisions, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Decisions\n")
+	for _, m := range regexp.MustCompile(`\((\S+/DECISIONS\.md)\)`).FindAllStringSubmatch(decisions, -1) {
+		list = append(list, m[1])
+	}
+	if len(list) < 40 {
 		t.Fatalf("only %d pages are found: %v", len(list), list)
 	}
 	return list

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -155,7 +156,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 	full := make(chan struct{})
 	fill := sync.OnceFunc(func() { close(full) })
 	driving.Go(func() {
-		_, _ = launch.Drive(bulkCtx, q, big, launch.DriveOptions{OnRecord: func(core.Result) { fill() }, Now: bulkCtx.Done()})
+		_, _ = enginetest.Drive(bulkCtx, q, big, enginetest.Options{OnRecord: func(core.Result) { fill() }})
 	})
 	<-full // every slot was taken by then, and most of the bulk run waits
 	before, err := q.Status(ctx, big.Run.ID)
@@ -163,7 +164,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 		t.Fatalf("the bulk run is not under way: %+v, %v", before, err)
 	}
 	at := time.Now()
-	status, err := launch.Drive(ctx, q, push, launch.DriveOptions{OnRecord: func(r core.Result) {
+	status, err := enginetest.Drive(ctx, q, push, enginetest.Options{OnRecord: func(r core.Result) {
 		if r.Outcome != core.Changed {
 			t.Errorf("%s: %s: %s", r.Host, r.Outcome, r.Reason)
 		}

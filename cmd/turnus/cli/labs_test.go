@@ -4,14 +4,18 @@ package cli
 
 import (
 	"go/format"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/plugins/conformance"
 )
 
 // Every command of the guide runs as it stands, on the code as it stands there, from an empty folder.
@@ -121,5 +125,33 @@ echo '{"event":"changed"}'
 		if id != "check-mode" && id != "idempotent" && id != "network" && id != "sandbox" {
 			t.Errorf("%s does not apply", id)
 		}
+	}
+}
+
+// realHosts are the built-in plugins whose examples need what no simulated host has: a kernel's firewall, a
+// signer, a device with slots, a web server, an interpreter. Tests on real hosts show how they end.
+var realHosts = []string{"dnssec", "firewall", "firmware", "http", "script"}
+
+// All built-in plugins are held to what anybody's are.
+func TestLabBuiltinsPassTheSuite(t *testing.T) {
+	t.Parallel()
+	for _, name := range slices.Sorted(maps.Keys(node.BuiltinDefs())) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			patience := "3s"
+			if name == "reboot" { // its examples take a second; those of the others next to nothing
+				patience = "8s"
+			}
+			args := []string{"--patience", patience}
+			if !slices.Contains(realHosts, name) {
+				t.Logf("does not apply: %v", passes(t, name, args...))
+				return
+			}
+			for _, r := range tested(t, console.ExitFailed, name, args...).Results {
+				if (r.Status == conformance.Failed) != (r.Case == "outcome") || r.Case == "outcome" && !strings.Contains(r.Fault, "no example succeeds") {
+					t.Errorf("%s: %s: %s%s", r.Case, r.Status, r.Fault, r.Note)
+				}
+			}
+		})
 	}
 }

@@ -3,16 +3,13 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/conformance"
 )
@@ -136,34 +133,6 @@ func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
 	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
 	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
-}
-
-// realHosts are the built-in plugins whose examples need what no simulated host has: a kernel's firewall, a
-// signer, a device with slots, a web server, an interpreter. Tests on real hosts show how they end.
-var realHosts = []string{"dnssec", "firewall", "firmware", "http", "script"}
-
-// All built-in plugins are held to what anybody's are.
-func TestBuiltinsPassTheSuite(t *testing.T) {
-	t.Parallel()
-	for _, name := range slices.Sorted(maps.Keys(node.BuiltinDefs())) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait most of the time
-			patience := "3s"
-			if name == "reboot" { // its examples take a second; those of the others next to nothing
-				patience = "8s"
-			}
-			args := []string{"--patience", patience}
-			if !slices.Contains(realHosts, name) {
-				t.Logf("does not apply: %v", passes(t, name, args...))
-				return
-			}
-			for _, r := range tested(t, console.ExitFailed, name, args...).Results {
-				if (r.Status == conformance.Failed) != (r.Case == "outcome") || r.Case == "outcome" && !strings.Contains(r.Fault, "no example succeeds") {
-					t.Errorf("%s: %s: %s%s", r.Case, r.Status, r.Fault, r.Note)
-				}
-			}
-		})
-	}
 }
 
 func TestAProgramThatIsNoPluginFails(t *testing.T) {

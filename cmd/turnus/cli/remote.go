@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/tracing"
@@ -128,6 +130,34 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 	}
 }
 
+// table makes cmd a command that lists things of a server.
+func table[T any](a *app, cmd *cobra.Command, r *remoteFlags, list func(context.Context, *client.Client, []string) ([]T, error), head []string, cells func(*T) []string) *cobra.Command {
+	return shown(a, cmd, r, list, func(all []T) {
+		rows := [][]string{head}
+		for i := range all {
+			rows = append(rows, cells(&all[i]))
+		}
+		console.Table(a.Out, rows)
+	})
+}
+
+// shown makes cmd a command that asks a server for something and writes it.
+func shown[T any](a *app, cmd *cobra.Command, r *remoteFlags, ask func(context.Context, *client.Client, []string) (T, error), write func(T)) *cobra.Command {
+	cmd.RunE = a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
+		v, err := ask(ctx, c, args)
+		if err != nil {
+			return err
+		}
+		if a.Output == "json" {
+			return console.PrintJSON(a.Out, v)
+		}
+		write(v)
+		return nil
+	})
+	r.add(cmd)
+	return cmd
+}
+
 // clientOptions are the flags that certificates of clients come from, for hints.
 func clientOptions() securefile.TLSHints {
 	return securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
@@ -229,26 +259,38 @@ func tokenIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	return ids, nil
 }
 
-// openJobs completes RUN/INDEX: jobs without an outcome of the newest runs that are not over.
-func openJobs(ctx context.Context, c *client.Client) ([]string, error) {
-	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
-	if err != nil {
-		return nil, err
+// completeRunHost completes a run, then one of its hosts.
+func completeRunHost(f *remoteFlags) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return completion(f, runIDs)(cmd, args, part)
+		}
+		return completion(f, func(ctx context.Context, c *client.Client) ([]string, error) {
+			jobs, err := c.Jobs(ctx, args[0], client.JobFilter{}, client.Page{Limit: completedHosts})
+			if err != nil {
+				return nil, err
+			}
+			names := make([]string, len(jobs.Items))
+			for i, j := range jobs.Items {
+				names[i] = fmt.Sprintf("%s\t%s", j.Host, cmp.Or(string(j.Outcome), string(j.State)))
+			}
+			return names, nil
+		})(cmd, nil, part)
 	}
-	var ids []string
-	asked := 0
-	for _, r := range runs.Items {
-		if !r.Ended.IsZero() || asked == 3 {
-			continue
+}
+
+// hostJob finds the job of a host in a run.
+func hostJob(ctx context.Context, c *client.Client, run, host string) (api.Job, error) {
+	for page := (client.Page{}); ; {
+		jobs, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, page)
+		switch {
+		case err != nil:
+			return api.Job{}, err
+		case len(jobs.Items) > 0:
+			return jobs.Items[0], nil
+		case jobs.Next == "":
+			return api.Job{}, console.Invalid("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)
 		}
-		asked++
-		jobs, err := c.Jobs(ctx, r.ID, client.JobFilter{State: "open"}, client.Page{Limit: completedRuns})
-		if err != nil {
-			return nil, err
-		}
-		for _, j := range jobs.Items {
-			ids = append(ids, fmt.Sprintf("%s/%d\t%s, %s", r.ID, j.Index, j.Host, j.State))
-		}
+		page.Cursor = jobs.Next
 	}
-	return ids, nil
 }

@@ -175,7 +175,7 @@ func (g *guardedSite) drive(c *client.Client, book string) {
 	var run api.Run
 	var last error
 	until(g.t, "run "+book+" to be accepted", func() bool {
-		run, last = c.CreateRun(ctx, "k-"+book, api.NewRun{Playbook: book, Diff: true})
+		run, last = c.CreateRun(ctx, "k-"+book, api.NewRun{Playbook: book, LaunchOptions: api.LaunchOptions{Diff: true}})
 		return last == nil
 	})
 	_ = c.Events(run.ID).Read(ctx, func(e api.Event) { g.seen.json("events", e) })

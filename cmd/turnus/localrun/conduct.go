@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,13 +17,17 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/worker"
+	"github.com/turnus/turnus/playbooks"
 )
 
-// Conductor drives launches at the same time and gathers what becomes of them.
+// Conductor has launches run at the same time, by the engine that servers have, over a record in memory, and gathers what
+// becomes of them.
 type Conductor struct {
 	con     *console.Console
 	Q       queue.Queue
@@ -30,6 +35,9 @@ type Conductor struct {
 	Now     <-chan struct{}      // closed by a second signal: cancel what runs, too
 	events  *runview.EventWriter // nil: none are wanted
 	windows func() *gate.Book    // that runs keep; nil: none
+
+	ctl    *controller.Controller
+	asking sync.WaitGroup // approvals
 
 	mu    sync.Mutex
 	parts map[string]*Part // by run id
@@ -39,9 +47,17 @@ type Conductor struct {
 type Part struct {
 	Launch  *launch.Launch
 	Tally   *runview.Tally
-	results map[string]core.Result // by host; a later life replaces an earlier one
 	started time.Time
 	keeper  *handlersKeeper // nil: the run has no handlers
+	ctx     context.Context //nolint:containedctx // of approvals; it ends with Drive's, and with the run
+	finish  context.CancelFunc
+	over    chan struct{} // closed at the end of the run
+
+	// Under Conductor.mu.
+	results   map[string]core.Result // by host
+	status    queue.Status           // as last seen
+	submitted bool
+	lost      error // the queue does not have the run any more
 }
 
 // NewConductor returns a conductor of launches on that queue.
@@ -49,9 +65,33 @@ func NewConductor(con *console.Console, q queue.Queue) *Conductor {
 	return &Conductor{con: con, Q: q, parts: map[string]*Part{}}
 }
 
+// Begin starts what drives runs, until end is called, after the last Drive.
+func (c *Conductor) Begin(ctx context.Context, types func(string) (playbooks.Type, bool)) (end func() error, err error) {
+	record, err := ledger.Open(ctx, ledger.Memory, ledger.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c.ctl, err = controller.New(controller.Config{
+		Name: "turnus run", Ledger: record, Queue: c.Q, Alone: true, Types: types, Windows: c.windows, Status: c.looked,
+		Events: c.event, Measure: controller.Measure{Recorded: c.recorded},
+	})
+	if err != nil {
+		return nil, errors.Join(err, record.Close())
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // runs outlive ctx: what runs must finish, and the rest be cancelled
+	done := make(chan error, 1)
+	go func() { done <- c.ctl.Run(ctx) }()
+	return func() error {
+		stop()
+		err := <-done
+		c.asking.Wait()
+		return errors.Join(err, record.Close())
+	}, nil
+}
+
 // Add registers a launch, so that worker events find it.
 func (c *Conductor) Add(l *launch.Launch) *Part {
-	p := &Part{Launch: l, Tally: runview.NewTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}}
+	p := &Part{Launch: l, Tally: runview.NewTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}, over: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts[l.Run.ID] = p
@@ -89,74 +129,287 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 	}
 }
 
-// Drive submits the part's run and follows it to its end.
+// Drive launches the part and returns when it is over. When ctx ends, no new job starts, running ones finish, and the rest is
+// cancelled. When c.Now is closed, those that run are cancelled too, and given up on after a while.
 func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) {
 	p.started = time.Now()
 	p.Tally.Begin()
-	opts := launch.DriveOptions{
-		Now: c.Now,
-		OnRecord: func(r core.Result) {
-			c.mu.Lock()
-			p.results[r.Host] = r
-			c.mu.Unlock()
-			if p.keeper != nil {
-				p.keeper.result(r)
-			}
-			p.Tally.Recorded(r)
-			if c.events != nil {
-				c.events.Result(r)
-			}
-			if !r.Outcome.Good() && r.Outcome != core.Cancelled {
-				c.con.Message(fmt.Sprintf("%s %s: %s", c.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(runview.ReasonText(r))), 200)))
-			}
-		},
-		OnEvent:  func(e launch.Event) { c.driveEvent(p, e) },
-		OnStatus: func(s queue.Status) { p.Tally.Waits(s.Deferred) },
-		Windows:  c.windows,
-	}
-	if c.approve != nil {
-		opts.Approve = func(ctx context.Context, wave int) error { return c.approve(ctx, p.Launch, wave) }
-	}
-	announcing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.ctx, p.finish = context.WithCancel(ctx)
+	defer p.finish()
 	var wg sync.WaitGroup
-	wg.Go(func() { controller.Announce(announcing, c.Q, p.Launch.Run.ID) })
-	status, err := launch.Drive(ctx, c.Q, p.Launch, opts)
+	wg.Go(func() { controller.Announce(life, c.Q, p.Launch.Run.ID) })
+	err := c.launch(ctx, life, p)
 	stop()
 	wg.Wait()
 	p.Tally.End()
+	status := p.last(c)
 	if p.keeper != nil {
 		if err := p.keeper.finish(status.Complete); err != nil {
 			c.con.Message(c.con.Paint(console.Yellow, "warning: ") + "pending handlers were not kept: " + err.Error())
 		}
 	}
-	if err != nil && !errors.Is(err, context.Canceled) && status.Run == "" {
+	if err != nil && status.Run == "" {
 		return runview.Report{}, fmt.Errorf("run %s: %w", p.Launch.Run.ID, err)
+	}
+	if err != nil { // the results that came are reported all the same
+		c.con.Message(fmt.Sprintf("%s: %v", p.Launch.Playbook.Name, err))
 	}
 	return c.report(p, status), nil
 }
 
-func (c *Conductor) driveEvent(p *Part, e launch.Event) {
+func (p *Part) last(c *Conductor) queue.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.status
+}
+
+// launch has the run accepted and waits for its end.
+func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
+	by := p.Launch.Snapshot.LaunchedBy
+	if by == "" {
+		by = "turnus run"
+	}
+	if _, _, err := c.ctl.Accept(life, controller.Acceptance{Launch: p.Launch, By: by}); err != nil {
+		return err
+	}
+	select {
+	case <-p.over:
+	case <-c.Now:
+		return c.cancelNow(life, p)
+	case <-ctx.Done():
+		return c.finishRunning(life, p, context.Cause(ctx))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.lost
+}
+
+// endingEvery is how often it is asked whether the last running job has finished.
+const endingEvery = 100 * time.Millisecond
+
+// finishRunning lets running jobs finish, and cancels the rest.
+func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error {
+	c.tell(p, engine.Event{Kind: engine.EventEnding, Err: why})
+	id := p.Launch.Run.ID
+	run, _, err := c.ctl.Pause(ctx, ledger.AllTenants(), "", id, "cancelled by the operator")
+	if err != nil && !errors.Is(err, core.ErrConflict) {
+		return err
+	}
+	if err == nil && run.Incarnation == "" { // the queue may be away, and has nothing of it that could finish
+		return c.cancel(ctx, p, why)
+	}
+	ticker := time.NewTicker(endingEvery)
+	defer ticker.Stop()
+	for {
+		if s, err := c.Q.Status(ctx, id); err == nil && s.InFlight == 0 || errors.Is(err, core.ErrNotFound) {
+			return c.cancel(ctx, p, why)
+		}
+		select {
+		case <-p.over:
+			return nil
+		case <-c.Now:
+			return c.cancelNow(ctx, p)
+		case <-ticker.C:
+		}
+	}
+}
+
+// patience is how long jobs that were told to stop may take, before they are given up on.
+const patience = 30 * time.Second
+
+var errStoppedNow = fmt.Errorf("stopped at once by the operator: %w", context.Canceled)
+
+func (c *Conductor) cancelNow(ctx context.Context, p *Part) error {
+	return c.cancel(ctx, p, errStoppedNow)
+}
+
+// cancel cancels the run and waits for its end.
+func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
+	reason := "cancelled by the operator"
+	if !errors.Is(why, context.Canceled) {
+		reason = why.Error()
+	}
+	run, _, err := c.ctl.Cancel(ctx, ledger.AllTenants(), "", p.Launch.Run.ID, reason)
+	if errors.Is(err, core.ErrConflict) { // it is over
+		err = nil
+	} else if err == nil {
+		c.tell(p, engine.Event{Kind: engine.EventCancelled, Reason: reason, Err: why})
+	}
+	if err != nil {
+		return err
+	}
+	if run.Complete() { // before the queue had it
+		c.looked(queue.Status{Run: run.ID, Phase: queue.Cancelled, Reason: reason, Complete: true})
+		return nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+	case <-timer.C:
+		c.con.Message(fmt.Sprintf("%s: the run was cancelled, but jobs did not end within %v", p.Launch.Playbook.Name, patience))
+	}
+	return nil
+}
+
+// recorded takes in results.
+func (c *Conductor) recorded(r controller.Recorded) {
+	p := c.part(r.Run)
+	if p == nil {
+		return
+	}
+	for _, res := range r.Results {
+		c.result(p, res)
+	}
+	for i := range r.Outcomes {
+		if o := &r.Outcomes[i]; o.Count > 1 { // of jobs that ended together
+			rec := queue.Record{Index: o.Index, Count: o.Count, Outcome: o.Outcome, Reason: o.Reason, Attempt: o.Attempt}
+			p.Launch.Results(rec, func(res core.Result) { c.result(p, res) })
+		}
+	}
+}
+
+func (c *Conductor) result(p *Part, r core.Result) {
+	c.mu.Lock()
+	p.results[r.Host] = r
+	c.mu.Unlock()
+	if p.keeper != nil {
+		p.keeper.result(r)
+	}
+	p.Tally.Recorded(r)
+	if c.events != nil {
+		c.events.Result(r)
+	}
+	if !r.Outcome.Good() && r.Outcome != core.Cancelled {
+		c.con.Message(fmt.Sprintf("%s %s: %s", c.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(runview.ReasonText(r))), 200)))
+	}
+}
+
+// looked takes in what the queue says of a run.
+func (c *Conductor) looked(s queue.Status) {
+	p := c.part(s.Run)
+	if p == nil {
+		return
+	}
+	c.mu.Lock()
+	p.status = s
+	c.mu.Unlock()
+	p.Tally.Waits(s.Deferred)
+}
+
+// event takes in what happens to runs.
+func (c *Conductor) event(e controller.Event) {
+	switch e.Kind {
+	case controller.QueueAway, controller.QueueBack:
+		kind := map[controller.EventKind]engine.EventKind{controller.QueueAway: engine.EventAway, controller.QueueBack: engine.EventBack}[e.Kind]
+		c.mu.Lock()
+		parts := slices.Collect(maps.Values(c.parts))
+		c.mu.Unlock()
+		for _, p := range parts {
+			c.tell(p, engine.Event{Kind: kind, Err: e.Err})
+		}
+		return
+	}
+	p := c.part(e.Run)
+	if p == nil {
+		return
+	}
+	switch e.Kind {
+	case controller.RunEnqueued:
+		c.tellSubmitted(p)
+	case controller.RunEvent:
+		c.tellSubmitted(p)
+		c.tell(p, *e.Engine)
+	case controller.WaveAsks:
+		if c.approve != nil {
+			c.asking.Go(func() { c.ask(p, e.Wave) })
+		}
+	case controller.RunRefused:
+		c.end(p, nil, e.Err)
+	case controller.RunGone:
+		c.end(p, nil, e.Err)
+	case controller.RunEnded:
+		c.end(p, e.Status, nil)
+	}
+}
+
+func (c *Conductor) end(p *Part, s *queue.Status, lost error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-p.over: // it was said before
+		return
+	default:
+	}
+	if p.lost = lost; s != nil {
+		p.status = *s
+	}
+	p.finish()
+	close(p.over)
+}
+
+// ask has the operator decide on a wave.
+func (c *Conductor) ask(p *Part, wave int) {
+	ctx := p.ctx
+	err := c.approve(ctx, p.Launch, wave)
+	if ctx.Err() != nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err == nil {
+		_, err = c.ctl.Decide(ctx, ledger.AllTenants(), p.Launch.Run.ID, ledger.Decision{Wave: wave, By: "the operator", Approved: true})
+	} else {
+		err = c.refuse(ctx, p, fmt.Errorf("wave %d was not approved: %w", wave+1, err))
+	}
+	if err != nil && !errors.Is(err, core.ErrConflict) {
+		c.con.Message(c.con.Paint(console.Yellow, "warning: ") + err.Error())
+	}
+}
+
+// refuse ends a run whose wave was not approved.
+func (c *Conductor) refuse(ctx context.Context, p *Part, why error) error {
+	_, _, err := c.ctl.Cancel(ctx, ledger.AllTenants(), "", p.Launch.Run.ID, why.Error())
+	if err == nil {
+		c.tell(p, engine.Event{Kind: engine.EventCancelled, Reason: why.Error(), Err: why})
+	}
+	return err
+}
+
+// tellSubmitted tells it once, before anything else of the run.
+func (c *Conductor) tellSubmitted(p *Part) {
+	c.mu.Lock()
+	first := !p.submitted
+	p.submitted = true
+	c.mu.Unlock()
+	if first {
+		c.tell(p, engine.Event{Kind: engine.EventSubmitted})
+	}
+}
+
+func (c *Conductor) tell(p *Part, e engine.Event) {
+	e.Run = p.Launch.Run.ID
 	if c.events != nil {
 		c.events.Drive(e)
 	}
 	waves := p.Launch.Waves()
 	switch e.Kind {
-	case launch.EventReleased:
+	case engine.EventReleased:
 		p.Tally.Say(fmt.Sprintf("wave %d of %d", e.Wave+1, waves))
-	case launch.EventAsk:
+	case engine.EventAsk:
 		p.Tally.Say(fmt.Sprintf("wave %d of %d waits for an approval", e.Wave+1, waves))
-	case launch.EventPause:
+	case engine.EventPause:
 		p.Tally.Say(fmt.Sprintf("wave %d of %d starts at %s", e.Wave+1, waves, e.Until.Local().Format(time.TimeOnly)))
-	case launch.EventWaiting:
+	case engine.EventWaiting:
 		p.Tally.Opens(runview.WaitingNote(e))
 		c.con.Message(p.Launch.Playbook.Name + ": " + runview.WaitingText(e))
-	case launch.EventAway:
+	case engine.EventAway:
 		c.con.Message(fmt.Sprintf("%s: the queue does not answer, waiting: %v", p.Launch.Playbook.Name, e.Err))
-	case launch.EventBack:
+	case engine.EventBack:
 		c.con.Message(p.Launch.Playbook.Name + ": the queue answers again")
-	case launch.EventClosed:
+	case engine.EventClosed:
 		c.con.Message(fmt.Sprintf("%s: %s end without it: %s", p.Launch.Playbook.Name, console.Plural(e.Waiting, "host"), e.Reason))
-	case launch.EventStopped, launch.EventCancelled:
+	case engine.EventStopped, engine.EventCancelled:
 		c.con.Message(fmt.Sprintf("%s: %s: %s", p.Launch.Playbook.Name, e.Kind, e.Reason))
 	}
 }

@@ -97,7 +97,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
-func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) error {
+func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) (err error) {
 	book, stopKeeping, err := f.Play.Windows.keep(ctx, con, q, launches)
 	if err != nil {
 		return err
@@ -137,6 +137,11 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 			return err
 		}
 	}
+	end, err := c.Begin(ctx, node.PlaybookOptions(n.Plugins, nil).Types)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	ctx, now, release := con.Signals(ctx, FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now

@@ -21,6 +21,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -162,7 +163,7 @@ func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var ended core.Result
-	if _, err := launch.Drive(ctx, q, l, launch.DriveOptions{OnRecord: func(r core.Result) { ended = r }}); err != nil {
+	if _, err := enginetest.Drive(ctx, q, l, enginetest.Options{OnRecord: func(r core.Result) { ended = r }}); err != nil {
 		t.Fatal(err)
 	}
 	return ended

@@ -121,7 +121,10 @@ func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
 	if inv := o.inv(); inv != nil {
 		said = inv.Login(h.Name)
 	}
-	key := fmt.Sprintf("%q", said)
+	key := ""
+	if !said.None() { // of most hosts an inventory says nothing, and this is asked for each call
+		key = fmt.Sprintf("%q", said)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.made[key]; c != nil {

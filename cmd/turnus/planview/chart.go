@@ -96,7 +96,7 @@ func (d *View) chartRows() []chartRow {
 	sets := map[string]int{}
 	var rows []chartRow
 	for i, h := range d.launch.Hosts {
-		k := key{cmp.Or(h.Customer, "(no customer)"), d.hosts[i].set}
+		k := key{cmp.Or(h.Customer, "(no customer)"), d.result.Windows[i].Set}
 		if d.byHost {
 			k.label = h.Name
 		}

@@ -136,7 +136,7 @@ func orNull(t time.Time) *string {
 }
 
 func constraintOf(c forecast.Constraint) constraintDoc {
-	return constraintDoc{c.Cause, c.Name, holdText(c.Cause, c.Name), c.Gain, c.Hosts}
+	return constraintDoc{c.Cause, c.Name, c.Cause.Text(c.Name), c.Gain, c.Hosts}
 }
 
 func (d *View) doc() planDoc {
@@ -153,11 +153,11 @@ func (d *View) doc() planDoc {
 	for _, c := range r.Tried {
 		f.Lifted = append(f.Lifted, constraintOf(c))
 	}
-	for _, t := range d.steps {
-		if t.selected {
+	for _, t := range d.result.Steps {
+		if t.Selected {
 			f.Steps = append(f.Steps, stepDoc{
-				Name: t.name, Uses: t.uses, Handler: t.handler, P50: t.took.Quantile(0.5), P95: t.took.Quantile(0.95),
-				Source: t.source, From: t.from, Need: t.need, NeedSource: t.needSource,
+				Name: t.Name, Uses: t.Uses, Handler: t.Handler, P50: t.Took.Quantile(0.5), P95: t.Took.Quantile(0.95),
+				Source: t.Source, From: t.From, Need: t.Need, NeedSource: t.NeedSource,
 			})
 		}
 	}
@@ -168,17 +168,17 @@ func (d *View) doc() planDoc {
 }
 
 func (d *View) hostDoc(i int) hostDoc {
-	h, at, p := d.launch.Hosts[i], &d.result.Hosts[i], d.hosts[i]
+	h, at, p := d.launch.Hosts[i], &d.result.Hosts[i], d.result.Windows[i]
 	out := hostDoc{
-		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.zone().String(), Need: p.need,
-		Earliest: console.UTC(at.Earliest), EarliestLocal: at.Earliest.In(p.zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
-		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
+		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.Zone().String(), Need: p.Need,
+		Earliest: console.UTC(at.Earliest), EarliestLocal: at.Earliest.In(p.Zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
+		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.Reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
 	}
-	if p.set != nil {
-		out.Set = p.set.Name
+	if p.Set != nil {
+		out.Set = p.Set.Name
 	}
 	if !at.Start.IsZero() {
-		local := at.Start.In(p.zone()).Format(time.RFC3339)
+		local := at.Start.In(p.Zone()).Format(time.RFC3339)
 		out.StartLocal, out.Takes = &local, at.Finish.Sub(at.Start)
 	}
 	for _, w := range at.Holds {
@@ -198,7 +198,7 @@ func (d *View) customers() []customerDoc {
 			at[h.Customer] = k
 			out = append(out, customerDoc{Customer: h.Customer, FirstWave: rollout.Wave(d.launch.Limits, i) + 1, Sets: []string{}, waits: map[waitDoc]time.Duration{}})
 		}
-		out[k].add(&d.result.Hosts[i], d.hosts[i], rollout.Wave(d.launch.Limits, i)+1)
+		out[k].add(&d.result.Hosts[i], d.result.Windows[i], rollout.Wave(d.launch.Limits, i)+1)
 	}
 	for k := range out {
 		c := &out[k]
@@ -208,14 +208,14 @@ func (d *View) customers() []customerDoc {
 	return out
 }
 
-func (c *customerDoc) add(r *forecast.HostResult, p plannedHost, wave int) {
+func (c *customerDoc) add(r *forecast.HostResult, p launch.HostWindow, wave int) {
 	if c.Hosts == 0 || r.Earliest.Before(c.earliest) {
-		c.earliest, c.zone, c.reason = r.Earliest, p.zone(), p.reason
+		c.earliest, c.zone, c.reason = r.Earliest, p.Zone(), p.Reason
 	}
 	c.Hosts++
 	c.LastWave = max(c.LastWave, wave)
-	if p.set != nil && !slices.Contains(c.Sets, p.set.Name) {
-		c.Sets = append(c.Sets, p.set.Name)
+	if p.Set != nil && !slices.Contains(c.Sets, p.Set.Name) {
+		c.Sets = append(c.Sets, p.Set.Name)
 	}
 	for _, w := range r.Holds {
 		c.waits[waitDoc{Cause: w.Cause, Name: w.Name}] += w.For

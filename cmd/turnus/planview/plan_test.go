@@ -35,16 +35,16 @@ freezes:
 	}
 	at := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
 	set := defs.Compile("night", windows.Ahead(at, 30))
-	work := &forecast.Work{Stages: []forecast.Stage{{Gated: true, Windows: set, Need: 3 * time.Hour, Steps: []forecast.Step{{Took: forecast.Fixed(2 * time.Hour)}}}}}
-	d := &View{at: at, workers: 1, slots: 256, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
+	work := &forecast.Work{Stages: []forecast.Stage{{Gated: true, Windows: set, Need: 3 * time.Hour, Steps: []forecast.Step{{Took: forecast.Observed([]time.Duration{2 * time.Hour})}}}}}
+	d := &View{at: at, workers: 1, slots: 256, result: &launch.Estimate{}, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
 	in := forecast.Input{At: at, Slots: 2, Seed: 1, Samples: 10}
 	for _, h := range hosts {
 		d.launch.Hosts = append(d.launch.Hosts, core.Host{Name: h[0], Customer: h[1]})
 		d.launch.Run.Targets = append(d.launch.Run.Targets, queue.Target{Host: h[0]})
-		d.hosts = append(d.hosts, plannedHost{set: set, need: 3 * time.Hour})
+		d.result.Windows = append(d.result.Windows, launch.HostWindow{Set: set, Need: 3 * time.Hour})
 		in.Hosts = append(in.Hosts, forecast.Host{Name: h[0], Work: work})
 	}
-	if d.result, err = forecast.Make(in); err != nil {
+	if d.result.Result, err = forecast.Make(in); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -202,7 +202,7 @@ func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
 			c.result.Hosts = d.result.Hosts
 		}
 		c.result.FinishP50, c.result.FinishP90 = end, end
-		d.result = &c.result
+		d.result.Result = &c.result
 		var out bytes.Buffer
 		writeForecast(console.New(nil, &out, io.Discard), d)
 		for _, want := range c.want {

@@ -95,7 +95,7 @@ func (d *View) sentence() string {
 	zone := d.commonZone()
 	const layout = "Mon 2006-01-02 15:04 MST"
 	return fmt.Sprintf("%s; estimate: %s %s (P50), %s (P90); what binds: %s", hosts, d.whoIsDone(),
-		r.FinishP50.In(zone).Format(layout), r.FinishP90.In(zone).Format(layout), holdText(r.Binding.Cause, r.Binding.Name))
+		r.FinishP50.In(zone).Format(layout), r.FinishP90.In(zone).Format(layout), r.Binding.Cause.Text(r.Binding.Name))
 }
 
 // describe says for those who do not see it what the picture shows.

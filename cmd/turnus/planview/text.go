@@ -60,22 +60,22 @@ func writePlanHead(con *console.Console, d *View) {
 	}
 	fmt.Fprintln(con.Out)
 	rows := [][]string{}
-	for _, s := range d.steps {
+	for _, s := range d.result.Steps {
 		what := "step"
-		if s.handler {
+		if s.Handler {
 			what = "handler"
 		}
-		row := []string{fmt.Sprintf("  %s %s (%s)", what, s.name, s.uses)}
-		if len(s.secrets) > 0 {
-			row[0] += ", secrets: " + strings.Join(s.secrets, ", ")
+		row := []string{fmt.Sprintf("  %s %s (%s)", what, s.Name, s.Uses)}
+		if len(s.Secrets) > 0 {
+			row[0] += ", secrets: " + strings.Join(s.Secrets, ", ")
 		}
-		if s.after != "" && s.selected {
-			row[0] += ", after " + strings.ReplaceAll(s.after, "_", " ")
+		if s.After != "" && s.Selected {
+			row[0] += ", after " + strings.ReplaceAll(s.After, "_", " ")
 		}
-		if s.selected {
-			row = append(row, "takes "+rough(s.took.Quantile(0.5))+", P95 "+rough(s.took.Quantile(0.95)), s.source+": "+s.from)
-			if s.needSource == "learned" {
-				row = append(row, "needs "+windows.FormatDuration(s.need)+", learned: P95 of what it changed, and as much to take it back")
+		if s.Selected {
+			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), s.Source+": "+s.From)
+			if s.NeedSource == "learned" {
+				row = append(row, "needs "+windows.FormatDuration(s.Need)+", learned: P95 of what it changed, and as much to take it back")
 			}
 		} else {
 			row[0] += "  (not selected by tags)"
@@ -131,10 +131,10 @@ func writePlanHosts(con *console.Console, d *View, w launch.PlanWave) {
 		if i == maxPlanHosts {
 			break
 		}
-		r, p := &d.result.Hosts[h.Index], d.hosts[h.Index]
+		r, p := &d.result.Hosts[h.Index], d.result.Windows[h.Index]
 		rows = append(rows, []string{
 			"  " + h.Host, h.Address, h.Customer, h.Site, h.HAGroup,
-			"from " + console.LocalAndUTC(r.Earliest, p.zone()), startText(r), until(p.reason, r.Earliest.Sub(d.at), r.Holds),
+			"from " + console.LocalAndUTC(r.Earliest, p.Zone()), startText(r), until(p.Reason, r.Earliest.Sub(d.at), r.Holds),
 		})
 	}
 	console.Table(con.Out, dropEmpty(rows))
@@ -189,7 +189,7 @@ func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("%s, %s", holdText(h.Cause, h.Name), rough(h.For))
+		text += fmt.Sprintf("%s, %s", h.Cause.Text(h.Name), rough(h.For))
 	}
 	return text
 }
@@ -220,9 +220,9 @@ func (c *customerDoc) why() string {
 	case !ok || w.Cause == forecast.ByWindows && c.reason != "":
 		return c.reason
 	case c.reason == "":
-		return holdText(w.Cause, w.Name)
+		return w.Cause.Text(w.Name)
 	}
-	return c.reason + "; " + holdText(w.Cause, w.Name)
+	return c.reason + "; " + w.Cause.Text(w.Name)
 }
 
 func writeNever(con *console.Console, list []launch.Unfit, total int) {
@@ -261,7 +261,7 @@ func writeForecast(con *console.Console, d *View) {
 	zone := d.commonZone()
 	fmt.Fprintf(con.Out, "%s from %d simulations: %s at %s at P50, %s at P90\n", con.Paint(console.Bold, "estimate"), r.Samples, d.whoIsDone(),
 		console.LocalAndUTC(r.FinishP50, zone), console.LocalAndUTC(r.FinishP90, zone))
-	fmt.Fprintf(con.Out, "  what binds: %s", holdText(r.Binding.Cause, r.Binding.Name))
+	fmt.Fprintf(con.Out, "  what binds: %s", r.Binding.Cause.Text(r.Binding.Name))
 	switch {
 	case r.Binding.Hosts > 0:
 		fmt.Fprintf(con.Out, "; without that limit, done: %s more", console.Plural(r.Binding.Hosts, "host"))
@@ -283,10 +283,10 @@ func writeForecast(con *console.Console, d *View) {
 // commonZone is the zone of all hosts' sets, or UTC where they differ.
 func (d *View) commonZone() *time.Location {
 	zone := time.UTC
-	for i, h := range d.hosts {
+	for i, h := range d.result.Windows {
 		if i == 0 {
-			zone = h.zone()
-		} else if h.zone().String() != zone.String() {
+			zone = h.Zone()
+		} else if h.Zone().String() != zone.String() {
 			return time.UTC
 		}
 	}

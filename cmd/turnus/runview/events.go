@@ -8,7 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/worker"
 )
 
@@ -79,12 +79,12 @@ func (w *EventWriter) Result(r core.Result) {
 }
 
 // Drive writes an event of the run.
-func (w *EventWriter) Drive(e launch.Event) {
+func (w *EventWriter) Drive(e engine.Event) {
 	line := eventLine{Event: "run_" + string(e.Kind), Run: e.Run, Text: e.Reason}
 	switch e.Kind {
-	case launch.EventReleased, launch.EventAsk, launch.EventPause:
+	case engine.EventReleased, engine.EventAsk, engine.EventPause:
 		line.Wave = e.Wave + 1
-	case launch.EventWaiting:
+	case engine.EventWaiting:
 		line.Waiting, line.Set, line.Until = e.Waiting, e.Set, e.Until.UTC()
 	}
 	if e.Err != nil {

@@ -41,6 +41,9 @@ func JobCells(j *api.Job) []string {
 	if state == "" {
 		state = string(j.State)
 	}
+	if j.MayHaveBegun {
+		state += ", may have begun"
+	}
 	if !j.Started.IsZero() && !j.Ended.IsZero() {
 		took = console.Short(j.Ended.Sub(j.Started))
 	}
@@ -74,6 +77,41 @@ func WriteRun(con *console.Console, r api.Run) {
 		row("now", liveText(l))
 	}
 	row("waits", WaitsText(r))
+}
+
+// WriteForecast shows when a run is expected to end, and what holds it up.
+func WriteForecast(con *console.Console, f api.Forecast) {
+	row := func(name, value string) { fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value)) }
+	if f.FinishP50.IsZero() {
+		row("forecast", fmt.Sprintf("none of %s is expected to end", console.Plural(f.Hosts, "host")))
+	} else {
+		row("forecast", fmt.Sprintf("%s left, done %s, with P90 %s", console.Plural(f.Hosts, "host"), console.LocalTime(f.FinishP50), console.LocalTime(f.FinishP90)))
+	}
+	if b := f.Binds; b != nil {
+		text := b.Text
+		if b.Gain != "" {
+			text += "; without that limit " + b.Gain + " earlier"
+		}
+		if b.Hosts > 0 {
+			text += fmt.Sprintf("; without that limit %s more would end", console.Plural(b.Hosts, "host"))
+		}
+		row("binds", text)
+	}
+	for _, note := range f.Notes {
+		row("note", note)
+	}
+}
+
+// WriteTouched names the hosts of which nobody knows what they saw.
+func WriteTouched(con *console.Console, jobs []api.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	names := make([]string, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.Host
+	}
+	fmt.Fprintf(con.Out, "%s may have been touched when the queue was lost: %s\n", con.Paint(console.Yellow, console.Plural(len(jobs), "host")), foldHosts(names))
 }
 
 func liveText(l *api.Live) string {

@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/launch"
 )
 
 // WaitingText says what the hosts of a run wait for.
-func WaitingText(e launch.Event) string {
+func WaitingText(e engine.Event) string {
 	hosts := "1 host waits"
 	if e.Waiting != 1 {
 		hosts = fmt.Sprintf("%d hosts wait", e.Waiting)
@@ -22,7 +22,7 @@ func WaitingText(e launch.Event) string {
 }
 
 // WaitingNote is the short form for the live view: it follows "waiting for windows".
-func WaitingNote(e launch.Event) string {
+func WaitingNote(e engine.Event) string {
 	if e.Until.IsZero() {
 		return fmt.Sprintf("; %s is not known to open", setName(e.Set))
 	}

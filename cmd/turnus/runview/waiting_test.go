@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/engine"
 )
 
 func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
@@ -15,21 +15,21 @@ func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
 	}
 	at := time.Date(2026, 11, 21, 21, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		e          launch.Event
+		e          engine.Event
 		text, note string
 	}{
 		{
-			launch.Event{Waiting: 37, Set: "acme-fra", Until: at, Zone: berlin, Reason: "no rule opens at this time"},
+			engine.Event{Waiting: 37, Set: "acme-fra", Until: at, Zone: berlin, Reason: "no rule opens at this time"},
 			"37 hosts wait for windows; the next is acme-fra, from Sat 2026-11-21 22:00 CET (2026-11-21T21:00:00Z): no rule opens at this time",
 			"; next acme-fra Sat 2026-11-21 22:00 CET (2026-11-21T21:00:00Z)",
 		},
 		{
-			launch.Event{Waiting: 1, Set: "acme-fra", Zone: berlin, Reason: `window set acme-fra is closed: no window set has the name "acme-fra"`},
+			engine.Event{Waiting: 1, Set: "acme-fra", Zone: berlin, Reason: `window set acme-fra is closed: no window set has the name "acme-fra"`},
 			`1 host waits for windows, and acme-fra is not known to open: window set acme-fra is closed: no window set has the name "acme-fra"`,
 			"; acme-fra is not known to open",
 		},
 		{
-			launch.Event{Waiting: 2, Reason: "the host has no window set, so it is closed; give it window_set: in the inventory"},
+			engine.Event{Waiting: 2, Reason: "the host has no window set, so it is closed; give it window_set: in the inventory"},
 			"2 hosts wait for windows, and a host without a window set is not known to open: the host has no window set, so it is closed; give it window_set: in the inventory",
 			"; a host without a window set is not known to open",
 		},

@@ -83,7 +83,13 @@ func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Qu
 	}
 	loud := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
 	if f.URL == "" {
-		f.own = memory.New(memory.Options{Remains: f.remains})
+		var parked []memory.Begun
+		if f.states != "" {
+			if parked, err = stash.Parked(f.states); err != nil {
+				return nil, nil, err
+			}
+		}
+		f.own = memory.New(memory.Options{Remains: f.remains, Parked: parked})
 		closeQueue = func() error { f.own.Shutdown(); return nil }
 		if f.states == "" {
 			return sealed.New(f.own, ring, loud), closeQueue, nil

@@ -93,23 +93,24 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	if err != nil {
 		return err
 	}
+	if s.f.Queue.URL != "" { // first: beside workers of a former version it is refused, and then the ledger stays as theirs
+		if err := s.openQueue(ctx); err != nil {
+			return err
+		}
+	}
 	if s.ledger, err = s.data.OpenLedger(ctx, s.f.Ledger, s.f.outputs, ring); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
-	s.f.Queue.patient = true
 	if s.f.Queue.URL == "" {
 		if s.f.Queue.remains, err = s.data.remains(ctx, s.ledger); err != nil {
 			return err
 		}
 		s.f.Queue.states = filepath.Join(s.data.Path, "states") // the queue ends with this process; what jobs have reached does not
+		if err := s.openQueue(ctx); err != nil {
+			return err
+		}
 	}
-	q, closeQueue, err := s.f.Queue.Open(ctx, s.con)
-	if err != nil {
-		return err
-	}
-	s.queue = q
-	s.closes(closeQueue)
 	if err := s.parts(sup); err != nil {
 		return err
 	}
@@ -134,6 +135,17 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		s.closes(func() error { _ = s.hear.Close(); return nil })
 	}
 	return s.data.sign("listening on " + s.url() + " at " + s.listener.Addr().String()) // as holderOf reads it
+}
+
+func (s *service) openQueue(ctx context.Context) error {
+	s.f.Queue.patient = true
+	q, closeQueue, err := s.f.Queue.Open(ctx, s.con)
+	if err != nil {
+		return err
+	}
+	s.queue = q
+	s.closes(closeQueue)
+	return nil
 }
 
 // listen names the flag in its errors.

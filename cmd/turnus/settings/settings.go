@@ -17,7 +17,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -171,70 +170,37 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	if len(text) > maxSettings {
 		return nil, console.Invalid("--config: %s has more than %d bytes", path, maxSettings)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("--config: %s: %w: %w", path, core.ErrInvalid, err)
-	}
-	if len(doc.Content) == 0 { // nothing but comments
-		return nil, nil
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, console.Invalid("%s:%d:%d: expected settings, as listen: 127.0.0.1:8470", path, root.Line, root.Column)
-	}
+	var problems yamlread.Problems
+	r, root := problems.Open(path, text)
 	settings := map[string]setting{}
-	var errs []error
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		if err := addSetting(settings, path, c, root.Content[i], root.Content[i+1]); err != nil {
-			errs = append(errs, err)
+	var fields []yamlread.Field
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if isSetting(f) {
+			fields = append(fields, settingField(r, path, f, settings))
 		}
+	})
+	if root != nil {
+		r.Secret = true
+		r.MappingWith(root, "the file of settings for turnus "+c.Name(), map[string]string{
+			PluginDevFlag: fmt.Sprintf("--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name()),
+		}, fields...)
 	}
-	return settings, errors.Join(errs...)
+	return settings, problems.Err()
 }
 
-func addSetting(settings map[string]setting, path string, c *cobra.Command, key, value *yaml.Node) error {
-	refuse := func(n *yaml.Node, format string, args ...any) error {
-		return console.Invalid("%s:%d:%d: %s", path, n.Line, n.Column, fmt.Sprintf(format, args...))
-	}
-	if key.Value == PluginDevFlag {
-		return refuse(key, "--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name())
-	}
-	f := c.Flags().Lookup(key.Value)
-	if f == nil || !isSetting(f) {
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if isSetting(f) {
-				names = append(names, f.Name)
-			}
-		})
-		text := fmt.Sprintf("unknown setting %q: expected a flag of turnus %s", key.Value, c.Name())
-		if hint := yamlread.DidYouMean(key.Value, names); hint != "" {
-			text += "\nhint: " + hint
-		}
-		return refuse(key, "%s", text)
-	}
-	if first, twice := settings[key.Value]; twice {
-		return refuse(key, "%s is set twice, first at %s", key.Value, first.place)
-	}
-	s := setting{place: fmt.Sprintf("%s:%d", path, key.Line)}
+func settingField(r *yamlread.Reader, path string, f *pflag.Flag, into map[string]setting) yamlread.Field {
 	_, many := f.Value.(pflag.SliceValue)
-	switch {
-	case value.Kind == yaml.ScalarNode && value.Tag != "!!null":
-		s.values = []string{value.Value}
-	case value.Kind == yaml.SequenceNode && many:
-		for _, one := range value.Content {
-			if one.Kind != yaml.ScalarNode {
-				return refuse(one, "%s: expected a list of words", key.Value)
+	return yamlread.Field{Key: f.Name, Want: "a value", Read: func(n *yaml.Node) {
+		s := setting{place: fmt.Sprintf("%s:%d", path, r.Key().Line)}
+		if many {
+			for _, v := range r.OneOrMore(n, "a word or a list of words") {
+				s.values = append(s.values, v.Value)
 			}
-			s.values = append(s.values, one.Value)
+		} else if v, ok := r.Scalar(n, "one value"); ok {
+			s.values = []string{v.Value}
 		}
-	case many:
-		return refuse(value, "%s: expected a word or a list of words", key.Value)
-	default:
-		return refuse(value, "%s: expected one value", key.Value)
-	}
-	settings[key.Value] = s
-	return nil
+		into[f.Name] = s
+	}}
 }
 
 // PluginDevFlag names plugins that are under development.

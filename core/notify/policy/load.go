@@ -32,19 +32,16 @@ type Document struct {
 	Data []byte
 }
 
-// Problem is something wrong at a place of a file.
-type Problem struct {
-	File          string
-	Line, Col     int
-	Message, Hint string
-}
-
 // Parse reads the files of one tree together. Problems are all that were found; the policy is nil then.
-func Parse(docs ...Document) (*Policy, []Problem) {
-	p := &parser{policy: &Policy{Service: Section{Channels: map[string]*Channel{}}, Tenants: map[string]Section{}}}
+func Parse(docs ...Document) (*Policy, yamlread.Problems) {
+	p := &parser{policy: &Policy{Service: newSection(), Tenants: map[string]Section{}}}
 	for _, d := range docs {
 		p.file = d.File
-		p.document(d.Data)
+		var root *yaml.Node
+		if p.Reader, root = p.problems.Open(d.File, d.Data); root != nil {
+			p.Secret = true // an address may hold a password
+			p.document(root)
+		}
 	}
 	p.names()
 	if len(p.problems) > 0 {
@@ -53,169 +50,123 @@ func Parse(docs ...Document) (*Policy, []Problem) {
 	return p.policy, nil
 }
 
+func newSection() Section { return Section{Channels: map[string]*Channel{}} }
+
 type parser struct {
+	*yamlread.Reader
 	policy   *Policy
 	file     string
-	problems []Problem
+	problems yamlread.Problems
 	named    []named // names in routes, looked up when all channels are known
 }
 
 // named is a channel that a route names.
 type named struct {
-	file, tenant string
-	service      bool
-	at           *yaml.Node
+	file string
+	Place
+	at *yaml.Node
 }
 
-func (p *parser) fail(n *yaml.Node, hint, format string, args ...any) {
-	p.problems = append(p.problems, Problem{p.file, n.Line, n.Column, fmt.Sprintf(format, args...), hint})
+func (p *parser) document(root *yaml.Node) {
+	tenants := yamlread.Field{Key: "tenants", Read: p.tenants}
+	p.Mapping(root, "the file", append(p.section(Place{Service: true}, &p.policy.Service), tenants)...)
 }
 
-func (p *parser) document(data []byte) {
-	root, err := yamlread.Root(data)
-	if err != nil {
-		p.problems = append(p.problems, Problem{File: p.file, Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
+func (p *parser) tenants(n *yaml.Node) {
+	all := p.Pairs(n, "tenants")
+	if len(all) > MaxTenants {
+		p.Failf(n, "%d tenants: expected %d at most", len(all), MaxTenants)
 		return
 	}
-	if root == nil {
-		return
-	}
-	var tenants *yaml.Node
-	top := map[string]func(*yaml.Node){"tenants": func(n *yaml.Node) { tenants = n }}
-	section := p.section(Place{Service: true}, p.policy.Service, top)
-	p.keys(root, "the file", section.readers)
-	p.policy.Service = section.Section
-	if tenants == nil {
-		return
-	}
-	readers := map[string]func(*yaml.Node){}
-	for i := 0; tenants.Kind == yaml.MappingNode && i+1 < len(tenants.Content); i += 2 {
-		name := tenants.Content[i].Value
-		readers[name] = func(n *yaml.Node) {
-			if name == "" || len(name) > 100 {
-				p.fail(tenants, "", "a tenant's name has 1 to 100 bytes")
-				return
-			}
-			had, ok := p.policy.Tenants[name]
-			if !ok {
-				had = Section{Channels: map[string]*Channel{}}
-			}
-			s := p.section(Place{Tenant: name}, had, nil)
-			p.keys(n, "tenant "+name, s.readers)
-			p.policy.Tenants[name] = s.Section
+	for _, t := range all {
+		if t.Name == "" || len(t.Name) > 100 {
+			p.Failf(t.Key, "a tenant's name has 1 to 100 bytes")
+			continue
 		}
-	}
-	if len(readers) > MaxTenants {
-		p.fail(tenants, "", "%d tenants: expected %d at most", len(readers), MaxTenants)
-		return
-	}
-	p.keys(tenants, "tenants", readers)
-}
-
-type section struct {
-	Section
-	readers map[string]func(*yaml.Node)
-}
-
-// section reads channels and routes of one owner, besides more.
-func (p *parser) section(of Place, had Section, more map[string]func(*yaml.Node)) *section {
-	s := &section{Section: had}
-	s.readers = map[string]func(*yaml.Node){
-		"channels": func(n *yaml.Node) { p.channels(n, s.Channels) },
-		"routes": func(n *yaml.Node) {
-			for _, item := range p.list(n, "routes", MaxRoutes) {
-				s.Routes = append(s.Routes, p.route(item, of))
-			}
-		},
-	}
-	maps.Copy(s.readers, more)
-	return s
-}
-
-func (p *parser) channels(n *yaml.Node, into map[string]*Channel) {
-	readers := map[string]func(*yaml.Node){}
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		readers[key.Value] = func(v *yaml.Node) {
-			switch {
-			case !namePattern.MatchString(key.Value):
-				p.fail(key, "", "%q is not a name: expected letters, digits, dots, dashes and underscores, 64 at most", clip(key.Value))
-			case key.Value == Own:
-				p.fail(key, "", "%q is the name of the channel that the server's own flags define: choose another", Own)
-			case into[key.Value] != nil:
-				p.fail(key, "", "channel %q is there twice", key.Value)
-			case len(into) >= MaxChannels:
-				p.fail(key, "", "more than %d channels", MaxChannels)
-			default:
-				into[key.Value] = p.channel(key.Value, v)
-			}
+		s, ok := p.policy.Tenants[t.Name]
+		if !ok {
+			s = newSection()
 		}
+		p.Mapping(t.Value, "tenant "+t.Name, p.section(Place{Tenant: t.Name}, &s)...)
+		p.policy.Tenants[t.Name] = s
 	}
-	p.keys(n, "channels", readers)
+}
+
+// section is the fields of channels and routes of one owner.
+func (p *parser) section(of Place, s *Section) []yamlread.Field {
+	return []yamlread.Field{
+		{Key: "channels", Read: func(n *yaml.Node) {
+			for _, c := range p.Pairs(n, "channels") {
+				p.channel(c, s.Channels)
+			}
+		}},
+		p.Each("routes", MaxRoutes, func(n *yaml.Node) { s.Routes = append(s.Routes, p.route(n, of)) }),
+	}
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-func (p *parser) channel(name string, n *yaml.Node) *Channel {
-	c, found := &Channel{Name: name}, 0
-	p.keys(n, "channel "+name, map[string]func(*yaml.Node){
-		MediumWebhook: func(n *yaml.Node) { found++; c.Webhook = p.webhook(n) },
-		MediumEmail:   func(n *yaml.Node) { found++; c.Email = p.email(n) },
-		MediumSlack: func(n *yaml.Node) {
-			found++
-			c.Slack = &Slack{}
-			p.keys(n, MediumSlack, map[string]func(*yaml.Node){"url": func(n *yaml.Node) { c.Slack.URL = p.url(n) }})
-			p.needs(n, c.Slack.URL.Given(), MediumSlack, "url: https://…, or {secret: NAME}")
-		},
-	})
-	if found != 1 && n.Kind == yaml.MappingNode {
-		p.fail(n, "", "channel %s: expected one of %s", name, strings.Join(Media(), ", "))
+func (p *parser) channel(pair yamlread.Pair, into map[string]*Channel) {
+	name, n := pair.Name, pair.Value
+	switch {
+	case !namePattern.MatchString(name):
+		p.Failf(pair.Key, "%s is not a name: expected letters, digits, dots, dashes and underscores, 64 at most", yamlread.Quote(name))
+		return
+	case name == Own:
+		p.Failf(pair.Key, "%q is the name of the channel that the server's own flags define: choose another", Own)
+		return
+	case into[name] != nil:
+		p.Failf(pair.Key, "channel %q is there twice", name)
+		return
+	case len(into) >= MaxChannels:
+		p.Failf(pair.Key, "more than %d channels", MaxChannels)
+		return
 	}
-	return c
-}
-
-func (p *parser) webhook(n *yaml.Node) *Webhook {
-	w := &Webhook{}
-	p.keys(n, MediumWebhook, map[string]func(*yaml.Node){
-		"url":  func(n *yaml.Node) { w.URL = p.url(n) },
-		"sign": func(n *yaml.Node) { w.Sign = p.secret(n, "sign") },
-	})
-	p.needs(n, w.URL.Given(), MediumWebhook, "url: https://…, or {secret: NAME}")
-	return w
+	c, found := &Channel{Name: name}, 0
+	into[name] = c
+	before := len(p.problems)
+	p.Mapping(n, "channel "+name,
+		yamlread.Field{Key: MediumWebhook, Read: func(n *yaml.Node) {
+			found, c.Webhook = found+1, &Webhook{}
+			p.Mapping(n, MediumWebhook, p.url(&c.Webhook.URL), p.secret("sign", &c.Webhook.Sign))
+		}},
+		yamlread.Field{Key: MediumEmail, Read: func(n *yaml.Node) { found, c.Email = found+1, p.email(n) }},
+		yamlread.Field{Key: MediumSlack, Read: func(n *yaml.Node) {
+			found, c.Slack = found+1, &Slack{}
+			p.Mapping(n, MediumSlack, p.url(&c.Slack.URL))
+		}})
+	if found != 1 && len(p.problems) == before {
+		p.Failf(n, "channel %s: expected one of %s", name, strings.Join(Media(), ", "))
+	}
 }
 
 func (p *parser) email(n *yaml.Node) *Email {
 	e := &Email{TLS: StartTLS}
-	p.keys(n, MediumEmail, map[string]func(*yaml.Node){
-		"to": func(n *yaml.Node) {
-			for _, item := range p.list(n, "to", maxTo) {
-				if a := p.address(item); a != "" {
-					e.To = append(e.To, a)
-				}
-			}
-		},
-		"from": func(n *yaml.Node) { e.From = p.address(n) },
-		"server": func(n *yaml.Node) {
-			text := p.text(n, "server")
+	before := len(p.problems)
+	p.Mapping(n, MediumEmail,
+		p.texts("to", maxTo, &e.To, address, nil).Needed(),
+		yamlread.Value(p.Reader, "from", &e.From, address),
+		yamlread.Value(p.Reader, "server", &e.Server, func(text string) (string, error) {
 			if host, port, err := net.SplitHostPort(text); err != nil || host == "" || port == "" {
-				p.fail(n, "", "server %q: expected HOST:PORT, as smtp.example.net:587", clip(text))
+				return "", yamlread.Fault{Expected: "HOST:PORT, as smtp.example.net:587"}
 			}
-			e.Server = text
-		},
-		"tls":      func(n *yaml.Node) { e.TLS = p.oneOf(n, "tls", []string{StartTLS, TLS, None}) },
-		"username": func(n *yaml.Node) { e.Username = p.text(n, "username") },
-		"password": func(n *yaml.Node) { e.Password = p.secret(n, "password") },
-	})
-	p.needs(n, len(e.To) > 0, MediumEmail, "to: [noc@example.net]")
+			return oneLine(text)
+		}),
+		yamlread.Choice(p.Reader, "tls", &e.TLS, StartTLS, TLS, None),
+		yamlread.Value(p.Reader, "username", &e.Username, oneLine),
+		p.secret("password", &e.Password))
 	switch {
+	case len(p.problems) > before:
+	case len(e.To) == 0:
+		p.Failf(n, "email: expected to: [noc@example.net]")
 	case e.Server == "" && (e.Username != "" || e.Password != "" || e.TLS != StartTLS):
-		p.fail(n, "", "email: username, password and tls are of a server of its own: expected server: HOST:PORT beside them")
+		p.Failf(n, "email: username, password and tls are of a server of its own: expected server: HOST:PORT beside them")
 	case e.Server != "" && e.From == "":
-		p.fail(n, "", "email: a server of its own needs from: ADDRESS")
+		p.Failf(n, "email: a server of its own needs from: ADDRESS")
 	case (e.Username == "") != (e.Password == ""):
-		p.fail(n, "", "email: username and password go together")
+		p.Failf(n, "email: username and password go together")
 	case e.Password != "" && e.TLS == None:
-		p.fail(n, "", "email: a password would cross the network in the clear: expected tls: starttls or tls")
+		p.Failf(n, "email: a password would cross the network in the clear: expected tls: starttls or tls")
 	}
 	return e
 }
@@ -225,172 +176,114 @@ const schedulesLost = "schedules_lost"
 
 func (p *parser) route(n *yaml.Node, of Place) Route {
 	var r Route
-	p.keys(n, "a route", map[string]func(*yaml.Node){
-		"kinds": func(n *yaml.Node) {
-			for _, item := range p.list(n, "kinds", len(Kinds())) {
-				if item.Value == schedulesLost && of.Service {
-					r.Kinds = append(r.Kinds, schedulesLost)
-					continue
-				}
-				kind := p.oneOf(item, "kind", Names())
-				if k, _ := Find(kind); kind != "" && !of.Service && !k.Tenant {
-					p.fail(item, "", "%s is not about one tenant: routes of the service, beside tenants:, may name it", kind)
-				}
-				r.Kinds = append(r.Kinds, kind)
-			}
-		},
-		"playbooks": func(n *yaml.Node) {
-			for _, item := range p.list(n, "playbooks", MaxRoutes) {
-				pattern := p.text(item, "playbook")
-				if _, err := path.Match(pattern, ""); err != nil {
-					p.fail(item, "", "%q is no pattern: expected a name, with * or ? in it", clip(pattern))
-				}
-				r.Playbooks = append(r.Playbooks, pattern)
-			}
-		},
-		"severity": func(n *yaml.Node) {
-			var all []string
-			for _, s := range Severities() {
-				all = append(all, string(s))
-			}
-			r.Severity = Severity(p.oneOf(n, "severity", all))
-		},
-		"to": func(n *yaml.Node) {
-			for _, item := range p.list(n, "to", maxTo) {
-				r.To = append(r.To, p.text(item, "channel"))
-				p.named = append(p.named, named{p.file, of.Tenant, of.Service, item})
-			}
-		},
-	})
-	p.needs(n, len(r.To) > 0, "a route", "to: [CHANNEL]")
+	before := len(p.problems)
+	p.Mapping(n, "a route",
+		p.texts("kinds", len(Kinds()), &r.Kinds, of.kind, nil),
+		p.texts("playbooks", MaxRoutes, &r.Playbooks, pattern, nil),
+		yamlread.Choice(p.Reader, "severity", &r.Severity, Severities()...),
+		p.texts("to", maxTo, &r.To, oneLine, func(name string, n *yaml.Node) {
+			p.named = append(p.named, named{p.file, Place{of.Service, of.Tenant, name}, n})
+		}).Needed())
+	if len(r.To) == 0 && len(p.problems) == before {
+		p.Failf(n, "a route: expected to: [CHANNEL]")
+	}
 	return r
+}
+
+// kind reads a kind that a route of the owner may name.
+func (of Place) kind(text string) (string, error) {
+	if text == schedulesLost && of.Service {
+		return text, nil
+	}
+	if k, ok := Find(text); ok && !of.Service && !k.Tenant {
+		return "", yamlread.Fault{Message: text + " is not about one tenant", Expected: "a kind of tenants; routes of the service, beside tenants:, may name it"}
+	}
+	return yamlread.Words(Names()...)(text)
+}
+
+func pattern(text string) (string, error) {
+	if _, err := path.Match(text, ""); err != nil {
+		return "", yamlread.Fault{Message: yamlread.Quote(text) + " is no pattern", Expected: "a name, with * or ? in it"}
+	}
+	return oneLine(text)
 }
 
 // names looks the channels of routes up.
 func (p *parser) names() {
 	for _, n := range p.named {
-		if n.service && n.at.Value == Own || p.policy.Channel(Place{n.service, n.tenant, n.at.Value}) != nil || n.at.Kind != yaml.ScalarNode {
+		if n.Service && n.Channel == Own || p.policy.Channel(n.Place) != nil {
 			continue
 		}
-		p.file = n.file
-		known := p.policy.Service.Channels
-		whose := "the service"
-		if !n.service {
-			known, whose = p.policy.Tenants[n.tenant].Channels, "tenant "+n.tenant
+		known, whose := p.policy.Service.Channels, "the service"
+		if !n.Service {
+			known, whose = p.policy.Tenants[n.Tenant].Channels, "tenant "+n.Tenant
 		}
-		var names []string
-		for name := range known {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		p.fail(n.at, yamlread.DidYouMean(n.at.Value, names), "%s has no channel %q: expected one of %s", whose, clip(n.at.Value), cmp.Or(strings.Join(names, ", "), "its channels, of which there are none"))
+		names := slices.Sorted(maps.Keys(known))
+		p.problems.Reader(n.file).Fail(n.at, yamlread.Fault{Message: fmt.Sprintf("%s has no channel %s", whose, yamlread.Quote(n.Channel)),
+			Expected: cmp.Or(yamlread.OneOf(names), "one of its channels, of which there are none"), Hint: yamlread.DidYouMean(n.Channel, names)})
 	}
-	slices.SortStableFunc(p.problems, func(a, b Problem) int {
+	slices.SortStableFunc(p.problems, func(a, b yamlread.Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
 }
 
-// keys reads a mapping; each key has its reader.
-func (p *parser) keys(n *yaml.Node, what string, readers map[string]func(*yaml.Node)) {
-	var known []string
-	for key := range readers {
-		known = append(known, key)
+// texts is a field of a list of texts; noted, where given, gets each with its place.
+func (p *parser) texts(key string, most int, into *[]string, parse func(string) (string, error), noted func(text string, at *yaml.Node)) yamlread.Field {
+	return p.Each(key, most, func(item *yaml.Node) {
+		var text string
+		yamlread.Parse(p.Reader, item, &text, parse)
+		if text == "" {
+			return
+		}
+		if *into = append(*into, text); noted != nil {
+			noted(text, item)
+		}
+	})
+}
+
+func oneLine(text string) (string, error) {
+	if text == "" || len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", yamlread.Fault{Expected: fmt.Sprintf("text of one line, %d bytes at most", maxText)}
 	}
-	slices.Sort(known)
-	if n.Kind != yaml.MappingNode {
-		p.fail(n, "", "%s: expected a mapping", what)
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		read := readers[key.Value]
+	return text, nil
+}
+
+// secret is a field of {secret: NAME}. What else stands there is not repeated: it may be the secret itself.
+func (p *parser) secret(key string, name *string) yamlread.Field {
+	return yamlread.Field{Key: key, Read: func(n *yaml.Node) {
+		if target, ok := p.Follow(n); ok && target.Kind != yaml.MappingNode {
+			p.Fail(n, yamlread.Fault{Message: key + ": a secret does not stand in the definitions", Expected: "{secret: NAME}",
+				Hint: "the server's own file of secrets (--secrets) says where the value of NAME is"})
+			return
+		}
+		p.Mapping(n, key, yamlread.Field{Key: "secret", Want: "NAME", Required: true, Read: func(n *yaml.Node) {
+			if v, ok := p.Follow(n); !ok || v.Kind != yaml.ScalarNode || !namePattern.MatchString(v.Value) {
+				p.Failf(n, "%s: expected the name of a secret", key)
+			} else {
+				*name = v.Value
+			}
+		}})
+	}}
+}
+
+// url is a field of an address, or of the name of the secret that is one.
+func (p *parser) url(into *Text) yamlread.Field {
+	secret := p.secret("url", &into.Secret)
+	return yamlread.Field{Key: "url", Want: "https://…, or {secret: NAME}", Required: true, Read: func(n *yaml.Node) {
+		target, ok := p.Follow(n)
 		switch {
-		case read == nil:
-			p.fail(key, yamlread.DidYouMean(key.Value, known), "%s has an unknown key %q: expected one of %s", what, clip(key.Value), strings.Join(known, ", "))
-		case seen[key.Value]:
-			p.fail(key, "", "%s has the key %q twice", what, clip(key.Value))
-		case value.Kind == yaml.AliasNode || value.Tag == "!!null":
-			p.fail(value, "", "%s: %s has no value", what, key.Value)
+		case !ok:
+		case target.Kind == yaml.MappingNode:
+			secret.Read(n)
+		case target.Kind != yaml.ScalarNode || len(target.Value) > maxText:
+			p.Failf(n, "url: expected https://…, or {secret: NAME}, %d bytes at most", maxText)
 		default:
-			read(value)
+			if err := CheckURL(target.Value); err != nil {
+				p.Failf(n, "url: %v", err)
+			}
+			into.Plain = target.Value
 		}
-		seen[key.Value] = true
-	}
-}
-
-func (p *parser) needs(n *yaml.Node, given bool, what, want string) {
-	within := func(had Problem) bool { return had.File == p.file && had.Line >= n.Line && had.Line <= last(n) }
-	if !given && n.Kind == yaml.MappingNode && !slices.ContainsFunc(p.problems, within) { // what is wrong there may be why
-		p.fail(n, "", "%s: expected %s", what, want)
-	}
-}
-
-// last is the last line of a value.
-func last(n *yaml.Node) int {
-	line := n.Line
-	for _, c := range n.Content {
-		line = max(line, last(c))
-	}
-	return line
-}
-
-func (p *parser) list(n *yaml.Node, what string, most int) []*yaml.Node {
-	if n.Kind == yaml.ScalarNode {
-		p.fail(n, "", "%s: expected a list, as [%s]", what, clip(n.Value))
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode || len(n.Content) > most {
-		p.fail(n, "", "%s: expected a list of %d at most", what, most)
-		return nil
-	}
-	return n.Content
-}
-
-func (p *parser) text(n *yaml.Node, what string) string {
-	if n.Kind != yaml.ScalarNode || n.Value == "" || len(n.Value) > maxText || strings.ContainsFunc(n.Value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		p.fail(n, "", "%s: expected text of one line, %d bytes at most", what, maxText)
-		return ""
-	}
-	return n.Value
-}
-
-func (p *parser) oneOf(n *yaml.Node, what string, all []string) string {
-	if n.Kind == yaml.ScalarNode && slices.Contains(all, n.Value) {
-		return n.Value
-	}
-	p.fail(n, yamlread.DidYouMean(n.Value, all), "%s %q: expected one of %s", what, clip(n.Value), strings.Join(all, ", "))
-	return ""
-}
-
-// secret reads {secret: NAME}. What else stands there is not repeated: it may be the secret itself.
-func (p *parser) secret(n *yaml.Node, what string) (name string) {
-	if n.Kind != yaml.MappingNode {
-		p.fail(n, "the server's own file of secrets (--secrets) says where the value of NAME is", "%s: a secret does not stand in the definitions: expected {secret: NAME}", what)
-		return ""
-	}
-	p.keys(n, what, map[string]func(*yaml.Node){"secret": func(n *yaml.Node) {
-		if name = n.Value; n.Kind != yaml.ScalarNode || !namePattern.MatchString(name) {
-			p.fail(n, "", "%s: expected the name of a secret", what)
-			name = ""
-		}
-	}})
-	return name
-}
-
-// url reads an address, or the name of the secret that is one.
-func (p *parser) url(n *yaml.Node) Text {
-	if n.Kind == yaml.MappingNode {
-		return Text{Secret: p.secret(n, "url")}
-	}
-	text := p.text(n, "url")
-	if text == "" {
-		return Text{}
-	}
-	if err := CheckURL(text); err != nil {
-		p.fail(n, "", "url: %v", err)
-	}
-	return Text{Plain: text}
+	}}
 }
 
 // CheckURL tells what is wrong with the address of a webhook, without repeating it: it may hold a password.
@@ -402,22 +295,12 @@ func CheckURL(text string) error {
 	return nil
 }
 
-func (p *parser) address(n *yaml.Node) string {
-	text := p.text(n, "address")
-	if text == "" {
-		return ""
+func address(text string) (string, error) {
+	if text, err := oneLine(text); err != nil {
+		return text, err
 	}
-	a, err := mail.ParseAddress(text)
-	if err != nil || strings.ContainsAny(a.Address, "\r\n") {
-		p.fail(n, "", "%q is no mail address: expected NAME@DOMAIN", clip(text))
-		return ""
+	if a, err := mail.ParseAddress(text); err != nil || strings.ContainsAny(a.Address, "\r\n") {
+		return "", yamlread.Fault{Message: yamlread.Quote(text) + " is no mail address", Expected: "NAME@DOMAIN"}
 	}
-	return text
-}
-
-func clip(text string) string {
-	if r := []rune(text); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return text
+	return text, nil
 }

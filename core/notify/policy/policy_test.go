@@ -99,39 +99,40 @@ func TestPlaces(t *testing.T) {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"chanels: {}":                                                                     `1:1 the file has an unknown key "chanels"`,
-		"channels: [a]":                                                                   "1:11 channels: expected a mapping",
+		"chanels: {}":                                                                     `1:1 unknown key "chanels" in the file`,
+		"channels: [a]":                                                                   "1:11 channels is a list: expected a mapping",
 		"channels: {a b: {}}":                                                             `1:12 "a b" is not a name`,
 		"channels: {server: {}}":                                                          "the name of the channel that the server's own flags define",
 		"channels: {a: {}}":                                                               "1:15 channel a: expected one of webhook, email, slack",
-		"channels: {a: {webhook: {}}}":                                                    "1:25 webhook: expected url",
+		"channels: {a: {webhook: {}}}":                                                    `1:25 webhook has no "url": expected url`,
 		"channels: {a: {webhook: {url: ftp://x}}}":                                        "1:31 url: expected http://… or https://…",
 		"channels: {a: {webhook: {url: 'http://u:hunter2@'}}}":                            "1:31 url: expected",
+		"channels: {a: {webhook: 'http://u:hunter2@x'}}":                                  "1:25 webhook is a single value: expected a mapping with the keys url, sign",
 		"channels: {a: {webhook: {url: http://x, sign: hunter2}}}":                        "1:47 sign: a secret does not stand in the definitions: expected {secret: NAME}",
-		"channels: {a: {slack: {url: {env: HOME}}}}":                                      `1:30 url has an unknown key "env"`,
+		"channels: {a: {slack: {url: {env: HOME}}}}":                                      `1:30 unknown key "env" in url`,
 		"channels: {a: {webhook: {url: {secret: ../x}}}}":                                 "1:40 url: expected the name of a secret",
-		"channels: {a: {email: {to: a@b.c}}}":                                             "1:28 to: expected a list",
+		"channels: {a: {email: {to: a@b.c}}}":                                             "1:28 to is a single value: expected a list",
 		"channels: {a: {email: {to: [nobody]}}}":                                          `1:29 "nobody" is no mail address`,
-		"channels: {a: {email: {to: [\"a@b.c\\nBcc: d@e.f\"]}}}":                          "1:29 address: expected text of one line",
+		"channels: {a: {email: {to: [\"a@b.c\\nBcc: d@e.f\"]}}}":                          `1:29 to "a@b.c·Bcc: d@e.f": expected text of one line`,
 		"channels: {a: {email: {to: [a@b.c], server: x}}}":                                "server \"x\": expected HOST:PORT",
 		"channels: {a: {email: {to: [a@b.c], username: x, password: {secret: y}}}}":       "are of a server of its own",
 		"channels: {a: {email: {to: [a@b.c], from: a@b.c, server: 'x:25', username: x}}}": "username and password go together",
 		"channels: {a: {email: {to: [a@b.c], from: a@b.c, server: 'x:25', tls: none, username: x, password: {secret: y}}}}": "in the clear",
-		"channels: {a: {slack: {url: http://x}}, a: {slack: {url: http://x}}}":                                              `has the key "a" twice`,
+		"channels: {a: {slack: {url: http://x}}, a: {slack: {url: http://x}}}":                                              `1:41 key "a" is given twice`,
 		"routes: [{to: [noc]}]":                        `1:16 the service has no channel "noc"`,
-		"routes: [{kinds: [run_faild], to: [server]}]": `1:19 kind "run_faild": expected one of`,
+		"routes: [{kinds: [run_faild], to: [server]}]": `1:19 kinds "run_faild": expected one of`,
 		"routes: [{to: [server], playbooks: ['[']}]":   "is no pattern",
 		"routes: [{to: []}]":                           "a route: expected to: [CHANNEL]",
-		"routes: [{to: [server], severity: bad}]":      `severity "bad": expected one of info, warning, error`,
+		"routes: [{to: [server], severity: bad}]":      `severity "bad": expected one of: info, warning, error`,
 		"tenants: {a: {routes: [{to: [server]}]}}":     `tenant a has no channel "server"`,
 		"tenants: {a: {routes: [{kinds: [queue_away], to: [x]}], channels: {x: {slack: {url: http://x}}}}}": "queue_away is not about one tenant",
-		"channels: &a {b: {slack: {url: http://x}}}\nroutes: *a":                                            "has no value",
+		"channels: &a {b: {slack: {url: http://x}}}\nroutes: *a":                                            "routes is an alias",
 		"a: [": "not YAML",
 	} {
 		p, problems := Parse(Document{"n.yaml", []byte(text)})
 		var all []string
 		for _, one := range problems {
-			all = append(all, fmt.Sprintf("%d:%d %s %s", one.Line, one.Col, one.Message, one.Hint))
+			all = append(all, fmt.Sprintf("%d:%d %s %s", one.Line, one.Col, one.Error(), one.Hint))
 		}
 		got := strings.Join(all, "\n")
 		if p != nil || !strings.Contains(got, want) || strings.Contains(got, "hunter2") {

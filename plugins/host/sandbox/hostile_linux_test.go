@@ -241,3 +241,63 @@ func memoryAttack([]string) error {
 	b[0], b[size-1] = 1, 1 // what is reserved is what is bounded: no need to use it all
 	return nil
 }
+
+// raise lifts one of its own limits, as far as it may.
+func raise(what int, to uint64) {
+	if syscall.Setrlimit(what, &syscall.Rlimit{Cur: to, Max: to}) != nil {
+		most := hardLimit(what)
+		_ = syscall.Setrlimit(what, &syscall.Rlimit{Cur: most, Max: most})
+	}
+}
+
+func hardLimit(what int) uint64 {
+	var now syscall.Rlimit
+	if syscall.Getrlimit(what, &now) != nil {
+		return 0
+	}
+	return now.Max
+}
+
+func filesAttack([]string) error {
+	raise(unix.RLIMIT_NOFILE, 2*maxFiles)
+	for range maxFiles {
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return err
+		}
+	}
+	return nil // beside the three that it had
+}
+
+// coreAttack lets a child die; the kernel says whether a core of it went anywhere: into a file, or to a program that collects them.
+func coreAttack([]string) error {
+	raise(unix.RLIMIT_CORE, unix.RLIM_INFINITY)
+	cmd := exec.Command("/bin/sh", "-c", "kill -ABRT $$")
+	cmd.Dir = os.Getenv("TMPDIR")
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.CoreDump() {
+			return nil
+		}
+	}
+	return fmt.Errorf("no core: %w", err)
+}
+
+// sharedMemoryAttack takes more than the bound of one process's data, as memory that it shares and in a file of memory.
+func sharedMemoryAttack([]string) error {
+	const size = testMemory + 64<<20
+	fd, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	if err := unix.Ftruncate(fd, size); err != nil {
+		return err
+	}
+	for _, kept := range []struct{ fd, flags int }{{fd, unix.MAP_SHARED}, {-1, unix.MAP_SHARED | unix.MAP_ANONYMOUS}} {
+		b, err := unix.Mmap(kept.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, kept.flags)
+		if err != nil {
+			return err
+		}
+		b[0], b[size-1] = 1, 1
+	}
+	return nil
+}

@@ -108,6 +108,7 @@ func newCluster(t *testing.T, s shape, p project) *cluster {
 	}
 	for i := range s.workers {
 		c.proxies[fmt.Sprintf("worker-%d redis", i)] = newProxy(t, "tcp", "127.0.0.1:"+c.redisPort)
+		c.wireToHosts(i)
 		c.startWorker(i)
 	}
 	t.Cleanup(c.resume)
@@ -241,11 +242,24 @@ func (c *cluster) tend(quit <-chan struct{}) {
 	}
 }
 
+// wireToHosts puts a proxy between a worker and each host. The worker finds them by names: each has its own /etc/hosts.
+func (c *cluster) wireToHosts(worker int) {
+	c.t.Helper()
+	name, names := fmt.Sprintf("worker-%d", worker), "127.0.0.1 localhost\n"
+	for i, h := range c.hosts {
+		ip := fmt.Sprintf("127.77.%d.%d", worker+1, i+1)
+		names += ip + " " + h.name + ".chaos\n"
+		c.proxies[name+" "+h.name] = newProxyAt(c.t, fmt.Sprintf("%s:%d", ip, h.port), "tcp", fmt.Sprintf("127.0.0.1:%d", h.port))
+	}
+	c.write(name+".hosts", names)
+}
+
 func (c *cluster) startWorker(i int) {
 	c.t.Helper()
 	name := fmt.Sprintf("worker-%d", i)
-	p := start(c.t, c.env(), c.built.turnus, "worker", "--redis", c.guard.URL("", c.proxies[name+" redis"].addr, ""), "--secrets", c.login(i),
-		"--plugins", c.built.plugins, "--cpu-limit", "0", "--memory-limit", "0", "-f", "8", "--name", name, "--log-level", "info")
+	seesHosts := []string{"unshare", "--mount", "/bin/sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, filepath.Join(c.dir, name+".hosts")}
+	p := start(c.t, c.env(), append(seesHosts, c.built.turnus, "worker", "--redis", c.guard.URL("", c.proxies[name+" redis"].addr, ""), "--secrets", c.login(i),
+		"--plugins", c.built.plugins, "--cpu-limit", "0", "--memory-limit", "0", "-f", "8", "--name", name, "--log-level", "info")...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retire(name, c.workers[i])

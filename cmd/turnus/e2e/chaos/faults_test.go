@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
 )
 
 // begin makes a fault, and returns what ends it. Each is one of kinds.
@@ -38,6 +39,10 @@ func (c *cluster) begin(p planned) (end func()) {
 		wake := c.stop(c.workerAt(p.target).pid())
 		mend := c.line(worker+" redis", open, lossy, 0)
 		return func() { wake(); pass(4 * time.Second); mend() }
+	case "cut worker from hosts":
+		return c.hostLines(worker, held, held)
+	case "cut replies of hosts to worker":
+		return c.hostLines(worker, open, held)
 	case "kill plugin", "stop plugin":
 		pids := children(c.workerAt(p.target).pid())
 		if p.name == "stop plugin" {
@@ -73,10 +78,7 @@ func (c *cluster) begin(p planned) (end func()) {
 	case "stop ledger":
 		return c.stop(c.postgres()...)
 	case "read-only ledger":
-		c.sql("ALTER SYSTEM SET default_transaction_read_only = on")
-		return func() {
-			c.sql("SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only")
-		}
+		return c.readOnlyLedger()
 	case "fill disk of ledger", "fill disk of Redis":
 		return c.fill()
 	default:
@@ -175,6 +177,19 @@ func (c *cluster) line(name string, up, down way, delay time.Duration) (end func
 	return func() { p.set(open, open, 0) }
 }
 
+// hostLines changes the proxies between a worker and all hosts until the fault ends.
+func (c *cluster) hostLines(worker string, up, down way) (end func()) {
+	var ends []func()
+	for _, h := range c.hosts {
+		ends = append(ends, c.line(worker+" "+h.name, up, down, 0))
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
 // slowLedger has each reply of PostgreSQL, or each writer of SQLite, wait.
 func (c *cluster) slowLedger() (end func()) {
 	if c.pg != nil {
@@ -206,6 +221,32 @@ func (c *cluster) slowLedger() (end func()) {
 		}
 	}()
 	return func() { close(quit); <-done }
+}
+
+// readOnlyLedger has each write to the ledger fail at once, while reads go on.
+func (c *cluster) readOnlyLedger() (end func()) {
+	c.t.Helper()
+	if c.pg != nil {
+		c.sql("ALTER SYSTEM SET default_transaction_read_only = on")
+		return func() {
+			c.sql("SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only")
+		}
+	}
+	// No file system becomes read-only under a file that is open for writing. A limit of no bytes refuses the same writes of
+	// the process to files, and SQLite reports the same error of them.
+	p := c.serverAt(0)
+	var before unix.Rlimit
+	if err := unix.Prlimit(p.pid(), unix.RLIMIT_FSIZE, nil, &before); err != nil {
+		c.t.Logf("limit what the server writes: %v", err) // another fault has ended it
+		return func() {}
+	}
+	limit := func(most uint64) {
+		if err := unix.Prlimit(p.pid(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: most, Max: before.Max}, nil); err != nil && p.running() {
+			c.t.Errorf("limit what the server writes: %v", err)
+		}
+	}
+	limit(0)
+	return func() { limit(before.Cur) }
 }
 
 // sql has PostgreSQL carry out statements, and read its settings again.

@@ -103,7 +103,7 @@ func newHosts(t *testing.T, dir string, names []string, k keys, more func(name s
 		}
 		h.process = start(t, nil, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", hostInit, "init", h.dir)
 		hosts = append(hosts, h)
-		inventory += fmt.Sprintf("  %s: {address: 127.0.0.1, port: %d, user: root, host_key: [%q]%s}\n", name, h.port, sshdtest.Line(public), more(name))
+		inventory += fmt.Sprintf("  %s: {address: %[1]s.chaos, port: %[2]d, user: root, host_key: [%[3]q]%[4]s}\n", name, h.port, sshdtest.Line(public), more(name))
 	}
 	return hosts, inventory
 }

@@ -114,6 +114,14 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 			s.faults = []happened{stopped("FLUSHALL", 13.5, 13.5)}
 			s.logs["h3"] = "begin 8 r3 a 12 worker-1 - 13.00\nend 8 r3 a 12 0 13.10\nbegin 7 r3 b 13 worker-0 - 14.00\n"
 		}, ""},
+		"a step of a worker that is cut off from hosts": {func(s *story) {
+			s.faults = []happened{stopped("cut worker from hosts", 8.5, 15)}
+		}, "through a cut"},
+		"steps of another worker meanwhile, and at the onset": {func(s *story) {
+			cut := stopped("cut worker from hosts", 8.5, 15)
+			cut.target = 1
+			s.faults = []happened{cut, stopped("cut worker from hosts", 10.5, 15)}
+		}, ""},
 		"a step after a long stop": {func(s *story) {
 			run(s, "r3", "again", nil)
 			ended(s, "r3", "h3", core.Lost, 40)

@@ -106,6 +106,8 @@ const (
 	lateSlack = 5 * time.Second
 	// The exit status of a command may be on its way to its worker when the run is cancelled.
 	exitSlack = time.Second
+	// A command that a host has may not have begun, on a busy machine, when its worker is cut off.
+	cutSlack = 2 * time.Second
 )
 
 // parse reads what a host noted. A line that is not whole is none.
@@ -154,7 +156,7 @@ func judge(v evidence) (all []violation) {
 		kind[r.id] = r.kind
 	}
 	for _, rule := range []func(evidence, map[string]string) []violation{
-		overlaps, oldFences, expired, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted,
+		overlaps, oldFences, expired, through, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted,
 	} {
 		all = append(all, rule(v, kind)...)
 	}
@@ -232,6 +234,18 @@ func expired(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
+// through: a worker that is cut off from its hosts begins nothing there, or the suite's own cut is none.
+func through(v evidence, _ map[string]string) (all []violation) {
+	for _, f := range v.faults {
+		for _, e := range v.seen {
+			if f.name == "cut worker from hosts" && e.worker == fmt.Sprintf("worker-%d", f.target) && f.begin+cutSlack < e.begin && e.begin < f.end {
+				all = append(all, violation{"through a cut", e.begin, fmt.Sprintf("%s began %v after %v", e.job(), (e.begin - f.begin).Round(tick), f.planned), []string{e.line}})
+			}
+		}
+	}
+	return all
+}
+
 // outsideWindows: a step that waits for a window begins in it, and with as much time left as it needs.
 func outsideWindows(v evidence, kind map[string]string) (all []violation) {
 	for _, e := range v.seen {
@@ -297,7 +311,7 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 func told(v evidence, at time.Duration) time.Duration {
 	late := false
 	for _, f := range v.faults { // by begin
-		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis"}, f.name)
+		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "read-only ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis"}, f.name)
 		if away && f.begin <= at && at < f.end+lateSlack {
 			at, late = max(at, f.end), true
 		}

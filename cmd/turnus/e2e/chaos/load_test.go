@@ -181,7 +181,7 @@ func (l *load) ask(kind, key string, limit []string) {
 	asked := now()
 	var run api.Run
 	ok := l.insist(l.c.token, func(ctx context.Context, c *client.Client) (err error) {
-		run, err = c.CreateRun(ctx, key, api.NewRun{Playbook: kind, Limit: limit, FourEyes: kind == "eyes"})
+		run, err = c.CreateRun(ctx, key, api.NewRun{Playbook: kind, LaunchOptions: api.LaunchOptions{Limit: limit}, FourEyes: kind == "eyes"})
 		return err
 	})
 	if !ok {

@@ -37,7 +37,13 @@ type proxy struct {
 // newProxy forwards to target until the test ends.
 func newProxy(t *testing.T, network, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newProxyAt(t, "127.0.0.1:0", network, target)
+}
+
+// newProxyAt is newProxy, which listens where it is told.
+func newProxyAt(t *testing.T, listen, network, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Bounds of recovery after a single fault.
@@ -22,9 +24,15 @@ const (
 type due struct{ at, begun time.Duration }
 
 // probes are all pulses, and all jobs that were suspended for a time. What never began is given the
-// end of the evidence.
+// end of the evidence, except a job that ended as unreachable: nobody waited for it longer.
 func probes(v evidence) (all []due) {
 	first, second := map[string]execution{}, map[string]execution{} // by run: each has one host
+	given := map[string]time.Duration{}                             // when a run was given up
+	for _, o := range v.outcomes {
+		if o.outcome == core.Unreachable {
+			given[o.run] = o.seen
+		}
+	}
 	for _, e := range v.seen {
 		switch e.step {
 		case "b":
@@ -37,9 +45,9 @@ func probes(v evidence) (all []due) {
 			}
 		}
 	}
-	begun := func(e execution, ok bool) time.Duration {
+	begun := func(run string, e execution, ok bool) time.Duration {
 		if !ok {
-			return v.until
+			return cmp.Or(given[run], v.until)
 		}
 		return e.begin
 	}
@@ -47,12 +55,12 @@ func probes(v evidence) (all []due) {
 		e, ok := first[r.id]
 		switch r.kind {
 		case "pulse":
-			all = append(all, due{r.asked, begun(e, ok)})
+			all = append(all, due{r.asked, begun(r.id, e, ok)})
 		case "timed":
-			all = append(all, due{r.asked, begun(e, ok)})
+			all = append(all, due{r.asked, begun(r.id, e, ok)})
 			if e.ended {
 				e2, ok := second[r.id]
-				all = append(all, due{e.end + v.recipes["timed"].suspended, begun(e2, ok)})
+				all = append(all, due{e.end + v.recipes["timed"].suspended, begun(r.id, e2, ok)})
 			}
 		}
 	}

@@ -20,12 +20,25 @@ import (
 
 // Trace says where an execution is noted and how long it takes.
 type Trace struct {
-	File string `json:"file" turnus:"required,pattern=^/" jsonschema:"a line is appended at the begin and at the end"`
-	Ms   int    `json:"ms,omitempty" jsonschema:"how long the work takes, in milliseconds"`
+	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"a line is appended at the begin and at the end; /worker/NAME is in the worker's own folder"`
+	Ms    int    `json:"ms,omitempty" jsonschema:"how long the work takes, in milliseconds"`
+	Print int    `json:"print,omitempty" jsonschema:"bytes of output"`
 }
 
 func trace(ctx context.Context, r *sdk.Run[Trace, sdk.NoState]) error {
-	f, err := os.OpenFile(r.Params.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err := noted(ctx, r, r.Params); err != nil {
+		return err
+	}
+	r.Changed()
+	return nil
+}
+
+// noted notes begin and end of an execution.
+func noted[P, S any](ctx context.Context, r *sdk.Run[P, S], t Trace) error {
+	if name, ok := strings.CutPrefix(t.File, "/worker/"); ok {
+		t.File = fmt.Sprintf("/proc/%d/cwd/%s", os.Getppid(), name)
+	}
+	f, err := os.OpenFile(t.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -34,14 +47,40 @@ func trace(ctx context.Context, r *sdk.Run[Trace, sdk.NoState]) error {
 		fmt.Fprintf(f, "%s %s %s %d %d %d %s\n", what, r.Job, r.Host().Name, r.Fence, os.Getppid(), time.Now().UnixNano(), r.Key)
 	}
 	line("begin")
+	_, _ = r.Stdout().Write(bytes.Repeat([]byte("0123456789abcde\n"), t.Print/16))
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Duration(r.Params.Ms) * time.Millisecond):
+	case <-time.After(time.Duration(t.Ms) * time.Millisecond):
 	}
 	line("end")
-	r.Changed()
 	return nil
+}
+
+// Park says where the two executions of a job are noted, and what it waits for between them.
+type Park struct {
+	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"as of lab.trace"`
+	After int    `json:"after" turnus:"required" jsonschema:"seconds"`
+	Event string `json:"event,omitempty" jsonschema:"goes on with it, too"`
+}
+
+type parked struct {
+	Parked bool `json:"parked"`
+}
+
+func park(ctx context.Context, r *sdk.Run[Park, parked]) error {
+	if err := noted(ctx, r, Trace{File: r.Params.File}); err != nil {
+		return err
+	}
+	if r.State.Parked {
+		r.Changed()
+		return nil
+	}
+	var options []sdk.SuspendOption
+	if r.Params.Event != "" {
+		options = append(options, sdk.WakeOn(r.Params.Event))
+	}
+	return sdk.Suspend(parked{true}, time.Duration(r.Params.After)*time.Second, options...)
 }
 
 // How says how the process misbehaves.
@@ -148,6 +187,7 @@ func main() {
 	sdk.Serve(sdk.Plugin("lab", "1.0.0"),
 		sdk.Job("lab.trace", trace, sdk.Idempotent(true), sdk.OnLost("retry"), sdk.Concurrency(256)),
 		sdk.Job("lab.hold", trace, sdk.Idempotent(false), sdk.OnLost("hold")),
+		sdk.Job("lab.park", park, sdk.Idempotent(true), sdk.OnLost("retry")),
 		sdk.Job("lab.leak", leak, sdk.Idempotent(true)),
 		sdk.Job("lab.crash", leak, sdk.Idempotent(false), sdk.OnLost("hold")),
 		sdk.Job("lab.keep", keep, sdk.Idempotent(true)),

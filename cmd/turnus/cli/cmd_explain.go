@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+func (a *app) explainCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "explain RUN HOST", Short: "Say why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: completeRunHost(&r),
+		Long: `Say where a host of a run stands: all that keeps it from starting, its window set and
+when that opens, how many hosts of the run come before it, and an estimate of its start.`,
+		Example: "  turnus explain 20261120-021500-ab3cd5ef fw-1.acme",
+	}
+	ask := func(ctx context.Context, c *client.Client, args []string) (api.Explanation, error) {
+		job, err := hostJob(ctx, c, args[0], args[1])
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		return c.Explain(ctx, core.JobID{Run: job.Run, Index: job.Index})
+	}
+	return shown(a, c, &r, ask, a.writeExplanation)
+}
+
+func (a *app) writeExplanation(e api.Explanation) {
+	line := fmt.Sprintf("%s is %s: %s", e.Host, e.State, e.Reason)
+	if !e.Until.IsZero() {
+		line += ", until " + console.LocalTime(e.Until)
+	}
+	fmt.Fprintln(a.Out, console.Printable(line))
+	row := func(name, value string) { fmt.Fprintf(a.Out, "  %-9s %s\n", name, console.Printable(value)) }
+	for _, b := range e.Blocks {
+		row("waits", b.Text)
+	}
+	if w := e.Window; w != nil {
+		text := w.Set + ": open"
+		switch {
+		case !w.Opens.IsZero():
+			text = w.Set + ": opens " + w.OpensLocal
+		case w.Reason != "":
+			text = w.Set + ": " + w.Reason
+		}
+		row("window", text)
+	}
+	if e.Ahead != nil {
+		row("position", console.Plural(*e.Ahead, "host")+" of the run before it")
+	}
+	if s := e.Starts; s != nil {
+		row("estimate", "starts "+console.LocalTime(s.P50)+", done "+console.LocalTime(s.FinishP50)+", with P90 "+console.LocalTime(s.FinishP90))
+	}
+}

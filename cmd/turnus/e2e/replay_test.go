@@ -1,0 +1,145 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// thief can read and write all of Redis, and has no key.
+type thief struct {
+	*lab
+	client *goredis.Client
+	kept   map[string]string // by key: how Redis dumps it
+}
+
+// ofRuns are the keys that say which runs and jobs there are, and that they wait: not what counts, nor who works.
+var ofRuns = regexp.MustCompile(`[:}](ids|tenants|ready|due|small|payloads|[rt][0-9]+(:.)?)$`)
+
+// keep copies them once the run is there.
+func (s *thief) keep() {
+	s.t.Helper()
+	ctx := context.Background()
+	s.kept = map[string]string{}
+	until(s.t, "the run to be in Redis", func() bool {
+		keys, err := s.client.Keys(ctx, "*").Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, key := range keys {
+			if dump, err := s.client.Dump(ctx, key).Result(); err == nil && ofRuns.MatchString(key) {
+				s.kept[key] = dump
+			}
+		}
+		return len(s.kept) > 0
+	})
+}
+
+// replay puts back what was kept.
+func (s *thief) replay() {
+	s.t.Helper()
+	for key, dump := range s.kept {
+		if err := s.client.RestoreReplace(context.Background(), key, 0, dump).Err(); err != nil {
+			s.t.Fatalf("%s: %v", key, err)
+		}
+	}
+}
+
+// Who can write to Redis, and has no key, makes a worker do nothing on a host but what was encrypted for that place: neither a job of
+// their own, nor a true one for another host, index or run. The same job in the same place starts again, as docs/security.md says:
+// that is the control, too.
+func TestAttackOverRedisWithAKeyRing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLab(t, fleet.Config{Hosts: 2}).withRedis()
+	ring := filepath.Join(l.dir, "ring.json")
+	l.keys(nil, "new", ring)
+	run := l.run("--keyring", ring, l.book("true", "{uses: command, with: {run: echo hello}}"))
+	s := &thief{lab: l, client: l.redis.admin()}
+	raw := l.redis.queue()
+	until(t, "the run to be let go on", func() bool { // it goes into the queue paused
+		ids, err := raw.Runs(ctx)
+		if err != nil || len(ids) == 0 {
+			return false
+		}
+		status, err := raw.Status(ctx, ids[0])
+		return err == nil && status.Phase == queue.Active
+	})
+	s.keep()
+
+	// Without a worker, the thief leases the jobs and gives them back: so their encrypted bytes are known.
+	session, err := raw.Open(ctx, "thief")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leased, err := raw.Turn(ctx, queue.Turn{Session: session, Want: 2})
+	if err != nil || len(leased.Leases) != 2 {
+		t.Fatalf("%+v, %v", leased, err)
+	}
+	jobs := leased.Leases
+	slices.SortFunc(jobs, func(a, b queue.Lease) int { return a.Job.Index - b.Job.Index })
+	back := make([]queue.Ack, len(jobs))
+	for i, job := range jobs {
+		back[i] = queue.Ack{Job: job.Job, Token: job.Token, Kind: queue.AckReturn}
+	}
+	if _, err := raw.Turn(ctx, queue.Turn{Session: session, Acks: back}); err != nil {
+		t.Fatal(err)
+	}
+	payload, err := raw.Payload(ctx, jobs[0].Job.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Close(ctx, session); err != nil {
+		t.Fatal(err)
+	}
+
+	w := l.worker("--keyring", ring)
+	ended := func(run string, jobs int) (all []queue.Record) {
+		until(t, "the end of run "+run, func() bool {
+			all, _, err = raw.Records(ctx, run, "", 10, 0)
+			return err == nil && len(all) == jobs
+		})
+		return all
+	}
+	ended(jobs[0].Job.Run, 2)
+	run.wants(0)
+	before := l.fleet.Stats().Commands
+	if before < 2 {
+		t.Fatalf("control: %d commands on the hosts", before)
+	}
+
+	submit := func(r queue.Run) {
+		t.Helper()
+		if _, err := queue.SubmitOne(ctx, raw, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := jobs[0], jobs[1]
+	submit(queue.Run{ID: "plain", Payload: []byte("{}"), Targets: []queue.Target{{Host: first.Host, Data: []byte("{}")}}})
+	submit(queue.Run{ID: "elsewhere", Payload: payload, Targets: []queue.Target{{Host: first.Host, Data: first.Data}, {Host: second.Host, Data: second.Data}}})
+	for _, r := range ended("elsewhere", 2) {
+		if r.Outcome != core.Failed {
+			t.Errorf("the job %d of another run ended as %s", r.Index, r.Outcome)
+		}
+	}
+	until(t, "the forged job to be refused", func() bool { return w.err.has("plain/0", "is not sealed") })
+	if n := l.fleet.Stats().Commands; n != before {
+		t.Errorf("%d commands were run for what was forged", n-before)
+	}
+
+	s.replay()
+	until(t, "the same jobs in their place to start again", func() bool { return l.fleet.Stats().Commands >= before+2 })
+	w.signal(syscall.SIGTERM)
+	w.wants(0)
+}

@@ -1,0 +1,110 @@
+//go:build linux && record
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// Processes of the former version and of this one, over one Redis and one ledger: nothing is changed under workers of the former
+// one; once they have ended no process of it reaches the queue, and what its server accepts runs once.
+func TestBesideTheFormerVersion(t *testing.T) {
+	ours := binary
+	l := recorder(t).withRedis()
+	if err := l.redis.admin().Do(context.Background(), "acl", "setuser", "turnus", "allkeys", "allcommands").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := emptySite(l)
+	formerServer, formerWorker := s.server(), s.worker("-f", "8", "--name", "former")
+	c := s.ask(formerServer)
+	ask := func() *client.Client { return c }
+	submit := func(key string) api.Run { return s.submit(ask, key, "single") }
+	version := func() (v int) {
+		db, err := pgx.Connect(context.Background(), s.ledger)
+		if err == nil {
+			defer func() { _ = db.Close(context.Background()) }()
+			err = db.QueryRow(context.Background(), "SELECT max(version) FROM migrations").Scan(&v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first, tables := submit("first"), version()
+	if _, err := c.PutSchedule(context.Background(), "often", "", api.NewSchedule{Playbook: "yearly", Cron: "* * * * *"}); err != nil {
+		t.Fatal(err)
+	}
+
+	binary = ours
+	for _, p := range []*process{s.server(), l.start(append([]string{"worker", "--redis", l.queue}, l.pluginFlags()...)...)} {
+		if code := p.code(); code == 0 || !p.err.has(`pool "default" is of format 1`, "speaks 2", "are at work: former; nothing was changed") {
+			t.Errorf("%v beside a worker of the former version: exit code %d\n%s", p.cmd.Args, code, p.err)
+		}
+	}
+	if v := version(); v != tables {
+		t.Errorf("the ledger was brought from version %d to %d", tables, v)
+	}
+	finished(t, c, first.ID)
+	formerWorker.signal(syscall.SIGTERM)
+	formerWorker.wants(0)
+
+	server := s.server()
+	s.worker("-f", "8", "--name", "ours")
+	if !server.running() {
+		t.Fatal(server.err)
+	}
+	beside, began := submit("beside"), time.Now() // of the former server
+	next := s.ask(server)
+	until(t, "a fire under both servers", func() bool {
+		schedule, err := next.Schedule(context.Background(), "often")
+		return err == nil && schedule.LastFire.After(began)
+	})
+
+	formerServer.signal(syscall.SIGTERM)
+	formerServer.wants(0)
+	finished(t, next, beside.ID)
+	for _, run := range []api.Run{first, beside} {
+		if outcomes, _ := accounted(t, s.open(), run.ID); outcomes[core.Changed] != 12 {
+			t.Errorf("run %s: %v", run.ID, outcomes)
+		}
+	}
+	seen := map[string]int{}
+	for _, e := range executions(t, filepath.Join(l.dir, "trace")) {
+		if seen[e.job]++; seen[e.job] > 1 {
+			t.Errorf("job %s was executed again", e.job)
+		}
+	}
+	if len(seen) < 25 {
+		t.Errorf("%d jobs were executed, expected those of two runs and of a fire", len(seen))
+	}
+	t.Logf("the former server said: %s", formerServer.err)
+
+	binary = *recordBinary
+	for _, args := range [][]string{
+		append([]string{"worker", "--redis", l.queue, "--name", "late"}, l.pluginFlags()...),
+		{"doctor", "--ledger", s.ledger},
+		{"server", "--redis", l.queue, "--ledger", s.ledger, "--data", filepath.Join(l.dir, "data-1"), "--listen", "127.0.0.1:0", "--definitions", s.ops},
+	} {
+		p := l.start(args...)
+		if args[0] == "worker" {
+			until(t, "the former worker to be refused", func() bool { return !p.running() || p.err.has("WRONGTYPE") })
+			t.Logf("a former worker says: %s", p.err)
+			p.kill()
+			continue
+		}
+		if code := p.code(); code == 0 || !p.err.has("use the newer turnus") {
+			t.Errorf("%v of the former version: exit code %d\n%s", args, code, p.err)
+		}
+	}
+	l.redis.sound(nil)
+}
