@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -242,15 +244,52 @@ func (f *Follower) prepare(ctx context.Context) error {
 	return f.renew(ctx)
 }
 
-// renew makes an empty mirror.
+// renew puts a new mirror in the place of the old one. The new mirror holds the good revision if the old one still has
+// it, and nothing else: neither objects that a killed fetch left nor files that keep them from being removed.
 func (f *Follower) renew(ctx context.Context) error {
-	if err := os.RemoveAll(f.g.dir); err != nil {
-		return fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	fresh, old := *f.g, f.g.dir+".old"
+	fresh.dir += ".new"
+	if err := f.emptyMirror(ctx, &fresh); err != nil {
+		return err
 	}
-	if err := os.MkdirAll(f.g.dir, ownerOnly); err != nil {
-		return fmt.Errorf("follow %s: %w", f.g.remote.address, err)
+	_, err := fresh.run(ctx, localTime, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow",
+		"--depth="+strconv.Itoa(f.o.Depth), "--", f.g.dir, "+"+goodRef+":"+goodRef)
+	if ctx.Err() != nil {
+		return ctx.Err() // the old mirror stays until the next start
 	}
-	if _, err := f.g.run(ctx, localTime, "init", "--quiet", "--bare", "--initial-branch=none"); err != nil {
+	if err != nil || sizeOf(fresh.dir) > f.o.MaxMirror/2 { // no good revision yet, a damaged one, or one that leaves no space for others
+		if err := f.emptyMirror(ctx, &fresh); err != nil {
+			return err
+		}
+	}
+	err = os.RemoveAll(old)
+	if err == nil {
+		if err = os.Rename(f.g.dir, old); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = os.Rename(fresh.dir, f.g.dir)
+	}
+	if err == nil {
+		err = os.RemoveAll(old)
+	}
+	if err != nil {
+		return fmt.Errorf("follow %s: replace the mirror: %w", f.g.remote.address, err)
+	}
+	return nil
+}
+
+// emptyMirror makes an empty repository in the folder of g.
+func (f *Follower) emptyMirror(ctx context.Context, g *git) error {
+	err := os.RemoveAll(g.dir)
+	if err == nil {
+		err = os.MkdirAll(g.dir, ownerOnly)
+	}
+	if err == nil {
+		_, err = g.run(ctx, localTime, "init", "--quiet", "--bare", "--initial-branch=none")
+	}
+	if err != nil {
 		return fmt.Errorf("follow %s: make the mirror: %w", f.g.remote.address, err)
 	}
 	return nil

@@ -106,31 +106,18 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 	return tip, err != nil && ctx.Err() == nil, nil
 }
 
-// tidyTries is how often what came too much is dropped before the mirror is made anew.
-const tidyTries = 3
-
-// mend makes the mirror fit for another fetch after one that failed. What a killed git left
-// is removed, what came too much is dropped, and a mirror that is damaged is made anew.
+// mend makes the mirror fit for another fetch after one that failed: it removes what a killed git left, and replaces
+// a mirror that is too large or damaged.
 func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
 	f.g.tidyLocks()
 	if f.broken++; !tooLarge && f.broken < maxBroken {
 		return nil
 	}
 	f.broken = 0
-	_, err := f.g.run(ctx, localTime, "update-ref", "-d", tipRef)
-	if err == nil && tooLarge {
-		for range tidyTries { // a child of the git that was killed may have written until now
-			_, err = f.g.run(ctx, localTime, "gc", "--quiet", "--prune=now")
-			if err == nil && sizeOf(f.g.dir) <= f.o.MaxMirror/2 {
-				return nil // the good revision is still there
-			}
-			if ctx.Err() != nil {
-				return ctx.Err() // it stays when a stop ends gc; the next start mends the mirror
-			}
-			f.g.tidyLocks()
-		}
+	if tooLarge {
 		return f.renew(ctx)
 	}
+	_, err := f.g.run(ctx, localTime, "update-ref", "-d", tipRef)
 	if err == nil {
 		_, err = f.g.run(ctx, localTime, "fsck", "--connectivity-only", "--no-dangling", "--no-progress")
 	}
