@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
@@ -99,7 +100,7 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if err != nil {
 		return Applied{}, err
 	}
-	c.postNow(ctx)
+	c.publishNow(ctx)
 	c.keepAligned(ctx)
 	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
 }
@@ -124,8 +125,7 @@ func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	if c.book, err = gate.NewBook(docs); err != nil {
 		return nil, err
 	}
-	// Without a time: the same windows are the same document, whoever posts them.
-	if c.posted, err = gate.Encode(c.book, time.Time{}); err != nil {
+	if c.published, err = calendar.Encode(c.book); err != nil {
 		return nil, err
 	}
 	for _, s := range set.Schedules {
@@ -279,7 +279,7 @@ func (c *Catalog) watch(ctx context.Context) {
 		}
 		if err == nil {
 			c.keepAligned(ctx)
-			c.trouble(ctx, "windows are not given to the workers for now", c.keepBoard(ctx))
+			c.trouble(ctx, publishFailed, c.publish(ctx))
 		}
 		if now := time.Now(); now.Sub(told) >= tellEvery {
 			told = now
@@ -291,4 +291,42 @@ func (c *Catalog) watch(ctx context.Context) {
 		case <-c.poke:
 		}
 	}
+}
+
+const publishFailed = "publishing the windows failed, retrying"
+
+// publishNow publishes the windows after a change; if that fails, watch goes on with it.
+func (c *Catalog) publishNow(ctx context.Context) {
+	if err := c.publish(ctx); err != nil {
+		c.trouble(ctx, publishFailed, err)
+		nudge(c.poke)
+	}
+}
+
+func (c *Catalog) publish(ctx context.Context) error {
+	posted, err := c.windows.Publish(ctx)
+	if posted {
+		c.say(Event{Kind: WindowsPosted, Version: c.Current().Version})
+	}
+	return err
+}
+
+// edition is the windows of what is current, as long as the ledger has nothing newer.
+func (c *Catalog) edition() calendar.Edition {
+	now := c.Current()
+	return calendar.Edition{Data: now.published, Newest: func(ctx context.Context) (bool, error) {
+		set, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)
+		if err != nil {
+			return false, err
+		}
+		given, err := c.cfg.Ledger.DocumentVersion(ctx, kindApprovals, "", nameWindows)
+		if err != nil {
+			return false, err
+		}
+		newest := set == now.Version && given == now.given
+		if !newest {
+			nudge(c.poke)
+		}
+		return newest, nil
+	}}
 }

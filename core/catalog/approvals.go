@@ -117,7 +117,7 @@ func (c *Catalog) adoptGiven(given givenState) error {
 		if err != nil {
 			return err
 		}
-		now.book, now.posted, now.given = next.book, next.posted, next.given
+		now.book, now.published, now.given = next.book, next.published, next.given
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,9 +199,9 @@ func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
 	if err != nil {
 		return Approval{}, err
 	}
-	if !a.Revoked && len(then.posted) > maxPosted {
+	if !a.Revoked && len(then.published) > maxPosted {
 		return Approval{}, fmt.Errorf("window set %s: all windows and approvals together have %d bytes, and workers take %d: remove window sets, or revoke approvals: %w",
-			a.Set, len(then.posted), maxPosted, core.ErrQuota)
+			a.Set, len(then.published), maxPosted, core.ErrQuota)
 	}
 	data, err := json.Marshal(next.list)
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
 	if err := c.adoptGiven(next); err != nil {
 		return Approval{}, err
 	}
-	c.postNow(ctx)
+	c.publishNow(ctx)
 	return a, nil
 }
 

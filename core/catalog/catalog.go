@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/gate"
@@ -65,8 +66,9 @@ type Current struct {
 	Applied time.Time // when
 	Base    Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
 	book    *gate.Book
-	posted  []byte // the windows as the board has them
-	given   int64  // version of the approvals that are in them
+	given   int64 // version of the approvals that are in it
+
+	published []byte // book, for workers
 }
 
 // Base is a commit, or the hash of a folder's definitions.
@@ -118,8 +120,7 @@ type Catalog struct {
 	templates templates
 	aligning  sync.Mutex // held while schedules are brought in line
 
-	boarding sync.Mutex // held while the board is looked at
-	board    boardState
+	windows *calendar.Publisher
 
 	approving sync.Mutex // held while an approval of a window is written
 	taking    sync.Mutex // held while definitions or approvals are taken over
@@ -148,6 +149,7 @@ func New(cfg Config) (*Catalog, error) {
 		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
 		begun: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan string, 1024),
 	}
+	c.windows = calendar.NewPublisher(calendar.Options{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.WakeWindows})
 	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.fired)
 	if cfg.Follow != nil {
 		o := *cfg.Follow

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
@@ -140,14 +140,14 @@ func TestBoardHasTheWindows(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			p, err := gate.Decode(data)
+			p, err := calendar.Decode(data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(p.Book.Documents()) == 0 {
+			if len(p.Documents()) == 0 {
 				return ""
 			}
-			return string(p.Book.Documents()[0].Data)
+			return string(p.Documents()[0].Data)
 		}
 		for _, text := range []string{nights, strings.Replace(nights, "22:", "23:", 1), nights} {
 			l.apply(c, docs("", "windows/w.yaml", text), catalog.AnyVersion)

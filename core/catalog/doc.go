@@ -7,7 +7,8 @@
 //     follows a git branch or a folder, or a person through the API. Every server looks for a newer
 //     version each second; one that it cannot read changes nothing, and Status says so.
 //   - their windows stand on the queue's board under one name, BoardName, for all runs. Whoever finds the
-//     board without them, or with others, posts them.
+//     board without them, or with others, publishes
+//     them (core/calendar).
 //   - schedules are those of the playbooks, and those that people made, which are documents of their own. The
 //     store of schedules is brought in line with them again and again. What only the store knows, because it came about
 //     there (what is paused, what waits, how far fires are decided), is kept in the ledger besides, seconds behind: a store

@@ -63,7 +63,7 @@ type Options struct {
 	FourEyes func(tenant string) bool
 	within   time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
-	// Board is the name under which workers find the windows; gate.BoardName of the run by default.
+	// Board is the name under which workers find the windows, see calendar.Options.
 	Board string
 }
 

@@ -19,7 +19,7 @@ import (
 // Gating is what of a run's service windows is fixed at launch. The windows themselves may be
 // edited while the run is under way: they are a document on the queue's board.
 type Gating struct {
-	Board   string                   `json:"board"`              // name of the document, see gate.Decode
+	Board   string                   `json:"board"`              // name of the document, see calendar.Decode
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
 	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
@@ -209,7 +209,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 	if err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", p.Name, err)
 	}
-	g := &Gating{Board: cmp.Or(o.Board, gate.BoardName(o.RunID)), Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
+	g := &Gating{Board: o.Board, Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
 	if o.Need != nil {
 		for _, s := range p.Calls() {

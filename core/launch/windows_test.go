@@ -57,7 +57,7 @@ func gated(t testing.TB, body string, hosts []core.Host, o Options) (*Launch, er
 	if o.Windows == nil {
 		o.Windows = bookOf(t, windowText)
 	}
-	o.RunID, o.Now, o.Types = "r", friday, types
+	o.RunID, o.Board, o.Now, o.Types = "r", "windows/r", friday, types
 	return Prepare(p, hosts, o)
 }
 

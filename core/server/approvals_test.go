@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/gate"
@@ -19,9 +20,9 @@ func (b *bed) workers(set string) gate.Answer {
 	b.t.Helper()
 	data, _, err := b.queue.Posted(b.t.Context(), catalog.BoardName, 0)
 	must(b.t, err)
-	p, err := gate.Decode(data)
+	p, err := calendar.Decode(data)
 	must(b.t, err)
-	a, err := p.Book.Ask(time.Now(), gate.Question{Set: set, Need: time.Minute})
+	a, err := p.Ask(time.Now(), gate.Question{Set: set, Need: time.Minute})
 	must(b.t, err)
 	return a
 }

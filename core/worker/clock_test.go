@@ -3,10 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 )
@@ -79,100 +75,6 @@ func TestClockOfAMachineThatSleptIsUnknown(t *testing.T) {
 		if apart(tc.wall, tc.monotonic) != tc.want {
 			t.Errorf("%v on the wall, %v by the monotonic clock: %v", tc.wall, tc.monotonic, !tc.want)
 		}
-	}
-}
-
-// counting counts the calls of a board.
-type counting struct {
-	queue.Board
-	mu    sync.Mutex
-	calls int
-	datas int
-	delay time.Duration
-}
-
-func (c *counting) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
-	<-time.After(c.delay)
-	data, version, err := c.Board.Posted(ctx, name, known)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls++
-	if data != nil {
-		c.datas++
-	}
-	return data, version, err
-}
-
-func TestBooksAreSharedAndFresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := memory.New(memory.Options{})
-		defer q.Shutdown()
-		board := &counting{Board: q, delay: 100 * time.Millisecond}
-		b := newBooks(board)
-		post := func(text string) {
-			data, err := gate.Encode(book(t, text), time.Now())
-			if err == nil {
-				_, err = q.Post(t.Context(), "w", data, time.Hour)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		post(night)
-		var wg sync.WaitGroup
-		got := make([]*gate.Book, 1000)
-		for i := range got {
-			wg.Go(func() {
-				var err error
-				if got[i], err = b.read(t.Context(), "w", bookAge); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		for _, g := range got {
-			if g == nil || g != got[0] {
-				t.Fatal("not one book for all")
-			}
-		}
-		if board.calls != 1 || board.datas != 1 {
-			t.Errorf("%d calls, %d documents read for 1000 questions at once", board.calls, board.datas)
-		}
-		if again, err := b.read(t.Context(), "w", 0); err != nil || again != got[0] || board.calls != 2 || board.datas != 1 {
-			t.Errorf("asked again: %v, %d calls, %d documents", err, board.calls, board.datas)
-		}
-		post(frozen)
-		if old, err := b.read(t.Context(), "w", bookAge); err != nil || old != got[0] {
-			t.Errorf("within its age: %v", err)
-		}
-		if now, err := b.read(t.Context(), "w", 0); err != nil || now == got[0] {
-			t.Errorf("a post was not seen: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		go b.read(t.Context(), "w", 0)
-		synctest.Wait()
-		if _, err := b.read(ctx, "w", 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a reader that waits ends with its context: %v", err)
-		}
-		pass(time.Second)
-	})
-}
-
-func TestBooksAreBounded(t *testing.T) {
-	q := memory.New(memory.Options{})
-	defer q.Shutdown()
-	b := newBooks(q)
-	for i := range 3 * booksKept {
-		if _, err := b.read(t.Context(), fmt.Sprint(i), 0); !errors.Is(err, core.ErrNotFound) {
-			t.Fatal(err)
-		}
-	}
-	if len(b.byName) != booksKept || b.recent.Len() != booksKept {
-		t.Errorf("%d and %d kept", len(b.byName), b.recent.Len())
-	}
-	if _, err := newBooks(nil).read(t.Context(), "w", 0); !errors.Is(err, core.ErrUnavailable) {
-		t.Errorf("without a board: %v", err)
 	}
 }
 

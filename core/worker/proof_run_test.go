@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
@@ -86,7 +87,7 @@ func (p *proof) book(text string) *gate.Book {
 func (p *proof) post(wake bool) {
 	text := p.w.defs.yaml()
 	b := p.book(text)
-	data, err := gate.Encode(b, p.now())
+	data, err := calendar.Encode(b)
 	if err == nil {
 		p.plugins.post(p.w.defs)
 		_, err = p.q.Post(context.Background(), p.launch.Snapshot.Windows.Board, data, 30*24*time.Hour)
@@ -113,7 +114,7 @@ func (p *proof) prepare() bool {
 		hosts = append(hosts, core.Host{Name: h.name, WindowSet: h.set, HAGroup: h.ha})
 	}
 	p.launch, err = launch.Prepare(book, hosts, launch.Options{
-		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.book(p.w.defs.yaml()), SkipUnfit: true,
+		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.book(p.w.defs.yaml()), Board: "windows/proof", SkipUnfit: true,
 		Types: func(name string) (playbooks.Type, bool) {
 			t, ok := proofTypes[name]
 			return playbooks.Type{Name: t.Name, Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}, ok

@@ -125,7 +125,7 @@ func (a *attempts) admit() *verdict {
 
 // ready reads the definitions and the clock. The verdict is that of a job that must ask again.
 func (m *machine) ready(step string) (admission, *verdict) {
-	book, err := m.job.w.books.read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
+	book, err := m.job.w.windows.Read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
 	if m.job.ctx.Err() != nil {
 		v, _ := m.between(step)
 		return admission{}, &v
@@ -231,7 +231,7 @@ type sight struct {
 // look is how a window stands now, by definitions that were read not longer than age ago. With an
 // error it is by those last read; it has no set where there are none, or the clock is not known.
 func (w *Worker) look(ctx context.Context, board string, q gate.Question, age time.Duration) (sight, error) {
-	book, err := w.books.read(ctx, board, age)
+	book, err := w.windows.Read(ctx, board, age)
 	if book == nil {
 		return sight{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -37,9 +38,9 @@ func book(t *testing.T, text string) *gate.Book {
 // post puts definitions on the board of a run.
 func (l *lab) post(run, text string) {
 	l.t.Helper()
-	data, err := gate.Encode(book(l.t, text), time.Now())
+	data, err := calendar.Encode(book(l.t, text))
 	if err == nil {
-		_, err = l.q.Post(context.Background(), gate.BoardName(run), data, 24*365*time.Hour)
+		_, err = l.q.Post(context.Background(), "windows/"+run, data, 24*365*time.Hour)
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -52,7 +53,7 @@ func (l *lab) gated(id string, n int, text, steps string) *launch.Launch {
 	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
 	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
 		if o.RunID != "" {
-			o.Windows = book(l.t, text)
+			o.Windows, o.Board = book(l.t, text), "windows/"+id
 		}
 	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job at once
 }
@@ -434,7 +435,7 @@ func TestUnreadableBoardIsClosed(t *testing.T) {
 // mustPost posts what may be no document.
 func (l *lab) mustPost(run, text string) {
 	l.t.Helper()
-	if _, err := l.q.Post(context.Background(), gate.BoardName(run), []byte(text), time.Hour); err != nil {
+	if _, err := l.q.Post(context.Background(), "windows/"+run, []byte(text), time.Hour); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
@@ -122,7 +123,7 @@ func New(c Config) (*Worker, error) {
 		kill:      make(chan struct{}),
 		drain:     make(chan struct{}),
 		programs:  newPrograms(c.Payload, c.Plugins.Type),
-		books:     newBooks(c.Board),
+		windows:   calendar.NewReader(c.Board),
 		admit:     askBook,
 		conceal:   (*redact.Set).Add,
 		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
@@ -140,7 +141,7 @@ type Worker struct {
 	killOnce  sync.Once
 	drain     chan struct{} // closed when Run's context ends: jobs park between steps
 	programs  *programs
-	books     *books
+	windows   *calendar.Reader
 	clock     clock
 	pace      pace
 	admit     func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place

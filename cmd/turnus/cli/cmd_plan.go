@@ -121,7 +121,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		if err != nil {
 			return told(err)
 		}
-		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book, Past: past, Types: types})
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book(), Past: past, Types: types})
 		if err != nil {
 			return err
 		}

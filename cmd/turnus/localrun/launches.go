@@ -73,8 +73,7 @@ func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
 		return nil, err
 	}
-	windows, err := f.Windows.load()
-	if err != nil {
+	if err := f.Windows.load(); err != nil {
 		return nil, err
 	}
 	f.Past = newHistory()
@@ -96,7 +95,7 @@ func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: windows, SkipUnfit: f.SkipUnfit,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Book(), Board: f.Windows.name, SkipUnfit: f.SkipUnfit,
 			Now: f.At, Need: f.Past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {

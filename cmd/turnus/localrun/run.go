@@ -98,17 +98,14 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
 func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) (err error) {
-	book, stopKeeping, err := f.Play.Windows.keep(ctx, con, q, launches)
-	if err != nil {
-		return err
-	}
-	defer stopKeeping()
 	keeping := &handlersQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
 	if f.Queue.URL == "" {
 		q = keeping
 	}
 	c := NewConductor(con, q)
-	c.windows = book
+	if f.Play.Windows.files != nil {
+		c.windows = f.Play.Windows.Book
+	}
 	c.approve = approver(con, f.Yes)
 	if f.Events {
 		c.events = runview.NewEventWriter(con.Out)
@@ -142,6 +139,11 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	stopPublishing, err := f.Play.Windows.publish(ctx, con, q, c.ctl.WakeWindows)
+	if err != nil {
+		return err
+	}
+	defer stopPublishing()
 	ctx, now, release := con.Signals(ctx, FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now

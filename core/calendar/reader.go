@@ -1,4 +1,4 @@
-package worker
+package calendar
 
 import (
 	"container/list"
@@ -13,14 +13,15 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// booksKept is how many documents a worker keeps compiled: one a run that waits for windows,
-// or one for a whole service.
-const booksKept = programsKept
+const (
+	booksKept = 64              // documents that a Reader keeps compiled: one a launcher
+	readFor   = 3 * time.Second // at most, of one call
+)
 
-// books reads window definitions from the queue's board. A document is parsed once a version and
-// shared by all jobs. Safe for concurrent use.
-type books struct {
-	board queue.Board // nil: there is none, and what waits for a window stays closed
+// Reader reads published windows. A document is parsed once a version and shared by all host tasks.
+// It is safe for concurrent use.
+type Reader struct {
+	board queue.Board // nil: there is none, and whatever waits for a window stays closed
 
 	mu     sync.Mutex
 	byName map[string]*list.Element // of *shelf
@@ -41,36 +42,37 @@ type shelf struct {
 	away    error     // what that brought
 }
 
-func newBooks(board queue.Board) *books {
-	return &books{board: board, byName: map[string]*list.Element{}, recent: list.New()}
+// NewReader reads from that board; nil is none.
+func NewReader(board queue.Board) *Reader {
+	return &Reader{board: board, byName: map[string]*list.Element{}, recent: list.New()}
 }
 
-func (b *books) shelf(name string) *shelf {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if el, ok := b.byName[name]; ok {
-		b.recent.MoveToFront(el)
+func (r *Reader) shelf(name string) *shelf {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if el, ok := r.byName[name]; ok {
+		r.recent.MoveToFront(el)
 		return el.Value.(*shelf)
 	}
 	s := &shelf{name: name, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
-	b.byName[name] = b.recent.PushFront(s)
-	if b.recent.Len() > booksKept {
-		oldest := b.recent.Back()
-		b.recent.Remove(oldest)
-		delete(b.byName, oldest.Value.(*shelf).name)
+	r.byName[name] = r.recent.PushFront(s)
+	if r.recent.Len() > booksKept {
+		oldest := r.recent.Back()
+		r.recent.Remove(oldest)
+		delete(r.byName, oldest.Value.(*shelf).name)
 	}
 	return s
 }
 
-// read returns the definitions as they stood not longer than age ago; 0 is what stands now. With an
-// error it also returns those last read, nil if there are none.
-func (b *books) read(ctx context.Context, name string, age time.Duration) (*gate.Book, error) {
-	if b.board == nil {
+// Read returns the windows as they were not longer than age ago; 0 is those that the board has now.
+// With an error it also returns those last read, nil if there are none.
+func (r *Reader) Read(ctx context.Context, name string, age time.Duration) (*gate.Book, error) {
+	if r.board == nil {
 		return nil, fmt.Errorf("window definitions %s: this worker was given no board to read them from: %w", name, core.ErrUnavailable)
 	}
 	arrived := time.Now()
-	s := b.shelf(name)
+	s := r.shelf(name)
 	select {
 	case <-s.turn:
 	case <-ctx.Done():
@@ -84,7 +86,7 @@ func (b *books) read(ctx context.Context, name string, age time.Duration) (*gate
 	if s.failed.After(fresh) { // those who waited for a call that failed need not each wait for one
 		return s.book, s.away
 	}
-	err := s.load(ctx, b.board)
+	err := s.load(ctx, r.board)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrInvalid) {
 		s.failed, s.away = time.Now(), err
 	}
@@ -93,7 +95,7 @@ func (b *books) read(ctx context.Context, name string, age time.Duration) (*gate
 
 // load asks the board for a newer version. The caller has the token.
 func (s *shelf) load(ctx context.Context, board queue.Board) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	asked := time.Now()
 	data, version, err := board.Posted(call, s.name, s.version)
@@ -105,10 +107,10 @@ func (s *shelf) load(ctx context.Context, board queue.Board) error {
 		return fmt.Errorf("read window definitions %s: %w", s.name, err)
 	}
 	if version != s.version || data != nil {
-		posted, err := gate.Decode(data)
+		book, err := Decode(data)
 		s.version, s.bad = version, err
 		if err == nil {
-			s.book = posted.Book
+			s.book = book
 		}
 	}
 	s.asked = asked
