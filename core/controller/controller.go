@@ -252,7 +252,7 @@ func (c *Controller) catchUp(ctx context.Context) {
 		return
 	}
 	if err := c.rescan(ctx, c.currentIncarnation()); err != nil {
-		pause(ctx, retryLook, nil)
+		pause(ctx, tickEvery, nil)
 	}
 }
 

@@ -21,19 +21,46 @@ import (
 func (c *Controller) putIn(ctx context.Context) {
 	defer c.putting.End()
 	var refuses core.Outage
+	failures := map[string]failure{}
 	for ctx.Err() == nil {
 		c.putting.Beat()
 		if incarnation := c.currentIncarnation(); incarnation != "" {
-			err := c.enqueueAll(ctx, incarnation)
-			if err != nil && ctx.Err() == nil {
-				c.cfg.Log.Warn("runs were not put into the queue", "error", err)
-			}
-			if c.cfg.Alone && ctx.Err() == nil {
+			err := c.enqueueAll(ctx, incarnation, failures)
+			if c.cfg.Alone && ctx.Err() == nil && (err != nil || len(failures) == 0) { // else those that failed are passed over
 				c.sayRefuses(&refuses, err)
 			}
 		}
 		pause(ctx, tickEvery, c.poke)
 	}
+}
+
+// failure is a run that was claimed and not put into the queue.
+type failure struct {
+	since time.Time
+	times int
+}
+
+const (
+	refuseAfter = 30 * time.Minute // of failures that are the run's own, not those of a queue or a ledger that is away
+	maxFailures = 16 * claimMax    // that are remembered; each is forgotten when the run is queued or refused
+)
+
+// Pauses before a run that failed is claimed again, by any server.
+var (
+	awayBackoff   = core.Backoff{Interval: time.Second, Max: 5 * time.Second}
+	refuseBackoff = core.Backoff{Interval: time.Second, Max: time.Minute}
+)
+
+// next decides what follows a failure: the run is refused, or claimed again after a pause. A run
+// that is invalid stays so; one that the queue or the ledger was away for is never refused.
+func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after time.Duration) {
+	switch {
+	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrUnknown):
+		return false, awayBackoff.Delay(f.times-1, 0)
+	case errors.Is(err, core.ErrInvalid), alone, now.Sub(f.since) >= refuseAfter:
+		return true, 0
+	}
+	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
 // sayRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it is
@@ -50,36 +77,65 @@ func (c *Controller) sayRefuses(refuses *core.Outage, err error) {
 	}
 }
 
-// lasts tells whether an error of the queue does not go away by itself.
-func lasts(err error) bool {
-	return !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown)
-}
-
 // enqueueAll claims runs that the queue does not have, and puts them into it, most critical first.
-func (c *Controller) enqueueAll(ctx context.Context, incarnation string) error {
+// Runs that fail are passed over for a while, so that they keep none of those behind them. It
+// returns why the last one failed, and ends early if no run of a claim could be put in.
+func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failures map[string]failure) (last error) {
 	for {
 		c.putting.Beat()
 		claims, err := c.claim(ctx, incarnation)
 		if err != nil {
+			if ctx.Err() == nil {
+				c.cfg.Log.Warn("cannot claim runs for the queue", "error", err)
+			}
 			return fmt.Errorf("claim runs: %w", err)
 		}
-		var errs []error
+		failed := 0
 		for i, err := range c.enqueue(ctx, incarnation, claims...) {
-			if err != nil && c.cfg.Alone && lasts(err) && ctx.Err() == nil { // its one user waits for it
-				err = c.refuse(ctx, claims[i], incarnation, err)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
 			if err == nil {
-				continue
-			}
-			errs = append(errs, fmt.Errorf("run %s: %w", claims[i].Run.ID, err))
-			if err := c.cfg.Ledger.Release(ctx, claims[i]); err != nil {
-				errs = append(errs, err)
+				delete(failures, claims[i].Run.ID)
+			} else if err = c.notQueued(ctx, claims[i], err, failures); err != nil {
+				last, failed = err, failed+1
 			}
 		}
-		if len(errs) > 0 || len(claims) < claimMax {
-			return errors.Join(errs...)
+		if len(claims) < claimMax || failed == len(claims) {
+			return last
 		}
 	}
+}
+
+// notQueued refuses a run that was not put into the queue, or has it claimed again later, and
+// returns why. A run is warned of once, however often it fails.
+func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why error, failures map[string]failure) error {
+	if len(failures) >= maxFailures { // of runs that were cancelled meanwhile, or that other servers have queued
+		clear(failures)
+	}
+	id, now := claim.Run.ID, time.Now()
+	f, known := failures[id]
+	if !known {
+		f.since = now
+		c.cfg.Log.Warn("a run was not put into the queue, retrying", "run", id, "error", why)
+	}
+	f.times++
+	failures[id] = f
+	refuse, after := f.next(why, c.cfg.Alone, now)
+	if refuse {
+		if err := c.refuse(ctx, claim.Run, why); err == nil {
+			delete(failures, id)
+			return nil
+		}
+		after = awayBackoff.Max
+	}
+	if c.cfg.Alone { // nothing is behind it that would be held up, and its one user waits for it
+		after = 0
+	}
+	if err := c.cfg.Ledger.Release(ctx, claim, after); err != nil {
+		c.cfg.Log.Warn("a claim was not released, and ends by itself", "run", id, "error", err)
+	}
+	return fmt.Errorf("run %s: %w", id, why)
 }
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
@@ -95,7 +151,7 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 	pending := map[[2]string]map[string]core.Handlers{}
 	for i, claim := range claims {
 		var run *queue.Run
-		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation, pending); run != nil && errs[i] == nil {
+		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation, pending); errs[i] == nil {
 			runs, at = append(runs, *run), append(at, i)
 		}
 	}
@@ -160,7 +216,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}
 		c.say(Event{Kind: RunEnqueued, Run: run.ID})
-		if c.cfg.Alone {
+		if c.watches(run.ID) { // what the queue said of it came before the ledger knew
 			c.attention(run.ID)
 		}
 	}
@@ -173,13 +229,10 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	return errs
 }
 
-// prepare reads a claimed run back and begins its span. The run is nil if it was refused. pending
+// prepare reads a claimed run back and begins its span. pending
 // has the handlers that earlier runs left, by tenant and playbook, as far as they were read.
 func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, trace.Span, error) {
 	h, err := c.launchOf(ctx, &claim.Run)
-	if errors.Is(err, core.ErrInvalid) {
-		return nil, nil, c.refuse(ctx, claim, incarnation, err)
-	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -193,7 +246,7 @@ func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnatio
 	return run, span, err
 }
 
-// remaining is a run as far as it is not recorded, nil if it was refused.
+// remaining is a run as far as it is not recorded.
 func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, error) {
 	if claim.Run.Recorded > 0 {
 		var err error
@@ -211,9 +264,7 @@ func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launc
 			}
 		}
 	}
-	if err := c.addPending(ctx, claim.Run, l, incarnation, pending); errors.Is(err, core.ErrInvalid) {
-		return nil, c.refuse(ctx, claim, incarnation, err)
-	} else if err != nil {
+	if err := c.addPending(ctx, claim.Run, l, incarnation, pending); err != nil {
 		return nil, err
 	}
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has
@@ -287,16 +338,16 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	return nil
 }
 
-// refuse ends a run that cannot be read back, with the reason.
-func (c *Controller) refuse(ctx context.Context, claim ledger.Claim, incarnation string, why error) error {
-	if err := c.tell(ctx, Event{Kind: RunRefused, Run: claim.Run.ID, Reason: why.Error(), Err: why}); err != nil {
+// refuse ends a run that no queue can take, or that cannot be read back, with the reason.
+func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) error {
+	if err := c.tell(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: why.Error(), Err: why}); err != nil {
 		return err
 	}
-	begun := claim.Run.Uncertain
-	if c.queueLost(claim.Run, incarnation) { // nobody can read how far its waves were
-		begun = claim.Run.Total
+	begun := run.Uncertain
+	if run.Incarnation != "" { // a queue had it, and it cannot be read how far its waves were
+		begun = run.Total
 	}
-	return c.cfg.Ledger.Refuse(ctx, claim, begun, why.Error())
+	return c.cfg.Ledger.Refuse(ctx, run.ID, begun, why.Error())
 }
 
 // settled is what the ledger has recorded of a run.

@@ -73,7 +73,9 @@ func (c *Controller) lookAt(ctx context.Context, runs []*watched) {
 			away, why = away+1, l.err
 		default:
 			l.w.alone = true
-			c.cfg.Log.Warn("a run is looked at again later", "run", l.w.id, "error", l.err)
+			if l.w.failures == 0 {
+				c.cfg.Log.Warn("a run is looked at again later", "run", l.w.id, "error", l.err)
+			}
 		}
 		c.planNext(l)
 	}
@@ -140,7 +142,7 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 			l.fail("read the run", err)
 		case !ok, run.Complete(), run.Phase == ledger.PhaseAwaiting:
 			l.over = true
-		case run.Incarnation != incarnation: // it is being put into the queue
+		case run.Incarnation != incarnation: // it is being put into the queue; submit has it looked at then, or its news do
 			l.early = true
 		default:
 			w.version = run.Version
@@ -152,13 +154,30 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 
 func (c *Controller) readLaunch(ctx context.Context, l *look) {
 	var err error
-	if l.held, err = c.launchOf(ctx, &l.run); err != nil {
+	if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
+		c.giveUp(ctx, l, err)
+		return
+	}
+	if err != nil {
 		l.fail("read the run", err)
 		return
 	}
 	if l.progress, err = engine.DecodeProgress(l.run.Progress); err != nil {
 		c.cfg.Log.Warn("a run begins its waves again", "run", l.run.ID, "error", err)
 	}
+}
+
+// giveUp ends a run that the queue has and that cannot be read back, by a program older than it, say.
+func (c *Controller) giveUp(ctx context.Context, l *look, why error) {
+	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, why.Error()); err != nil && !errors.Is(err, core.ErrNotFound) {
+		l.fail("cancel a run that cannot be read", err)
+		return
+	}
+	if err := c.refuse(ctx, l.run, why); err != nil {
+		l.fail("refuse a run that cannot be read", err)
+		return
+	}
+	l.over = true
 }
 
 // see asks the queue: apart about the runs of which it had more records than fit, so that a large
@@ -484,7 +503,7 @@ func (c *Controller) planNext(l *look) {
 		return
 	case l.early:
 		c.unrecorded(false, w.id)
-		c.replan(w, time.Now().Add(retryLook))
+		c.forget(w)
 		return
 	case l.again:
 		w.failures = 0
@@ -508,8 +527,5 @@ func (c *Controller) planNext(l *look) {
 	c.replan(w, at)
 }
 
-// lookBackoff is between looks that fail; retryLook until a run is looked at again that no queue
-// has yet.
+// lookBackoff is between looks that fail.
 var lookBackoff = core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
-
-const retryLook = time.Second

@@ -166,23 +166,24 @@ func (c *Controller) rescan(ctx context.Context, incarnation string) error {
 	c.lost = nil
 	c.mu.Unlock()
 	began := time.Now()
+	again := c.scanned != incarnation
+	due := again || !began.Before(c.scanAt)
+	maps.DeleteFunc(lost, func(part int, _ bool) bool { return !mine[part] })
 	var err error
 	switch {
-	case c.scanned != incarnation:
-		err = c.scan(ctx, incarnation, mine, true)
-	case len(lost) > 0:
-		maps.DeleteFunc(lost, func(part int, _ bool) bool { return !mine[part] })
+	case len(lost) > 0 && !again:
 		err = c.scan(ctx, incarnation, lost, true)
-	case began.Before(c.scanAt):
-		return c.ending(ctx, incarnation)
-	default:
-		err = c.scan(ctx, incarnation, mine, false)
+		due = false // the others keep their turn: parts that are lost again and again must not put it off
+	case due:
+		err = c.scan(ctx, incarnation, mine, again)
 	}
 	if err != nil {
 		c.miss(lost)
 		return err
 	}
-	c.scanned, c.scanAt = incarnation, began.Add(max(scanEvery, 100*time.Since(began)))
+	if due {
+		c.scanned, c.scanAt = incarnation, began.Add(max(scanEvery, 100*time.Since(began)))
+	}
 	return c.ending(ctx, incarnation)
 }
 

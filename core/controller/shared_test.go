@@ -23,6 +23,7 @@ type hooked struct {
 	queue.Queue
 	look   func(sights []queue.Sight) []queue.Sight
 	submit func() error
+	refuse func(run string) error // of one run
 }
 
 func (h *hooked) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
@@ -39,7 +40,16 @@ func (h *hooked) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissi
 			return slices.Repeat([]queue.Submission{{Err: err}}, len(runs))
 		}
 	}
-	return h.Queue.Submit(ctx, runs...)
+	if h.refuse == nil {
+		return h.Queue.Submit(ctx, runs...)
+	}
+	out := make([]queue.Submission, len(runs))
+	for i, r := range runs {
+		if out[i].Err = h.refuse(r.ID); out[i].Err == nil {
+			out[i] = h.Queue.Submit(ctx, r)[0]
+		}
+	}
+	return out
 }
 
 // A run that breaks the calls which it shares with others keeps none of them from its end.

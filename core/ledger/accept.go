@@ -141,6 +141,13 @@ func (l *Ledger) acceptRow(n NewRun) *acceptRow {
 	return r
 }
 
+// request tells a row from others with its id: one of several that have it was inserted.
+func (r *acceptRow) request() acceptedRequest {
+	return acceptedRequest{r.ID, r.Tenant, r.Key, string(r.hash)}
+}
+
+type acceptedRequest struct{ id, tenant, key, hash string }
+
 func (r *acceptRow) values() []any {
 	var key any
 	if r.Key != "" {
@@ -163,12 +170,12 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 	}
 	var materials [][]any
 	for i, r := range all {
-		run, ok := inserted[r.ID]
+		run, ok := inserted[r.request()]
 		switch {
 		case r.refused != nil:
 			out[i].Err = r.refused
-		case ok:
-			delete(inserted, r.ID) // a second request with this id is the same again, or a conflict
+		case ok && !full[i]:
+			delete(inserted, r.request()) // a second request like this one is the same again
 			out[i] = Accepted{Run: run, Created: true}
 			materials = append(materials, []any{run.seq, r.snapshot, r.queue, r.packed})
 			entries = append(entries, runEntry(r.LaunchedBy, "run.accept", nil, &run))
@@ -233,13 +240,15 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 	return counts, err
 }
 
-// insertRuns returns the runs that were not there, by id.
-func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[string]Run, error) {
-	inserted := make(map[string]Run, len(rows))
+// insertRuns returns the runs that were not there, by what was asked for.
+func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]Run, error) {
+	inserted := make(map[acceptedRequest]Run, len(rows))
 	err := t.bulk(ctx, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals) VALUES `,
-		` ON CONFLICT DO NOTHING RETURNING `+runColumns, rows, func(row scanner) error {
-			run, err := scanRun(row)
-			inserted[run.ID] = run
+		` ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
+			var key string
+			var hash []byte
+			run, err := scanRun(ahead{row, []any{&key, &hash}})
+			inserted[acceptedRequest{run.ID, run.Tenant, key, string(hash)}] = run
 			return err
 		})
 	return inserted, err

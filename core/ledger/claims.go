@@ -118,10 +118,11 @@ func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Cla
 	return out, nil
 }
 
-// Release ends a claim without a result; nothing happens when it was taken over.
-func (l *Ledger) Release(ctx context.Context, c Claim) error {
+// Release ends a claim without a result: the run can be claimed again after that time, by anybody.
+// Nothing happens if the claim was taken over.
+func (l *Ledger) Release(ctx context.Context, c Claim, after time.Duration) error {
 	return l.db.transact(ctx, "release run "+c.Run.ID, func(t *tx) error {
-		_, err := t.exec(ctx, `UPDATE runs SET claimed_by = '', claimed_until = 0 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, c.Run.seq, c.By, c.until)
+		_, err := t.exec(ctx, `UPDATE runs SET claimed_by = '', claimed_until = `+t.now+` + $4 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, c.Run.seq, c.By, c.until, after.Microseconds())
 		return err
 	})
 }

@@ -74,10 +74,10 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who, reason str
 	return l.auditPhase(ctx, t, who, "run.cancel", run, before)
 }
 
-// Refuse ends a claimed run that no queue can take: the first begun jobs that have no outcome as lost, since
+// Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have no outcome as lost, since
 // they may have begun in a queue that was lost, the rest as cancelled.
-func (l *Ledger) Refuse(ctx context.Context, c Claim, begun int, reason string) error {
-	_, err := l.change(ctx, AllTenants(), c.Run.ID, "refuse run", func(t *tx, run *Run) error {
+func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason string) error {
+	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
 		if run.Complete() {
 			return nil
 		}
@@ -136,7 +136,7 @@ func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
 		return false, nil
 	}
 	var n int
-	err = t.row(ctx, `SELECT count(*) FROM runs WHERE seq = $1 AND claimed_until < `+t.now, run.seq).Scan(&n)
+	err = t.row(ctx, `SELECT count(*) FROM runs WHERE seq = $1 AND (claimed_by = '' OR claimed_until < `+t.now+`)`, run.seq).Scan(&n)
 	return n == 1, err
 }
 

@@ -210,7 +210,7 @@ func testClaims(t *testing.T, b *backend) {
 	if r, err := enqueued(ctx, l, first[0], "q1"); err != nil || r.Phase != ledger.PhaseActive || r.Incarnation != "q1" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := l.Release(ctx, second[0]); err != nil {
+	if err := l.Release(ctx, second[0], 0); err != nil {
 		t.Fatal(err)
 	}
 	again := next("s3", "q1", 9, "low ")
