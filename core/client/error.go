@@ -35,6 +35,10 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: server %s", e.What, e.Server)
+	if e.Server == inProcess {
+		b.Reset()
+		b.WriteString(e.What + ": the record on this machine")
+	}
 	switch {
 	case e.Status == 0:
 		b.WriteString(" does not answer: " + e.Detail)

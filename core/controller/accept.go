@@ -55,6 +55,11 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
+	if c.cfg.Alone {
+		c.mu.Lock()
+		c.own[n.ID] = true
+		c.mu.Unlock()
+	}
 	ctx, span := tracing.Start(ctx, tracing.Accept, tracing.Run.String(n.ID), tracing.Tenant.String(n.Tenant))
 	run, created, err = c.creates.accept(ctx, c.cfg.Ledger, n)
 	tracing.End(span, err)

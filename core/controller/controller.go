@@ -35,9 +35,9 @@ type Config struct {
 	// Tell, where it is set, makes an event durable before what follows from it is: of those that
 	// the ledger does not write down by itself, and that nothing would tell again.
 	Tell func(ctx context.Context, e Event) error
-	// Alone is set where nobody else knows the ledger, beside servers that may share the queue: it
-	// follows its own runs, says nothing of itself on the board, and does not put a run in again
-	// that the queue has lost.
+	// Alone is set for a process that drives the runs that it accepted itself and no others, whoever
+	// shares its ledger or its queue: it says nothing of itself on the board, and does not put a run
+	// in again that the queue has lost. Its Name is never used again.
 	Alone bool
 	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
 	// launched; nil: nobody asks.
@@ -84,6 +84,7 @@ type Controller struct {
 	endings map[string]bool // cancelled runs that were looked at
 
 	mu          sync.Mutex
+	own         map[string]bool // unfinished runs that it accepted itself, of one that is alone
 	agenda      *agenda
 	parts       map[int]bool // of the queue, that are this server's
 	lost        map[int]bool // parts to be scanned
@@ -105,10 +106,13 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{
-		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), agenda: newAgenda(), waiting: map[string]time.Time{},
+		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), waiting: map[string]time.Time{},
 		poke: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
 	}
 	c.claim = c.claimNext
+	if cfg.Alone {
+		c.claim = c.claimOwn
+	}
 	return c, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -140,6 +141,31 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
 	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax)
+}
+
+// claimOwn is claimNext of one that is alone.
+func (c *Controller) claimOwn(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
+	c.mu.Lock()
+	own := slices.Sorted(maps.Keys(c.own))
+	c.mu.Unlock()
+	if len(own) == 0 {
+		return nil, nil
+	}
+	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, claimFor, own)
+}
+
+// owns tells whether this process looks at a run: one that is alone looks at its own.
+func (c *Controller) owns(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.cfg.Alone || c.own[id]
+}
+
+// disown forgets runs that are over.
+func (c *Controller) disown(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.own, id)
 }
 
 // enqueue puts claimed runs into the queue: one call of it, and one transaction. It returns an
@@ -279,13 +305,7 @@ func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launc
 func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string, known map[[2]string]map[string]core.Handlers) error {
 	names := l.Playbook.Notifiable()
 	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run, incarnation) {
-		var hosts []string
-		l.Run.Unsettled(func(_ time.Time, from, to int) {
-			for _, h := range l.Hosts[from:to] {
-				hosts = append(hosts, h.Name)
-			}
-		})
-		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, hosts, names); err != nil {
+		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names); err != nil {
 			return err
 		}
 	}
@@ -305,6 +325,16 @@ func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.L
 		return fmt.Errorf("run %s: %w", run.ID, err)
 	}
 	return nil
+}
+
+// unsettledHosts are the hosts of a run's jobs without an outcome.
+func unsettledHosts(l *launch.Launch) (hosts []string) {
+	l.Run.Unsettled(func(_ time.Time, from, to int) {
+		for _, h := range l.Hosts[from:to] {
+			hosts = append(hosts, h.Name)
+		}
+	})
+	return hosts
 }
 
 // queueLost tells whether a queue had the run and is gone, with what its jobs had reached.

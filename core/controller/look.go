@@ -140,7 +140,7 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 		switch {
 		case err != nil:
 			l.fail("read the run", err)
-		case !ok, run.Complete(), run.Phase == ledger.PhaseAwaiting:
+		case !ok, run.Complete(), run.Phase == ledger.PhaseAwaiting, !c.owns(w.id):
 			l.over = true
 		case run.Incarnation != incarnation: // it is being put into the queue; submit has it looked at then, or its news do
 			l.early = true
@@ -512,6 +512,7 @@ func (c *Controller) planNext(l *look) {
 	case l.over:
 		c.unrecorded(false, w.id)
 		c.launches.drop(w.id)
+		c.disown(w.id)
 		c.forget(w)
 		return
 	}

@@ -2,6 +2,8 @@ package forecast
 
 import (
 	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -14,6 +16,8 @@ const leastToLearn = 10
 type Learned struct {
 	Took        []time.Duration
 	Runs, Hosts int
+
+	changed []time.Duration // the part of Took where the step changed something
 }
 
 // History is what earlier runs tell of the steps of a playbook. The zero value is empty.
@@ -41,6 +45,9 @@ func (h *History) Add(run string, steps []core.StepResult) {
 			l.Runs++
 		}
 		l.Took = append(l.Took, s.Took)
+		if s.Outcome == core.Changed {
+			l.changed = append(l.changed, s.Took)
+		}
 		l.Hosts++
 	}
 }
@@ -51,6 +58,19 @@ func (h *History) Step(step, uses string) *Learned {
 		return l
 	}
 	return nil
+}
+
+// Need returns the time that must fit for a step whose playbook does not say: the P95 of where it changed something, and
+// as much again to take it back, in whole minutes. A step that was not seen to change enough hosts has none: where it
+// changes nothing it is quick, which says nothing of the time that it needs.
+func (h *History) Need(step, uses string) (time.Duration, bool) {
+	l := h.Step(step, uses)
+	if l == nil || len(l.changed) < leastToLearn {
+		return 0, false
+	}
+	sorted := slices.Sorted(slices.Values(l.changed))
+	need := 2 * sorted[int(math.Ceil(0.95*float64(len(sorted))))-1]
+	return (need + time.Minute - 1).Truncate(time.Minute), true
 }
 
 // Text says in a few words what a cause is, as "max_in_flight" or "windows of NAME".

@@ -29,6 +29,12 @@ func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time
 		ORDER BY criticality DESC, seq LIMIT $4`, incarnation, max)
 }
 
+// ClaimOf claims those of the runs under the same conditions, for who puts in no others.
+func (l *Ledger) ClaimOf(ctx context.Context, by, incarnation string, ttl time.Duration, ids []string) ([]Claim, error) {
+	return l.claim(ctx, by, ttl, `id `+fmt.Sprintf(l.db.anyOf, "$4")+` AND ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now,
+		incarnation, l.db.list(ids))
+}
+
 // Claim claims one run under the same conditions; core.ErrConflict when they do not hold.
 func (l *Ledger) Claim(ctx context.Context, by, id, incarnation string, ttl time.Duration) (Claim, error) {
 	claims, err := l.claim(ctx, by, ttl, `id = $4 AND ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now,

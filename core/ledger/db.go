@@ -21,6 +21,8 @@ type db struct {
 	waiting     atomic.Int32 // for a transaction that writes
 	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL
 	checkpoints sync.Mutex   // one at a time
+
+	broken func(error) // see Options.Broken
 }
 
 func (d *db) close() {
@@ -119,6 +121,14 @@ func (t *tx) yields() bool {
 // transact runs do in a transaction and commits what it did; after an error nothing of it
 // remains. Errors are translated; what says what was being done.
 func (d *db) transact(ctx context.Context, what string, do func(*tx) error) error {
+	err := d.transactOnce(ctx, what, do)
+	if d.broken != nil && storageBroken(err) {
+		d.broken(err)
+	}
+	return err
+}
+
+func (d *db) transactOnce(ctx context.Context, what string, do func(*tx) error) error {
 	d.prepareBulks(ctx)
 	d.waiting.Add(1)
 	t, err := d.write.BeginTx(ctx, nil)

@@ -84,6 +84,19 @@ func classifySQLite(code int) error {
 	return nil
 }
 
+// storageBroken tells whether a file of SQLite refuses to be written, and will again.
+func storageBroken(err error) bool {
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch lite.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return true
+	}
+	return false
+}
+
 // classifyPostgres goes by https://www.postgresql.org/docs/current/errcodes-appendix.html.
 func classifyPostgres(code string) error {
 	switch code {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -49,14 +50,49 @@ func (r *recording) handlers(ctx context.Context, o *Outcome) error {
 	if o.Handlers == nil {
 		return nil
 	}
-	host := clean(r.hosts[o.Index].Host, maxText)
-	for _, from := range o.Handlers.From {
-		if _, err := r.t.exec(ctx, `DELETE FROM handlers WHERE tenant = $1 AND playbook = $2 AND host = $3 AND run = $4`,
-			r.run.Tenant, r.run.Playbook, host, clean(from, maxText)); err != nil {
+	return r.replaceHandlers(ctx, r.t, &r.run, clean(r.hosts[o.Index].Host, maxText), *o.Handlers, r.now)
+}
+
+// replaceHandlers makes what a run leaves on a host replace what it said before, and what the runs left whose handlers
+// it took over.
+func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host string, h core.Handlers, now int64) error {
+	for _, from := range slices.Concat(h.From, []string{run.ID}) {
+		if _, err := t.exec(ctx, `DELETE FROM handlers WHERE `+l.handlerTenant()+` AND playbook = $2 AND host = $3 AND run = $4`,
+			run.Tenant, run.Playbook, host, clean(from, maxText)); err != nil {
 			return err
 		}
 	}
-	return leaveHandlers(ctx, r.t, &r.run, host, o.Handlers.Left(), r.now)
+	return leaveHandlers(ctx, t, run, host, h.Left(), now)
+}
+
+// handlerTenant is the condition on the tenant of handlers that a run of tenant $1 takes over. Those that ImportHandlers
+// brought into a private ledger have none.
+func (l *Ledger) handlerTenant() string {
+	if l.private {
+		return `tenant IN ($1, '')`
+	}
+	return `tenant = $1`
+}
+
+// ReplaceHandlers writes what a job has saved of its host's handlers before it ends.
+func (l *Ledger) ReplaceHandlers(ctx context.Context, run Run, host string, h core.Handlers) error {
+	return l.db.transact(ctx, "write pending handlers", func(t *tx) error {
+		return l.replaceHandlers(ctx, t, &run, clean(host, maxText), h, micros(l.now()))
+	})
+}
+
+// ImportHandlers writes pending handlers that another record kept; those that are there stay as they are.
+func (l *Ledger) ImportHandlers(ctx context.Context, all []PendingHandler) error {
+	return l.db.transact(ctx, "import pending handlers", func(t *tx) error {
+		for i := range all {
+			h := &all[i]
+			run := Run{ID: clean(h.Run, maxText), Tenant: h.Tenant, Playbook: clean(h.Playbook, maxText)}
+			if err := leaveHandlers(ctx, t, &run, clean(h.Host, maxText), []string{h.Handler}, micros(h.Since)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func leaveHandlers(ctx context.Context, t *tx, run *Run, host string, names []string, now int64) error {
@@ -94,7 +130,7 @@ func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []stri
 
 // HostHandlers returns the pending handlers that a run of a playbook takes over, by host.
 func (l *Ledger) HostHandlers(ctx context.Context, tenant, playbook string) (map[string]core.Handlers, error) {
-	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE tenant = $1 AND playbook = $2 ORDER BY seq`, tenant, playbook)
+	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE `+l.handlerTenant()+` AND playbook = $2 ORDER BY seq`, tenant, playbook)
 	all, err := collect(rows, err, scanHandler)
 	if err != nil {
 		return nil, translate("read pending handlers", err)

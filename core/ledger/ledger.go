@@ -25,16 +25,23 @@ type Options struct {
 	Keyring *keyring.Ring
 	// Blind opens a sealed ledger without its ring: counts and the audit log can be read, and what is sealed cannot.
 	Blind bool
+	// Private is set for the record of one person's own runs: it writes no audit log, which its owner could change
+	// anyway and which could not be pruned, and no news, because nothing sends them.
+	Private bool
+	// Broken gets the error when the storage refuses a write: it is full, read-only or damaged, and trying again will
+	// not help. Nil: nobody asks. It must not block.
+	Broken func(error)
 }
 
 // Ledger is the open record. See the package comment for what its methods promise.
 type Ledger struct {
-	db     *db
-	bucket *blob.Bucket
-	ring   *keyring.Ring
-	hosts  hostCache
-	now    func() time.Time
-	close  sync.Once
+	db      *db
+	bucket  *blob.Bucket
+	ring    *keyring.Ring
+	hosts   hostCache
+	private bool
+	now     func() time.Time
+	close   sync.Once
 }
 
 // Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
@@ -54,7 +61,8 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 		d.close()
 		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
 	}
-	l := &Ledger{db: d, bucket: o.Bucket, ring: o.Keyring, now: time.Now}
+	d.broken = o.Broken
+	l := &Ledger{db: d, bucket: o.Bucket, ring: o.Keyring, private: o.Private, now: time.Now}
 	if o.Blind {
 		return l, nil
 	}

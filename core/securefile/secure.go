@@ -26,14 +26,18 @@ type Rule struct {
 // ErrTooLong is a file that has more bytes than it may have.
 var ErrTooLong = errors.New("file too long")
 
-// ModeError is a file whose permissions give others a right to it that they must not have.
+// ErrForeign is a file or folder that another user may have put there, or may change.
+var ErrForeign = errors.New("not this user's own")
+
+// ModeError is a file or folder whose permissions give others a right to it that they must not have.
 type ModeError struct {
 	Path string
 	Mode fs.FileMode // its permissions
+	Mend string      // the command that puts it right
 }
 
 func (e *ModeError) Error() string {
-	return fmt.Sprintf("%s: mode %04o gives others a right to it: chmod 600 %s", e.Path, e.Mode, e.Path)
+	return fmt.Sprintf("%s: mode %04o gives others a right to it: %s", e.Path, e.Mode, e.Mend)
 }
 
 // Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrTooLong, or an error that names the file and what
@@ -60,7 +64,7 @@ func Read(path string, r Rule) ([]byte, error) {
 	case st.IsDir() || !r.Pipes && !st.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file", path)
 	case st.Mode().Perm()&r.Shut != 0:
-		return nil, &ModeError{path, st.Mode().Perm()}
+		return nil, &ModeError{path, st.Mode().Perm(), "chmod 600 " + path}
 	case r.Owned && !ours(st):
 		return nil, fmt.Errorf("%s belongs to another user: chown it to the user that this process runs as, or to root", path)
 	}

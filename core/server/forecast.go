@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -81,7 +82,7 @@ func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, erro
 		if e.launch, err = s.restore(ctx, run.ID); err != nil {
 			return err
 		}
-		past, err := s.learned(ctx, ledger.Tenants(run.Tenant), run.Playbook)
+		past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
 		if err != nil {
 			return err
 		}
@@ -135,23 +136,6 @@ func (s *Server) share(ctx context.Context) (slots, others int, nobody bool) {
 	return max(slots/(others+1), 1), others, false
 }
 
-// learned is how long the steps of a playbook took in recent runs that were no checks.
-func (s *Server) learned(ctx context.Context, scope ledger.Scope, playbook string) (*forecast.History, error) {
-	details, err := s.cfg.Ledger.RecentDetails(ctx, scope, playbook)
-	if err != nil {
-		return nil, err
-	}
-	past := &forecast.History{}
-	for _, d := range details {
-		p, err := s.plans.of(d.Run, func() (plan, error) { return s.planOf(ctx, d.Run) })
-		if err != nil || p.check { // one that cannot be read any more tells nothing
-			continue
-		}
-		past.Add(d.Run, s.stepsOf(d.JobID, d.Detail))
-	}
-	return past, nil
-}
-
 func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
 	Playbook string `path:"playbook" maxLength:"200"`
 },
@@ -160,7 +144,7 @@ func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	past, err := s.learned(ctx, by.scope, book.Name)
+	past, err := controller.Learned(ctx, s.cfg.Ledger, by.scope, book.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,9 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 	if run.Incarnation == "" {
 		return api.Explanation{State: api.JobQueued, Reason: "its run is " + string(runOf(*run).Phase) + " and not in the queue"}
 	}
+	if s.cfg.Elsewhere {
+		return api.Explanation{State: api.JobUnknown, Reason: "another process on this machine runs it"}
+	}
 	if s.cfg.Controller.Away() != nil || ctx.Err() != nil {
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
 	}

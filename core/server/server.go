@@ -31,6 +31,8 @@ type Config struct {
 	Queue      queue.Queue
 	// Backend names the kind of queue: memory or redis.
 	Backend string
+	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked where their jobs stand.
+	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
 	Feed queue.Feed

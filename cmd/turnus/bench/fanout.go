@@ -161,8 +161,12 @@ func startFanout(ctx context.Context, con *console.Console, hosts []core.Host, f
 	if err := n.Work(&f, node.WorkOptions{Queue: b.queue}, con.Logger(false)); err != nil {
 		return nil, errors.Join(err, n.Stop())
 	}
+	end, err := b.c.Begin(ctx, node.PlaybookOptions(n.Plugins, nil).Types)
+	if err != nil {
+		return nil, errors.Join(err, n.Stop())
+	}
 	b.stop = sync.OnceValue(func() error {
-		err := n.Stop()
+		err := errors.Join(end(), n.Stop())
 		b.queue.Shutdown()
 		return err
 	})

@@ -29,6 +29,7 @@ flood, which is said, while logs without it shows all that was kept.`,
 		}),
 	}
 	r.add(c)
+	r.addLocal(c, true)
 	c.Flags().StringVar(&host, "host", "", "only of this host")
 	flagCompletion(c, "host", &r, hostNames)
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "show outputs as they are written, until the run is over; with -o json a line each event")

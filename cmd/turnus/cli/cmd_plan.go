@@ -102,7 +102,18 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if err != nil {
 		return err
 	}
-	launches, err := f.play.Prepare(args, hosts, sup)
+	record, err := localrun.ReadRecord(cmd.Context(), a.Console)
+	if err != nil && !f.play.RetryFailed {
+		a.Message(a.Paint(console.Yellow, "warning: ") + "earlier runs tell nothing: " + err.Error())
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if record != nil {
+		defer func() { _ = record.Close(cmd.Context()) }() // it was only read
+	}
+	launches, err := f.play.Prepare(cmd.Context(), args, hosts, sup, record)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
 		return planview.ShowNone(a.Console, unfit)
 	}
@@ -117,7 +128,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {
-		past, err := f.past(cmd.Context(), l.Playbook.Name)
+		past, err := f.past(cmd.Context(), l.Playbook.Name, record)
 		if err != nil {
 			return told(err)
 		}
@@ -133,15 +144,9 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 }
 
 // past is how long the steps of a playbook took: on the server that flags name, else on this machine.
-func (f *planFlags) past(ctx context.Context, playbook string) (func(step, uses string) *forecast.Learned, error) {
+func (f *planFlags) past(ctx context.Context, playbook string, record *localrun.Record) (func(step, uses string) *forecast.Learned, error) {
 	if f.remote.server == "" && f.remote.context == "" {
-		return func(step, uses string) *forecast.Learned {
-			l := f.play.Past.Step(playbook, step, uses)
-			if l == nil {
-				return nil
-			}
-			return &forecast.Learned{Took: l.All, Runs: l.Runs, Hosts: l.Hosts}
-		}, nil
+		return record.Learned(ctx, playbook).Step, nil
 	}
 	c, err := f.remote.client(0)
 	if err != nil {

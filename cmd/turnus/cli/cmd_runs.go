@@ -15,9 +15,14 @@ import (
 
 func (a *app) runsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "runs", Short: "List, show and change the runs of a server",
+		Use: "runs", Short: "List, show and change runs, of a server or of turnus run on this machine",
+		Long: `List, show and change the runs of a server.
+
+turnus run records its runs on this machine; ls, show and attempts (and turnus logs) read that
+record with --local, and also where no server is named.`,
 		Example: `  turnus runs ls --playbook ntp
-  turnus runs show 20261120-021500-ab3cd5ef`,
+  turnus runs show 20261120-021500-ab3cd5ef
+  turnus runs ls --local`,
 	}
 	c.AddCommand(a.runsListCmd(), a.runsShowCmd(), a.runsForecastCmd(), a.runsSetCmd(), a.runsDecisionsCmd(), a.runsAttemptsCmd())
 	return c
@@ -45,6 +50,7 @@ func (a *app) runsListCmd() *cobra.Command {
 	table(a, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
 		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy}
 	})
+	r.addLocal(c, true)
 	m.add(c, "runs")
 	c.Flags().StringVar(&f.Playbook, "playbook", "", "only of this playbook")
 	c.Flags().StringVar((*string)(&f.Phase), "phase", "", "only in this phase: approval, queued, active, paused, stopped, cancelled, finished")
@@ -103,6 +109,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 		}),
 	}
 	r.add(c)
+	r.addLocal(c, true)
 	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
 	return c
 }
@@ -188,11 +195,13 @@ func (a *app) runsAttemptsCmd() *cobra.Command {
 		all, err := c.Attempts(ctx, core.JobID{Run: job.Run, Index: job.Index})
 		return all.Items, err
 	}
-	return table(a, cmd, &r, list, []string{"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STEP", "WORKER", "REASON"}, func(t *api.Attempt) []string {
+	table(a, cmd, &r, list, []string{"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STEP", "WORKER", "REASON"}, func(t *api.Attempt) []string {
 		took := ""
 		if !t.Started.IsZero() {
 			took = console.Short(t.Ended.Sub(t.Started))
 		}
 		return []string{strconv.Itoa(t.Attempt), console.LocalTime(t.Started), took, string(t.Outcome), t.Step, t.Worker, console.CutText(console.Printable(console.FirstLine(t.Reason)), 80)}
 	})
+	r.addLocal(cmd, true)
+	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -25,6 +26,8 @@ import (
 type remoteFlags struct {
 	server, tokenFile, context, caFile string
 	certFile, keyFile                  string
+	local                              bool // the record of turnus run is asked, and no server
+	hasLocal, orLocal                  bool // there is --local; it is taken where no server is named
 }
 
 func (f *remoteFlags) add(c *cobra.Command) {
@@ -36,6 +39,16 @@ func (f *remoteFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one (turnus up --tls-client-ca)")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
+}
+
+// addLocal gives the command --local. One that only reads goes without it where no server is named.
+func (f *remoteFlags) addLocal(c *cobra.Command, reads bool) {
+	f.hasLocal, f.orLocal = true, reads
+	text := "ask the record of turnus run on this machine, and no server"
+	if reads {
+		text += "; without it that happens where none is named"
+	}
+	c.Flags().BoolVar(&f.local, "local", false, text)
 }
 
 var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
@@ -119,15 +132,45 @@ func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err
 // remote makes what a verb does with a server the RunE of its command.
 func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := f.client(0)
+		c, end, err := a.connect(cmd.Context(), f)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer end()
 		ctx, stop := a.Interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
 		defer stop()
 		return told(do(ctx, c, args))
 	}
+}
+
+// connect returns a client of the server that is asked, or of the record on this machine.
+func (a *app) connect(ctx context.Context, f *remoteFlags) (*client.Client, func(), error) {
+	if f.local && f.server+f.context != "" {
+		return nil, nil, console.Invalid("--local asks no server: leave out --server and --context")
+	}
+	if !f.local {
+		c, err := f.client(0)
+		if err == nil {
+			return c, c.Close, nil
+		}
+		if !f.orLocal || !errors.Is(err, errNoServer) {
+			if errors.Is(err, errNoServer) && f.hasLocal {
+				err = fmt.Errorf("%w; or --local, for turnus run on this machine", err)
+			}
+			return nil, nil, err
+		}
+	}
+	c, found, end, err := localrun.Client(ctx, a.Console)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !f.local && !found:
+		end()
+		return nil, nil, errNoServer
+	case !f.local:
+		a.Message("no server is named: this is the record of turnus run on this machine")
+	}
+	return c, end, nil
 }
 
 // table makes cmd a command that lists things of a server.

@@ -35,6 +35,8 @@ type Conductor struct {
 	Now     <-chan struct{}      // closed by a second signal: cancel what runs, too
 	events  *runview.EventWriter // nil: none are wanted
 	windows func() *gate.Book    // that runs keep; nil: none
+	record  *Record              // nil: one in memory, of Begin
+	shared  bool                 // other processes work on the queue
 
 	ctl    *controller.Controller
 	asking sync.WaitGroup // approvals
@@ -48,7 +50,6 @@ type Part struct {
 	Launch  *launch.Launch
 	Tally   *runview.Tally
 	started time.Time
-	keeper  *handlersKeeper // nil: the run has no handlers
 	ctx     context.Context //nolint:containedctx // of approvals; it ends with Drive's, and with the run
 	finish  context.CancelFunc
 	over    chan struct{} // closed at the end of the run
@@ -65,18 +66,19 @@ func NewConductor(con *console.Console, q queue.Queue) *Conductor {
 	return &Conductor{con: con, Q: q, parts: map[string]*Part{}}
 }
 
-// Begin starts what drives runs, until end is called, after the last Drive.
+// Begin starts what drives runs, until end is called, after the last Drive. It closes the record.
 func (c *Conductor) Begin(ctx context.Context, types func(string) (playbooks.Type, bool)) (end func() error, err error) {
-	record, err := ledger.Open(ctx, ledger.Memory, ledger.Options{})
-	if err != nil {
-		return nil, err
+	if c.record == nil {
+		if c.record, err = memoryRecord(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.ctl, err = controller.New(controller.Config{
-		Name: "turnus run", Ledger: record, Queue: c.Q, Alone: true, Types: types, Windows: c.windows, Status: c.looked,
+		Name: controllerName(c.shared), Ledger: c.record.Ledger, Queue: c.Q, Alone: true, Types: types, Windows: c.windows, Status: c.looked,
 		Events: c.event, Measure: controller.Measure{Recorded: c.recorded},
 	})
 	if err != nil {
-		return nil, errors.Join(err, record.Close())
+		return nil, errors.Join(err, c.record.Close(ctx))
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // runs outlive ctx: what runs must finish, and the rest be cancelled
 	done := make(chan error, 1)
@@ -85,8 +87,13 @@ func (c *Conductor) Begin(ctx context.Context, types func(string) (playbooks.Typ
 		stop()
 		err := <-done
 		c.asking.Wait()
-		return errors.Join(err, record.Close())
+		return errors.Join(err, c.record.Close(ctx))
 	}, nil
+}
+
+// replaceHandlers records what a job has saved of its handlers.
+func (c *Conductor) replaceHandlers(ctx context.Context, run ledger.Run, host string, h core.Handlers) error {
+	return c.record.Ledger.ReplaceHandlers(ctx, run, host, h)
 }
 
 // Add registers a launch, so that worker events find it.
@@ -144,11 +151,6 @@ func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) 
 	wg.Wait()
 	p.Tally.End()
 	status := p.last(c)
-	if p.keeper != nil {
-		if err := p.keeper.finish(status.Complete); err != nil {
-			c.con.Message(c.con.Paint(console.Yellow, "warning: ") + "pending handlers were not kept: " + err.Error())
-		}
-	}
 	if err != nil && status.Run == "" {
 		return runview.Report{}, fmt.Errorf("run %s: %w", p.Launch.Run.ID, err)
 	}
@@ -169,6 +171,9 @@ func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
 	by := p.Launch.Snapshot.LaunchedBy
 	if by == "" {
 		by = "turnus run"
+	}
+	if err := c.record.hold(p.Launch.Run.ID); err != nil {
+		return err
 	}
 	if _, _, err := c.ctl.Accept(life, controller.Acceptance{Launch: p.Launch, By: by}); err != nil {
 		return err
@@ -274,9 +279,6 @@ func (c *Conductor) result(p *Part, r core.Result) {
 	c.mu.Lock()
 	p.results[r.Host] = r
 	c.mu.Unlock()
-	if p.keeper != nil {
-		p.keeper.result(r)
-	}
 	p.Tally.Recorded(r)
 	if c.events != nil {
 		c.events.Result(r)

@@ -2,6 +2,7 @@ package localrun
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,14 +31,13 @@ type PlayFlags struct {
 	tags, skip  []string
 	check, diff bool
 	maxInFlight int
-	retryFailed bool
+	RetryFailed bool
 	Windows     gatingFlags
 	secrets     map[string]secrets.Ref // references that the runs take along
 	nodeSecrets []string               // see launch.Options
 	SkipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
 
-	At   time.Time // of the launch; now when it is zero
-	Past *History  // that prepare asked for needs
+	At time.Time // of the launch; now when it is zero
 }
 
 // Add gives the command the flags.
@@ -49,12 +49,12 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
-	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
+	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
 	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once; 0 is the playbook's max_in_flight")
 }
 
-// Prepare loads the playbooks and makes a launch of each.
-func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervisor) ([]*launch.Launch, error) {
+// Prepare loads the playbooks and makes a launch of each, with what a record of earlier runs tells; nil tells nothing.
+func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
 	if f.maxInFlight < 0 {
 		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
 	}
@@ -76,7 +76,6 @@ func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	if err := f.Windows.load(); err != nil {
 		return nil, err
 	}
-	f.Past = newHistory()
 	var launches []*launch.Launch
 	given, err := varsOf(books, vars)
 	if err != nil {
@@ -84,8 +83,8 @@ func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervi
 	}
 	for i, p := range books {
 		chosen := hosts
-		if f.retryFailed {
-			if chosen, err = onlyFailed(p.Name, hosts); err != nil {
+		if f.RetryFailed {
+			if chosen, err = onlyFailed(ctx, record, p.Name, hosts); err != nil {
 				return nil, err
 			}
 		}
@@ -96,7 +95,7 @@ func (f *PlayFlags) Prepare(paths []string, hosts []core.Host, sup *host.Supervi
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Book(), Board: f.Windows.name, SkipUnfit: f.SkipUnfit,
-			Now: f.At, Need: f.Past.need, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
+			Now: f.At, Need: record.need(ctx), Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
@@ -157,8 +156,8 @@ func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
 	return nil
 }
 
-func onlyFailed(playbook string, hosts []core.Host) ([]core.Host, error) {
-	retry, err := hostsToRetry(playbook)
+func onlyFailed(ctx context.Context, record *Record, playbook string, hosts []core.Host) ([]core.Host, error) {
+	retry, err := record.failed(ctx, playbook)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type RunFlags struct {
 	ListHosts bool
 	NoWorker  bool
 	Outside   bool
+	NoRecord  bool
 }
 
 // Run runs playbooks and follows them to the end.
@@ -65,7 +66,12 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		f.Play.Windows.paths = nil
 	}
 	f.Play.secrets, f.Play.nodeSecrets = node.SecretsFor(n.Secrets, f.Queue.URL != "")
-	launches, err := f.Play.Prepare(paths, hosts, n.Plugins)
+	record, err := f.record(ctx, con)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, record.Close(ctx)) }()
+	launches, err := f.Play.Prepare(ctx, paths, hosts, n.Plugins, record)
 	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
 	}
@@ -93,16 +99,38 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	}
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
 
-	return follow(ctx, con, f, n, q, launches, log)
+	return follow(ctx, con, f, n, q, launches, record, log)
+}
+
+// record opens the record of runs. Where nothing can be written there, the run goes on without one.
+func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, error) {
+	if f.NoRecord && f.Play.RetryFailed {
+		return nil, console.Invalid("--retry-failed needs the record of the last run\nhint: leave out --no-record")
+	}
+	if f.NoRecord {
+		return memoryRecord(ctx)
+	}
+	r, err := OpenRecord(ctx, con)
+	if _, refused := errors.AsType[*console.Exit](err); err == nil || refused || f.Play.RetryFailed {
+		return r, err
+	}
+	con.Message(con.Paint(console.Yellow, "warning: ") + unrecorded(err))
+	return memoryRecord(ctx)
+}
+
+// unrecorded says what it means that the record cannot be written.
+func unrecorded(err error) string {
+	return "the run is not recorded: " + err.Error() +
+		"\nhint: it goes on; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
-func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, log *slog.Logger) (err error) {
-	keeping := &handlersQueue{Queue: q, keepers: map[string]*handlersKeeper{}}
-	if f.Queue.URL == "" {
-		q = keeping
-	}
+func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
 	c := NewConductor(con, q)
+	c.record, c.shared = record, f.Queue.URL != ""
+	if !c.shared {
+		q = &savingQueue{Queue: q, c: c}
+	}
 	if f.Play.Windows.files != nil {
 		c.windows = f.Play.Windows.Book
 	}
@@ -114,10 +142,6 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 	var tallies []*runview.Tally
 	for _, l := range launches {
 		p := c.Add(l)
-		if p.keeper, err = keepHandlers(l, f.Queue.URL != ""); err != nil {
-			return err
-		}
-		keeping.keepers[l.Run.ID] = p.keeper
 		parts, tallies = append(parts, p), append(tallies, p.Tally)
 	}
 	stopView := runview.ShowProgress(con, tallies...)
@@ -152,7 +176,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 	return errors.Join(err, finish(con, reports, f.Events))
 }
 
-// finish prints what became of the runs, keeps their record, and chooses the exit code.
+// finish prints what became of the runs, and chooses the exit code.
 func finish(con *console.Console, reports []runview.Report, events bool) error {
 	code := console.ExitOK
 	for _, r := range reports {
@@ -165,14 +189,6 @@ func finish(con *console.Console, reports []runview.Report, events bool) error {
 			}
 		default:
 			runview.WriteRecap(con, con.Out, r)
-		}
-		if !r.Check {
-			if err := saveLastRun(r); err != nil {
-				fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+"the run's record for --retry-failed was not kept: "+err.Error())
-			}
-			if err := saveDurations(r); err != nil {
-				fmt.Fprintln(con.Err, con.Paint(console.Yellow, "warning: ")+"how long the run's steps took was not kept: "+err.Error())
-			}
 		}
 		code = worse(code, r.Exit)
 	}

@@ -1,0 +1,52 @@
+package localrun
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// Learned returns how long the steps of a playbook took in earlier runs. What cannot be read tells nothing: it is no more
+// than a hint.
+func (r *Record) Learned(ctx context.Context, playbook string) *forecast.History {
+	if r == nil {
+		return &forecast.History{}
+	}
+	past, err := controller.Learned(ctx, r.Ledger, ledger.AllTenants(), playbook)
+	if err != nil {
+		return &forecast.History{}
+	}
+	return past
+}
+
+// need returns what earlier runs tell of the time that steps need. They are read when it is first asked.
+func (r *Record) need(ctx context.Context) func(playbook, step, uses string) (time.Duration, bool) {
+	known := map[string]*forecast.History{}
+	return func(playbook, step, uses string) (time.Duration, bool) {
+		past := known[playbook]
+		if past == nil {
+			past = r.Learned(ctx, playbook)
+			known[playbook] = past
+		}
+		return past.Need(step, uses)
+	}
+}
+
+// failed are the hosts that did not succeed in the last run of a playbook.
+func (r *Record) failed(ctx context.Context, playbook string) (map[string]bool, error) {
+	err := core.ErrNotFound
+	var hosts map[string]bool
+	if r != nil {
+		hosts, err = controller.LastFailed(ctx, r.Ledger, ledger.AllTenants(), playbook)
+	}
+	if errors.Is(err, core.ErrNotFound) {
+		return nil, console.Invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
+	}
+	return hosts, err
+}

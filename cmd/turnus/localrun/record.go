@@ -1,0 +1,312 @@
+package localrun
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/securefile"
+)
+
+// Bounds of what the record keeps: runs that are older, and those behind so many runs or so many hosts of newer runs, go.
+const (
+	keepFor   = 180 * 24 * time.Hour
+	keepRuns  = 1000 // at most ledger.MaxPage
+	keepHosts = 200_000
+	pruneFor  = time.Second // at the end of a command; the rest goes at the end of the next one
+	pruneRows = 2000        // of one transaction
+)
+
+// Record is the ledger of a user's runs. Any number of processes may have it open.
+type Record struct {
+	Ledger *ledger.Ledger
+	folder string // "" of one in memory
+	broken chan error
+	held   map[string]*os.File // by run
+	closed bool
+}
+
+// recordFolder is where the record is kept.
+func recordFolder() (string, error) {
+	dir, err := settings.StateDir()
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	return filepath.Join(dir, "record"), err
+}
+
+func ledgerFile(folder string) string { return filepath.Join(folder, "ledger.db") }
+
+// memoryRecord is one that ends with the process.
+func memoryRecord(ctx context.Context) (*Record, error) {
+	l, err := ledger.Open(ctx, ledger.Memory, ledger.Options{Private: true})
+	return &Record{Ledger: l}, err
+}
+
+// OpenRecord opens the record of this user's runs, and makes one where there is none. It ends the runs in it whose
+// process has died. What may be another user's is refused as invalid input.
+func OpenRecord(ctx context.Context, con *console.Console) (_ *Record, err error) {
+	folder, err := recordFolder()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{folder, filepath.Join(folder, runningFolder)} {
+		if err := ownRecord(securefile.OwnFolder(dir)); err != nil {
+			return nil, err
+		}
+	}
+	if err := ownRecord(securefile.OwnFile(ledgerFile(folder))); err != nil {
+		return nil, err
+	}
+	r := &Record{folder: folder, broken: make(chan error, 1), held: map[string]*os.File{}}
+	unlock, err := r.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r.Ledger, err = ledger.Open(ctx, "sqlite:"+ledgerFile(folder), ledger.Options{Private: true, Broken: r.breaks})
+	if errors.Is(err, core.ErrInvalid) {
+		return nil, &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: --no-record runs without it; TURNUS_STATE names another folder for it", err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(r.importHandlers(ctx, con, filepath.Dir(folder)), r.endInterrupted(ctx)); err != nil {
+		return nil, errors.Join(err, r.Ledger.Close())
+	}
+	return r, nil
+}
+
+// ownRecord makes a refusal of the record's folder or file one of usage, which names the way out.
+func ownRecord(err error) error {
+	if _, mode := errors.AsType[*securefile.ModeError](err); mode || errors.Is(err, securefile.ErrForeign) {
+		return console.Invalid("the record of runs: %w\nhint: --no-record runs without it; TURNUS_STATE names another folder for it", err)
+	}
+	return err
+}
+
+// ReadRecord is OpenRecord for who only reads: nil where nothing was recorded yet.
+func ReadRecord(ctx context.Context, con *console.Console) (*Record, error) {
+	folder, err := recordFolder()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(ledgerFile(folder)); errors.Is(err, fs.ErrNotExist) {
+		old, _ := filepath.Glob(filepath.Join(filepath.Dir(folder), oldHandlers, "*.json")) // the pattern is well formed
+		if len(old) == 0 {
+			return nil, nil //nolint:nilnil // there is none
+		}
+	}
+	return OpenRecord(ctx, con)
+}
+
+// Client returns a client of the API over the record, or over an empty one where nothing was recorded yet; found tells
+// which. close ends both.
+func Client(ctx context.Context, con *console.Console) (_ *client.Client, found bool, end func(), err error) {
+	r, err := ReadRecord(ctx, con)
+	if found = r != nil; !found && err == nil {
+		r, err = memoryRecord(ctx)
+	}
+	if err != nil {
+		return nil, false, nil, err
+	}
+	c, stop, err := service.InProcess(r.Ledger, whoami())
+	if err != nil {
+		return nil, false, nil, errors.Join(err, r.Close(ctx))
+	}
+	return c, found, func() { stop(); _ = r.Close(ctx) }, nil // nothing was written that could be lost
+}
+
+// breaks notes the first error of the storage.
+func (r *Record) breaks(err error) {
+	select {
+	case r.broken <- err:
+	default:
+	}
+}
+
+// Close ends what was driven here and is not over, and prunes. A second call does nothing.
+func (r *Record) Close(ctx context.Context) error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	if r.folder == "" {
+		return r.Ledger.Close()
+	}
+	ctx = context.WithoutCancel(ctx)
+	var errs []error
+	unlock, err := r.lock()
+	if err != nil {
+		return errors.Join(err, r.Ledger.Close())
+	}
+	defer unlock()
+	ran := len(r.held) > 0
+	for id, f := range r.held {
+		errs = append(errs, os.Remove(r.runFile(id)), f.Close())
+	}
+	if ran {
+		errs = append(errs, r.endInterrupted(ctx), r.prune(ctx))
+	}
+	return errors.Join(append(errs, r.Ledger.Close())...)
+}
+
+// runningFolder holds a file for each run that a process drives, which it has locked: the lock ends with the process,
+// however that ends.
+const runningFolder = "running"
+
+func (r *Record) runFile(run string) string {
+	return filepath.Join(r.folder, runningFolder, fmt.Sprintf("%x", run))
+}
+
+// hold says that this process drives a run, until it ends. Call it before the run is accepted.
+func (r *Record) hold(run string) error {
+	if r.folder == "" {
+		return nil
+	}
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := lockFile(r.runFile(run), syscall.LOCK_EX)
+	if err == nil {
+		r.held[run] = f
+	}
+	return err
+}
+
+// driven tells whether a process that lives drives a run. The file of one that died goes.
+func (r *Record) driven(run string) (bool, error) {
+	path := r.runFile(run)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	f, err := lockFile(path, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, errors.Join(os.Remove(path), f.Close())
+}
+
+// lock keeps other processes from opening the record, and from beginning or ending runs, meanwhile.
+func (r *Record) lock() (unlock func(), err error) {
+	f, err := lockFile(filepath.Join(r.folder, "lock"), syscall.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+func lockFile(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+const (
+	interrupted = "interrupted: turnus run ended before the run did"
+	// sharedName begins the name of a controller whose queue other processes work on.
+	sharedName = "run-shared-"
+	ownName    = "run-"
+)
+
+// controllerName is another one in each process.
+func controllerName(shared bool) string {
+	if shared {
+		return sharedName + rand.Text()
+	}
+	return ownName + rand.Text()
+}
+
+// endInterrupted ends the runs whose process has died. The caller has the lock.
+func (r *Record) endInterrupted(ctx context.Context) error {
+	var ctl *controller.Controller
+	for page := (ledger.Page{}); ; {
+		runs, next, err := r.Ledger.Unfinished(ctx, page)
+		if err != nil {
+			return err
+		}
+		for i := range runs {
+			if driven, err := r.driven(runs[i].ID); err != nil || driven {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if ctl == nil {
+				q := memory.New(memory.Options{})
+				defer q.Shutdown()
+				if ctl, err = controller.New(controller.Config{Name: controllerName(false), Ledger: r.Ledger, Queue: q, Alone: true}); err != nil {
+					return err
+				}
+			}
+			if err := ctl.EndInterrupted(ctx, runs[i].ID, interrupted, strings.HasPrefix(runs[i].Incarnation, sharedName)); err != nil {
+				return err
+			}
+		}
+		if page.Cursor = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// prune removes what is beyond the bounds, for a while.
+func (r *Record) prune(ctx context.Context) error {
+	until := time.Now().Add(pruneFor)
+	oldest := time.Now().Add(-keepFor)
+	kept, hosts := 0, 0
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		runs, next, err := r.Ledger.Runs(ctx, ledger.AllTenants(), ledger.RunFilter{}, page)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if kept, hosts = kept+1, hosts+run.Total; !run.Complete() || kept == 1 || kept <= keepRuns && hosts <= keepHosts && run.Created.After(oldest) {
+				continue
+			}
+			for more := true; more; {
+				if time.Now().After(until) {
+					return nil
+				}
+				p, err := r.Ledger.Prune(ctx, run.ID, pruneRows)
+				if err != nil {
+					return err
+				}
+				more = p.More
+			}
+		}
+		if page.Cursor = next; next == "" {
+			return nil
+		}
+	}
+}

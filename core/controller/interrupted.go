@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// EndInterrupted ends a run whose controller was alone and has died: nobody else may drive it. Its
+// jobs without an outcome end as lost where they may have begun, the others as cancelled. shared
+// tells that its queue was one that other processes work on: there every handler that the run can
+// notify becomes pending on its hosts without an outcome. A run that is over stays as it is.
+func (c *Controller) EndInterrupted(ctx context.Context, id, reason string, shared bool) error {
+	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
+	if errors.Is(err, core.ErrNotFound) || err == nil && run.Complete() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if run.Incarnation == "" { // no queue has let it begin
+		return c.cfg.Ledger.Refuse(ctx, id, 0, reason)
+	}
+	held, err := c.launchOf(ctx, &run)
+	if errors.Is(err, core.ErrInvalid) { // nobody can read how far its waves were
+		return c.cfg.Ledger.Refuse(ctx, id, run.Total, reason)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.launches.drop(id)
+	l := *held.launch
+	var recorded []queue.Settled
+	if recorded, err = c.settled(ctx, id); err != nil {
+		return err
+	}
+	if names := l.Playbook.Notifiable(); shared && !l.Snapshot.Check && len(names) > 0 {
+		l.Run.Settled = recorded
+		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(&l), names); err != nil {
+			return err
+		}
+	}
+	return c.cfg.Ledger.Refuse(ctx, id, engine.Begun(&l, engine.NewResults(&l, recorded...), time.Now()), reason)
+}
+
+// LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over and
+// was no check. Without such a run it is core.ErrNotFound.
+func LastFailed(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (map[string]bool, error) {
+	for page := (ledger.Page{}); ; {
+		runs, next, err := l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range runs {
+			check, err := wasCheck(ctx, l, scope, r.ID)
+			if err != nil {
+				return nil, err
+			}
+			if r.Complete() && !check {
+				return failedHosts(ctx, l, scope, &r)
+			}
+		}
+		if next == "" {
+			return nil, core.ErrNotFound
+		}
+		page.Cursor = next
+	}
+}
+
+func failedHosts(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run *ledger.Run) (map[string]bool, error) {
+	hosts := map[string]bool{}
+	for _, o := range core.Outcomes() {
+		if o.Good() || run.Outcomes[o] == 0 {
+			continue
+		}
+		for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+			jobs, next, err := l.Jobs(ctx, scope, run.ID, ledger.JobFilter{Outcome: o}, page)
+			if err != nil {
+				return nil, err
+			}
+			for i := range jobs {
+				hosts[jobs[i].Host] = true
+			}
+			if page.Cursor = next; next == "" {
+				break
+			}
+		}
+	}
+	return hosts, nil
+}

@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// Learned returns how long the steps of a playbook took in recent runs that were no checks.
+func Learned(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (*forecast.History, error) {
+	details, err := l.RecentDetails(ctx, scope, playbook)
+	if err != nil {
+		return nil, err
+	}
+	past, checks := &forecast.History{}, map[string]bool{}
+	for _, d := range details {
+		check, known := checks[d.Run]
+		if !known {
+			if check, err = wasCheck(ctx, l, scope, d.Run); err != nil {
+				check = true // one that cannot be read any more tells nothing
+			}
+			checks[d.Run] = check
+		}
+		if check || len(d.Detail) == 0 {
+			continue
+		}
+		if result, err := launch.DecodeResult(d.Detail); err == nil {
+			past.Add(d.Run, result.Steps)
+		}
+	}
+	return past, nil
+}
+
+// wasCheck tells whether a run was launched to change nothing.
+func wasCheck(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run string) (bool, error) {
+	text, err := l.Snapshot(ctx, scope, run)
+	if err != nil {
+		return false, err
+	}
+	s, err := launch.DecodeSnapshot(text)
+	return s.Check, err
+}
