@@ -35,14 +35,15 @@ type Conductor struct {
 	Now     <-chan struct{}      // closed by a second signal: cancel what runs, too
 	events  *runview.EventWriter // nil: none are wanted
 	windows func() *gate.Book    // that runs keep; nil: none
-	record  *Record              // nil: one in memory, of Begin
 	shared  bool                 // other processes work on the queue
+	types   func(string) (playbooks.Type, bool)
+	asking  sync.WaitGroup // approvals
 
-	ctl    *controller.Controller
-	asking sync.WaitGroup // approvals
-
-	mu    sync.Mutex
-	parts map[string]*Part // by run id
+	mu      sync.Mutex
+	record  *Record // nil until Begin: one in memory
+	ctl     *controller.Controller
+	instead chan struct{}    // closed when another record and controller have taken the place of these
+	parts   map[string]*Part // by run id
 }
 
 // Part is one launch under way.
@@ -52,9 +53,12 @@ type Part struct {
 	started time.Time
 	ctx     context.Context //nolint:containedctx // of approvals; it ends with Drive's, and with the run
 	finish  context.CancelFunc
+	by      string        // who launched it
 	over    chan struct{} // closed at the end of the run
 
 	// Under Conductor.mu.
+	accepted  bool                   // by the controller
+	ending    bool                   // no job may start any more
 	results   map[string]core.Result // by host
 	status    queue.Status           // as last seen
 	submitted bool
@@ -63,37 +67,7 @@ type Part struct {
 
 // NewConductor returns a conductor of launches on that queue.
 func NewConductor(con *console.Console, q queue.Queue) *Conductor {
-	return &Conductor{con: con, Q: q, parts: map[string]*Part{}}
-}
-
-// Begin starts what drives runs, until end is called, after the last Drive. It closes the record.
-func (c *Conductor) Begin(ctx context.Context, types func(string) (playbooks.Type, bool)) (end func() error, err error) {
-	if c.record == nil {
-		if c.record, err = memoryRecord(ctx); err != nil {
-			return nil, err
-		}
-	}
-	c.ctl, err = controller.New(controller.Config{
-		Name: controllerName(c.shared), Ledger: c.record.Ledger, Queue: c.Q, Alone: true, Types: types, Windows: c.windows, Status: c.looked,
-		Events: c.event, Measure: controller.Measure{Recorded: c.recorded},
-	})
-	if err != nil {
-		return nil, errors.Join(err, c.record.Close(ctx))
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // runs outlive ctx: what runs must finish, and the rest be cancelled
-	done := make(chan error, 1)
-	go func() { done <- c.ctl.Run(ctx) }()
-	return func() error {
-		stop()
-		err := <-done
-		c.asking.Wait()
-		return errors.Join(err, c.record.Close(ctx))
-	}, nil
-}
-
-// replaceHandlers records what a job has saved of its handlers.
-func (c *Conductor) replaceHandlers(ctx context.Context, run ledger.Run, host string, h core.Handlers) error {
-	return c.record.Ledger.ReplaceHandlers(ctx, run, host, h)
+	return &Conductor{con: con, Q: q, parts: map[string]*Part{}, instead: make(chan struct{})}
 }
 
 // Add registers a launch, so that worker events find it.
@@ -172,10 +146,7 @@ func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
 	if by == "" {
 		by = "turnus run"
 	}
-	if err := c.record.hold(p.Launch.Run.ID); err != nil {
-		return err
-	}
-	if _, _, err := c.ctl.Accept(life, controller.Acceptance{Launch: p.Launch, By: by}); err != nil {
+	if err := c.accept(life, p, by); err != nil {
 		return err
 	}
 	select {
@@ -197,7 +168,14 @@ const endingEvery = 100 * time.Millisecond
 func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error {
 	c.tell(p, engine.Event{Kind: engine.EventEnding, Err: why})
 	id := p.Launch.Run.ID
-	run, _, err := c.ctl.Pause(ctx, ledger.AllTenants(), "", id, "cancelled by the operator")
+	c.mu.Lock()
+	p.ending = true
+	c.mu.Unlock()
+	var run ledger.Run
+	err := c.steady(ctx, func(ctl *controller.Controller, _ *Record) (err error) {
+		run, _, err = ctl.Pause(ctx, ledger.AllTenants(), "", id, "cancelled by the operator")
+		return err
+	})
 	if err != nil && !errors.Is(err, core.ErrConflict) {
 		return err
 	}
@@ -235,7 +213,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 	if !errors.Is(why, context.Canceled) {
 		reason = why.Error()
 	}
-	run, _, err := c.ctl.Cancel(ctx, ledger.AllTenants(), "", p.Launch.Run.ID, reason)
+	run, err := c.cancelRun(ctx, p, reason)
 	if errors.Is(err, core.ErrConflict) { // it is over
 		err = nil
 	} else if err == nil {
@@ -258,6 +236,14 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 	return nil
 }
 
+func (c *Conductor) cancelRun(ctx context.Context, p *Part, reason string) (run ledger.Run, err error) {
+	err = c.steady(ctx, func(ctl *controller.Controller, _ *Record) (err error) {
+		run, _, err = ctl.Cancel(ctx, ledger.AllTenants(), "", p.Launch.Run.ID, reason)
+		return err
+	})
+	return run, err
+}
+
 // recorded takes in results.
 func (c *Conductor) recorded(r controller.Recorded) {
 	p := c.part(r.Run)
@@ -277,8 +263,14 @@ func (c *Conductor) recorded(r controller.Recorded) {
 
 func (c *Conductor) result(p *Part, r core.Result) {
 	c.mu.Lock()
-	p.results[r.Host] = r
+	_, known := p.results[r.Host] // before the record broke
+	if !known {
+		p.results[r.Host] = r
+	}
 	c.mu.Unlock()
+	if known {
+		return
+	}
 	p.Tally.Recorded(r)
 	if c.events != nil {
 		c.events.Result(r)
@@ -360,7 +352,10 @@ func (c *Conductor) ask(p *Part, wave int) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
-		_, err = c.ctl.Decide(ctx, ledger.AllTenants(), p.Launch.Run.ID, ledger.Decision{Wave: wave, By: "the operator", Approved: true})
+		err = c.steady(ctx, func(ctl *controller.Controller, _ *Record) error {
+			_, err := ctl.Decide(ctx, ledger.AllTenants(), p.Launch.Run.ID, ledger.Decision{Wave: wave, By: "the operator", Approved: true})
+			return err
+		})
 	} else {
 		err = c.refuse(ctx, p, fmt.Errorf("wave %d was not approved: %w", wave+1, err))
 	}
@@ -371,7 +366,7 @@ func (c *Conductor) ask(p *Part, wave int) {
 
 // refuse ends a run whose wave was not approved.
 func (c *Conductor) refuse(ctx context.Context, p *Part, why error) error {
-	_, _, err := c.ctl.Cancel(ctx, ledger.AllTenants(), "", p.Launch.Run.ID, why.Error())
+	_, err := c.cancelRun(ctx, p, why.Error())
 	if err == nil {
 		c.tell(p, engine.Event{Kind: engine.EventCancelled, Reason: why.Error(), Err: why})
 	}

@@ -157,7 +157,7 @@ func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
 }
 
 func onlyFailed(ctx context.Context, record *Record, playbook string, hosts []core.Host) ([]core.Host, error) {
-	retry, err := record.failed(ctx, playbook)
+	retry, err := record.lastFailed(ctx, playbook)
 	if err != nil {
 		return nil, err
 	}

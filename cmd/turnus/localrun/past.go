@@ -38,8 +38,8 @@ func (r *Record) need(ctx context.Context) func(playbook, step, uses string) (ti
 	}
 }
 
-// failed are the hosts that did not succeed in the last run of a playbook.
-func (r *Record) failed(ctx context.Context, playbook string) (map[string]bool, error) {
+// lastFailed are the hosts that did not succeed in the last run of a playbook.
+func (r *Record) lastFailed(ctx context.Context, playbook string) (map[string]bool, error) {
 	err := core.ErrNotFound
 	var hosts map[string]bool
 	if r != nil {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,10 +37,13 @@ const (
 // Record is the ledger of a user's runs. Any number of processes may have it open.
 type Record struct {
 	Ledger *ledger.Ledger
-	folder string // "" of one in memory
-	broken chan error
-	held   map[string]*os.File // by run
+	folder string      // "" of one in memory
+	broken chan error  // gets the first error of the storage
+	failed atomic.Bool // there was one
 	closed bool
+
+	mu   sync.Mutex
+	held map[string]*os.File // by run
 }
 
 // recordFolder is where the record is kept.
@@ -60,7 +65,18 @@ func memoryRecord(ctx context.Context) (*Record, error) {
 
 // OpenRecord opens the record of this user's runs, and makes one where there is none. It ends the runs in it whose
 // process has died. What may be another user's is refused as invalid input.
-func OpenRecord(ctx context.Context, con *console.Console) (_ *Record, err error) {
+func OpenRecord(ctx context.Context, con *console.Console) (*Record, error) {
+	return named(openRecord(ctx, con, false))
+}
+
+func named(r *Record, err error) (*Record, error) {
+	if _, refused := errors.AsType[*console.Exit](err); err != nil && !refused {
+		err = fmt.Errorf("the record of runs: %w", err)
+	}
+	return r, err
+}
+
+func openRecord(ctx context.Context, con *console.Console, reading bool) (_ *Record, err error) {
 	folder, err := recordFolder()
 	if err != nil {
 		return nil, err
@@ -86,7 +102,8 @@ func OpenRecord(ctx context.Context, con *console.Console) (_ *Record, err error
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.importHandlers(ctx, con, filepath.Dir(folder)), r.endInterrupted(ctx)); err != nil {
+	err = errors.Join(r.importHandlers(ctx, con, filepath.Dir(folder)), r.endInterrupted(ctx))
+	if err != nil && (!reading || !r.failed.Load()) { // a full disk can be read
 		return nil, errors.Join(err, r.Ledger.Close())
 	}
 	return r, nil
@@ -112,7 +129,7 @@ func ReadRecord(ctx context.Context, con *console.Console) (*Record, error) {
 			return nil, nil //nolint:nilnil // there is none
 		}
 	}
-	return OpenRecord(ctx, con)
+	return named(openRecord(ctx, con, true))
 }
 
 // Client returns a client of the API over the record, or over an empty one where nothing was recorded yet; found tells
@@ -134,9 +151,8 @@ func Client(ctx context.Context, con *console.Console) (_ *client.Client, found 
 
 // breaks notes the first error of the storage.
 func (r *Record) breaks(err error) {
-	select {
-	case r.broken <- err:
-	default:
+	if r.failed.CompareAndSwap(false, true) {
+		r.broken <- err
 	}
 }
 
@@ -150,6 +166,9 @@ func (r *Record) Close(ctx context.Context) error {
 		return r.Ledger.Close()
 	}
 	ctx = context.WithoutCancel(ctx)
+	if r.failed.Load() { // it was told; the files of its runs go with the next command that can write
+		return errors.Join(r.Ledger.Close(), r.letGo())
+	}
 	var errs []error
 	unlock, err := r.lock()
 	if err != nil {
@@ -157,13 +176,21 @@ func (r *Record) Close(ctx context.Context) error {
 	}
 	defer unlock()
 	ran := len(r.held) > 0
-	for id, f := range r.held {
-		errs = append(errs, os.Remove(r.runFile(id)), f.Close())
+	for id := range r.held {
+		errs = append(errs, os.Remove(r.runFile(id)))
 	}
+	errs = append(errs, r.letGo())
 	if ran {
 		errs = append(errs, r.endInterrupted(ctx), r.prune(ctx))
 	}
 	return errors.Join(append(errs, r.Ledger.Close())...)
+}
+
+func (r *Record) letGo() (err error) {
+	for _, f := range r.held {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }
 
 // runningFolder holds a file for each run that a process drives, which it has locked: the lock ends with the process,
@@ -185,10 +212,13 @@ func (r *Record) hold(run string) error {
 	}
 	defer unlock()
 	f, err := lockFile(r.runFile(run), syscall.LOCK_EX)
-	if err == nil {
-		r.held[run] = f
+	if err != nil {
+		return err
 	}
-	return err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[run] = f
+	return nil
 }
 
 // driven tells whether a process that lives drives a run. The file of one that died goes.
@@ -234,7 +264,7 @@ func lockFile(path string, how int) (*os.File, error) {
 }
 
 const (
-	interrupted = "interrupted: turnus run ended before the run did"
+	interrupted = "interrupted: turnus run ended, or could not write this record any more, before the run did"
 	// sharedName begins the name of a controller whose queue other processes work on.
 	sharedName = "run-shared-"
 	ownName    = "run-"
