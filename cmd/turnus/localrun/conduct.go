@@ -417,7 +417,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	r := runview.Report{
 		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.Launch.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
-		File: p.Launch.Playbook.File, Check: p.Launch.Snapshot.Check, Unfit: p.Launch.Unfit,
+		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, Unfit: p.Launch.Unfit,
 	}
 	for _, h := range p.Launch.Hosts {
 		res, ok := p.results[h.Name]

@@ -41,7 +41,7 @@ type Report struct {
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
-	File string `json:"-"` // of the playbook
+	Unrecorded bool `json:"-"` // it was run by this process, and is in no record
 }
 
 // ExitFor is the exit code that outcomes, and handlers that are pending still, ask for.
@@ -102,6 +102,10 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
+	}
+	if r.Unrecorded {
+		fmt.Fprintf(w, "  the run is not recorded, so no later run knows them: do by hand what they do\n\n")
+		return
 	}
 	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
 }
