@@ -119,6 +119,8 @@ var conformance = []struct {
 	{"sweep", testSweep},
 	{"duty", testDuty},
 	{"handlers", testHandlers},
+	{"saved handlers", testSavedHandlers},
+	{"claims of some runs", testClaimOf},
 	{"copy", testCopy},
 	{"copy holds runs", testCopyHoldsRuns},
 	{"check finds and repairs", testCheck},
