@@ -84,7 +84,9 @@ func TestInterruptedOnASharedQueueLeavesItsHandlers(t *testing.T) {
 		l.accept(one, spec{id: "r1", hosts: 2, uses: "look, notify: [restart]", more: "handlers: [{name: restart, uses: look}]\n"})
 		l.until("the run is in its queue", func() bool { return l.run("r1").Phase == ledger.PhaseActive })
 		stop()
-		if err := one.EndInterrupted(t.Context(), "r1", "interrupted", true); err != nil {
+		two, _, stopTwo := l.alone("two")
+		stopTwo()
+		if err := two.EndInterrupted(t.Context(), "r1", "interrupted", true); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := l.ledger.CountHandlers(t.Context(), "r1"); err != nil || n != 2 {
