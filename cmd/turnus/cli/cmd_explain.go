@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -21,7 +22,7 @@ when that opens, how many hosts of the run come before it, and an estimate of it
 		Example: "  turnus explain 20261120-021500-ab3cd5ef fw-1.acme",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Explanation, error) {
-		job, err := hostJob(ctx, c, args[0], args[1])
+		job, err := runview.HostJob(ctx, c, args[0], args[1])
 		if err != nil {
 			return api.Explanation{}, err
 		}

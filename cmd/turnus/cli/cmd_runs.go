@@ -188,7 +188,7 @@ func (a *app) runsAttemptsCmd() *cobra.Command {
 		Example: "  turnus runs attempts 20261120-021500-ab3cd5ef fw-1.acme",
 	}
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Attempt, error) {
-		job, err := hostJob(ctx, c, args[0], args[1])
+		job, err := runview.HostJob(ctx, c, args[0], args[1])
 		if err != nil {
 			return nil, err
 		}

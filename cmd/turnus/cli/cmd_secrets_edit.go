@@ -135,7 +135,7 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 
 // edited lets a person change a value, which lies in a file as long as the editor runs.
 func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, err error) {
-	parent, memory := memoryFolder()
+	parent, memory := settings.MemoryFolder()
 	if !memory {
 		a.Message(a.Paint(console.Yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
 	}

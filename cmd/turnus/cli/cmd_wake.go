@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -46,7 +47,7 @@ func wake(ctx context.Context, c *client.Client, run string, w api.Wake, hosts [
 		return c.WakeRun(ctx, run, w)
 	}
 	for _, host := range hosts {
-		job, err := hostJob(ctx, c, run, host)
+		job, err := runview.HostJob(ctx, c, run, host)
 		if err != nil {
 			return n, err
 		}

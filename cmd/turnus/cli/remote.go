@@ -16,7 +16,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/tracing"
@@ -319,21 +318,5 @@ func completeRunHost(f *remoteFlags) func(*cobra.Command, []string, string) ([]s
 			}
 			return names, nil
 		})(cmd, nil, part)
-	}
-}
-
-// hostJob finds the job of a host in a run.
-func hostJob(ctx context.Context, c *client.Client, run, host string) (api.Job, error) {
-	for page := (client.Page{}); ; {
-		jobs, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, page)
-		switch {
-		case err != nil:
-			return api.Job{}, err
-		case len(jobs.Items) > 0:
-			return jobs.Items[0], nil
-		case jobs.Next == "":
-			return api.Job{}, console.Invalid("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)
-		}
-		page.Cursor = jobs.Next
 	}
 }

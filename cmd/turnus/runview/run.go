@@ -35,6 +35,22 @@ func JobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api
 	return list, nil
 }
 
+// HostJob finds the job of a host in a run.
+func HostJob(ctx context.Context, c *client.Client, run, host string) (api.Job, error) {
+	for page := (client.Page{}); ; {
+		jobs, err := c.Jobs(ctx, run, client.JobFilter{Host: host}, page)
+		switch {
+		case err != nil:
+			return api.Job{}, err
+		case len(jobs.Items) > 0:
+			return jobs.Items[0], nil
+		case jobs.Next == "":
+			return api.Job{}, console.Invalid("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)
+		}
+		page.Cursor = jobs.Next
+	}
+}
+
 // JobCells returns a job as cells of a table.
 func JobCells(j *api.Job) []string {
 	state, took := string(j.Outcome), ""

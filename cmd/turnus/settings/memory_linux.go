@@ -1,12 +1,12 @@
-package cli
+package settings
 
 import (
 	"os"
 	"syscall"
 )
 
-// memoryFolder is where a file lies in memory only; false: there is no such place.
-func memoryFolder() (string, bool) {
+// MemoryFolder returns a folder whose files are in memory only; false: there is none, and the folder is on a disk.
+func MemoryFolder() (string, bool) {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {
 		var st syscall.Statfs_t
