@@ -1,0 +1,284 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// cutBinary is turnus that kills itself at a commit of its ledger.
+var cutBinary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(base, "cut")
+	out, err := exec.Command("go", "build", "-o", path, "./testdata/cut").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the program that cuts: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+const cutHosts = 4
+
+// cutting is one turnus up that dies at one commit, and another one that goes on with its data.
+type cutting struct {
+	*lab
+	dir   string // of this cut: project, data and traces
+	at    int    // 0: it does not die
+	after bool   // the commit, not before it
+	run   string // as accepted
+	once  bool   // the schedule was accepted
+}
+
+func (l *lab) cutting(at int, after bool) *cutting {
+	l.t.Helper()
+	c := &cutting{lab: &lab{t: l.t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, at: at, after: after}
+	c.dir = filepath.Join(l.dir, fmt.Sprintf("cut-%d-%v", at, after))
+	c.lab.dir = c.dir
+	if err := os.MkdirAll(filepath.Join(c.dir, "ops", "playbooks"), 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	var hosts strings.Builder
+	for i := range cutHosts {
+		fmt.Fprintf(&hosts, "  h%d: {address: 127.0.0.1}\n", i)
+	}
+	c.file("ops/inventory.yaml", "hosts:\n"+hosts.String())
+	c.file("ops/playbooks/all.yaml", fmt.Sprintf(`playbook: all
+targets: true
+strategy: {waves: [1, 100%%]}
+steps:
+  - {name: change, uses: lab.hold, notify: [follow], with: {file: %[1]s/change, ms: 20}}
+handlers:
+  - {name: follow, uses: lab.hold, with: {file: %[1]s/follow, ms: 20}}
+`, c.dir))
+	c.file("ops/playbooks/once.yaml", fmt.Sprintf("playbook: once\ntargets: true\nsteps:\n  - {uses: lab.trace, with: {file: %s/once, ms: 20}}\n", c.dir))
+	return c
+}
+
+// up starts the service, as one that dies if dies is set. It returns nil if it died before it listened.
+func (c *cutting) up(dies bool) (*process, *client.Client) {
+	c.t.Helper()
+	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--definitions", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, c.pluginFlags())
+	env := c.env
+	if dies {
+		cut, err := cutBinary()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.under = []string{cut}
+		c.lab.env = append(slices.Clone(env), fmt.Sprint("CUT_AT=", c.at), "CUT_COUNT="+filepath.Join(c.dir, "commits"))
+		if c.after {
+			c.lab.env = append(c.lab.env, "CUT_AFTER=1")
+		}
+	}
+	p := c.start(args...)
+	c.under, c.lab.env = nil, env
+	until(c.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
+	token, err := os.ReadFile(filepath.Join(c.dir, "data", "admin.token"))
+	if !p.running() || err != nil {
+		if !dies {
+			c.t.Fatalf("cut %d, after %v: the service does not start again: %s", c.at, c.after, p.err)
+		}
+		p.kill()
+		return nil, nil
+	}
+	ask, err := client.New(client.Config{Server: address(p), Token: strings.TrimSpace(string(token))})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(ask.Close)
+	return p, ask
+}
+
+// step asks for what is not there yet, and reports whether all has ended. A run that is held, because nobody
+// knows what its hosts saw, is cancelled. An error is of a service that has died.
+func (c *cutting) step(ask *client.Client) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if !c.once {
+		if _, err := ask.Schedule(ctx, "soon"); errors.Is(err, core.ErrNotFound) {
+			_, err = ask.PutSchedule(ctx, "soon", "", api.NewSchedule{Playbook: "once", At: time.Now().Add(2 * time.Second).Truncate(time.Second)})
+			if err != nil {
+				return false, err
+			}
+		} else if err != nil {
+			return false, err
+		}
+		c.once = true
+	}
+	run, err := ask.CreateRun(ctx, "k", api.NewRun{Playbook: "all"})
+	if err != nil {
+		return false, err
+	}
+	if c.run != "" && run.ID != c.run {
+		c.t.Errorf("cut %d, after %v: run %s was accepted, and now it is %s", c.at, c.after, c.run, run.ID)
+	}
+	c.run = run.ID
+	if run, err = ask.Run(ctx, run.ID); err != nil {
+		return false, err
+	}
+	if run.Phase == api.Paused {
+		_, err := ask.CancelRun(ctx, run.ID, "a job of it may have begun")
+		return false, err
+	}
+	fired, err := ask.Runs(ctx, client.RunFilter{Playbook: "once"}, client.Page{})
+	if err != nil {
+		return false, err
+	}
+	over := func(r api.Run) bool { return r.Ended != (time.Time{}) }
+	return over(run) && len(fired.Items) > 0 && !slices.ContainsFunc(fired.Items, func(r api.Run) bool { return !over(r) }), nil
+}
+
+// cut runs the service until it dies or all has ended, starts it again, and judges what hosts saw.
+func (c *cutting) cut() {
+	c.t.Helper()
+	if p, ask := c.up(true); p != nil {
+		until(c.t, "the service to die, or all to end", func() bool {
+			ended, _ := c.step(ask)
+			return ended || !p.running()
+		})
+		p.kill()
+	}
+	p, ask := c.up(false)
+	var last error
+	until(c.t, "all to end", func() (ended bool) { ended, last = c.step(ask); return ended })
+	if last != nil {
+		c.t.Fatal(last)
+	}
+	ctx := context.Background()
+	list := func(run string) map[string]core.Outcome {
+		jobs, err := ask.Jobs(ctx, run, client.JobFilter{}, client.Page{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out := map[string]core.Outcome{}
+		for _, j := range jobs.Items {
+			out[j.Host] = j.Outcome
+		}
+		return out
+	}
+	pending, err := ask.Handlers(ctx, client.HandlerFilter{}, client.Page{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for _, h := range pending.Items {
+		left[h.Host] = true
+	}
+	fired, err := ask.Runs(ctx, client.RunFilter{Playbook: "once"}, client.Page{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	problems := cutProblems(list(c.run), times(executions(c.t, c.dir+"/change")), times(executions(c.t, c.dir+"/follow")), left)
+	if len(fired.Items) != 1 {
+		problems = append(problems, fmt.Sprintf("the schedule launched %d runs, expected one", len(fired.Items)))
+	} else {
+		for host, outcome := range list(fired.Items[0].ID) {
+			if outcome != core.Changed {
+				problems = append(problems, fmt.Sprintf("%s of the schedule's run: %s", host, outcome))
+			}
+		}
+	}
+	for _, problem := range problems {
+		c.t.Errorf("cut %d, after %v: %s", c.at, c.after, problem)
+	}
+	p.kill()
+}
+
+// commits is how often the ledger was written until the service died.
+func (c *cutting) commits() int {
+	b, err := os.ReadFile(filepath.Join(c.dir, "commits"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return len(b)
+}
+
+// times counts executions by host.
+func times(all []*execution) map[string]int {
+	n := map[string]int{}
+	for _, e := range all {
+		n[e.host]++
+	}
+	return n
+}
+
+// cutProblems compares what is recorded with what hosts saw: each step once, or the host is lost; and a change whose
+// handler did not run is pending.
+func cutProblems(outcomes map[string]core.Outcome, changes, follows map[string]int, pending map[string]bool) (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if len(outcomes) != cutHosts {
+		bad("%d hosts have an outcome, expected %d", len(outcomes), cutHosts)
+	}
+	for host, outcome := range outcomes {
+		change, follow := changes[host], follows[host]
+		switch {
+		case change > 1 || follow > 1:
+			bad("%s saw the step %d times and the handler %d times", host, change, follow)
+		case outcome == core.Changed && (change != 1 || follow != 1):
+			bad("%s is changed, and saw the step %d times and the handler %d times", host, change, follow)
+		case outcome == core.Cancelled && change+follow > 0:
+			bad("%s is cancelled, and saw the step", host)
+		case outcome != core.Changed && outcome != core.Cancelled && outcome != core.Lost:
+			bad("%s is %q", host, outcome)
+		case change == 1 && follow == 0 && !pending[host]:
+			bad("%s was changed, and its handler is forgotten", host)
+		}
+	}
+	return problems
+}
+
+func TestCutProblemsAreNoticed(t *testing.T) {
+	all := func(o core.Outcome) map[string]core.Outcome {
+		return map[string]core.Outcome{"a": o, "b": core.Cancelled, "c": core.Cancelled, "d": core.Cancelled}
+	}
+	one, none, two := map[string]int{"a": 1}, map[string]int{}, map[string]int{"a": 2}
+	for _, tc := range []struct {
+		why              string
+		outcomes         map[string]core.Outcome
+		changes, follows map[string]int
+		pending          map[string]bool
+		bad              bool
+	}{
+		{"well", all(core.Changed), one, one, nil, false},
+		{"lost between step and handler", all(core.Lost), one, none, map[string]bool{"a": true}, false},
+		{"lost before the step", all(core.Lost), none, none, nil, false},
+		{"twice", all(core.Changed), two, one, nil, true},
+		{"never", all(core.Changed), none, none, nil, true},
+		{"cancelled, and it ran", all(core.Cancelled), one, one, nil, true},
+		{"the handler is forgotten", all(core.Lost), one, none, nil, true},
+		{"a host without an outcome", map[string]core.Outcome{"a": core.Changed}, one, one, nil, true},
+	} {
+		if got := cutProblems(tc.outcomes, tc.changes, tc.follows, tc.pending); len(got) > 0 != tc.bad {
+			t.Errorf("%s: %q", tc.why, got)
+		}
+	}
+}
+
+// turnus up dies at a commit of its ledger, before or after it: after the next start each run ends, hosts saw each
+// step once or are lost, and the schedule fired once. TestLabUpKilledAtEachCommit takes all commits.
+func TestUpKilledAtCommits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 1}).traced()
+	whole := l.cutting(0, false)
+	whole.cut()
+	total := whole.commits()
+	for i, share := range []int{15, 50, 75, 90} {
+		at := max(1, total*share/100)
+		t.Logf("cut at commit %d of %d, after it: %v", at, total, i%2 == 1)
+		l.cutting(at, i%2 == 1).cut()
+	}
+}
