@@ -42,28 +42,38 @@ func (t *Token) Scope() Scope {
 	return Tenants(t.Tenant)
 }
 
-// NewToken makes a token and its secret, which is known here only: 256 random bits behind
-// TokenPrefix. ID is random where it is empty; one that was used before is core.ErrConflict, so that of
-// several servers one makes a token of a given id. Created, CreatedBy and what follows are set here.
+// NewSecret returns the secret of a new token: 256 random bits behind TokenPrefix.
+func NewSecret() string { return TokenPrefix + base64.RawURLEncoding.EncodeToString(random(32)) }
+
+// NewToken is AddToken with a NewSecret, which is known to the caller only.
 func (l *Ledger) NewToken(ctx context.Context, who string, token Token) (secret string, _ Token, err error) {
+	secret = NewSecret()
+	if token, err = l.AddToken(ctx, who, secret, token); err != nil {
+		return "", Token{}, err
+	}
+	return secret, token, nil
+}
+
+// AddToken makes a token of a NewSecret. ID is random where it is empty; one that was used before is core.ErrConflict, so
+// that of several servers one makes a token of a given id. Created, CreatedBy and what follows are set here.
+func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) (Token, error) {
 	if token.ID == "" {
 		token.ID = hex.EncodeToString(random(8))
 	}
 	for _, f := range []struct{ what, text string }{{"id", token.ID}, {"name", token.Name}, {"created by", who}} {
 		if err := checkText("token: "+f.what, f.text, true, maxID); err != nil {
-			return "", Token{}, err
+			return Token{}, err
 		}
 	}
 	if err := checkText("token: tenant", token.Tenant, false, maxID); err != nil {
-		return "", Token{}, err
+		return Token{}, err
 	}
 	if token.AllTenants && token.Tenant != "" {
-		return "", Token{}, fmt.Errorf("token: of tenant %q and of all tenants: expected one of both: %w", token.Tenant, core.ErrInvalid)
+		return Token{}, fmt.Errorf("token: of tenant %q and of all tenants: expected one of both: %w", token.Tenant, core.ErrInvalid)
 	}
-	secret = TokenPrefix + base64.RawURLEncoding.EncodeToString(random(32))
 	token.Created, token.CreatedBy, token.Revoked, token.LastUsed = fromMicros(micros(l.now())), who, time.Time{}, time.Time{}
 	token.Expires = fromMicros(micros(token.Expires))
-	err = l.db.transact(ctx, "make token "+token.ID, func(t *tx) error {
+	err := l.db.transact(ctx, "make token "+token.ID, func(t *tx) error {
 		all := 0
 		if token.AllTenants {
 			all = 1
@@ -77,9 +87,9 @@ func (l *Ledger) NewToken(ctx context.Context, who string, token Token) (secret 
 		return err
 	})
 	if err != nil {
-		return "", Token{}, err
+		return Token{}, err
 	}
-	return secret, token, nil
+	return token, nil
 }
 
 func random(n int) []byte {

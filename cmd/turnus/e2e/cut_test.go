@@ -276,8 +276,7 @@ func TestUpKilledAtCommits(t *testing.T) {
 	whole := l.cutting(0, false)
 	whole.cut()
 	total := whole.commits()
-	for i, share := range []int{15, 50, 75, 90} {
-		at := max(1, total*share/100)
+	for i, at := range []int{total / 2, 2, total * 3 / 4, total * 9 / 10} { // the first token is made at the second
 		t.Logf("cut at commit %d of %d, after it: %v", at, total, i%2 == 1)
 		l.cutting(at, i%2 == 1).cut()
 	}

@@ -144,33 +144,49 @@ func (d *DataDir) OpenLedger(ctx context.Context, url, outputs string, ring *key
 // tokenFile holds the first admin token.
 func (d *DataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token") }
 
-// firstToken makes the first admin token of a new ledger, and keeps it in the data folder. The file comes first: a
-// token that cannot be kept is not made.
+// firstToken makes the first admin token of a new ledger, and keeps it in the data folder. A file with the secret comes
+// first: a process that is killed between the two leaves a token that the next start finds, not one that nobody knows.
 func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
-	file, err := os.OpenFile(d.tokenFile()+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	file := d.tokenFile() + ".new"
+	if secret, err := os.ReadFile(file); err == nil {
+		_, err := l.Authenticate(ctx, strings.TrimSpace(string(secret)))
+		if err == nil {
+			return true, d.keepToken(file)
+		}
+		if !errors.Is(err, core.ErrNotFound) {
+			return false, fmt.Errorf("look whether the first token was made: %w", err)
+		}
+	}
+	secret := ledger.NewSecret()
+	if err := writeSynced(file, secret+"\n"); err != nil {
 		return false, fmt.Errorf("keep the first token: %w", err)
 	}
-	defer func() {
-		_ = file.Close()
-		_ = os.Remove(file.Name()) // gone after the rename
-	}()
-	secret, _, err := l.NewToken(ctx, by, ledger.Token{ID: "first", Name: "admin", AllTenants: true, Roles: []string{string(server.Admin)}})
+	_, err = l.AddToken(ctx, by, secret, ledger.Token{ID: "first", Name: "admin", AllTenants: true, Roles: []string{string(server.Admin)}})
 	if errors.Is(err, core.ErrConflict) {
-		return false, nil
+		return false, os.Remove(file)
 	}
 	if err != nil {
 		return false, fmt.Errorf("make the first token: %w", err)
 	}
-	_, err = file.WriteString(secret + "\n")
+	return true, d.keepToken(file)
+}
+
+func (d *DataDir) keepToken(file string) error {
+	if err := os.Rename(file, d.tokenFile()); err != nil {
+		return fmt.Errorf("keep the first token: %w\nhint: it is in %s", err, file)
+	}
+	return nil
+}
+
+// writeSynced writes a file that only this user can read, to the disk.
+func writeSynced(name, text string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
 	if err == nil {
 		err = file.Sync()
 	}
-	if err == nil {
-		err = os.Rename(file.Name(), d.tokenFile())
-	}
-	if err != nil {
-		return false, fmt.Errorf("keep the first token: %w\nhint: it is lost; turnus tokens create NAME --role admin --ledger URL makes another", err)
-	}
-	return true, nil
+	return errors.Join(err, file.Close())
 }
