@@ -13,7 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
@@ -147,9 +147,12 @@ func Attach() (*Raw, error) {
 	version, _ := strconv.Atoi(os.Getenv(helperState)) // 0: no version is kept
 	s := &session{
 		req:    &wire.RunRequest{Lease: lease, Host: os.Getenv(helperHost)},
-		events: &events{send: func(*wire.RunEvent) error { return nil }},
+		events: &events{send: discard, last: discard},
 	}
-	s.hosts, s.jobs = hostServices(wireconnect.NewClient(dialWorker))
+	worker := wirerpc.NewClient(dialWorker)
+	s.hosts, s.jobs = wirerpc.Hosts{Client: worker}, wirerpc.Job{Client: worker}
 	s.done.outputs = map[string]json.RawMessage{}
 	return &Raw{Key: os.Getenv("TURNUS_IDEMPOTENCY_KEY"), s: s, stateVer: version}, nil
 }
+
+func discard(*wire.RunEvent) error { return nil }

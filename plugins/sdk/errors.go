@@ -8,9 +8,8 @@ import (
 	"io/fs"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
@@ -48,40 +47,38 @@ func hostError(ctx context.Context, host, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	code := connect.CodeOf(err)
-	if at, ok := ctx.Deadline(); ok && code == connect.CodeDeadlineExceeded && time.Until(at) < clockSlack {
+	code := wirerpc.CodeOf(err)
+	if at, ok := ctx.Deadline(); ok && code == wirerpc.CodeDeadlineExceeded && time.Until(at) < clockSlack {
 		<-ctx.Done() // the worker's timer was the faster of two for the same deadline
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
 	e := &HostError{Host: host, Op: op, Err: err, text: err.Error()}
-	status, isStatus := errors.AsType[*connect.Error](err)
+	status, isStatus := errors.AsType[*wirerpc.Error](err)
 	if isStatus {
-		e.text = status.Message()
+		e.text = status.Message
 	}
 	switch code {
-	case connect.CodeUnavailable:
+	case wirerpc.CodeUnavailable:
 		e.Err = ErrUnreachable
-		for _, d := range status.Details() {
-			detail, _ := d.Value()
-			if fault, ok := detail.(*wire.HostFault); ok {
-				e.Host, e.Op, e.Before, e.Hint = fault.GetHost(), fault.GetOp(), fault.GetBefore(), fault.GetHint()
-			}
+		if isStatus && status.Fault != nil {
+			fault := status.Fault
+			e.Host, e.Op, e.Before, e.Hint = fault.GetHost(), fault.GetOp(), fault.GetBefore(), fault.GetHint()
 		}
-	case connect.CodeFailedPrecondition:
+	case wirerpc.CodeFailedPrecondition:
 		e.Err, e.Before = ErrCheckMode, true
-	case connect.CodePermissionDenied, connect.CodeUnauthenticated:
+	case wirerpc.CodePermissionDenied, wirerpc.CodeUnauthenticated:
 		e.Err, e.Before = ErrDenied, true
-	case connect.CodeNotFound:
+	case wirerpc.CodeNotFound:
 		e.Err = ErrNotFound
-	case connect.CodeOutOfRange:
+	case wirerpc.CodeOutOfRange:
 		e.Err = ErrTooLarge
-	case connect.CodeDeadlineExceeded:
+	case wirerpc.CodeDeadlineExceeded:
 		e.Err = ErrTimeout
-	case connect.CodeAborted:
+	case wirerpc.CodeAborted:
 		e.Err = ErrRefused
-	case connect.CodeCanceled:
+	case wirerpc.CodeCanceled:
 		e.Err = context.Canceled
 	}
 	if e.text == "" {

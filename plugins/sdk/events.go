@@ -26,6 +26,7 @@ var errOutcomeSent = errors.New("the step has ended: nothing can be reported any
 type events struct {
 	mu    sync.Mutex
 	send  func(*wire.RunEvent) error
+	last  func(*wire.RunEvent) error
 	ended bool
 }
 
@@ -46,7 +47,7 @@ func (e *events) end(o *wire.Outcome) error {
 		return errOutcomeSent
 	}
 	e.ended = true
-	return e.send(&wire.RunEvent{Event: &wire.RunEvent_Outcome{Outcome: o}})
+	return e.last(&wire.RunEvent{Event: &wire.RunEvent_Outcome{Outcome: o}})
 }
 
 func (e *events) output(stdout, stderr []byte) error {

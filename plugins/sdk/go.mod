@@ -3,7 +3,6 @@ module github.com/turnus/turnus/plugins/sdk
 go 1.26.0
 
 require (
-	connectrpc.com/connect v1.21.1
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/google/jsonschema-go v0.4.3
 	go.uber.org/goleak v1.3.0

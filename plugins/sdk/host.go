@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Host is one managed machine, reached through the worker: keys, connections and
@@ -68,23 +67,17 @@ func (e *ExitError) Error() string {
 // code is. It returns after the last byte was written and Stdin's pending Read is back.
 func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	streamCtx, cancel := context.WithCancel(ctx) // errors are judged by ctx, which we do not cancel
-	stream, err := h.s.hosts.Exec(h.s.withLease(streamCtx))
+	start := h.start(c)
+	start.Stdin = c.Stdin != nil
+	stream, err := h.s.hosts.Exec(h.s.withLease(streamCtx), start)
 	if err != nil {
 		cancel()
 		return Exit{}, h.failed(ctx, "exec", err)
 	}
 	defer release(cancel, stream.CloseResponse)
-	start := h.start(c)
-	start.Stdin = c.Stdin != nil
-	err = stream.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: start}})
 	var fed <-chan error
-	if err == nil && c.Stdin != nil {
+	if c.Stdin != nil {
 		fed = feed(stream, c.Stdin)
-	} else if err == nil {
-		err = stream.CloseRequest()
-	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: Receive below says why
-		return Exit{}, h.failed(ctx, "exec", err)
 	}
 	exit, err := receiveOutput(stream, c)
 	if fed != nil {
@@ -110,7 +103,7 @@ func (h *Host) start(c Command) *wire.ExecStart {
 	}
 }
 
-type execStream = *connect.BidiStreamForClientSimple[wire.ExecRequest, wire.ExecResponse]
+type execStream = *wirerpc.ExecClient
 
 // feed pumps stdin; the channel gives the reader's error, once.
 func feed(stream execStream, stdin io.Reader) <-chan error {

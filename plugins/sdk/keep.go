@@ -51,10 +51,7 @@ func (r *Run[P, S]) Kept(ctx context.Context, name string) (content []byte, foun
 func (r *Run[P, S]) Keep(ctx context.Context, files ...KeptFile) (KeptVersion, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := r.s.jobs.Keep(r.s.withLease(ctx))
-	if err != nil {
-		return KeptVersion{}, hostError(ctx, "", "keep the configuration", err)
-	}
+	stream, err := r.s.jobs.Keep(r.s.withLease(ctx)), error(nil)
 	for _, f := range files {
 		if err = sendKept(stream.Send, f); err != nil {
 			break

@@ -11,9 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
@@ -226,7 +225,7 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 // Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
-	if connect.CodeOf(err) == connect.CodeUnimplemented { // a worker from before windows gates nothing
+	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows gates nothing
 		return nil
 	}
 	if err != nil {
@@ -268,11 +267,8 @@ type SavedFile struct {
 func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (SavedFile, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := r.s.jobs.SaveFile(r.s.withLease(ctx))
-	if err != nil {
-		return SavedFile{}, hostError(ctx, "", "save file", err)
-	}
-	err = stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Start{Start: &wire.SaveFileStart{Name: name}}})
+	stream := r.s.jobs.SaveFile(r.s.withLease(ctx))
+	err := stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Start{Start: &wire.SaveFileStart{Name: name}}})
 	if err == nil {
 		err = sendChunks(data, func(b []byte) error {
 			return stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Data{Data: b}})

@@ -13,11 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Serve makes the process a plugin of the job types; it is all that main does. It
@@ -38,7 +37,7 @@ func Serve(defs ...Def) {
 			"To write its manifest: %s manifest > manifest.json\n", Describe(defs...).Name, os.Args[0])
 		os.Exit(1)
 	}
-	if err := serve(NewServer(wireconnect.NewClient(dialWorker), defs...)); err != nil {
+	if err := serve(NewServer(wirerpc.NewClient(dialWorker), defs...)); err != nil {
 		fmt.Fprintln(os.Stderr, "sdk: "+err.Error())
 		os.Exit(1)
 	}
@@ -64,12 +63,15 @@ func serve(server *Server) error {
 		return fmt.Errorf("listen for the worker: %w", err)
 	}
 	over := make(chan struct{})
-	mux := http.NewServeMux()
-	mux.Handle(server.Handler())
-	mux.Handle(healthProcedure, health())
-	mux.Handle(shutdownProcedure, shutdown(sync.OnceFunc(func() { close(over) })))
+	end := sync.OnceFunc(func() { close(over) })
+	handler := server.Handler()
+	wirerpc.Unary(handler, healthProcedure, health)
+	wirerpc.Unary(handler, shutdownProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+		end()
+		return &emptypb.Empty{}, nil
+	})
 	orphans := &orphanage{after: orphanGrace}
-	web := wireconnect.NewServer(mux)
+	web := wirerpc.NewServer(handler)
 	web.ConnState = orphans.state
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(listener) }()
@@ -94,19 +96,10 @@ const (
 // health answers that the process serves: field 1, status, is 1, SERVING. The messages of
 // these two procedures are read and written as messages without known fields, which keeps their
 // packages out.
-func health() http.Handler {
-	return connect.NewUnaryHandlerSimple(healthProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
-		serving := &emptypb.Empty{}
-		serving.ProtoReflect().SetUnknown([]byte{0x08, 0x01})
-		return serving, nil
-	}, wireconnect.HandlerOptions())
-}
-
-func shutdown(end func()) http.Handler {
-	return connect.NewUnaryHandlerSimple(shutdownProcedure, func(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
-		end()
-		return &emptypb.Empty{}, nil
-	}, wireconnect.HandlerOptions())
+func health(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+	serving := &emptypb.Empty{}
+	serving.ProtoReflect().SetUnknown([]byte{0x08, 0x01})
+	return serving, nil
 }
 
 func dialWorker(ctx context.Context) (net.Conn, error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // asPlugin makes the test binary a plugin process; its value is what it prints, where.
@@ -66,10 +64,10 @@ func command(t *testing.T, mode string, args ...string) *exec.Cmd {
 
 // uptimeHost answers the one command of the noisy job over a real socket.
 type uptimeHost struct {
-	wireconnect.UnimplementedHostsHandler
+	wirerpc.HostsServer // nil: the other procedures are not called
 }
 
-func (uptimeHost) Exec(_ context.Context, stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse]) error {
+func (uptimeHost) Exec(_ context.Context, stream *wirerpc.ExecServer) error {
 	if _, err := stream.Receive(); err != nil {
 		return err
 	}
@@ -98,9 +96,9 @@ func hostSocket(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle(wireconnect.NewHostsHandler(uptimeHost{}, wireconnect.HandlerOptions()))
-	server, served := wireconnect.NewServer(mux), make(chan struct{})
+	handler := wirerpc.NewHandler()
+	wirerpc.RegisterHosts(handler, uptimeHost{})
+	server, served := wirerpc.NewServer(handler), make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
@@ -113,7 +111,7 @@ func hostSocket(t *testing.T) string {
 }
 
 // start runs the plugin by hand, and returns a client of the address in its handshake, and the rest of its standard output.
-func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *http.Client, rest io.Reader) {
+func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *wirerpc.Client, rest io.Reader) {
 	t.Helper()
 	cmd = command(t, mode)
 	cmd.Env = append(append(cmd.Env, wire.CookieKey+"="+wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR="+folder(t)), env...)
@@ -130,7 +128,7 @@ func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *htt
 	if err != nil || len(parts) != 5 || parts[0] != "1" || parts[1] != "1" || parts[2] != "unix" || parts[4] != "grpc" {
 		t.Fatalf("handshake %q: %v", line, err)
 	}
-	return cmd, wireconnect.NewClient(func(ctx context.Context) (net.Conn, error) {
+	return cmd, wirerpc.NewClient(func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", parts[3])
 	}), lines
@@ -142,7 +140,7 @@ func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199
 		t.Run(mode, func(t *testing.T) {
 			cmd, client, rest := start(t, mode, wire.HostSocketEnv+"="+hostSocket(t))
 			defer client.CloseIdleConnections()
-			plugin := wireconnect.NewPluginClient(client, wireconnect.BaseURL, wireconnect.ClientOptions())
+			plugin := wirerpc.Plugin{Client: client}
 			stream, err := plugin.Run(t.Context(), &wire.RunRequest{Type: "noisy.job", Job: "r/0", Lease: "l", Host: "h"})
 			if err != nil {
 				t.Fatal(err)
@@ -159,8 +157,7 @@ func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199
 			if last.GetOutcome().GetDone() == nil || output != "up 3 days" {
 				t.Errorf("got %v, output %q", last, output)
 			}
-			shutdown := connect.NewClient[emptypb.Empty, emptypb.Empty](client, wireconnect.BaseURL+"/plugin.GRPCController/Shutdown", wireconnect.ClientOptions())
-			_, _ = shutdown.CallUnary(t.Context(), connect.NewRequest(&emptypb.Empty{})) // its end may be faster than its answer
+			_ = client.Call(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}) // its end may be faster than its answer
 			if printed, err := io.ReadAll(rest); err != nil || len(printed) > 0 {
 				t.Errorf("after the handshake its real standard output says %.60q, %v", printed, err)
 			}
@@ -174,7 +171,7 @@ func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199
 // A killed worker cannot stop its plugins; they notice.
 func TestTrapOrphanEndsItself(t *testing.T) { // dkron#1496, golang/go#27505
 	cmd, client, _ := start(t, "quiet")
-	plugin := wireconnect.NewPluginClient(client, wireconnect.BaseURL, wireconnect.ClientOptions())
+	plugin := wirerpc.Plugin{Client: client}
 	m, err := plugin.Describe(t.Context(), &wire.DescribeRequest{})
 	if err != nil || m.GetName() != "noisy" {
 		t.Fatalf("describe: %v, %v", m, err)

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"sync"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Server is the plugin's end of the wire without a process: [Serve] puts it into
@@ -20,8 +17,8 @@ import (
 type Server struct {
 	manifest Manifest
 	types    map[string]*jobType
-	hosts    wireconnect.HostsClient
-	jobs     wireconnect.JobClient
+	hosts    wirerpc.Hosts
+	jobs     wirerpc.Job
 
 	mu       sync.Mutex
 	running  map[string]context.CancelCauseFunc // by lease
@@ -30,13 +27,14 @@ type Server struct {
 
 // NewServer makes a server of the job types, which reaches the worker's host services by
 // way of worker. It panics when two types have one name.
-func NewServer(worker *http.Client, defs ...Def) *Server {
+func NewServer(worker *wirerpc.Client, defs ...Def) *Server {
 	s := &Server{
 		manifest: Describe(defs...),
 		types:    make(map[string]*jobType),
 		running:  make(map[string]context.CancelCauseFunc),
+		hosts:    wirerpc.Hosts{Client: worker},
+		jobs:     wirerpc.Job{Client: worker},
 	}
-	s.hosts, s.jobs = hostServices(worker)
 	for _, d := range defs {
 		if d.job == nil {
 			continue
@@ -49,9 +47,11 @@ func NewServer(worker *http.Client, defs ...Def) *Server {
 	return s
 }
 
-// Handler returns the path of the server's calls, and the handler of them.
-func (s *Server) Handler() (string, http.Handler) {
-	return wireconnect.NewPluginHandler(s, wireconnect.HandlerOptions())
+// Handler returns the handler of the server's calls.
+func (s *Server) Handler() *wirerpc.Handler {
+	h := wirerpc.NewHandler()
+	wirerpc.RegisterPlugin(h, s)
+	return h
 }
 
 // Describe answers the manifest.
@@ -62,7 +62,7 @@ func (s *Server) Describe(context.Context, *wire.DescribeRequest) (*wire.Manifes
 func (s *Server) find(name string) (*jobType, error) {
 	t := s.types[name]
 	if t == nil {
-		return nil, refused(connect.CodeNotFound, "plugin %s has no job type %q", s.manifest.Name, name)
+		return nil, refused(wirerpc.CodeNotFound, "plugin %s has no job type %q", s.manifest.Name, name)
 	}
 	return t, nil
 }
@@ -86,7 +86,7 @@ func (s *Server) MigrateState(_ context.Context, req *wire.MigrateStateRequest) 
 	}
 	state, err := t.migrateState(int(req.GetState().GetVersion()), req.GetState().GetJson())
 	if err != nil {
-		return nil, refused(connect.CodeInvalidArgument, "%s", clean(err.Error(), maxReason))
+		return nil, refused(wirerpc.CodeInvalidArgument, "%s", clean(err.Error(), maxReason))
 	}
 	return &wire.MigrateStateResponse{State: &wire.State{Version: uint32(t.StateVersion), Json: state}}, nil
 }
@@ -112,12 +112,12 @@ func (s *Server) Signal(_ context.Context, req *wire.SignalRequest) (*wire.Signa
 }
 
 // Run calls the author's function and ends with its one outcome.
-func (s *Server) Run(ctx context.Context, req *wire.RunRequest, stream *connect.ServerStream[wire.RunEvent]) error {
+func (s *Server) Run(ctx context.Context, req *wire.RunRequest, stream *wirerpc.RunStream) error {
 	t, err := s.find(req.GetType())
 	if err != nil {
 		return err
 	}
-	sess := &session{req: req, events: &events{send: stream.Send}, hosts: s.hosts, jobs: s.jobs}
+	sess := &session{req: req, events: &events{send: stream.Send, last: stream.SendLast}, hosts: s.hosts, jobs: s.jobs}
 	sess.done.outputs = make(map[string]json.RawMessage)
 	ctx, stop := sess.deadline(ctx)
 	defer stop()
@@ -141,18 +141,18 @@ func (s *Server) Run(ctx context.Context, req *wire.RunRequest, stream *connect.
 }
 
 // refused is the status of a call that is not carried out.
-func refused(code connect.Code, format string, args ...any) error {
-	return connect.NewError(code, fmt.Errorf(format, args...))
+func refused(code wirerpc.Code, format string, args ...any) error {
+	return wirerpc.Errorf(code, format, args...)
 }
 
 func (s *Server) enter(lease string, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return refused(connect.CodeUnavailable, "the plugin is draining and takes no new job")
+		return refused(wirerpc.CodeUnavailable, "the plugin is draining and takes no new job")
 	}
 	if s.running[lease] != nil {
-		return refused(connect.CodeAlreadyExists, "a job with this lease is running")
+		return refused(wirerpc.CodeAlreadyExists, "a job with this lease is running")
 	}
 	s.running[lease] = cancel
 	return nil
@@ -192,7 +192,7 @@ func call(ctx context.Context, t *jobType, s *session) error {
 // recovered turns a panic of the author's code into a status.
 func recovered(err *error) {
 	if cause := recover(); cause != nil {
-		*err = refused(connect.CodeInternal, "the job type panicked: %s", clean(fmt.Sprint(cause), maxReason))
+		*err = refused(wirerpc.CodeInternal, "the job type panicked: %s", clean(fmt.Sprint(cause), maxReason))
 	}
 }
 

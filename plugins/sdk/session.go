@@ -6,15 +6,12 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
@@ -25,8 +22,8 @@ const maxOutputs = 1 << 20
 type session struct {
 	req    *wire.RunRequest
 	events *events
-	hosts  wireconnect.HostsClient
-	jobs   wireconnect.JobClient
+	hosts  wirerpc.Hosts
+	jobs   wirerpc.Job
 
 	touched atomic.Bool // a call that may change a host was sent
 
@@ -46,11 +43,6 @@ type done struct {
 	phase            phaseAt
 }
 
-func hostServices(worker *http.Client) (wireconnect.HostsClient, wireconnect.JobClient) {
-	return wireconnect.NewHostsClient(worker, wireconnect.BaseURL, wireconnect.ClientOptions()),
-		wireconnect.NewJobClient(worker, wireconnect.BaseURL, wireconnect.ClientOptions())
-}
-
 func (s *session) update(change func(*done)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,9 +50,7 @@ func (s *session) update(change func(*done)) {
 }
 
 func (s *session) withLease(ctx context.Context) context.Context {
-	ctx, call := connect.NewClientContext(ctx)
-	call.RequestHeader().Set(wire.LeaseKey, s.req.GetLease())
-	return ctx
+	return wirerpc.WithLease(ctx, s.req.GetLease())
 }
 
 // release ends a stream whatever is left of it, so that the connection gets back what it holds for it.

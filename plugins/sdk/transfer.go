@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // PutFile says where and how to write a file. It is written beside Path, verified by
@@ -47,15 +46,12 @@ func (h *Host) PutArtifact(ctx context.Context, f PutFile, artifact string) (Wri
 func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Reader) (Written, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := h.s.hosts.Put(h.s.withLease(ctx))
-	if err != nil {
-		return Written{}, h.ended(ctx, "put", false, err)
-	}
+	stream := h.s.hosts.Put(h.s.withLease(ctx))
 	size := f.Size
 	if size == 0 {
 		size = -1
 	}
-	err = stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
+	err := stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
 		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
 		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate,
 	}}})
@@ -127,10 +123,8 @@ func merge(info FileInfo, i *wire.FileInfo) FileInfo {
 // dialling alone. What is sent over it may change anything, so check mode refuses it.
 func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	streamCtx, cancel := context.WithCancel(ctx)
-	stream, err := h.s.hosts.Dial(h.s.withLease(streamCtx))
-	if err == nil {
-		err = stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: &wire.DialStart{Host: h.Name, Address: address}}})
-	}
+	stream := h.s.hosts.Dial(h.s.withLease(streamCtx))
+	err := stream.Send(&wire.DialMessage{Message: &wire.DialMessage_Start{Start: &wire.DialStart{Host: h.Name, Address: address}}})
 	if err == nil || errors.Is(err, io.EOF) {
 		_, err = stream.Receive() // its start, as soon as the connection stands
 	}
@@ -141,7 +135,7 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return &tunnel{ctx: streamCtx, cancel: cancel, stream: stream, host: h, address: address}, nil
 }
 
-type dialStream = *connect.BidiStreamForClientSimple[wire.DialMessage, wire.DialMessage]
+type dialStream = *wirerpc.DialClient
 
 // tunnel is a net.Conn over a Dial stream. A deadline that passes ends the whole
 // connection: a stream cannot give up one read.

@@ -1,6 +1,6 @@
 // Command wiregen compiles plugin.proto of the sdk and writes its Go code: the messages beside it,
-// the plugin's end of its services into the sdk (on net/http, by connect), and the runner's end into
-// plugins/host/wiregrpc (on grpc-go, which go-plugin needs and a plugin does not). It runs in plugins
+// and the runner's end of its services into plugins/host/wiregrpc (on grpc-go, which go-plugin needs and a
+// plugin does not); the plugin's end, wirerpc of the sdk, is short enough to be written by hand. It runs in plugins
 // (go generate does so) and needs no protoc: the compiler is a library, the code generators are
 // tools of go.mod. It stands outside of the sdk, whose module would carry them.
 package main
@@ -45,16 +45,15 @@ func generate(ctx context.Context) error {
 		return fmt.Errorf("compiling %s: %w", source, err)
 	}
 	for _, g := range []struct {
-		tool, options, folder string
-		files                 []*descriptorpb.FileDescriptorProto
+		tool, folder string
+		files        []*descriptorpb.FileDescriptorProto
 	}{
-		{"protoc-gen-go", "", folder, []*descriptorpb.FileDescriptorProto{file}},
-		{"protoc-gen-connect-go", ",simple", folder, []*descriptorpb.FileDescriptorProto{file}},
-		{"protoc-gen-go-grpc", "", grpcFolder, apart(file)},
+		{"protoc-gen-go", folder, []*descriptorpb.FileDescriptorProto{file}},
+		{"protoc-gen-go-grpc", grpcFolder, apart(file)},
 	} {
 		request, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pluginpb.CodeGeneratorRequest{
 			FileToGenerate: []string{source},
-			Parameter:      new("paths=source_relative" + g.options),
+			Parameter:      new("paths=source_relative"),
 			ProtoFile:      g.files,
 		})
 		if err == nil {

@@ -15,9 +15,8 @@ import (
 	"sync"
 	"syscall"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Call is one command that reached a host.
@@ -44,12 +43,8 @@ type Handler func(ctx context.Context, c Call) Reply
 // Unreachable is the error of a host that cannot be reached; before tells that nothing
 // was sent to it.
 func Unreachable(host string, before bool) error {
-	detail, err := connect.NewErrorDetail(&wire.HostFault{Host: host, Op: "dial", Before: before})
-	if err != nil {
-		panic(err) // a message of the wire always encodes
-	}
-	down := connect.NewError(connect.CodeUnavailable, errors.New(host+": dial: connection refused"))
-	down.AddDetail(detail)
+	down := wirerpc.Errorf(wirerpc.CodeUnavailable, "%s: dial: connection refused", host)
+	down.Fault = &wire.HostFault{Host: host, Op: "dial", Before: before}
 	return down
 }
 
@@ -331,14 +326,14 @@ func (h *Host) read(path string) ([]byte, uint32, error) {
 	}
 	f, ok := h.files[path]
 	if !ok {
-		return nil, 0, fault(connect.CodeNotFound, "%s: no such file", path)
+		return nil, 0, fault(wirerpc.CodeNotFound, "%s: no such file", path)
 	}
 	return []byte(f.Content), f.Mode, nil
 }
 
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return connect.NewError(connect.CodeNotFound, err)
+		return wirerpc.Errorf(wirerpc.CodeNotFound, "%w", err)
 	}
 	return err
 }
@@ -375,9 +370,9 @@ func (h *Host) dial(ctx context.Context, address string) (io.ReadWriteCloser, <-
 		close(done)
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
-			return nil, nil, fault(connect.CodeAborted, "%s: %v", address, err)
+			return nil, nil, fault(wirerpc.CodeAborted, "%s: %v", address, err)
 		}
 		return conn, done, nil
 	}
-	return nil, nil, fault(connect.CodeAborted, "%s: connection refused", address)
+	return nil, nil, fault(wirerpc.CodeAborted, "%s: connection refused", address)
 }

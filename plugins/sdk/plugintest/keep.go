@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Keep makes content the kept version of a file of the job's host.
@@ -27,7 +26,7 @@ func (k *Kit) Kept(name string) (string, bool) {
 }
 
 // Kept sends what was kept.
-func (s *services) Kept(ctx context.Context, req *wire.KeptRequest, stream *connect.ServerStream[wire.KeptResponse]) error {
+func (s *services) Kept(ctx context.Context, req *wire.KeptRequest, stream *wirerpc.KeptServer) error {
 	if _, err := s.lease(ctx); err != nil {
 		return err
 	}
@@ -47,13 +46,13 @@ func (s *services) Kept(ctx context.Context, req *wire.KeptRequest, stream *conn
 }
 
 // Keep keeps the files, all or none.
-func (s *services) Keep(ctx context.Context, stream *connect.ClientStream[wire.KeepRequest]) (*wire.KeepResponse, error) {
+func (s *services) Keep(ctx context.Context, stream *wirerpc.KeepServer) (*wire.KeepResponse, error) {
 	l, err := s.lease(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if l.check {
-		return nil, fault(connect.CodeFailedPrecondition, "check mode: keeping a configuration is refused")
+		return nil, fault(wirerpc.CodeFailedPrecondition, "check mode: keeping a configuration is refused")
 	}
 	type file struct {
 		name, content string

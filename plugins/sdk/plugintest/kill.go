@@ -2,14 +2,15 @@ package plugintest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // Scene is a job type on the stage: a fresh kit with its hosts, what it is called with, and what must hold in the end.
@@ -95,7 +96,7 @@ type death struct {
 	cancel context.CancelFunc
 }
 
-func errDead() error { return fault(connect.CodeCanceled, "plugintest: the process was killed") }
+func errDead() error { return fault(wirerpc.CodeCanceled, "plugintest: the process was killed") }
 
 func (d *death) plan(kind string, at int, before bool) {
 	d.mu.Lock()
@@ -154,53 +155,25 @@ func (d *death) meet(method, name string) (now bool, err error) {
 	return kind == d.kind && len(d.seen[kind]) == d.at && !d.killed, nil
 }
 
-// WrapUnary implements [connect.Interceptor].
-func (d *death) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		name := ""
-		if named, ok := req.Any().(interface{ GetName() string }); ok {
-			name = named.GetName()
-		}
-		now, err := d.meet(req.Spec().Procedure, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case !now:
-			return next(ctx, req)
-		case !d.before:
-			_, err = next(ctx, req)
-		}
-		d.strike()
-		return nil, errors.Join(errDead(), err)
+// intercept ends the planned call: before it reaches its host, or with its answer lost.
+func (d *death) intercept(c *wirerpc.Call, req proto.Message, next func() error) error {
+	name := ""
+	if named, ok := req.(interface{ GetName() string }); ok {
+		name = named.GetName()
 	}
-}
-
-// WrapStreamingHandler implements [connect.Interceptor].
-func (d *death) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		now, err := d.meet(conn.Spec().Procedure, "")
-		switch {
-		case err != nil:
-			return err
-		case !now:
-			return next(ctx, conn)
-		case !d.before:
-			_ = next(ctx, mute{conn})
-		}
-		d.strike()
-		return errDead()
+	now, err := d.meet(c.Procedure, name)
+	switch {
+	case err != nil:
+		return err
+	case !now:
+		return next()
+	case !d.before:
+		c.Mute()
+		_ = next() // its answer is lost
 	}
+	d.strike()
+	return errDead()
 }
-
-// WrapStreamingClient implements [connect.Interceptor]; nobody dies as a client.
-func (d *death) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-// mute is a stream whose answers are lost.
-type mute struct{ connect.StreamingHandlerConn }
-
-func (mute) Send(any) error { return nil }
 
 // work counts the job type's calls that are under way in the plugin.
 type work struct {

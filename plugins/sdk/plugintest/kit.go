@@ -12,11 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/wire"
-	"github.com/turnus/turnus/plugins/sdk/wire/wireconnect"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // patience bounds a call whose test gives no deadline: a hung job type fails its
@@ -26,7 +24,7 @@ const patience = 60 * time.Second
 // Kit runs job types against scripted hosts. Safe for concurrent use.
 type Kit struct {
 	tb       testing.TB
-	client   wireconnect.PluginClient
+	client   wirerpc.Plugin
 	services *services
 	types    []string
 	death    *death
@@ -45,25 +43,25 @@ func New(tb testing.TB, defs ...sdk.Def) *Kit {
 	for _, t := range sdk.Describe(defs...).Types {
 		k.types = append(k.types, t.Name)
 	}
-	deadly := connect.WithHandlerOptions(wireconnect.HandlerOptions(), connect.WithInterceptors(k.death))
-	worker := http.NewServeMux()
-	worker.Handle(wireconnect.NewHostsHandler(k.services, deadly))
-	worker.Handle(wireconnect.NewJobHandler(k.services, deadly))
-	_, plugin := sdk.NewServer(serve(tb, worker), defs...).Handler()
-	k.client = wireconnect.NewPluginClient(serve(tb, k.work.counted(plugin)), wireconnect.BaseURL, wireconnect.ClientOptions())
+	worker := wirerpc.NewHandler()
+	worker.Intercept = k.death.intercept
+	wirerpc.RegisterHosts(worker, k.services)
+	wirerpc.RegisterJob(worker, k.services)
+	plugin := sdk.NewServer(serve(tb, worker), defs...).Handler()
+	k.client = wirerpc.Plugin{Client: serve(tb, k.work.counted(plugin))}
 	return k
 }
 
 // serve starts a gRPC server in memory and returns a client of it; both end with the test.
-func serve(tb testing.TB, handler http.Handler) *http.Client {
+func serve(tb testing.TB, handler http.Handler) *wirerpc.Client {
 	tb.Helper()
 	listener := &memory{conns: make(chan net.Conn), closed: make(chan struct{})}
-	server, served := wireconnect.NewServer(handler), make(chan struct{})
+	server, served := wirerpc.NewServer(handler), make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	client := wireconnect.NewClient(listener.dial)
+	client := wirerpc.NewClient(listener.dial)
 	tb.Cleanup(func() {
 		client.CloseIdleConnections()
 		_ = server.Close()
@@ -287,7 +285,7 @@ func (r *Running) Try() (*Result, error) {
 	}
 }
 
-func collect(ctx context.Context, client wireconnect.PluginClient, req *wire.RunRequest) (*Result, error) {
+func collect(ctx context.Context, client wirerpc.Plugin, req *wire.RunRequest) (*Result, error) {
 	stream, err := client.Run(ctx, req)
 	if err != nil {
 		return nil, err

@@ -13,9 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/turnus/turnus/plugins/sdk/wire"
+	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
 // services is the worker's end: what plugin.proto says of Hosts and Job, over scripted hosts.
@@ -32,8 +31,8 @@ type services struct {
 }
 
 // fault is the status with which a call is refused.
-func fault(code connect.Code, format string, args ...any) error {
-	return connect.NewError(code, fmt.Errorf(format, args...))
+func fault(code wirerpc.Code, format string, args ...any) error {
+	return wirerpc.Errorf(code, format, args...)
 }
 
 type lease struct {
@@ -94,16 +93,13 @@ func (s *services) checkpoints(name string) []Checkpoint {
 }
 
 func (s *services) lease(ctx context.Context) (*lease, error) {
-	var names []string
-	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
-		names = call.RequestHeader().Values(wire.LeaseKey)
-	}
+	names := wirerpc.Leases(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(names) == 1 && s.leases[names[0]] != nil && !s.leases[names[0]].closed {
 		return s.leases[names[0]], nil
 	}
-	return nil, fault(connect.CodePermissionDenied, "no running job has the lease %q", names)
+	return nil, fault(wirerpc.CodePermissionDenied, "no running job has the lease %q", names)
 }
 
 // enter is the gate of every call to a host.
@@ -113,7 +109,7 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 		return nil, err
 	}
 	if l.check && !readOnly {
-		return nil, fault(connect.CodeFailedPrecondition, "check mode: %s is not marked read-only", what)
+		return nil, fault(wirerpc.CodeFailedPrecondition, "check mode: %s is not marked read-only", what)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +119,7 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 	if h := s.hosts[name]; h != nil {
 		return h, nil
 	}
-	return nil, fault(connect.CodePermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
+	return nil, fault(wirerpc.CodePermissionDenied, "the lease does not name the host %q; it names %q", name, slices.Sorted(maps.Keys(s.hosts)))
 }
 
 func (s *services) secretNames() []string {
@@ -140,7 +136,7 @@ func (s *services) environment(start *wire.ExecStart) (map[string]string, error)
 	for variable, name := range start.GetSecrets() {
 		value, ok := s.secrets[name]
 		if !ok {
-			return nil, fault(connect.CodePermissionDenied, "secret %q is not for this step", name)
+			return nil, fault(wirerpc.CodePermissionDenied, "secret %q is not for this step", name)
 		}
 		if out == nil {
 			out = map[string]string{}
@@ -163,7 +159,7 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 		return Reply{}, err
 	}
 	if strings.ContainsRune(start.GetCommand(), 0) {
-		return Reply{}, fault(connect.CodeInvalidArgument, "the command holds a NUL byte")
+		return Reply{}, fault(wirerpc.CodeInvalidArgument, "the command holds a NUL byte")
 	}
 	secrets, err := s.environment(start)
 	if err != nil {
@@ -178,7 +174,7 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 }
 
 // Exec answers a command with its output in chunks.
-func (s *services) Exec(ctx context.Context, stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse]) error {
+func (s *services) Exec(ctx context.Context, stream *wirerpc.ExecServer) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return err
@@ -219,7 +215,7 @@ func (s *services) Exec(ctx context.Context, stream *connect.BidiStream[wire.Exe
 	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: exitOf(reply)}})
 }
 
-func sendOutput(stream *connect.BidiStream[wire.ExecRequest, wire.ExecResponse], c *wire.Chunk) error {
+func sendOutput(stream *wirerpc.ExecServer, c *wire.Chunk) error {
 	return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Output{Output: c}})
 }
 
@@ -243,7 +239,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 }
 
 // Put stores a file.
-func (s *services) Put(ctx context.Context, stream *connect.ClientStream[wire.PutRequest]) (*wire.PutResponse, error) {
+func (s *services) Put(ctx context.Context, stream *wirerpc.PutServer) (*wire.PutResponse, error) {
 	stream.Receive() // what came is its first message; nothing is one without a start
 	start := stream.Msg().GetStart()
 	h, err := s.enter(ctx, start.GetHost(), "put "+start.GetPath(), false)
@@ -251,9 +247,9 @@ func (s *services) Put(ctx context.Context, stream *connect.ClientStream[wire.Pu
 		return nil, err
 	}
 	if !strings.HasPrefix(start.GetPath(), "/") {
-		return nil, fault(connect.CodeInvalidArgument, "path %q is not absolute", start.GetPath())
+		return nil, fault(wirerpc.CodeInvalidArgument, "path %q is not absolute", start.GetPath())
 	}
-	content, err := received(stream)
+	content, err := received[*wire.PutRequest](stream)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +260,7 @@ func (s *services) Put(ctx context.Context, stream *connect.ClientStream[wire.Pu
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 	if start.GetSha256() != "" && start.GetSha256() != sum {
-		return nil, fault(connect.CodeDataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
+		return nil, fault(wirerpc.CodeDataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
 	}
 	if err := h.write(start, content); err != nil {
 		return nil, err
@@ -273,12 +269,13 @@ func (s *services) Put(ctx context.Context, stream *connect.ClientStream[wire.Pu
 }
 
 // received is the data of all messages that are left of a stream.
-func received[M any, P interface {
-	*M
-	GetData() []byte
-}](stream *connect.ClientStream[M]) (content []byte, err error) {
+func received[M interface{ GetData() []byte }](stream interface {
+	Receive() bool
+	Msg() M
+	Err() error
+}) (content []byte, err error) {
 	for stream.Receive() {
-		content = append(content, P(stream.Msg()).GetData()...)
+		content = append(content, stream.Msg().GetData()...)
 	}
 	return content, stream.Err()
 }
@@ -288,19 +285,19 @@ func (s *services) artifact(name string) ([]byte, error) {
 	defer s.mu.Unlock()
 	content, ok := s.artifacts[name]
 	if !ok {
-		return nil, fault(connect.CodeNotFound, "artifact %q: not found", name)
+		return nil, fault(wirerpc.CodeNotFound, "artifact %q: not found", name)
 	}
 	return []byte(content), nil
 }
 
 // Get sends a file.
-func (s *services) Get(ctx context.Context, req *wire.GetRequest, stream *connect.ServerStream[wire.GetResponse]) error {
+func (s *services) Get(ctx context.Context, req *wire.GetRequest, stream *wirerpc.GetServer) error {
 	content, mode, err := s.content(ctx, req)
 	if err != nil {
 		return err
 	}
 	if req.GetMaxSize() > 0 && int64(len(content)) > req.GetMaxSize() {
-		return fault(connect.CodeOutOfRange, "%s%s has %d bytes; at most %d are wanted", req.GetPath(), req.GetArtifact(), len(content), req.GetMaxSize())
+		return fault(wirerpc.CodeOutOfRange, "%s%s has %d bytes; at most %d are wanted", req.GetPath(), req.GetArtifact(), len(content), req.GetMaxSize())
 	}
 	send := func(info *wire.FileInfo) error {
 		return stream.Send(&wire.GetResponse{Message: &wire.GetResponse_Info{Info: info}})
@@ -341,7 +338,7 @@ func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.Pro
 }
 
 // Dial relays to a scripted listener.
-func (s *services) Dial(ctx context.Context, stream *connect.BidiStream[wire.DialMessage, wire.DialMessage]) error {
+func (s *services) Dial(ctx context.Context, stream *wirerpc.DialServer) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return err
@@ -364,7 +361,7 @@ func (s *services) Dial(ctx context.Context, stream *connect.BidiStream[wire.Dia
 	return nil
 }
 
-func relay(stream *connect.BidiStream[wire.DialMessage, wire.DialMessage], conn io.ReadWriteCloser) {
+func relay(stream *wirerpc.DialServer, conn io.ReadWriteCloser) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
@@ -431,22 +428,22 @@ func (s *services) Secret(ctx context.Context, req *wire.SecretRequest) (*wire.S
 	defer s.mu.Unlock()
 	value, ok := s.secrets[req.GetName()]
 	if !ok {
-		return nil, fault(connect.CodePermissionDenied, "secret %q is not for this step", req.GetName())
+		return nil, fault(wirerpc.CodePermissionDenied, "secret %q is not for this step", req.GetName())
 	}
 	return &wire.SecretResponse{Value: []byte(value)}, nil
 }
 
 // SaveFile keeps the file.
-func (s *services) SaveFile(ctx context.Context, stream *connect.ClientStream[wire.SaveFileRequest]) (*wire.SaveFileResponse, error) {
+func (s *services) SaveFile(ctx context.Context, stream *wirerpc.SaveServer) (*wire.SaveFileResponse, error) {
 	if _, err := s.lease(ctx); err != nil {
 		return nil, err
 	}
 	stream.Receive() // what came is its first message; nothing is one without a start
 	name := stream.Msg().GetStart().GetName()
 	if name == "" || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") {
-		return nil, fault(connect.CodeInvalidArgument, "name %q: expected a relative path without ..", name)
+		return nil, fault(wirerpc.CodeInvalidArgument, "name %q: expected a relative path without ..", name)
 	}
-	content, err := received(stream)
+	content, err := received[*wire.SaveFileRequest](stream)
 	if err != nil {
 		return nil, err
 	}
