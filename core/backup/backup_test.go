@@ -314,3 +314,34 @@ func TestLastBackupIsKnown(t *testing.T) {
 		t.Errorf("%v, %v", log, err)
 	}
 }
+
+// Who may write to the ledger can write a whole audit log of their own, with hashes that fit. The last hash that a backup keeps tells.
+// The control: without that hash the log is right.
+func TestABackupShowsThatTheAuditLogWasRewritten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, sqliteURL(t))
+	s.run("one", 3, 0)
+	m := s.backup(t.TempDir())
+	if m.Audit.Seq == 0 || len(m.Audit.Hash) == 0 {
+		t.Fatalf("the backup keeps no hash: %+v", m.Audit)
+	}
+	if _, err := s.ledger.VerifyAudit(t.Context(), m.Audit); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	_ = s.ledger.Close()
+	for _, sql := range []string{`DROP TRIGGER audit_no_update`, `DROP TRIGGER audit_no_delete`, `DROP TRIGGER audit_head_forward`, `DELETE FROM audit`, `UPDATE audit_head SET seq = 0, hash = zeroblob(32)`} {
+		harm(t, s.url, sql)
+	}
+	s.open()
+	for range m.Audit.Seq + 2 {
+		if _, err := s.ledger.AppendAudit(t.Context(), ledger.Entry{Who: "nobody", Action: "run.create", Kind: "run", Subject: "one"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.ledger.VerifyAudit(t.Context()); err != nil {
+		t.Fatalf("the control shows nothing: %v", err)
+	}
+	if _, err := s.ledger.VerifyAudit(t.Context(), m.Audit); !errors.Is(err, ledger.ErrTampered) {
+		t.Errorf("with the hash of the backup: %v", err)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -270,5 +272,45 @@ func TestAuthorityThatGivesAnother(t *testing.T) {
 	locked, _, _ := encryptedKey(t, "x")
 	if _, err := NewAuthority(locked, 0, ""); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "passphrase") {
 		t.Errorf("got %v for a key with a passphrase", err)
+	}
+}
+
+// A certificate for a host is valid for five minutes, and never for more than a day, whatever the authority signs. The control: sshd
+// accepts the one that is valid for longer.
+func TestCertificatesForHostsEndWithinADay(t *testing.T) {
+	a, s := authority(t)
+	h := s.Host("web1")
+	signer, err := NewSigner(a.Certify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := CertificateRequest{Key: signer.signer.PublicKey(), Principals: []string{h.SSH.User}}
+	cert, err := signer.certificate(t.Context(), asked)
+	if err != nil || time.Until(time.Unix(int64(cert.ValidBefore), 0)) > 5*time.Minute {
+		t.Errorf("the usual certificate: %v, valid before %d", err, cert.ValidBefore)
+	}
+	a.lifetime = maxLifetime
+	if _, err := run(t, certified(t, a.Certify), h, "true"); err != nil {
+		t.Errorf("valid for a day: %v", err)
+	}
+	for _, lifetime := range []time.Duration{maxLifetime + 2*time.Minute, 100 * 365 * 24 * time.Hour} {
+		a.lifetime = lifetime
+		if _, err := run(t, certified(t, a.Certify), h, "true"); err == nil || !strings.Contains(err.Error(), "valid for more than 24h") {
+			t.Errorf("valid for %v: got %v", lifetime, err)
+		}
+		if cert, err = a.Certify(t.Context(), asked); err != nil {
+			t.Fatal(err)
+		}
+		login, err := ssh.NewCertSigner(cert, signer.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := ssh.Dial("tcp", net.JoinHostPort(h.Address, strconv.Itoa(h.SSH.Port)), &ssh.ClientConfig{
+			User: h.SSH.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(login)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		})
+		if err != nil {
+			t.Fatalf("the control shows nothing: sshd refuses a certificate for %v: %v", lifetime, err)
+		}
+		_ = client.Close()
 	}
 }
