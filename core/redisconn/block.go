@@ -9,17 +9,21 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// grace is how much longer a blocking command may stay away before its connection is given up.
-const grace = 500 * time.Millisecond
+// grace is how long after its time the answer of a blocking command may come: as long as any other answer.
+// Only a half-open connection takes as long.
+const grace = 3 * time.Second
+
+// backup is how much later than here the server's own, coarse timer ends the wait.
+const backup = 250 * time.Millisecond
 
 // BlockTime stands for the time to block in the arguments of Blocked.
 type BlockTime struct{}
 
 // Blocked runs one blocking command on the server that has the key, on a connection of its own, for
-// d at most; ctx ends it early, which is no error. It tells whether the command had an answer. The
-// server is asked to unblock it: so the answer of an ended wait is never lost, and the connection
-// stays usable. A half-open connection is given up after 500 ms more. Errors wrap
-// core.ErrUnavailable or core.ErrUnknown.
+// d at most; ctx ends it early, which is no error. It returns whether the command had an answer. The
+// server is asked to unblock it, and replies whether the command was still waiting: so the answer of
+// an ended wait is never lost, and a slow machine causes no error. A half-open connection is given up
+// after 3 s more. Errors wrap core.ErrUnavailable or core.ErrUnknown.
 func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ...any) (bool, error) {
 	client, err := c.Node(ctx, key)
 	if err != nil {
@@ -34,7 +38,7 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 		}
 		return false, c.Translate(ctx, err, "wait")
 	}
-	setBlockTime(args, d+grace/2) // the server's own timer is coarse: it only backs ours up
+	setBlockTime(args, d+backup)
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	cmd := once{goredis.NewCmd(inner, args...)}
@@ -75,12 +79,18 @@ func setBlockTime(args []any, d time.Duration) {
 	}
 }
 
-// unblock ends the command of a connection, and waits for what it answers.
+// unblock ends the command of a connection, and returns how it ended. The server knows it if it unblocked the
+// command: then nothing was answered, whatever becomes of the connection.
 func unblock(ctx context.Context, client *goredis.Client, id int64, done <-chan error) error {
-	if err := client.ClientUnblock(ctx, id).Err(); err != nil {
-		return fmt.Errorf("unblock: %w", firstOf(<-done, err))
+	unblocked, err := client.ClientUnblock(ctx, id).Result()
+	ended := <-done
+	switch {
+	case err != nil:
+		return fmt.Errorf("unblock: %w", firstOf(ended, err))
+	case unblocked == 1:
+		return goredis.Nil
 	}
-	return <-done
+	return ended
 }
 
 func firstOf(errs ...error) error {

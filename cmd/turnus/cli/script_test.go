@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startAuthority, "handshake": handshake, "certificates": certificates},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startAuthority, "handshake": handshake, "certificates": certificates},
 	})
 }
 
@@ -148,6 +149,18 @@ func untilOK(ts *testscript.TestScript, _ bool, args []string) {
 		<-time.After(200 * time.Millisecond) // the command takes a core meanwhile
 	}
 	ts.Fatalf("%v does not succeed: %v", args, err)
+}
+
+// untilShown runs a command until its output matches: what it shows is reported by another part, which may lag.
+func untilShown(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+		if ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		<-time.After(200 * time.Millisecond) // the command takes a core meanwhile
+	}
+	ts.Fatalf("%v does not show %s:\n%s", args[1:], want, ts.ReadFile("stdout"))
 }
 
 func envFile(ts *testscript.TestScript, _ bool, args []string) {
