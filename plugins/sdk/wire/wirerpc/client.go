@@ -76,7 +76,7 @@ func parseTimeout(text string) (time.Duration, bool) {
 	if n > uint64(1<<63-1)/uint64(unit) {
 		return 1<<63 - 1, true
 	}
-	return time.Duration(n) * unit, true //nolint:gosec // checked above
+	return time.Duration(n) * unit, true
 }
 
 // failed translates the error of a call that the transport ended.

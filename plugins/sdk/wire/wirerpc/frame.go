@@ -38,7 +38,7 @@ func frame(m proto.Message) (*[]byte, error) {
 	if size > wire.MaxMessage {
 		return nil, Errorf(CodeResourceExhausted, "message of %d bytes: at most %d are sent", size, wire.MaxMessage)
 	}
-	binary.BigEndian.PutUint32(out[1:], uint32(size)) //nolint:gosec // it is at most MaxMessage
+	binary.BigEndian.PutUint32(out[1:], uint32(size))
 	*b = out
 	return b, nil
 }

@@ -15,7 +15,7 @@ const (
 	jobService    = "/turnus.plugin.v1.Job/"
 )
 
-// Streams of the procedures.
+// RunStream and the types below are the streams of the procedures.
 type (
 	RunStream  = ServerStream[wire.RunEvent, *wire.RunEvent]
 	RunEvents  = DownloadClient[wire.RunEvent, *wire.RunEvent]
