@@ -148,6 +148,12 @@ func (r *acceptRow) request() acceptedRequest {
 
 type acceptedRequest struct{ id, tenant, key, hash string }
 
+var newRunRow = columns{
+	"id text", "tenant text", "playbook text", "revision text", "launched_by text", "created bigint", "criticality bigint", "phase text",
+	"idempotency text", "request bytea", "total bigint", "approvals bigint",
+}
+
+// values are newRunRow.
 func (r *acceptRow) values() []any {
 	var key any
 	if r.Key != "" {
@@ -193,7 +199,8 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 			}
 		}
 	}
-	return out, entries, t.bulk(ctx, `INSERT INTO materials (run, snapshot, queue, hosts) VALUES `, "", materials, nil)
+	return out, entries, t.set(ctx, columns{"run bigint", "snapshot bytea", "queue bytea", "hosts bytea"},
+		`INSERT INTO materials (run, snapshot, queue, hosts) SELECT * FROM u`, materials, nil)
 }
 
 // admit leaves out runs that were refused and those over their tenant's quota. The provider, tenant "", has none.
@@ -243,14 +250,14 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 // insertRuns returns the runs that were not there, by what was asked for.
 func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]Run, error) {
 	inserted := make(map[acceptedRequest]Run, len(rows))
-	err := t.bulk(ctx, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals) VALUES `,
-		` ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
-			var key string
-			var hash []byte
-			run, err := scanRun(ahead{row, []any{&key, &hash}})
-			inserted[acceptedRequest{run.ID, run.Tenant, key, string(hash)}] = run
-			return err
-		})
+	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals)
+		SELECT * FROM u WHERE true ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
+		var key string
+		var hash []byte
+		run, err := scanRun(ahead{row, []any{&key, &hash}})
+		inserted[acceptedRequest{run.ID, run.Tenant, key, string(hash)}] = run
+		return err
+	})
 	return inserted, err
 }
 

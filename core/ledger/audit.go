@@ -84,7 +84,7 @@ func (l *Ledger) auditAll(ctx context.Context, t *tx, entries []Entry) error {
 		hash = e.Hash
 		rows[i] = []any{e.Seq, micros(at), e.Who, e.Tenant, e.Action, e.Kind, e.Subject, string(e.Before), string(e.After), e.Hash}
 	}
-	if err := t.bulk(ctx, `INSERT INTO audit (`+auditColumns+`) VALUES `, "", rows, nil); err != nil {
+	if err := t.set(ctx, auditRow, `INSERT INTO audit (`+auditColumns+`) SELECT * FROM u`, rows, nil); err != nil {
 		return err
 	}
 	_, err := t.exec(ctx, `UPDATE audit_head SET seq = $1, hash = $2 WHERE one = 1`, seq, hash)
@@ -123,6 +123,10 @@ func (e *Entry) chain(before []byte) []byte {
 }
 
 const auditColumns = `seq, at, who, tenant, action, kind, subject, before, after, hash`
+
+var auditRow = columns{
+	"seq bigint", "at bigint", "who text", "tenant text", "action text", "kind text", "subject text", "before text", "after text", "hash bytea",
+}
 
 func scanEntry(row scanner) (Entry, error) {
 	var e Entry

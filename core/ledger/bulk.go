@@ -7,16 +7,27 @@ import (
 	"strings"
 )
 
-// bulk executes one statement for many rows: head, the rows as ($1, $2), ($3, $4), and tail. scan, where
-// it is not nil, reads each row that the statement returns.
-func (t *tx) bulk(ctx context.Context, head, tail string, rows [][]any, scan func(scanner) error) error {
+// columns are those of the table u from which a statement reads its rows, as "name type", where the type
+// is bigint, text or bytea.
+type columns []string
+
+// set executes one statement for many rows, which it reads from the table u. scan, where it is not nil,
+// reads each row that the statement returns. PostgreSQL takes all rows in one round trip.
+func (t *tx) set(ctx context.Context, u columns, statement string, rows [][]any, scan func(scanner) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if !t.prepare {
+		returned, err := t.rows(ctx, u.arrays()+statement, u.turned(rows)...)
+		return each(returned, err, scan)
+	}
 	for len(rows) > 0 {
-		n := bulkRows(len(rows))
-		args := make([]any, 0, n*len(rows[0]))
+		n := setRows(len(rows))
+		args := make([]any, 0, n*len(u))
 		for _, row := range rows[:n] {
 			args = append(args, row...)
 		}
-		if err := t.many(ctx, head+t.placeholders(n, len(rows[0]))+tail, args, scan); err != nil {
+		if err := t.many(ctx, u.values(n)+statement, args, scan); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -24,11 +35,8 @@ func (t *tx) bulk(ctx context.Context, head, tail string, rows [][]any, scan fun
 	return nil
 }
 
+// many executes a statement of SQLite that is kept.
 func (t *tx) many(ctx context.Context, query string, args []any, scan func(scanner) error) error {
-	if !t.prepare {
-		rows, err := t.rows(ctx, query, args...)
-		return each(rows, err, scan)
-	}
 	s, err := t.kept(ctx, query)
 	if err != nil {
 		return err
@@ -75,8 +83,8 @@ func (d *db) prepareBulks(ctx context.Context) {
 	})
 }
 
-// bulkRows is how many of n rows the next statement takes. Few sizes make few texts, which the driver prepares once.
-func bulkRows(n int) int {
+// setRows is how many of n rows the next statement of SQLite takes. Few sizes make few texts, each of which is prepared once.
+func setRows(n int) int {
 	for _, size := range []int{64, 16, 4} {
 		if n >= size {
 			return size
@@ -85,24 +93,64 @@ func bulkRows(n int) int {
 	return 1
 }
 
-// placeholders are those of rows. SQLite takes $1 for a name, and compares each with all before it.
-func (d *dialect) placeholders(rows, columns int) string {
+// values begins a statement of SQLite on n rows.
+func (u columns) values(n int) string {
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(u)), ", ") + ")"
+	return u.named() + `VALUES ` + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + ") "
+}
+
+// arrays begins a statement of PostgreSQL, whose parameters are the columns.
+func (u columns) arrays() string {
 	var b strings.Builder
-	for i := range rows * columns {
-		switch {
-		case i == 0:
-			b.WriteString("(")
-		case i%columns == 0:
-			b.WriteString("), (")
-		default:
+	b.WriteString(u.named() + `SELECT * FROM unnest(`)
+	for i, c := range u {
+		_, kind, _ := strings.Cut(c, " ")
+		if i > 0 {
 			b.WriteString(", ")
 		}
-		if d.prepare {
-			b.WriteString("?")
-		} else {
-			b.WriteString("$" + strconv.Itoa(i+1))
+		b.WriteString("$" + strconv.Itoa(i+1) + "::" + kind + "[]")
+	}
+	b.WriteString(")) ")
+	return b.String()
+}
+
+func (u columns) named() string {
+	names := make([]string, len(u))
+	for i, c := range u {
+		names[i], _, _ = strings.Cut(c, " ")
+	}
+	return `WITH u (` + strings.Join(names, ", ") + `) AS (`
+}
+
+// turned are rows turned on their side: an array a column.
+func (u columns) turned(rows [][]any) []any {
+	arrays := make([]any, len(u))
+	for i, c := range u {
+		switch _, kind, _ := strings.Cut(c, " "); kind {
+		case "bigint":
+			arrays[i] = columnOf(rows, i, func(v any) int64 {
+				if n, ok := v.(int); ok {
+					return int64(n)
+				}
+				return v.(int64)
+			})
+		case "bytea":
+			arrays[i] = columnOf(rows, i, func(v any) []byte { return v.([]byte) })
+		default:
+			arrays[i] = columnOf(rows, i, func(v any) string { return v.(string) })
 		}
 	}
-	b.WriteString(")")
-	return b.String()
+	return arrays
+}
+
+// columnOf is one column; nil values stay nil.
+func columnOf[T any](rows [][]any, column int, of func(any) T) []*T {
+	values, list := make([]T, len(rows)), make([]*T, len(rows))
+	for i, row := range rows {
+		if v := row[column]; v != nil {
+			values[i] = of(v)
+			list[i] = &values[i]
+		}
+	}
+	return list
 }

@@ -101,7 +101,7 @@ func (l *Ledger) checkRun(ctx context.Context, id string, repair bool) (found []
 		for i := range found {
 			found[i].Repaired = true
 		}
-		return r.finish(ctx, nil)
+		return l.finish(ctx, t, []*recording{r})
 	})
 	return found, err
 }

@@ -110,7 +110,7 @@ func newTx(d *db, begun *sql.Tx) *tx {
 // 1000 outcomes a run is accepted in a fifth of the time with it (docs/benchmarks.md).
 const (
 	turn     = 3 * time.Millisecond
-	turnStep = 25 // outcomes between two looks at the clock
+	turnStep = 32 // outcomes between two looks at the clock
 )
 
 // yields tells whether the turn is over and others wait for theirs.

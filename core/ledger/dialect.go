@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// dialect is all that differs between the two databases, besides how rows are inserted in bulk.
+// dialect is all that differs between the two databases.
 type dialect struct {
 	name      string
 	schema    *strings.Replacer // of the words in braces in migrations
@@ -18,7 +18,6 @@ type dialect struct {
 	byOutcome string // names an index of jobs: SQLite would read the whole run instead
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
-	insert    bulk   // many job rows at once
 	turns     bool   // one writes at a time
 
 	// For copying all of a ledger, and filling an empty one.

@@ -82,10 +82,27 @@ func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duratio
 
 // happened is tell for what happens to a run within a transaction of the ledger's own.
 func (l *Ledger) happened(ctx context.Context, t *tx, run *Run, what, why string) error {
+	return l.tellAll(ctx, t, []Happening{ofRun(run, what, why)})
+}
+
+func ofRun(run *Run, what, why string) Happening {
+	return Happening{What: what, Tenant: run.Tenant, Subject: "run:" + run.ID, Data: []byte(why)}
+}
+
+// tellAll is tell of several that do not fold.
+func (l *Ledger) tellAll(ctx context.Context, t *tx, all []Happening) error {
 	if l.private {
 		return nil
 	}
-	return l.tell(ctx, t, Happening{What: what, Tenant: run.Tenant, Subject: "run:" + run.ID, Data: []byte(why)}, 0)
+	rows, now := make([][]any, len(all)), micros(l.now())
+	for i := range all {
+		h := &all[i]
+		id := hex.EncodeToString(random(12))
+		rows[i] = []any{id, h.What, h.Tenant, h.Subject, now, l.seal(h.Data, happeningPlace(id, h.What, "")...)}
+	}
+	return t.set(ctx, columns{"id text", "what text", "tenant text", "subject text", "at bigint", "data bytea"},
+		`INSERT INTO happenings (id, what, tenant, subject, fold, at, latest, due, count, data)
+		SELECT u.id, u.what, u.tenant, u.subject, '', u.at, u.at, `+t.now+`, 1, u.data FROM u`, rows, nil)
 }
 
 // Happenings are those that may be told by now, oldest first, at most max.

@@ -17,8 +17,11 @@ type hostCache struct {
 	total int
 }
 
-// maxCachedHosts bounds the cache; the newest run is kept whatever its size.
-const maxCachedHosts = 1_000_000
+// maxCachedHosts bounds the cache, where a run costs as much as some hosts; the newest run is kept whatever its size.
+const (
+	maxCachedHosts = 1_000_000
+	runCosts       = 8
+)
 
 func (c *hostCache) get(key hostKey) ([]JobHost, bool) {
 	c.mu.Lock()
@@ -36,29 +39,54 @@ func (c *hostCache) put(key hostKey, jobs []JobHost) {
 	if c.runs == nil {
 		c.runs = map[hostKey][]JobHost{}
 	}
-	for len(c.order) > 0 && c.total+len(jobs) > maxCachedHosts {
-		c.total -= len(c.runs[c.order[0]])
+	for len(c.order) > 0 && c.total+len(jobs)+runCosts > maxCachedHosts {
+		c.total -= len(c.runs[c.order[0]]) + runCosts
 		delete(c.runs, c.order[0])
 		c.order = c.order[1:]
 	}
 	c.runs[key] = jobs
 	c.order = append(c.order, key)
-	c.total += len(jobs)
+	c.total += len(jobs) + runCosts
 }
 
-// hostsOf reads the hosts of a run, outside or (of SQLite: it would wait for itself) inside a transaction.
-func (l *Ledger) hostsOf(ctx context.Context, row func(context.Context, string, ...any) scanner, run *Run) ([]JobHost, error) {
-	key := hostKey{run.seq, run.content}
-	if jobs, ok := l.hosts.get(key); ok {
+// hostsOf reads the hosts of a run.
+func (l *Ledger) hostsOf(ctx context.Context, run *Run) ([]JobHost, error) {
+	if jobs, ok := l.hosts.get(run.hostKey()); ok {
 		return jobs, nil
 	}
 	var packed []byte
-	if err := row(ctx, `SELECT hosts FROM materials WHERE run = $1`, run.seq).Scan(&packed); err != nil {
+	if err := l.db.row(ctx, `SELECT hosts FROM materials WHERE run = $1`, run.seq).Scan(&packed); err != nil {
 		return nil, err
 	}
 	jobs, err := unpackHosts(packed, run.Total)
 	if err == nil {
-		l.hosts.put(key, jobs)
+		l.hosts.put(run.hostKey(), jobs)
 	}
 	return jobs, err
 }
+
+// readHosts is hostsOf of all runs of a part, inside their transaction: of SQLite reading outside would wait for itself.
+func (l *Ledger) readHosts(ctx context.Context, t *tx, all []*recording) error {
+	missing := map[int64]*recording{}
+	var rows [][]any
+	for _, r := range all {
+		var ok bool
+		if r.hosts, ok = l.hosts.get(r.run.hostKey()); !ok {
+			missing[r.run.seq] = r
+			rows = append(rows, []any{r.run.seq})
+		}
+	}
+	return t.set(ctx, columns{"run bigint"}, `SELECT m.run, m.hosts FROM u CROSS JOIN materials m WHERE m.run = u.run`, rows, func(row scanner) error {
+		var seq int64
+		var packed []byte
+		err := row.Scan(&seq, &packed)
+		if r := missing[seq]; err == nil {
+			if r.hosts, err = unpackHosts(packed, r.run.Total); err == nil {
+				l.hosts.put(r.run.hostKey(), r.hosts)
+			}
+		}
+		return err
+	})
+}
+
+func (r *Run) hostKey() hostKey { return hostKey{r.seq, r.content} }

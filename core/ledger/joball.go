@@ -34,7 +34,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 		return nil, "", err
 	}
 	what := "list jobs of run " + run.ID
-	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
+	hosts, err := l.hostsOf(ctx, &run)
 	if err != nil {
 		return nil, "", translate(what, err)
 	}

@@ -76,7 +76,7 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 	if err != nil {
 		return Job{}, err
 	}
-	hosts, err := l.hostsOf(ctx, l.db.scanner, &run)
+	hosts, err := l.hostsOf(ctx, &run)
 	if err != nil {
 		return Job{}, translate("read job "+id.String(), err)
 	}

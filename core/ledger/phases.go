@@ -156,7 +156,7 @@ func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, lost int) error {
 			return err
 		}
 	}
-	if err := r.finish(ctx, nil); err != nil {
+	if err := l.finish(ctx, t, []*recording{r}); err != nil {
 		return err
 	}
 	*run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, run.seq))

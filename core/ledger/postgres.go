@@ -22,7 +22,6 @@ func postgresDialect() *dialect {
 		anyOf:     "= ANY(%s)",
 		list:      func(values []string) any { return values },
 		lock:      "SELECT pg_advisory_xact_lock(8315161320)", // any number that other programs do not use
-		insert:    insertUnnest,
 		snapshot:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 		columns: `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL), coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1, CASE WHEN a.attidentity = '' THEN 0 ELSE 1 END
 			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary

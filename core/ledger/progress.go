@@ -26,12 +26,12 @@ func (l *Ledger) SetProgress(ctx context.Context, progress map[string]string) er
 	if len(progress) == 0 {
 		return nil
 	}
+	rows := make([][]any, 0, len(progress))
+	for _, id := range slices.Sorted(maps.Keys(progress)) {
+		rows = append(rows, []any{clean(id, maxText), progress[id]})
+	}
 	return l.db.transact(ctx, "keep how far runs have come", func(t *tx) error {
-		for _, id := range slices.Sorted(maps.Keys(progress)) { // runs are locked in one order
-			if _, err := t.exec(ctx, `UPDATE runs SET progress = $2 WHERE id = $1 AND ended = 0`, clean(id, maxText), progress[id]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.set(ctx, columns{"id text", "progress text"}, `, locked AS (SELECT r.seq, u.progress FROM u CROSS JOIN runs r
+			WHERE r.id = u.id AND r.ended = 0 ORDER BY r.id`+t.forUpdate+`) UPDATE runs SET progress = locked.progress FROM locked WHERE runs.seq = locked.seq`, rows, nil)
 	})
 }

@@ -10,6 +10,7 @@ import (
 // ready is an outcome with what takes time to make of it, so that the one writer has not to wait for that.
 type ready struct {
 	*Outcome
+	of     *recording
 	reason string // as the column has it, of the outcome's life()
 	detail []byte // of the same, packed and sealed
 }
@@ -55,17 +56,19 @@ func (m *remaining) whole() bool {
 // recordGroup records batches in one transaction, and in more where others wait for their turn. After an error, what it said of them counts for nothing.
 func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	for len(group) > 0 {
-		done := 0
+		rest := group
 		err := l.db.transact(ctx, "record outcomes", func(t *tx) error {
-			for _, m := range group {
-				if err := l.recordOne(ctx, t, m); err != nil {
-					return fmt.Errorf("of run %s: %w", m.Run, err)
+			for rest = group; len(rest) > 0; {
+				part := rest[:partOf(t, rest)]
+				if err := l.recordPart(ctx, t, part); err != nil {
+					return err
 				}
-				if len(m.outcomes) > 0 {
-					break
+				if len(part[len(part)-1].outcomes) > 0 { // its turn is over
+					rest = rest[len(part)-1:]
+					return nil
 				}
-				if done++; t.yields() {
-					break
+				if rest = rest[len(part):]; t.yields() {
+					return nil
 				}
 			}
 			return nil
@@ -73,16 +76,30 @@ func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 		if err != nil {
 			return err
 		}
-		group = group[done:]
+		group = rest
 		l.db.checkpoint(ctx)
 	}
 	return nil
+}
+
+// partOf is how many batches the next statements take together: of one run each, and where writers take turns of no more
+// outcomes than fit between two looks at the clock. A larger one goes alone.
+func partOf(t *tx, group []*remaining) int {
+	outcomes := 0
+	for i, m := range group {
+		outcomes += len(m.outcomes)
+		if i > 0 && (t.turns && outcomes > turnStep || m.Run == group[i-1].Run) {
+			return i
+		}
+	}
+	return len(group)
 }
 
 // recording is one batch on its way.
 type recording struct {
 	*Ledger
 	t      *tx
+	m      *remaining
 	run    Run
 	hosts  []JobHost
 	ranges []jobRange // of the run, by first
@@ -91,52 +108,73 @@ type recording struct {
 	out    *Recorded
 }
 
-// recordOne records a batch, or as much of it as the writer's turn lasts for. What it leaves stays among the batch's outcomes.
-func (l *Ledger) recordOne(ctx context.Context, t *tx, m *remaining) error {
-	run, err := lockRun(ctx, t, m.Run)
-	if none(err) {
-		m.out.Err, m.outcomes = noRun(m.Run), nil
-		return nil
-	}
+// recordPart records batches of different runs, or as much of a single one as the writer's turn lasts for. What it leaves
+// stays among the batch's outcomes.
+func (l *Ledger) recordPart(ctx context.Context, t *tx, part []*remaining) error {
+	all, err := l.beginPart(ctx, t, part)
 	if err != nil {
 		return err
 	}
-	r := &recording{Ledger: l, t: t, run: run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: m.out}
-	r.out.Position = run.Position
-	if r.out.Err = m.check(&run); r.out.Err != nil {
-		m.outcomes = nil
-		return nil //nolint:nilerr // it is of this batch alone
+	for {
+		step := takeStep(t, all)
+		if err := recordOutcomes(ctx, t, step); err != nil {
+			return err
+		}
+		if len(step) == 0 || t.yields() {
+			return l.finish(ctx, t, all)
+		}
 	}
-	return r.all(ctx, m)
 }
 
-// all records what is left of a batch that was found right, for as long as the writer's turn lasts.
-func (r *recording) all(ctx context.Context, m *remaining) (err error) {
-	if r.hosts, err = r.hostsOf(ctx, r.t.scanner, &r.run); err != nil {
-		return err
-	}
-	if r.run.ranges > 0 {
-		if r.ranges, err = readRanges(ctx, r.t, r.run.seq); err != nil {
-			return err
+// takeStep takes what is recorded before the next look at the clock off the batches. It is all of a batch that must not be cut.
+func takeStep(t *tx, all []*recording) (step []*ready) {
+	for _, r := range all {
+		n := len(r.m.outcomes)
+		if t.turns && !r.m.whole() {
+			n = min(n, turnStep)
 		}
-	}
-	step := len(m.outcomes)
-	if r.t.turns && !m.whole() {
-		step = turnStep
-	}
-	for len(m.outcomes) > 0 {
-		n := min(step, len(m.outcomes))
-		if err := r.outcomes(ctx, m.outcomes[:n]); err != nil {
-			return err
+		for i := range r.m.outcomes[:n] {
+			step = append(step, &r.m.outcomes[i])
 		}
-		if m.outcomes = m.outcomes[n:]; r.t.yields() {
-			break
+		r.m.outcomes = r.m.outcomes[n:]
+	}
+	return step
+}
+
+// beginPart locks the runs of batches, and finds what is needed to record them. Those that were refused are not among them.
+func (l *Ledger) beginPart(ctx context.Context, t *tx, part []*remaining) ([]*recording, error) {
+	ids := make([]string, len(part))
+	for i, m := range part {
+		ids[i] = clean(m.Run, maxText)
+	}
+	runs, err := lockRuns(ctx, t, ids)
+	if err != nil {
+		return nil, err
+	}
+	all, now := make([]*recording, 0, len(part)), micros(l.now())
+	for i, m := range part {
+		run, ok := runs[ids[i]]
+		if !ok {
+			m.out.Err, m.outcomes = noRun(m.Run), nil
+			continue
 		}
+		m.out.Position = run.Position
+		if m.out.Err = m.check(&run); m.out.Err != nil {
+			m.outcomes = nil
+			continue
+		}
+		r := &recording{Ledger: l, t: t, m: m, run: run, now: now, counts: map[core.Outcome]int{}, out: m.out}
+		for i := range m.outcomes {
+			m.outcomes[i].of = r
+		}
+		if run.ranges > 0 {
+			if r.ranges, err = readRanges(ctx, t, run.seq); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, r)
 	}
-	if len(m.outcomes) > 0 {
-		return r.finish(ctx, nil)
-	}
-	return r.finish(ctx, m.Cursor)
+	return all, l.readHosts(ctx, t, all)
 }
 
 // lockRun reads a run and keeps others from changing it until the transaction ends.
@@ -144,57 +182,66 @@ func lockRun(ctx context.Context, t *tx, id string) (Run, error) {
 	return scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE id = $1`+t.forUpdate, clean(id, maxText)))
 }
 
-// outcomes keeps the batch's order where it matters: what is new goes in at once, up to the
+// lockRuns is lockRun of several, by id. Those that are not in the ledger are not in the answer.
+func lockRuns(ctx context.Context, t *tx, ids []string) (map[string]Run, error) {
+	runs := make(map[string]Run, len(ids))
+	rows, err := t.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE id `+fmt.Sprintf(t.anyOf, "$1")+` ORDER BY id`+t.forUpdate, t.list(ids))
+	return runs, each(rows, err, func(row scanner) error {
+		run, err := scanRun(row)
+		runs[run.ID] = run
+		return err
+	})
+}
+
+// recordOutcomes keeps the order of each batch where it matters: what is new goes in at once, up to the
 // next range or the next outcome of the same job.
-func (r *recording) outcomes(ctx context.Context, all []ready) error {
-	fresh, seen := make([]*ready, 0, len(all)), make(map[int]bool, len(all))
+func recordOutcomes(ctx context.Context, t *tx, all []*ready) error {
+	type job struct {
+		of    *recording
+		index int
+	}
+	fresh, seen := make([]*ready, 0, len(all)), make(map[job]bool, len(all))
 	flush := func() error {
-		known, err := r.insert(ctx, fresh)
+		known, err := insertFresh(ctx, t, fresh)
 		for _, o := range known {
 			if err == nil {
-				err = r.again(ctx, o)
+				err = o.of.again(ctx, o)
 			}
 		}
 		fresh = fresh[:0]
 		clear(seen)
 		return err
 	}
-	for i := range all {
-		o := &all[i]
-		if o.Count <= 1 && !seen[o.Index] {
-			seen[o.Index] = true
-			fresh = append(fresh, o)
-			continue
-		}
-		if err := flush(); err != nil {
-			return err
+	for _, o := range all {
+		j := job{o.of, o.Index}
+		if o.Count > 1 || seen[j] {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
 		if o.Count > 1 {
-			if err := r.rangeOf(ctx, o.Outcome); err != nil {
+			if err := o.of.rangeOf(ctx, o.Outcome); err != nil {
 				return err
 			}
 			continue
 		}
-		seen[o.Index] = true
+		seen[j] = true
 		fresh = append(fresh, o)
 	}
 	return flush()
 }
 
-// insert adds the outcomes of jobs that have none, and returns the others.
-func (r *recording) insert(ctx context.Context, all []*ready) (known []*ready, err error) {
+// insertFresh adds the outcomes of jobs that have none, and returns the others.
+func insertFresh(ctx context.Context, t *tx, all []*ready) (known []*ready, err error) {
 	rows := make([]*ready, 0, len(all))
 	for _, o := range all {
-		if r.covering(o.Index) != nil {
+		if o.of.covering(o.Index) != nil {
 			known = append(known, o)
 			continue
 		}
 		rows = append(rows, o)
 	}
-	if len(rows) == 0 {
-		return known, nil
-	}
-	added, err := r.t.insert(ctx, r.t, r, rows)
+	added, err := insertJobs(ctx, t, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -203,13 +250,18 @@ func (r *recording) insert(ctx context.Context, all []*ready) (known []*ready, e
 			known = append(known, o)
 			continue
 		}
-		r.count(o.Outcome.Outcome, 1)
-		r.out.New++
-		if err := r.handlers(ctx, o.Outcome); err != nil {
+		if err := o.of.counted(ctx, o); err != nil {
 			return nil, err
 		}
 	}
 	return known, nil
+}
+
+// counted takes in that an outcome counts from now on.
+func (r *recording) counted(ctx context.Context, o *ready) error {
+	r.count(o.Outcome.Outcome, 1)
+	r.out.New++
+	return r.handlers(ctx, o.Outcome)
 }
 
 // again takes the outcome of a job that has one, or waits for that of its next life.
@@ -224,12 +276,10 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 			return nil
 		}
 		r.count(c.outcome, -1)
-		if _, err = r.t.insert(ctx, r.t, r, []*ready{o}); err != nil {
+		if _, err = insertJobs(ctx, r.t, []*ready{o}); err != nil {
 			return err
 		}
-		r.count(o.Outcome.Outcome, 1)
-		r.out.New++
-		return r.handlers(ctx, o.Outcome)
+		return r.counted(ctx, o)
 	}
 	if err != nil {
 		return err
@@ -251,9 +301,7 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 		}
 		r.count(had, -1)
 	}
-	r.count(o.Outcome.Outcome, 1)
-	r.out.New++
-	if err := r.handlers(ctx, o.Outcome); err != nil {
+	if err := r.counted(ctx, o); err != nil {
 		return err
 	}
 	_, err = r.t.exec(ctx, `UPDATE jobs SET life = $3, outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
@@ -261,7 +309,7 @@ func (r *recording) again(ctx context.Context, o *ready) error {
 	if err != nil || len(o.Detail) == 0 {
 		return err
 	}
-	return putAttempt(ctx, r.t, r.run.seq, o.Index, next, r.fields(o, next), r.detail(o, next))
+	return putAttempts(ctx, r.t, [][]any{attemptValues(r.run.seq, o.Index, next, r.fields(o, next), r.detail(o, next))})
 }
 
 // reason is stored of a job's outcome in one of its lives.
@@ -291,37 +339,59 @@ func (r *recording) fieldsFor(o *Outcome, reason string) []any {
 
 func (r *recording) count(o core.Outcome, n int) { r.counts[o] += n }
 
-// finish brings the run's row up to what was recorded.
-func (r *recording) finish(ctx context.Context, c *Cursor) error {
+// runRow is what finish writes of a run, seq first.
+var runRow = columns{
+	"seq bigint", "recorded bigint", "ended bigint", "phase text", "ranges bigint", "position text", "unchanged bigint", "changed bigint", "skipped bigint",
+	"rolled_back bigint", "failed bigint", "unreachable bigint", "lost bigint", "cancelled bigint",
+}
+
+// finish brings the rows of runs up to what was recorded.
+func (l *Ledger) finish(ctx context.Context, t *tx, all []*recording) error {
+	var rows [][]any
+	var ended []Happening
+	for _, r := range all {
+		if r.close() {
+			ended = append(ended, ofRun(&r.run, HappenedEnded, ""))
+		}
+		rows = append(rows, r.row())
+	}
+	if err := l.tellAll(ctx, t, ended); err != nil {
+		return err
+	}
+	return t.set(ctx, runRow, `UPDATE runs SET recorded = u.recorded, ended = u.ended, phase = u.phase, ranges = u.ranges, position = u.position, unchanged = u.unchanged,
+		changed = u.changed, skipped = u.skipped, rolled_back = u.rolled_back, failed = u.failed, unreachable = u.unreachable, lost = u.lost, cancelled = u.cancelled
+		FROM u WHERE runs.seq = u.seq`, rows, nil)
+}
+
+// close makes the run what it is with the outcomes that were recorded, and tells whether that ended it.
+func (r *recording) close() (ends bool) {
 	run := &r.run
 	for o, n := range r.counts {
 		run.Outcomes[o] += n
 		run.Recorded += n
 	}
-	ended := micros(run.Ended)
-	if run.Recorded == run.Total && ended == 0 {
-		ended = r.now
+	if run.Recorded == run.Total && run.Ended.IsZero() {
+		ends = true
+		run.Ended = fromMicros(r.now)
 		switch run.Phase {
 		case PhaseStopped, PhaseCancelled:
 		default:
 			run.Phase = PhaseFinished
 		}
 	}
-	if ended != 0 && run.Ended.IsZero() {
-		if err := r.happened(ctx, r.t, run, HappenedEnded, ""); err != nil {
-			return err
-		}
+	if r.m != nil && len(r.m.outcomes) == 0 && r.m.Cursor != nil {
+		run.Position = r.m.Cursor.To
 	}
-	if c != nil {
-		run.Position = c.To
-	}
-	r.out.Position, r.out.Complete = run.Position, ended != 0
-	run.Ended = fromMicros(ended)
-	r.out.Run = *run
+	r.out.Position, r.out.Complete, r.out.Run = run.Position, run.Complete(), *run
+	return ends
+}
+
+// row is what of the run was changed, as runRow has it.
+func (r *recording) row() []any {
+	run := &r.run
 	n := func(o core.Outcome) int { return run.Outcomes[o] }
-	_, err := r.t.exec(ctx, `UPDATE runs SET recorded = $2, ended = $3, phase = $4, ranges = $5, position = $6, unchanged = $7, changed = $8, skipped = $9,
-		rolled_back = $10, failed = $11, unreachable = $12, lost = $13, cancelled = $14 WHERE seq = $1`,
-		run.seq, run.Recorded, ended, string(run.Phase), run.ranges, run.Position, n(core.Unchanged), n(core.Changed), n(core.Skipped),
-		n(core.RolledBack), n(core.Failed), n(core.Unreachable), n(core.Lost), n(core.Cancelled))
-	return err
+	return []any{
+		run.seq, run.Recorded, micros(run.Ended), string(run.Phase), run.ranges, run.Position, n(core.Unchanged), n(core.Changed), n(core.Skipped),
+		n(core.RolledBack), n(core.Failed), n(core.Unreachable), n(core.Lost), n(core.Cancelled),
+	}
 }

@@ -144,7 +144,8 @@ func (c *scheduleChanges) lock(ctx context.Context, t *tx) (mine []int, err erro
 	for k, i := range order {
 		keys[k] = []any{c.all[i].Tenant, c.all[i].Name}
 	}
-	err = t.bulk(ctx, `SELECT tenant, name, version FROM schedules WHERE (tenant, name) IN (VALUES `, `) ORDER BY tenant, name`+t.forUpdate, keys, func(row scanner) error {
+	err = t.set(ctx, columns{"tenant text", "name text"}, `SELECT s.tenant, s.name, s.version FROM u CROSS JOIN schedules s
+		WHERE s.tenant = u.tenant AND s.name = u.name ORDER BY s.tenant, s.name`+t.forUpdate, keys, func(row scanner) error {
 		var k key
 		var version int64
 		err := row.Scan(&k.tenant, &k.name, &version)
@@ -177,6 +178,8 @@ func (c *scheduleChanges) cancel(ctx context.Context, t *tx, s *ScheduleChange) 
 	}
 	return nil
 }
+
+var scheduleRow = columns{"tenant text", "name text", "made_by text", "version bigint", "edition bigint", "due bigint", "waits bigint", "data bytea"}
 
 func (c *scheduleChanges) write(ctx context.Context, t *tx, mine []int) error {
 	var rows [][]any
@@ -217,8 +220,8 @@ func (c *scheduleChanges) write(ctx context.Context, t *tx, mine []int) error {
 		rows = append(rows, []any{s.Tenant, s.Name, s.By, c.out[i].Version, edition, due, waits, c.seal(now.Data, scheduleOf, s.Tenant, s.Name)})
 	}
 	written := 0
-	err := t.bulk(ctx, `INSERT INTO schedules (tenant, name, made_by, version, edition, due, waits, data) VALUES `,
-		` ON CONFLICT (tenant, name) DO UPDATE SET made_by = excluded.made_by, version = excluded.version, edition = excluded.edition, due = excluded.due,
+	err := t.set(ctx, scheduleRow, `INSERT INTO schedules (tenant, name, made_by, version, edition, due, waits, data) SELECT * FROM u WHERE true
+		ON CONFLICT (tenant, name) DO UPDATE SET made_by = excluded.made_by, version = excluded.version, edition = excluded.edition, due = excluded.due,
 			waits = excluded.waits, passed = 0, data = excluded.data WHERE schedules.version = excluded.version - 1 RETURNING version`, rows,
 		func(row scanner) error { written++; return row.Scan(new(int64)) })
 	if err == nil && written < len(rows) {

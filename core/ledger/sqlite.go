@@ -29,7 +29,6 @@ func sqliteDialect() *dialect {
 		list:      func(values []string) any { data, _ := json.Marshal(values); return string(data) }, // strings always marshal
 		byOutcome: " INDEXED BY jobs_outcome",
 		prepare:   true,
-		insert:    insertOneByOne,
 		turns:     true,
 		snapshot:  "BEGIN DEFERRED",
 		columns: `SELECT m.name, c.name, c.type, c.pk, CASE WHEN c.pk = 1 AND m.sql LIKE '%AUTOINCREMENT%' THEN 1 ELSE 0 END
