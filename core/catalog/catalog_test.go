@@ -331,7 +331,7 @@ func TestSchedulesHaveOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(run, err, l.runs())
 			}
-			l, err := launch.Restore(m.Snapshot, m.Queue, types)
+			l, err := (&launch.Restorer{Types: types}).Restore(m.Snapshot, m.Queue)
 			if err != nil {
 				t.Fatal(err)
 			}

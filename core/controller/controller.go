@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
@@ -55,6 +56,7 @@ const (
 	tickEvery  = time.Second      // between the duties of a server, and looks at the ledger for runs that the queue lacks
 	claimFor   = 5 * time.Second  // a server that died or lost the ledger in between holds runs up for so long; putting one in twice is the same as once
 	claimMax   = 256              // runs of one claim
+	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory at once
 	aliveFor   = 10 * time.Second // a server is counted among those that share the parts for so long after it last said so
 	followPage = 1000
 	stuckAfter = time.Minute // a round that takes longer will not end by itself: calls of ledger and queue have limits far below
@@ -65,6 +67,7 @@ type Controller struct {
 	cfg      Config
 	watch    queue.Watch
 	launches *launches
+	restorer launch.Restorer
 	creates  creates
 	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
 
@@ -109,6 +112,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), waiting: map[string]time.Time{},
 		poke: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
 	}
+	c.restorer.Types = cfg.Types
 	c.claim = c.claimNext
 	if cfg.Alone {
 		c.claim = c.claimOwn

@@ -27,6 +27,7 @@ type create struct {
 
 const (
 	createRuns = 256              // of one transaction
+	createSize = 16 << 20         // bytes and 64 times hosts of one, beside its first run
 	createFor  = 30 * time.Second // a transaction may take; its callers do not end it, because it is not theirs alone
 )
 
@@ -57,7 +58,14 @@ func (c *creates) accept(ctx context.Context, l *ledger.Ledger, n ledger.NewRun)
 // on.
 func (c *creates) write(ctx context.Context, l *ledger.Ledger) {
 	c.mu.Lock()
-	n := min(len(c.waiting), createRuns)
+	n, size := 0, 0
+	for n < min(len(c.waiting), createRuns) {
+		run := &c.waiting[n].run
+		if size += len(run.Snapshot) + len(run.Queue) + 64*len(run.Jobs); n > 0 && size > createSize {
+			break
+		}
+		n++
+	}
 	batch := c.waiting[:n:n]
 	c.waiting = c.waiting[n:]
 	c.mu.Unlock()

@@ -91,6 +91,9 @@ func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failure
 			}
 			return fmt.Errorf("claim runs: %w", err)
 		}
+		if len(claims) == 0 {
+			return last
+		}
 		failed := 0
 		for i, err := range c.enqueue(ctx, incarnation, claims...) {
 			if ctx.Err() != nil {
@@ -102,7 +105,7 @@ func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failure
 				last, failed = err, failed+1
 			}
 		}
-		if len(claims) < claimMax || failed == len(claims) {
+		if failed == len(claims) {
 			return last
 		}
 	}
@@ -140,7 +143,7 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 }
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
-	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax)
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax, claimJobs)
 }
 
 // claimOwn is claimNext of one that is alone.
@@ -175,6 +178,11 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 	var runs []queue.Run
 	var at []int // where the claim of a run is
 	pending := map[[2]string]map[string]core.Handlers{}
+	all := make([]*ledger.Run, len(claims))
+	for i := range claims {
+		all[i] = &claims[i].Run
+	}
+	c.loadLaunches(ctx, all)
 	for i, claim := range claims {
 		var run *queue.Run
 		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation, pending); errs[i] == nil {

@@ -92,11 +92,38 @@ func (c *Controller) launchOf(ctx context.Context, run *ledger.Run) (*held, erro
 	if err != nil {
 		return nil, fmt.Errorf("read run %s: %w", run.ID, err)
 	}
-	l, err := launch.Restore(m.Snapshot, m.Queue, c.cfg.Types)
+	return c.restore(run, m)
+}
+
+func (c *Controller) restore(run *ledger.Run, m ledger.Material) (*held, error) {
+	l, err := c.restorer.Restore(m.Snapshot, m.Queue)
 	if err != nil {
 		return nil, err
 	}
 	h := &held{id: run.ID, content: run.Content(), launch: l}
 	c.launches.put(h)
 	return h, nil
+}
+
+// loadLaunches brings the launches of runs into memory, in one read of the ledger. It is best effort: launchOf says what is
+// wrong with one.
+func (c *Controller) loadLaunches(ctx context.Context, runs []*ledger.Run) {
+	var missing []string
+	for _, run := range runs {
+		if c.launches.get(run.ID, run.Content()) == nil {
+			missing = append(missing, run.ID)
+		}
+	}
+	if len(missing) < 2 {
+		return
+	}
+	materials, err := c.cfg.Ledger.Materials(ctx, missing...)
+	if err != nil {
+		return
+	}
+	for _, run := range runs {
+		if m, ok := materials[run.ID]; ok {
+			_, _ = c.restore(run, m)
+		}
+	}
 }

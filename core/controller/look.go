@@ -32,13 +32,14 @@ type look struct {
 	actions   []engine.Action
 	err       error
 	early     bool // no queue has it yet
+	later     bool // it has too many hosts beside those before it
 	over      bool // there is nothing to watch any more
 	again     bool // look again at once
 	stalled   bool // it was asked what its jobs wait for, to tell of those that wait for people
 }
 
 // ends tells whether the rest of the look is not for this run.
-func (l *look) ends() bool { return l.err != nil || l.early || l.over }
+func (l *look) ends() bool { return l.err != nil || l.early || l.over || l.later }
 
 // fail has the run looked at again; what is said of it is why.
 func (l *look) fail(what string, err error) {
@@ -50,7 +51,8 @@ func (l *look) fail(what string, err error) {
 // How much one look takes.
 const (
 	lookRuns    = queue.MaxLook
-	lookRecords = 4000 // of all its runs together; at most 1000 of one
+	lookRecords = 4000   // of all its runs together; at most 1000 of one
+	lookHosts   = 50_000 // of all its runs together, beside one: all of them are in memory at once
 )
 
 // lookAt takes runs through a look, and says when to look at them again.
@@ -133,6 +135,8 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 		byID[r.ID] = r
 	}
 	looks := make([]*look, len(runs))
+	var there []*look
+	hosts := 0
 	for i, w := range runs {
 		run, ok := byID[w.id]
 		l := &look{w: w, run: run, uncertain: run.Uncertain}
@@ -144,12 +148,27 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 			l.over = true
 		case run.Incarnation != incarnation: // it is being put into the queue; submit has it looked at then, or its news do
 			l.early = true
+		case len(there) > 0 && hosts+run.Total > lookHosts:
+			l.later = true
 		default:
+			hosts += run.Total
 			w.version = run.Version
-			c.readLaunch(ctx, l)
+			there = append(there, l)
 		}
 	}
+	c.readLaunches(ctx, there)
 	return looks
+}
+
+func (c *Controller) readLaunches(ctx context.Context, looks []*look) {
+	all := make([]*ledger.Run, len(looks))
+	for i, l := range looks {
+		all[i] = &l.run
+	}
+	c.loadLaunches(ctx, all)
+	for _, l := range looks {
+		c.readLaunch(ctx, l)
+	}
 }
 
 func (c *Controller) readLaunch(ctx context.Context, l *look) {
@@ -505,7 +524,7 @@ func (c *Controller) planNext(l *look) {
 		c.unrecorded(false, w.id)
 		c.forget(w)
 		return
-	case l.again:
+	case l.again, l.later:
 		w.failures = 0
 		c.attention(w.id)
 		return

@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
@@ -28,9 +30,20 @@ func EncodeRun(r queue.Run) ([]byte, error) {
 	return data, nil
 }
 
-// Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. types finds a job type, as
-// playbooks.Options.Types; a playbook that this version cannot read any more is core.ErrInvalid.
-func Restore(snapshot, run []byte, types func(name string) (playbooks.Type, bool)) (*Launch, error) {
+// Restorer brings launches back. The zero value with Types is ready; its methods are safe for concurrent use.
+type Restorer struct {
+	Types func(name string) (playbooks.Type, bool) // as playbooks.Options.Types
+
+	mu    sync.Mutex
+	books map[[sha256.Size]byte]*playbooks.Playbook // of which most runs are
+}
+
+// maxBooks is how many parsed playbooks a Restorer keeps: reading one takes longer than all else of a run of few hosts.
+const maxBooks = 64
+
+// Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. A playbook that this version
+// cannot read any more is core.ErrInvalid.
+func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 	s, err := DecodeSnapshot(snapshot)
 	if err != nil {
 		return nil, err
@@ -42,7 +55,7 @@ func Restore(snapshot, run []byte, types func(name string) (playbooks.Type, bool
 	if e.Version < 1 || e.Version > runVersion {
 		return nil, fmt.Errorf("read run %s: version %d, expected 1 to %d; was it accepted by a newer server? %w", s.Run, e.Version, runVersion, core.ErrInvalid)
 	}
-	book, err := playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: types, Vars: s.Vars})
+	book, err := r.book(&s)
 	if err != nil {
 		return nil, fmt.Errorf("read the playbook of run %s: %w", s.Run, err)
 	}
@@ -57,4 +70,29 @@ func Restore(snapshot, run []byte, types func(name string) (playbooks.Type, bool
 		}
 	}
 	return l, nil
+}
+
+// book is the playbook of a snapshot, which launches share and do not change.
+func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
+	text, err := json.Marshal([]any{s.File, s.Source, s.Vars})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	key := sha256.Sum256(text)
+	r.mu.Lock()
+	book := r.books[key]
+	r.mu.Unlock()
+	if book != nil {
+		return book, nil
+	}
+	if book, err = playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: r.Types, Vars: s.Vars}); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.books) >= maxBooks || r.books == nil {
+		r.books = map[[sha256.Size]byte]*playbooks.Playbook{}
+	}
+	r.books[key] = book
+	return book, nil
 }

@@ -53,7 +53,7 @@ func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	wantErr(t, err, core.ErrUnavailable, "accept")
 	_, err = l.Record(t.Context(), ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Outcome: core.Changed}}})
 	wantErr(t, err, core.ErrUnavailable, "record")
-	_, err = l.ClaimNext(t.Context(), "server", "queue", time.Minute, 10)
+	_, err = l.ClaimNext(t.Context(), "server", "queue", time.Minute, 10, 1000)
 	wantErr(t, err, core.ErrUnavailable, "claim")
 }
 

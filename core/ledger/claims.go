@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -21,23 +22,51 @@ type Claim struct {
 // Until is when the claim ends, by the database's clock.
 func (c Claim) Until() time.Time { return fromMicros(c.until) }
 
-// ClaimNext claims up to max runs that the queue of this incarnation does not have: not complete,
-// not waiting for approval, claimed by nobody else. The most critical come first. It serves a run
-// that was just accepted, one whose server died between ledger and queue, and a queue that was lost alike.
-func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time.Duration, max int) ([]Claim, error) {
-	return l.claim(ctx, by, ttl, `ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now+`
-		ORDER BY criticality DESC, seq LIMIT $4`, incarnation, max)
+// What may be claimed, as the index runs_unqueued has it.
+const (
+	claimable    = `ended = 0 AND phase <> '` + string(PhaseAwaiting) + `'`
+	incarnations = 8 // of lost queues that one claim looks through; the others' turn comes
+)
+
+// ClaimNext claims runs that the queue of this incarnation does not have: not complete, not waiting for
+// approval, claimed by nobody else. The most critical come first, max at most, and no more after those that
+// have jobs in all. It serves a run that was just accepted, one whose server died between ledger and queue,
+// and a queue that was lost alike.
+func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time.Duration, max, jobs int) ([]Claim, error) {
+	others, err := l.incarnations(ctx, incarnation)
+	if err != nil || len(others) == 0 {
+		return nil, err
+	}
+	args := []any{max, jobs}
+	parts := make([]string, len(others))
+	for i, other := range others {
+		args = append(args, other)
+		parts[i] = fmt.Sprintf(`SELECT * FROM (SELECT seq, criticality, total FROM runs WHERE `+claimable+` AND incarnation = $%d AND claimed_until < `+l.db.now+`
+			ORDER BY criticality DESC, seq LIMIT $3`+l.db.skip+`) q%d`, len(args)+2, i)
+	}
+	return l.claim(ctx, by, ttl, `seq IN (SELECT seq FROM (SELECT seq, criticality, CAST(sum(total) OVER (ORDER BY criticality DESC, seq) - total AS BIGINT) AS before
+		FROM (`+strings.Join(parts, " UNION ALL ")+`) a) b WHERE before < $4 ORDER BY criticality DESC, seq LIMIT $3)`, args...)
+}
+
+// incarnations lists queues that runs are in which may be claimed for another, "" among them. It reads an entry of the index for each.
+func (l *Ledger) incarnations(ctx context.Context, but string) ([]string, error) {
+	rows, err := l.db.rows(ctx, `WITH RECURSIVE i (name) AS (
+		SELECT (SELECT incarnation FROM runs WHERE `+claimable+` ORDER BY incarnation LIMIT 1)
+		UNION ALL SELECT (SELECT incarnation FROM runs WHERE `+claimable+` AND incarnation > i.name ORDER BY incarnation LIMIT 1) FROM i WHERE i.name IS NOT NULL)
+		SELECT name FROM i WHERE name IS NOT NULL AND name <> $1 LIMIT $2`, but, incarnations)
+	names, err := collect(rows, err, scanOne[string])
+	return names, translate("look for runs that the queue lacks", err)
 }
 
 // ClaimOf claims those of the runs under the same conditions, for who puts in no others.
 func (l *Ledger) ClaimOf(ctx context.Context, by, incarnation string, ttl time.Duration, ids []string) ([]Claim, error) {
-	return l.claim(ctx, by, ttl, `id `+fmt.Sprintf(l.db.anyOf, "$4")+` AND ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now,
+	return l.claim(ctx, by, ttl, `seq IN (SELECT seq FROM runs WHERE id `+fmt.Sprintf(l.db.anyOf, "$4")+` AND `+claimable+` AND incarnation <> $3 AND claimed_until < `+l.db.now+l.db.skip+`)`,
 		incarnation, l.db.list(ids))
 }
 
 // Claim claims one run under the same conditions; core.ErrConflict when they do not hold.
 func (l *Ledger) Claim(ctx context.Context, by, id, incarnation string, ttl time.Duration) (Claim, error) {
-	claims, err := l.claim(ctx, by, ttl, `id = $4 AND ended = 0 AND phase <> '`+string(PhaseAwaiting)+`' AND incarnation <> $3 AND claimed_until < `+l.db.now,
+	claims, err := l.claim(ctx, by, ttl, `seq IN (SELECT seq FROM runs WHERE id = $4 AND `+claimable+` AND incarnation <> $3 AND claimed_until < `+l.db.now+l.db.skip+`)`,
 		incarnation, clean(id, maxText))
 	if err != nil {
 		return Claim{}, err
@@ -57,8 +86,8 @@ func (l *Ledger) claim(ctx context.Context, by string, ttl time.Duration, which 
 	}
 	var claims []Claim
 	err := l.db.transact(ctx, "claim runs", func(t *tx) error {
-		rows, err := t.rows(ctx, `UPDATE runs SET claimed_by = $1, claimed_until = `+t.now+` + $2 WHERE seq IN (SELECT seq FROM runs WHERE `+which+t.skip+`)
-			RETURNING claimed_until, `+runColumns, append([]any{by, ttl.Microseconds()}, args...)...)
+		rows, err := t.rows(ctx, `UPDATE runs SET claimed_by = $1, claimed_until = `+t.now+` + $2 WHERE `+which+` RETURNING claimed_until, `+runColumns,
+			append([]any{by, ttl.Microseconds()}, args...)...)
 		claims, err = collect(rows, err, func(row scanner) (c Claim, err error) {
 			c.By = by
 			c.Run, err = scanRun(ahead{row, []any{&c.until}})

@@ -207,7 +207,7 @@ func testCopyHoldsRuns(t *testing.T, b *backend) {
 			t.Errorf("%s is %s in queue %q, expected %s in another than before", id, r.Phase, r.Incarnation, phase)
 		}
 	}
-	if claims, err := second.ClaimNext(ctx, "s2", "q1", time.Hour, 9); err != nil || len(claims) != 3 {
+	if claims, err := second.ClaimNext(ctx, "s2", "q1", time.Hour, 9, 1000); err != nil || len(claims) != 3 {
 		t.Errorf("%d of 3 runs can be put into the queue again, %v", len(claims), err)
 	}
 }

@@ -97,6 +97,7 @@ var conformance = []struct {
 	{"amend", testAmend},
 	{"amend awaits approvals", testAmendAwaits},
 	{"claims", testClaims},
+	{"claims are bounded by jobs", testClaimJobs},
 	{"claims race", testClaimsRace},
 	{"four eyes", testFourEyes},
 	{"audit", testAudit},

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -196,7 +197,7 @@ func testClaims(t *testing.T, b *backend) {
 	record(t, l, "done", ledger.Outcome{Outcome: core.Changed})
 	next := func(by, incarnation string, max int, want string) []ledger.Claim {
 		t.Helper()
-		claims, err := l.ClaimNext(ctx, by, incarnation, time.Minute, max)
+		claims, err := l.ClaimNext(ctx, by, incarnation, time.Minute, max, 1_000_000)
 		if err != nil || claimed(claims) != want {
 			t.Fatalf("%s claims %q, %v, expected %q", by, claimed(claims), err, want)
 		}
@@ -245,6 +246,25 @@ func testClaims(t *testing.T, b *backend) {
 	}
 }
 
+// A claim takes runs of any lost queue and those that none has had, most critical first, and ends with the run that has its last job.
+func testClaimJobs(t *testing.T, b *backend) {
+	l := b.open(t)
+	for i, total := range []int{10, 500, 10, 10, 10} {
+		n := newRun(fmt.Sprint("r", i), "", total)
+		n.Criticality = []int{1, 8, 9, 7, 6}[i]
+		accept(t, l, n)
+		if i < 3 {
+			enqueue(t, l, n.ID, fmt.Sprint("lost", i%2))
+		}
+	}
+	for _, want := range []string{"r2 r1 ", "r3 r4 ", "r0 ", ""} {
+		claims, err := l.ClaimNext(t.Context(), "s", "q", time.Minute, 9, 20)
+		if err != nil || claimed(claims) != want {
+			t.Fatalf("claims %q, %v, expected %q", claimed(claims), err, want)
+		}
+	}
+}
+
 // Four servers claim from two ledgers at once: nobody gets what another has.
 func testClaimsRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
@@ -259,7 +279,7 @@ func testClaimsRace(t *testing.T, b *backend) {
 	for s := range 4 {
 		wg.Go(func() {
 			for {
-				claims, err := servers[s%2].ClaimNext(t.Context(), "s"+string(rune('0'+s)), "q1", time.Minute, 3)
+				claims, err := servers[s%2].ClaimNext(t.Context(), "s"+string(rune('0'+s)), "q1", time.Minute, 3, 1000)
 				if err != nil {
 					t.Error(err)
 				}
@@ -276,7 +296,7 @@ func testClaimsRace(t *testing.T, b *backend) {
 	}
 	wg.Wait()
 	// One that passed over locked rows may see none left too early; what matters is that none is doubled.
-	for _, c := range must[[]ledger.Claim](t)(servers[0].ClaimNext(t.Context(), "last", "q1", time.Minute, runs)) {
+	for _, c := range must[[]ledger.Claim](t)(servers[0].ClaimNext(t.Context(), "last", "q1", time.Minute, runs, 1_000_000)) {
 		who[c.Run.ID]++
 	}
 	for id, n := range who {

@@ -213,6 +213,30 @@ func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 	return m, nil
 }
 
+// Materials reads Snapshot and Queue of runs at once, by id, for the service. Those that are not in the ledger, or cannot be
+// opened, are left out: Material says why.
+func (l *Ledger) Materials(ctx context.Context, ids ...string) (map[string]Material, error) {
+	all := make(map[string]Material, len(ids))
+	rows, err := l.db.rows(ctx, `SELECT r.id, m.snapshot, m.queue FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))
+	err = each(rows, err, func(row scanner) error {
+		var id string
+		var snapshot, queue []byte
+		if err := row.Scan(&id, &snapshot, &queue); err != nil {
+			return err
+		}
+		m := Material{}
+		var err, closed error
+		if m.Snapshot, err = l.open(snapshot, snapshotOf, id); err == nil {
+			m.Queue, closed = l.open(queue, queueOf, id)
+		}
+		if err == nil && closed == nil {
+			all[id] = m
+		}
+		return nil
+	})
+	return all, translate("read what runs are made of", err)
+}
+
 // Snapshot reads the snapshot of a run in scope.
 func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, error) {
 	var tenant string

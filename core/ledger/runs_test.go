@@ -81,7 +81,7 @@ func testAcceptPaused(t *testing.T, b *backend) {
 	if r := accept(t, l, n); r.Phase != ledger.PhasePaused {
 		t.Errorf("%+v", r)
 	}
-	claims := must[[]ledger.Claim](t)(l.ClaimNext(t.Context(), "s1", "q1", time.Minute, 10))
+	claims := must[[]ledger.Claim](t)(l.ClaimNext(t.Context(), "s1", "q1", time.Minute, 10, 1000))
 	if len(claims) != 1 || claims[0].Run.Phase != ledger.PhasePaused {
 		t.Fatalf("%+v", claims)
 	}

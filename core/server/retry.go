@@ -44,7 +44,7 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if err := refuseForeignHosts(by, run.ID, material); err != nil {
 		return nil, err
 	}
-	before, err := launch.Restore(material.Snapshot, material.Queue, s.cfg.Types)
+	before, err := (&launch.Restorer{Types: s.cfg.Types}).Restore(material.Snapshot, material.Queue)
 	if err != nil {
 		return nil, err
 	}

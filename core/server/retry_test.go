@@ -82,7 +82,7 @@ func TestFaultS4RetryTakesTodaysAddressesSettingsAndSecrets(t *testing.T) {
 	again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}), http.StatusCreated)
 	m, err := b.ledger.Material(t.Context(), again.ID)
 	must(t, err)
-	l, err := launch.Restore(m.Snapshot, m.Queue, nil)
+	l, err := (&launch.Restorer{}).Restore(m.Snapshot, m.Queue)
 	must(t, err)
 	if len(l.Hosts) != 1 || l.Hosts[0].Address != "192.0.2.77" || l.Hosts[0].SSH.User != "fresh" {
 		t.Errorf("hosts: %+v", l.Hosts)

@@ -173,7 +173,7 @@ func (s *Server) restore(ctx context.Context, id string) (*launch.Launch, error)
 	if err != nil {
 		return nil, err
 	}
-	return launch.Restore(m.Snapshot, m.Queue, s.cfg.Types)
+	return (&launch.Restorer{Types: s.cfg.Types}).Restore(m.Snapshot, m.Queue)
 }
 
 // runOf shows a run of the ledger.
