@@ -120,12 +120,12 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 	return all, translate("read what is to be told", err)
 }
 
-// Route hands a happening on to channels, once: of servers that route the same at the same time one does it, and done tells which. It
-// is nobody's any more afterwards, also when it goes to no channel; then it is forgotten, and folds nothing. One that folded more into it meanwhile is left for the next look.
+// Route hands a happening on to channels, at least one, once: of servers that route the same at the same time one does it, and done
+// tells which. One that folded more into it meanwhile is left for the next look.
 func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (done bool, err error) {
 	err = l.db.transact(ctx, "hand on "+h.What, func(t *tx) error {
 		query := `DELETE FROM happenings WHERE seq = $1 AND routed = 0 AND count = $2`
-		if h.Fold != "" && len(to) > 0 {
+		if h.Fold != "" {
 			query = `UPDATE happenings SET routed = 1, data = NULL WHERE seq = $1 AND routed = 0 AND count = $2`
 		}
 		n, err := t.exec(ctx, query, h.seq, h.Count)
@@ -141,4 +141,18 @@ func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (don
 		return nil
 	})
 	return done && err == nil, err
+}
+
+// Dismiss forgets happenings that go to no channel: they fold nothing. One that folded more into it meanwhile is left for the next look.
+func (l *Ledger) Dismiss(ctx context.Context, all ...Happening) error {
+	if len(all) == 0 {
+		return nil
+	}
+	rows := make([][]any, len(all))
+	for i := range all {
+		rows[i] = []any{all[i].seq, all[i].Count}
+	}
+	return l.db.transact(ctx, "put away what goes to no channel", func(t *tx) error {
+		return t.set(ctx, columns{"seq bigint", "count bigint"}, `DELETE FROM happenings WHERE routed = 0 AND (seq, count) IN (SELECT seq, count FROM u)`, rows, nil)
+	})
 }

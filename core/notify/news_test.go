@@ -36,7 +36,7 @@ func TestNewsAsNotices(t *testing.T) {
 		h := c.news.Happening()
 		h.At, h.Latest, h.Subject = time.Now(), time.Now(), "s"
 		h.Count = max(h.Count, 1)
-		made, err := b.notices(t.Context(), h, b.cfg.View())
+		made, err := b.notices(t.Context(), h, round{View: b.cfg.View()})
 		got := ""
 		if len(made) == 1 {
 			got = made[0].Text

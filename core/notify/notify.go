@@ -74,7 +74,7 @@ const (
 	pruneEvery = 10 * time.Minute
 	pruneMax   = 500
 	leaseSlack = 5 * time.Second // a claim outlasts a try by so long
-	routeMax   = 100             // happenings of one look
+	routeMax   = 500             // happenings of one look
 )
 
 // Service tells. Its methods are safe for concurrent use; Run does the work.

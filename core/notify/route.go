@@ -25,8 +25,13 @@ func (s *Service) routeAll(ctx context.Context) {
 			s.trouble(ctx, "what is to be told could not be read", err)
 			return
 		}
+		var untold []ledger.Happening
+		round := s.newRound(ctx, all)
 		for _, h := range all {
-			err := s.route(ctx, h)
+			told, err := s.route(ctx, h, round)
+			if err == nil && !told {
+				untold = append(untold, h)
+			}
 			if err == nil {
 				continue
 			}
@@ -35,10 +40,11 @@ func (s *Service) routeAll(ctx context.Context) {
 				return
 			}
 			s.cfg.Log.Error("nobody is told: the notification cannot be made", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
-			if _, err := s.cfg.Ledger.Route(ctx, h, nil); err != nil {
-				s.trouble(ctx, "what cannot be told could not be put away", err)
-				return
-			}
+			untold = append(untold, h)
+		}
+		if err := s.cfg.Ledger.Dismiss(ctx, untold...); err != nil {
+			s.trouble(ctx, "what is told to nobody could not be put away", err)
+			return
 		}
 		if len(all) < routeMax {
 			return
@@ -52,19 +58,50 @@ func (s *Service) trouble(ctx context.Context, what string, err error, args ...a
 	}
 }
 
-// route makes the notifications of one happening.
-func (s *Service) route(ctx context.Context, h ledger.Happening) error {
-	if h.Unreadable != nil {
-		return fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
+// round is what the happenings of one read are routed by.
+type round struct {
+	View
+	runs map[string]ledger.Run // that they are about, as far as they were read together
+}
+
+// newRound reads the runs of happenings at once. It is best effort: those that are missing are read by themselves.
+func (s *Service) newRound(ctx context.Context, all []ledger.Happening) round {
+	r := round{View: s.cfg.View(), runs: map[string]ledger.Run{}}
+	var ids []string
+	for i := range all {
+		if id, ok := strings.CutPrefix(all[i].Subject, runSubject); ok && !s.tellsNobody(r.View) {
+			ids = append(ids, id)
+		}
 	}
-	view := s.cfg.View()
-	if view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil {
-		_, err := s.cfg.Ledger.Route(ctx, h, nil)
-		return err
+	if len(ids) < 2 {
+		return r
+	}
+	runs, err := s.cfg.Ledger.RunsOf(ctx, ids)
+	if err == nil {
+		for i := range runs {
+			r.runs[runs[i].ID] = runs[i]
+		}
+	}
+	return r
+}
+
+const runSubject = "run:"
+
+func (s *Service) tellsNobody(view View) bool {
+	return view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil
+}
+
+// route makes the notifications of one happening. told is false where there are none: it is to be put away.
+func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (told bool, err error) {
+	if h.Unreadable != nil {
+		return false, fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
+	}
+	if s.tellsNobody(view.View) {
+		return false, nil
 	}
 	notices, err := s.notices(ctx, h, view)
 	if err != nil && !errors.Is(err, core.ErrNotFound) { // a run that is gone by now interests nobody
-		return err
+		return false, err
 	}
 	var to []ledger.Notification
 	for _, made := range notices {
@@ -73,16 +110,19 @@ func (s *Service) route(ctx context.Context, h ledger.Happening) error {
 			n.ID = fmt.Sprintf("%s-%d", h.ID, len(to)+1)
 			data, err := json.Marshal(n)
 			if err != nil {
-				return fmt.Errorf("write a notice of %s: %w", n.Kind, err)
+				return false, fmt.Errorf("write a notice of %s: %w", n.Kind, err)
 			}
 			to = append(to, ledger.Notification{
-				ID: n.ID, Owner: ledger.Owner{Service: at.Service, Tenant: at.Tenant}, Channel: at.Channel, Medium: s.medium(view, at),
+				ID: n.ID, Owner: ledger.Owner{Service: at.Service, Tenant: at.Tenant}, Channel: at.Channel, Medium: s.medium(view.View, at),
 				Kind: n.Kind, Subject: h.Subject, Run: n.Run, Data: data,
 			})
 		}
 	}
+	if len(to) == 0 {
+		return false, nil
+	}
 	_, err = s.cfg.Ledger.Route(ctx, h, to)
-	return err
+	return true, err
 }
 
 // medium is that of a channel. One that is not there any more gets its word at the first try.
@@ -121,7 +161,7 @@ func (s *Service) places(view View, kind, tenant, playbook string) []policy.Plac
 }
 
 // notices are what a happening is told as; none where nobody is to be told.
-func (s *Service) notices(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
+func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
 	switch h.What {
 	case ledger.HappenedEnded:
 		return s.ended(ctx, h, view)
@@ -163,8 +203,8 @@ func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 }
 
 // ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it is not so any more.
-func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view View, kind string, say func(*ledger.Run) (title, detail string)) ([]made, error) {
-	run, err := s.run(ctx, h)
+func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view round, kind string, say func(*ledger.Run) (title, detail string)) ([]made, error) {
+	run, err := s.run(ctx, h, view)
 	if err != nil {
 		return nil, err
 	}
@@ -175,11 +215,15 @@ func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view View, kind
 	n := s.runNotice(kind, &run, h)
 	n.Title = fmt.Sprintf("%s: run %s %s", run.Playbook, run.ID, title)
 	n.compose(detail)
-	return s.only(view, n), nil
+	return s.only(view.View, n), nil
 }
 
-func (s *Service) run(ctx context.Context, h ledger.Happening) (ledger.Run, error) {
-	return s.cfg.Ledger.Run(ctx, ledger.AllTenants(), strings.TrimPrefix(h.Subject, "run:"))
+func (s *Service) run(ctx context.Context, h ledger.Happening, view round) (ledger.Run, error) {
+	id := strings.TrimPrefix(h.Subject, runSubject)
+	if run, ok := view.runs[id]; ok {
+		return run, nil
+	}
+	return s.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
 }
 
 func (s *Service) runNotice(kind string, run *ledger.Run, h ledger.Happening) Notice {
@@ -203,8 +247,8 @@ func (s *Service) only(view View, n Notice) []made {
 }
 
 // ended is how a run ended. Its hosts are read only where somebody is told of them.
-func (s *Service) ended(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
-	run, err := s.run(ctx, h)
+func (s *Service) ended(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
+	run, err := s.run(ctx, h, view)
 	if err != nil || !run.Complete() {
 		return nil, err
 	}
@@ -219,7 +263,7 @@ func (s *Service) ended(ctx context.Context, h ledger.Happening, view View) ([]m
 		kind = policy.RunLost
 	}
 	n := s.runNotice(kind, &run, h)
-	all := s.only(view, n)
+	all := s.only(view.View, n)
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -244,12 +288,12 @@ func (s *Service) ended(ctx context.Context, h ledger.Happening, view View) ([]m
 }
 
 // endedWell tells those who asked for it, and of a recovery those who asked for that.
-func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger.Run, view View) ([]made, error) {
+func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger.Run, view round) ([]made, error) {
 	if run.Phase == ledger.PhaseCancelled {
 		return nil, nil
 	}
-	well := s.only(view, s.runNotice(policy.RunSucceeded, run, h))
-	back := s.only(view, s.runNotice(policy.RunRecovered, run, h))
+	well := s.only(view.View, s.runNotice(policy.RunSucceeded, run, h))
+	back := s.only(view.View, s.runNotice(policy.RunRecovered, run, h))
 	if len(back) > 0 {
 		was, err := s.before(ctx, run)
 		switch {
@@ -292,7 +336,7 @@ func (s *Service) before(ctx context.Context, run *ledger.Run) (string, error) {
 }
 
 // news are those that somebody told, see Tell.
-func (s *Service) news(ctx context.Context, h ledger.Happening, view View) ([]made, error) {
+func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
 	kind, ok := policy.Find(h.What)
 	var f fact
 	if err := json.Unmarshal(h.Data, &f); err != nil || !ok {
@@ -334,5 +378,5 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view View) ([]ma
 	}
 	n.Title = title
 	n.compose(detail)
-	return s.only(view, n), nil
+	return s.only(view.View, n), nil
 }
