@@ -48,7 +48,7 @@ func TestNewsAsNotices(t *testing.T) {
 	// Of what lasted a person is not reminded once it is over.
 	h := News{Kind: policy.StepStalled, Run: "open", Text: "x"}.Happening()
 	h.Latest = time.Now().Add(-stillFor - time.Second)
-	if made, err := b.notices(t.Context(), h, b.cfg.View()); len(made) > 0 || err != nil {
+	if made, err := b.notices(t.Context(), h, round{View: b.cfg.View()}); len(made) > 0 || err != nil {
 		t.Errorf("%+v, %v", made, err)
 	}
 }
