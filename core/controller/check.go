@@ -159,6 +159,21 @@ func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) err
 	}
 }
 
+// eachStanding is eachUnfinished for what a server remembers of a run.
+func (c *Controller) eachStanding(ctx context.Context, do func(ledger.Standing)) error {
+	var last ledger.Standing
+	for {
+		runs, err := c.cfg.Ledger.Standings(ctx, last)
+		if err != nil || len(runs) == 0 {
+			return err
+		}
+		for _, r := range runs {
+			do(r)
+		}
+		last = runs[len(runs)-1]
+	}
+}
+
 // disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when all is well.
 func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation string) (what string, mend func(context.Context) error, err error) {
 	if r.Complete() || r.Phase == ledger.PhaseAwaiting {

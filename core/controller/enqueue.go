@@ -291,7 +291,7 @@ func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launc
 	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
 		return nil, err
 	}
-	if c.queueLost(claim.Run, incarnation) {
+	if c.queueLost(claim.Run.ID, claim.Run.Incarnation, incarnation) {
 		if begun := engine.Begun(l, engine.NewResults(l, l.Run.Settled...), time.Now()); begun > 0 {
 			if err := c.cfg.Ledger.Doubt(ctx, l.Run.ID, begun); err != nil {
 				return nil, err
@@ -312,7 +312,7 @@ func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launc
 // outcome, whatever becomes of their jobs.
 func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string, known map[[2]string]map[string]core.Handlers) error {
 	names := l.Playbook.Notifiable()
-	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run, incarnation) {
+	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run.ID, run.Incarnation, incarnation) {
 		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names); err != nil {
 			return err
 		}
@@ -345,9 +345,9 @@ func unsettledHosts(l *launch.Launch) (hosts []string) {
 	return hosts
 }
 
-// queueLost tells whether a queue had the run and is gone, with what its jobs had reached.
-func (c *Controller) queueLost(run ledger.Run, incarnation string) bool {
-	return run.Incarnation != "" && run.Incarnation != incarnation && !slices.Contains(c.cfg.Intact, run.ID)
+// queueLost tells whether a queue, by its incarnation, had the run and is gone, with what its jobs had reached.
+func (c *Controller) queueLost(run, had, incarnation string) bool {
+	return had != "" && had != incarnation && !slices.Contains(c.cfg.Intact, run)
 }
 
 // lostReason is why a run is held after its queue was lost.

@@ -45,7 +45,7 @@ func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 	}
 	if errors.Is(err, core.ErrNotFound) {
 		lost := false
-		if err := c.eachUnfinished(ctx, func(r ledger.Run) error { lost = lost || c.queueLost(r, ""); return nil }); err != nil {
+		if err := c.eachStanding(ctx, func(r ledger.Standing) { lost = lost || c.queueLost(r.ID, r.Incarnation, "") }); err != nil {
 			return "", err
 		}
 		if lost {

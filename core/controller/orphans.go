@@ -139,7 +139,7 @@ func (c *Controller) sweep(ctx context.Context) {
 	if ending {
 		every = sweepSoon
 	}
-	c.sweepAt = began.Add(max(every, 50*time.Since(began)))
+	c.sweepAt = began.Add(max(every, 200*time.Since(began)))
 }
 
 // endOver ends them; ending tells that jobs of some still run.
@@ -149,7 +149,7 @@ func (c *Controller) endOver(ctx context.Context) (ending bool, err error) {
 		return false, err
 	}
 	unfinished := map[string]bool{}
-	err = c.eachUnfinished(ctx, func(r ledger.Run) error { unfinished[r.ID] = true; return nil })
+	err = c.eachStanding(ctx, func(r ledger.Standing) { unfinished[r.ID] = true })
 	if err != nil {
 		return false, err
 	}

@@ -38,6 +38,12 @@ func (c *Controller) share(ctx context.Context) error {
 	c.peers = servers
 	if !maps.Equal(mine, c.parts) {
 		c.parts = mine
+		for _, w := range c.agenda.runs {
+			if !mine[queue.Part(w.id)] { // another server's by now
+				c.agenda.drop(w)
+				delete(c.waiting, w.id)
+			}
+		}
 		wake(c.partsChanged)
 	}
 	return nil
@@ -132,18 +138,19 @@ const scanEvery = 15 * time.Second
 // changed there. With all, it is each of them.
 func (c *Controller) scan(ctx context.Context, incarnation string, parts map[int]bool, all bool) error {
 	c.scans++
-	err := c.eachUnfinished(ctx, func(r ledger.Run) error {
-		if r.Incarnation != incarnation || !parts[queue.Part(r.ID)] {
-			return nil
+	err := c.eachStanding(ctx, func(r ledger.Standing) {
+		if !parts[queue.Part(r.ID)] {
+			return
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		w := c.agenda.runs[r.ID]
-		if w == nil || all || w.version != r.Version {
+		if r.Incarnation == incarnation && (w == nil || all || w.version != r.Version) {
 			w = c.agenda.touch(r.ID)
 		}
-		w.seen = c.scans
-		return nil
+		if w != nil { // also one that the queue is about to have: its news may be over
+			w.seen = c.scans
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("read the runs that are not complete: %w", err)
@@ -182,7 +189,7 @@ func (c *Controller) rescan(ctx context.Context, incarnation string) error {
 		return err
 	}
 	if due {
-		c.scanned, c.scanAt = incarnation, began.Add(max(scanEvery, 100*time.Since(began)))
+		c.scanned, c.scanAt = incarnation, began.Add(max(scanEvery, 200*time.Since(began)))
 	}
 	return c.ending(ctx, incarnation)
 }

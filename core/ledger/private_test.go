@@ -51,7 +51,7 @@ func testClaimOf(t *testing.T, b *backend) {
 	if claims, err := l.ClaimOf(ctx, "you", "q", time.Minute, []string{"r1"}); err != nil || len(claims) != 0 {
 		t.Errorf("claimed twice: %+v, %v", claims, err)
 	}
-	if claims, err := l.ClaimNext(ctx, "you", "q", time.Minute, 10); err != nil || len(claims) != 1 || claims[0].Run.ID != "r2" { // the negative control
+	if claims, err := l.ClaimNext(ctx, "you", "q", time.Minute, 10, 1000); err != nil || len(claims) != 1 || claims[0].Run.ID != "r2" { // the negative control
 		t.Errorf("%+v, %v", claims, err)
 	}
 }

@@ -180,6 +180,24 @@ func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next strin
 	return runs, next, nil
 }
 
+// Standing is what a server remembers of a run that is not complete.
+type Standing struct {
+	ID, Incarnation string
+	Version         int64
+
+	seq int64
+}
+
+// Standings lists all runs that are not complete, oldest first, MaxPage at a time: after is the last of those before.
+func (l *Ledger) Standings(ctx context.Context, after Standing) ([]Standing, error) {
+	rows, err := l.db.rows(ctx, `SELECT id, incarnation, version, seq FROM runs WHERE ended = 0 AND seq > $1 ORDER BY seq LIMIT $2`, after.seq, MaxPage)
+	all, err := collect(rows, err, func(row scanner) (s Standing, err error) {
+		err = row.Scan(&s.ID, &s.Incarnation, &s.Version, &s.seq)
+		return s, err
+	})
+	return all, translate("list runs that are not complete", err)
+}
+
 // Material is what is needed to run a run again.
 type Material struct {
 	Snapshot []byte
