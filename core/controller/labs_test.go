@@ -3,10 +3,15 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +20,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/schedule/schedulebench"
 )
 
 // Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job has one outcome.
@@ -123,48 +130,80 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 	r.done(runs, 60)
 }
 
-// Runs in which nothing happens cost the queue a few requests a second, however many they are.
-func TestLabRestingRunsAskNothingOfTheQueue(t *testing.T) {
+// How many runs and schedules rest, and for how long it is measured; docs/benchmarks.md has the long form.
+var (
+	restingRuns    = flag.Int("resting.runs", 300, "runs that rest")
+	restingMeasure = flag.Duration("resting.measure", 5*time.Second, "how long it is measured; with the sweep of all runs from 1m on")
+)
+
+// Runs in which nothing happens, and schedules that are not due, cost a few requests of the queue and next to no CPU, however many they are.
+func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	server := redistest.StartTCP(t)
 	r := overReal(t, server)
 	c, stop := r.server("s1", r.open())
 	defer stop()
-	const n = 300
+	n := *restingRuns
 	far := time.Now().Add(24 * time.Hour)
-	for _, id := range ids("r", n) {
-		one := r.launch(spec{id: id, hosts: 2, more: "strategy: {waves: [1, 100%]}\n"})
-		one.Run.Segments = []queue.Segment{{Due: far, Count: 2}}
-		r.put(c, one)
+	first := r.launch(spec{id: "first", hosts: 2, more: "strategy: {waves: [1, 100%]}\n"})
+	var callers sync.WaitGroup
+	var next atomic.Int64
+	for range 64 {
+		callers.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				one, err := first.Again(fmt.Sprint("r", i), "alice", "", time.Now())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				one.Run.Segments = []queue.Segment{{Due: far, Count: 2}}
+				if _, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: one, By: "alice"}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
 	}
-	r.until("all are in the queue", func() bool { return len(r.said(controller.RunEnqueued)) == n })
-	client := server.Client()
-	defer func() { _ = client.Close() }()
+	callers.Wait()
+	if _, err := schedulebench.Put(t.Context(), r.ledger, n); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var engine sync.WaitGroup
+	defer engine.Wait()
+	defer end()
+	engine.Go(func() { schedule.NewEngine(r.ledger, nil, func(schedule.Event) {}).Run(ctx) })
 	quiet := time.Now()
-	for looks := c.Load().Looks; time.Since(quiet) < 2*time.Second; <-time.After(100 * time.Millisecond) {
+	for looks := c.Load().Looks; time.Since(quiet) < 2*time.Second || c.Load().Watched < n; <-time.After(100 * time.Millisecond) {
 		if now := c.Load().Looks; now != looks {
 			looks, quiet = now, time.Now()
 		}
 	}
-	asked := func() (calls int) {
-		text, err := client.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
+	client := server.Client()
+	defer func() { _ = client.Close() }()
+	asked := func() (reads int) {
+		text, err := client.Info(t.Context(), "stats").Result()
+		_, rest, ok := strings.Cut(text, "total_reads_processed:")
+		if _, scan := fmt.Sscanf(rest, "%d", &reads); err != nil || !ok || scan != nil {
+			t.Fatal(err, scan)
 		}
-		for line := range strings.Lines(text) {
-			name, rest, _ := strings.Cut(line, ":calls=")
-			var count int
-			if _, err := fmt.Sscanf(rest, "%d,", &count); err == nil && (strings.HasPrefix(name, "cmdstat_eval") || strings.HasPrefix(name, "cmdstat_fcall") || name == "cmdstat_xread" || name == "cmdstat_blpop") {
-				calls += count
-			}
-		}
-		return calls
+		return reads
 	}
-	const seconds = 5
-	before, looks := asked(), c.Load().Looks
-	<-time.After(seconds * time.Second)
-	if calls := asked() - before; calls > 20*seconds || c.Load().Looks != looks {
-		t.Errorf("%d requests and %d looks in %d s", calls, c.Load().Looks-looks, seconds)
-	} else {
-		t.Logf("%.1f requests a second", float64(calls)/seconds)
+	before, looks, used, began := asked(), c.Load().Looks, cpu(t), time.Now()
+	<-time.After(*restingMeasure)
+	seconds := time.Since(began).Seconds()
+	requests, core := float64(asked()-before)/seconds, (cpu(t) - used).Seconds()/seconds
+	t.Logf("%d runs and as many schedules: %.1f requests to Redis a second, %.2f %% of a core", n, requests, 100*core)
+	if requests > 20 || core > 0.02 || c.Load().Looks != looks {
+		t.Errorf("expected at most 20 requests a second and 2 %% of a core; %d looks", c.Load().Looks-looks)
 	}
+}
+
+// cpu is what this process has used.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

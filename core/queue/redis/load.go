@@ -31,28 +31,22 @@ func (q *Queue) Load(ctx context.Context, ahead time.Duration) (queue.Load, erro
 		return l, translate(ctx, err, "stats")
 	}
 	l.Sessions = int(n)
-	return l, q.eachOpen(ctx, ahead, func(r *queue.RunLoad) { l.Add(r) })
+	return l, q.eachLoad(ctx, ahead, func(r *queue.RunLoad) { l.Add(r) })
 }
 
 // Runs lists the runs that are not complete.
 func (q *Queue) Runs(ctx context.Context) ([]string, error) {
-	ids := []string{}
-	err := q.eachOpen(ctx, 0, func(r *queue.RunLoad) { ids = append(ids, r.Run) })
-	return ids, err
+	all := []string{}
+	err := q.eachOpen(ctx, idsPage, func(ids []string) error { all = append(all, ids...); return nil })
+	return all, err
 }
 
-// eachOpen visits the runs that are not complete, in no order. Of those that are, which stay for a day, it reads the names only.
-func (q *Queue) eachOpen(ctx context.Context, ahead time.Duration, visit func(*queue.RunLoad)) error {
-	return q.eachPage(ctx, func(ids []string, numbers []any) error {
-		done, err := q.client.Do(ctx, append([]any{"zmscore", q.keys.key("kDone")}, numbers...)...).Slice()
-		if err != nil {
-			return translate(ctx, err, "list runs")
-		}
-		var open []ask
+// eachLoad visits the runs that are not complete, in no order. Of those that are, which stay for a day, it reads the names only.
+func (q *Queue) eachLoad(ctx context.Context, ahead time.Duration, visit func(*queue.RunLoad)) error {
+	return q.eachOpen(ctx, runsPage, func(ids []string) error {
+		open := make([]ask, len(ids))
 		for i, id := range ids {
-			if i < len(done) && done[i] == nil {
-				open = append(open, ask{run: id})
-			}
+			open[i] = ask{run: id}
 		}
 		list, err := q.look(ctx, ahead, 0, open)
 		for i := range list {
@@ -64,14 +58,34 @@ func (q *Queue) eachOpen(ctx context.Context, ahead time.Duration, visit func(*q
 	})
 }
 
-// runsPage is how many runs are listed and asked for at once.
-const runsPage = 256
+// eachOpen visits the ids of the runs that are not complete, in no order.
+func (q *Queue) eachOpen(ctx context.Context, size int64, visit func(ids []string) error) error {
+	return q.eachPage(ctx, size, func(ids []string, numbers []any) error {
+		done, err := q.client.Do(ctx, append([]any{"zmscore", q.keys.key("kDone")}, numbers...)...).Slice()
+		if err != nil {
+			return translate(ctx, err, "list runs")
+		}
+		open := ids[:0]
+		for i, id := range ids {
+			if i < len(done) && done[i] == nil {
+				open = append(open, id)
+			}
+		}
+		return visit(open)
+	})
+}
+
+// How many runs are listed at once, and asked for where more than their ids is wanted.
+const (
+	idsPage  = 1024
+	runsPage = 256
+)
 
 // eachPage visits the ids of all runs with their numbers, each once, in no order. No page is empty.
-func (q *Queue) eachPage(ctx context.Context, visit func(ids []string, numbers []any) error) error {
+func (q *Queue) eachPage(ctx context.Context, size int64, visit func(ids []string, numbers []any) error) error {
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
-		page, next, err := q.client.HScan(ctx, q.keys.key("kIDs"), cursor, "", runsPage).Result()
+		page, next, err := q.client.HScan(ctx, q.keys.key("kIDs"), cursor, "", size).Result()
 		if err != nil {
 			return translate(ctx, err, "list runs")
 		}
@@ -96,7 +110,7 @@ func (q *Queue) eachPage(ctx context.Context, visit func(ids []string, numbers [
 
 // eachRun visits all runs, in no order.
 func (q *Queue) eachRun(ctx context.Context, visit func(run string, no int64) error) error {
-	return q.eachPage(ctx, func(ids []string, numbers []any) error {
+	return q.eachPage(ctx, runsPage, func(ids []string, numbers []any) error {
 		for i, id := range ids {
 			text, _ := numbers[i].(string)
 			no, err := strconv.ParseInt(text, 10, 64)
