@@ -32,7 +32,6 @@ func (c *Controller) act(ctx context.Context, looks []*look) {
 func (c *Controller) adjust(ctx context.Context, looks []*look) {
 	var adjusts []queue.Adjust
 	var of []*look
-	recovering := c.whether(ctx, c.recovering)
 	for _, l := range looks {
 		if l.ends() {
 			continue
@@ -47,13 +46,6 @@ func (c *Controller) adjust(ctx context.Context, looks []*look) {
 			case engine.Pause:
 				a.Paused = &yes
 			case engine.Resume:
-				held, err := recovering()
-				if err != nil {
-					l.fail("let it go on", err)
-				}
-				if held || err != nil {
-					continue
-				}
 				a.Paused = &no
 			default:
 				continue
@@ -65,19 +57,6 @@ func (c *Controller) adjust(ctx context.Context, looks []*look) {
 		if err != nil {
 			of[i].fail("adjust the run in the queue", err)
 		}
-	}
-}
-
-// whether asks at most once.
-func (c *Controller) whether(ctx context.Context, ask func(context.Context) (bool, error)) func() (bool, error) {
-	var asked, yes bool
-	var err error
-	return func() (bool, error) {
-		if !asked {
-			asked = true
-			yes, err = ask(ctx)
-		}
-		return yes, err
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *real) done(runs []string, hosts int) {
 // Any number of servers find an emptied queue at once: each run is in it once.
 func TestManyServersRebuildAtOnce(t *testing.T) {
 	r := overReal(t, redistest.StartTCP(t))
-	r.ttl = time.Hour // a node that is slow is none that died, whose jobs would run again
+	r.ttl = 15 * time.Second // a node that is slow is none that died, whose jobs would run again; as long nothing starts in an emptied queue
 	var stops []func()
 	defer func() {
 		for _, stop := range stops {

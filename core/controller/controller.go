@@ -85,6 +85,8 @@ type Controller struct {
 	scans   int             // how often that was done
 	scanned string          // the incarnation for which it was done
 	endings map[string]bool // cancelled runs that were looked at
+	setBack bool            // the board has an older document of this server than it posted
+	known   queue.Doubt     // for which the queue was compared with the ledger
 
 	mu          sync.Mutex
 	own         map[string]bool // unfinished runs that it accepted itself, of one that is alone
@@ -94,6 +96,7 @@ type Controller struct {
 	peers       []string     // servers that live, this one too, as last seen
 	wakes       int          // how often windows have changed
 	incarnation string       // of the queue, as last asked for; "" while it is away
+	doubt       bool         // the queue may have lost changes, and was not compared with the ledger yet
 	away        error        // why it does not answer
 	outage      core.Outage
 	waiting     map[string]time.Time // since when a run has news that are not recorded
@@ -227,6 +230,7 @@ func (c *Controller) duties(ctx context.Context) {
 	}
 	if c.cfg.Alone {
 		c.takeAll()
+		c.recoverQueue(ctx, incarnation)
 		return
 	}
 	if err := c.share(ctx); err != nil {
@@ -235,6 +239,7 @@ func (c *Controller) duties(ctx context.Context) {
 		}
 		return
 	}
+	c.recoverQueue(ctx, incarnation)
 	if err := c.rescan(ctx, incarnation); err != nil && ctx.Err() == nil {
 		c.cfg.Log.Warn("cannot list the runs to look at", "error", err)
 	}

@@ -25,7 +25,7 @@ func (c *Controller) putIn(ctx context.Context) {
 	failures := map[string]failure{}
 	for ctx.Err() == nil {
 		c.putting.Beat()
-		if incarnation := c.currentIncarnation(); incarnation != "" {
+		if incarnation := c.currentIncarnation(); incarnation != "" && !c.doubts() {
 			err := c.enqueueAll(ctx, incarnation, failures)
 			if c.cfg.Alone && ctx.Err() == nil && (err != nil || len(failures) == 0) { // else those that failed are passed over
 				c.sayRefuses(&refuses, err)
@@ -221,8 +221,10 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	}
 	var queued []ledger.Claim
 	var of []int
+	had := map[string]bool{} // the queue had the run already, and may have come back older
 	for i, answer := range c.cfg.Queue.Submit(ctx, runs...) {
 		err := answer.Err
+		had[runs[i].ID] = !answer.Created
 		if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
 			_, err = c.cfg.Queue.Status(ctx, runs[i].ID)
 		}
@@ -246,6 +248,8 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		case run.Phase == ledger.PhaseCancelled:
 			err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
 		case run.Phase == ledger.PhasePaused, run.Phase == ledger.PhaseStopped: // the engine stops it again
+		case run.Recorded > 0 && had[run.ID]: // whose run it is lets it go on, or replaces it
+			c.attention(run.ID)
 		default:
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}
@@ -254,9 +258,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 			c.attention(run.ID)
 		}
 	}
-	if held, unknown := c.recovering(ctx); !held && unknown == nil {
-		err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
-	}
+	err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
 	if err != nil { // whose run it is brings that about
 		c.cfg.Log.Warn("some runs are held in the queue until they are looked at", "error", err)
 	}

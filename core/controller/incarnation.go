@@ -32,12 +32,8 @@ func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	return string(name), nil
 }
 
-// recoveringDocument is on the board while workers may still be at work on leases of a queue that was lost: with it went the locks of
-// their hosts. Nothing is let go on in the new queue meanwhile.
-const recoveringDocument = "recovering"
-
-// nameQueue is incarnationOf, which holds the queue up first where jobs of the one before may run: for as long as a session is
-// trusted that nobody answers.
+// nameQueue is incarnationOf. Where jobs of a lost queue may run, it first holds the new one for the life
+// of a session: the locks of their hosts are lost, too. Runs are put in meanwhile.
 func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 	_, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
 	if c.cfg.Alone && (err == nil || errors.Is(err, core.ErrNotFound)) {
@@ -49,27 +45,10 @@ func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if lost {
-			if _, err := c.cfg.Queue.Post(ctx, recoveringDocument, nil, queue.SessionTTL); err != nil {
+			if err := c.cfg.Queue.Hold(ctx); err != nil {
 				return "", fmt.Errorf("hold the new queue up: %w", err)
 			}
 		}
 	}
 	return incarnationOf(ctx, c.cfg.Queue)
-}
-
-// recovering tells whether nothing is to be let go on in the queue for now.
-func (c *Controller) recovering(ctx context.Context) (bool, error) {
-	_, _, err := c.cfg.Queue.Posted(ctx, recoveringDocument, 0)
-	if errors.Is(err, core.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// letGo has the queue start jobs of a run that it holds. While recovering it does not: whoever follows the run asks again.
-func (c *Controller) letGo(ctx context.Context, id string) error {
-	if recovering, err := c.recovering(ctx); err != nil || recovering {
-		return err
-	}
-	return c.setQueuePaused(ctx, id, false)
 }

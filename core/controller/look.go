@@ -33,6 +33,7 @@ type look struct {
 	err       error
 	early     bool // no queue has it yet
 	later     bool // it has too many hosts beside those before it
+	behind    bool // the queue has forgotten outcomes that are recorded
 	over      bool // there is nothing to watch any more
 	again     bool // look again at once
 	stalled   bool // it was asked what its jobs wait for, to tell of those that wait for people
@@ -91,7 +92,11 @@ func (c *Controller) lookThrough(ctx context.Context, incarnation string, runs .
 	c.see(ctx, looks)
 	c.record(ctx, looks, incarnation)
 	for _, l := range looks {
-		if !l.ends() {
+		switch {
+		case l.ends():
+		case l.behind && engine.Goes(engine.Phase(l.run.Phase)):
+			c.replace(ctx, l)
+		default:
 			c.decide(ctx, l)
 		}
 	}
@@ -279,11 +284,11 @@ func (c *Controller) compare(ctx context.Context, l *look) error {
 			return err
 		}
 		l.run.Phase, l.again = ledger.PhasePaused, true // what person asked for what is read again
-		if err := c.setQueuePaused(ctx, l.run.ID, true); err != nil {
-			return err
-		}
 	}
-	l.progress = progress
+	l.progress, l.behind = progress, progress.Behind > 0
+	if l.behind && l.sight.Status.Phase == queue.Active {
+		return c.setQueuePaused(ctx, l.run.ID, true)
+	}
 	return nil
 }
 

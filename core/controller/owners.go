@@ -79,6 +79,7 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	}
 	if version != c.posted { // it does not have what was said last: it may have come back older
 		c.sweepAt = time.Time{}
+		c.setBack = c.setBack || err == nil && version < c.posted
 	}
 	if c.posted, err = c.cfg.Queue.Post(ctx, mine, nil, aliveFor); err != nil {
 		return nil, fmt.Errorf("say that this server lives: %w", err)

@@ -97,6 +97,26 @@ func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
 	return n
 }
 
+// Goes tells whether a run in this phase has jobs started, now or after a resume.
+func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
+
+// Forgotten returns how many jobs, from the first on, may have begun in a queue that came back older,
+// and hold tells that the run is to be paused, because they must not be repeated. Jobs in flight are
+// known to the queue.
+func Forgotten(in *Input) (begun int, hold bool) {
+	begun = Begun(in.Launch, in.Results, in.Now)
+	open := 0
+	for _, o := range in.Results.outcome[:begun] {
+		if o == "" {
+			open++
+		}
+	}
+	if open <= in.Status.InFlight {
+		return 0, false
+	}
+	return begun, in.Launch.Run.OnLost == queue.LostHold && in.Phase == Active
+}
+
 // Older compares what the queue knows with what is recorded: a Redis that restarted from an older
 // file has forgotten outcomes, and their jobs run again. begun is then how many jobs may have
 // begun, from the first on, and hold tells that the run is to be paused, because its jobs must not

@@ -26,6 +26,7 @@ type Queue interface {
 	Census
 	Board
 	Feed
+	Recovery
 }
 
 // Worker is a worker's side.
@@ -180,7 +181,7 @@ type TurnResult struct {
 	Stop   []core.JobID // leased by this session in a cancelled run; at most 256 a call
 	Now    time.Time    // the queue's clock
 	Next   time.Time    // when something next becomes due; zero when nothing is timed
-	Turns  int64        // that the queue has had, with this one: where it does not grow, the queue was set back
+	Older  bool         // the queue has forgotten a lease that it gave this process: it came back older
 	More   bool         // work was left that would have fitted, had Want been larger, or bounded work is unfinished
 }
 

@@ -215,12 +215,11 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	await(3, "said "+string(JobParked))
 }
 
-// rolledBack is a queue whose leases, while on is set, have tokens that it gave before, or are of turns that it had before.
+// rolledBack is a queue whose leases, while on is set, have tokens that it gave before.
 type rolledBack struct {
 	queue.Worker
-	turns bool
-	on    atomic.Bool
-	back  atomic.Int64 // leases that were given back
+	on   atomic.Bool
+	back atomic.Int64 // leases that were given back
 }
 
 func (q *rolledBack) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
@@ -230,11 +229,8 @@ func (q *rolledBack) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, 
 		}
 	}
 	res, err := q.Worker.Turn(ctx, t)
-	if q.on.Load() && q.turns {
-		res.Turns = 1
-	}
 	for i := range res.Leases {
-		if q.on.Load() && !q.turns {
+		if q.on.Load() {
 			res.Leases[i].Token = 1
 		}
 	}
@@ -303,17 +299,63 @@ func (q *heldAgain) Adopt(ctx context.Context, session string) ([]queue.Lease, e
 	return leases, err
 }
 
-// A queue that was set back leases a job with a token that this node has seen pass, or in a turn that it has had: it may have ended
-// since. Red with start in the place of startNew.
-func TestFaultR4ALeaseOfTheQueuesPastIsRefused(t *testing.T) {
-	for _, turns := range []bool{false, true} {
-		t.Run(fmt.Sprint("turns ", turns), func(t *testing.T) { refusesThePast(t, turns) })
-	}
+// amnesic is a queue that, while on is set, has forgotten the leases of its sessions, and says so.
+type amnesic struct {
+	queue.Worker
+	on atomic.Bool
 }
 
-func refusesThePast(t *testing.T, turns bool) {
+func (q *amnesic) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	res, err := q.Worker.Turn(ctx, t)
+	res.Older = q.on.Load()
+	return res, err
+}
+
+func (q *amnesic) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
+	if q.on.Load() {
+		return nil, nil
+	}
+	return q.Worker.Adopt(ctx, session)
+}
+
+// A queue that was set back has forgotten the lease of a job that runs here: the job is stopped, because
+// the queue leases its host again. Red without stopJobs in adopt.
+func TestFaultR4AJobWhoseLeaseIsForgottenIsStopped(t *testing.T) {
 	inLab(t, func(l *lab) {
-		q := &rolledBack{Worker: l.q, turns: turns}
+		var ended atomic.Int64
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			out, err := sleep(time.Hour)(ctx, c)
+			ended.Add(1)
+			return out, err
+		}
+		q := &amnesic{Worker: l.q}
+		c := l.config()
+		c.Queue = q
+		n := l.start(c)
+		l.submit("r", 2, oneStep)
+		pass(2 * time.Second)
+		if calls := len(l.plugins.seen()); calls != 2 || ended.Load() != 0 {
+			t.Fatalf("%d calls, of which %d have ended", calls, ended.Load())
+		}
+		q.on.Store(true)
+		pass(2 * time.Second)
+		if ended.Load() != 2 {
+			t.Errorf("%d of 2 jobs were stopped", ended.Load())
+		}
+		q.on.Store(false)
+		n.Kill()
+		if err := <-n.done; err != nil {
+			t.Error(err)
+		}
+		n.stop()
+	})
+}
+
+// A queue that was set back leases a job with a token that this node has seen pass: it may have ended
+// since. Red with start in the place of startNew.
+func TestFaultR4ALeaseOfTheQueuesPastIsRefused(t *testing.T) {
+	inLab(t, func(l *lab) {
+		q := &rolledBack{Worker: l.q}
 		c := l.config()
 		c.Queue = q
 		first := l.submit("first", 2, oneStep)

@@ -50,8 +50,7 @@ type poller struct {
 	zombies   int       // running jobs of earlier sessions
 	stuck     int       // running jobs that were given up
 	fence     uint64    // the highest token that a turn of the session leased
-	turns     int64     // the most that the queue had in the session
-	older     bool      // and it has leased a job in one before that since, as it was set back
+	older     bool      // that the queue has forgotten leases of the session was logged
 	load      loadGuard
 }
 
@@ -195,8 +194,10 @@ func (p *poller) turn(ctx context.Context) {
 	for _, id := range res.Stale {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
 	}
-	p.startNew(res.Leases, res.Turns <= p.turns)
-	p.turns = max(p.turns, res.Turns)
+	p.startNew(res.Leases)
+	if res.Older {
+		p.adoptAt = now
+	}
 	p.w.cancelJobs(res.Stop, p.session)
 }
 
@@ -226,8 +227,9 @@ func (p *poller) turnFailed(err error) {
 }
 
 // adopt compares what the queue thinks this node holds with what it runs, after a Turn
-// without an answer: leases that never arrived are started, acks that had arrived are dropped. Leases
-// of jobs that ended here, in a queue that was set back, are given back: else they are never free again.
+// without an answer: leases that never arrived are started, acks that had arrived are dropped. In a
+// queue that was set back, leases of jobs that ended here are given back, else they are never free
+// again; and jobs of which the queue has forgotten the lease are stopped, as it leases their hosts again.
 func (p *poller) adopt(ctx context.Context) bool {
 	p.collectAll()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -258,7 +260,8 @@ func (p *poller) adopt(ctx context.Context) bool {
 	}
 	p.acks = kept
 	leases = slices.DeleteFunc(leases, func(l queue.Lease) bool { return acked[l.Token] || p.runs(l.Token) })
-	p.startNew(leases, false)
+	p.startNew(leases)
+	p.w.stopJobs(errForgotten, func(j *job) bool { return j.session == p.session && !held[j.lease.Token] })
 	return true
 }
 
@@ -269,14 +272,14 @@ func (p *poller) runs(token uint64) bool {
 	return ok
 }
 
-// startNew starts what a turn leased. Tokens and turns only grow: a lease of a turn that the queue has had before, or whose token was
-// passed, is of a queue that was set back, as a Redis is that lost its last seconds, and the job may have ended since. It is given
-// back, so that the servers see it first.
-func (p *poller) startNew(leases []queue.Lease, past bool) {
+// startNew starts what was leased. Tokens only grow: a lease whose token was passed is of a queue that
+// was set back, as a Redis is that lost its last seconds, and the job has ended here since. It is
+// given back, so that the servers see it first.
+func (p *poller) startNew(leases []queue.Lease) {
 	seen := p.fence
 	for _, l := range leases {
 		p.fence = max(p.fence, l.Token)
-		if l.Token > seen && !past {
+		if l.Token > seen {
 			p.start(l)
 			continue
 		}
@@ -356,7 +359,7 @@ func (p *poller) dropSession() {
 	}
 	p.endWaiter()
 	p.session.end()
-	p.session, p.acks, p.fence, p.turns, p.older = nil, nil, 0, 0, false // an emptied queue counts from the beginning, and knows no session
+	p.session, p.acks, p.fence, p.older = nil, nil, 0, false // an emptied queue counts from the beginning, and knows no session
 	p.adoptAt, p.retryAt, p.hinted, p.more = time.Time{}, time.Time{}, false, false
 	p.zombies = p.count()
 }

@@ -34,7 +34,17 @@ var (
 	errSession   = errors.New("the worker lost its right to the job: the queue did not hear from it in time")
 	errKilled    = errors.New("the worker was stopped at once")
 	errTimeout   = errors.New("time limit of the step")
+	errForgotten = forgotten{}
 )
+
+// forgotten is an errSession of a queue that answers.
+type forgotten struct{}
+
+func (forgotten) Error() string {
+	return "the worker lost its right to the job: the queue came back older, and has forgotten the lease"
+}
+
+func (forgotten) Is(target error) bool { return target == errSession }
 
 // whySilent is why jobs are stopped whose session the queue may soon reap.
 const whySilent = "the queue was silent for so long that other nodes may soon get this node's jobs"

@@ -45,30 +45,31 @@ const (
 type Queue struct {
 	opt Options
 
-	mu       sync.Mutex
-	last     time.Time // the clock, held monotone
-	runs     map[string]*run
-	tenants  map[string]*tenant
-	ready    heap[*tenant] // tenants with a ready flow
-	v        time.Duration // tag of the last dispatched tenant
-	timed    heap[*run]    // runs with something timed, by when it is due
-	hosts    locks
-	haGroups locks
-	sweeping []*run // stopped or cancelled, with jobs still to end
-	complete []*run // in order of completion, for the retention
-	sessions map[string]*session
-	expiry   heap[*session]
-	token    uint64
-	seq      uint64 // of runs, tenants, blocks and sessions
-	inFlight int
-	stats    queue.Stats // counters only
-	board    map[string]document
-	posts    uint64 // version of the last one
-	feed     *feed
-	news     newsLog
-	faults   []queue.Finding
-	carried  map[string][]Begun // by run: what Submit goes on from
-	parked   map[string][]Begun // of other runs
+	mu        sync.Mutex
+	last      time.Time // the clock, held monotone
+	runs      map[string]*run
+	tenants   map[string]*tenant
+	ready     heap[*tenant] // tenants with a ready flow
+	v         time.Duration // tag of the last dispatched tenant
+	timed     heap[*run]    // runs with something timed, by when it is due
+	hosts     locks
+	haGroups  locks
+	sweeping  []*run // stopped or cancelled, with jobs still to end
+	complete  []*run // in order of completion, for the retention
+	sessions  map[string]*session
+	expiry    heap[*session]
+	heldUntil time.Time // no job is leased before
+	token     uint64
+	seq       uint64 // of runs, tenants, blocks and sessions
+	inFlight  int
+	stats     queue.Stats // counters only
+	board     map[string]document
+	posts     uint64 // version of the last one
+	feed      *feed
+	news      newsLog
+	faults    []queue.Finding
+	carried   map[string][]Begun // by run: what Submit goes on from
+	parked    map[string][]Begun // of other runs
 
 	waiters []*waiter
 	timer   *time.Timer
@@ -259,7 +260,9 @@ func (q *Queue) forget(now time.Time) {
 			return
 		}
 		q.complete = q.complete[1:]
-		delete(q.runs, r.id)
+		if q.runs[r.id] == r { // else it was dropped, and its id submitted again
+			delete(q.runs, r.id)
+		}
 		if r.tenant.known--; r.tenant.known == 0 {
 			delete(q.tenants, r.tenant.name)
 		}

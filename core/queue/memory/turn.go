@@ -29,7 +29,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	q.stats.Turns++
 
 	more := !q.reap(now, reapBatch)
-	res := queue.TurnResult{Now: now, Turns: q.stats.Turns}
+	res := queue.TurnResult{Now: now}
 	for i := range t.Acks {
 		if !q.ack(s, &t.Acks[i], now) {
 			res.Stale = append(res.Stale, t.Acks[i].Job)
@@ -38,7 +38,10 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	}
 	more = !q.activate(now, activateBatch) || more
 	more = !q.sweep(sweepBatch) || more
-	res.Leases = q.lease(s, t.Want, now)
+	held := now.Before(q.heldUntil)
+	if !held {
+		res.Leases = q.lease(s, t.Want, now)
+	}
 	res.Stop = s.stopList()
 	if q.timed.len() > 0 {
 		res.Next = q.timed.top().nextDue
@@ -46,7 +49,10 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if len(res.Leases)+len(t.Acks) == 0 {
 		q.stats.EmptyTurns++
 	}
-	if q.ready.len() > 0 {
+	if held && (res.Next.IsZero() || q.heldUntil.Before(res.Next)) {
+		res.Next = q.heldUntil
+	}
+	if q.ready.len() > 0 && !held {
 		more = true
 		q.wakeOne() // chain: whoever leased less than all passes the word on
 	}

@@ -15,7 +15,7 @@ func (q *Queue) Wait(ctx context.Context, _ string, until time.Time) error {
 	q.mu.Lock()
 	now := q.now()
 	left := until.Sub(now)
-	if q.closed || left <= 0 || ctx.Err() != nil || q.ready.len() > 0 {
+	if q.closed || left <= 0 || ctx.Err() != nil || q.ready.len() > 0 && !now.Before(q.heldUntil) {
 		q.mu.Unlock()
 		return nil
 	}
@@ -66,6 +66,9 @@ func (q *Queue) arm() {
 	if q.expiry.len() > 0 && (due.IsZero() || q.expiry.top().until.Before(due)) {
 		due = q.expiry.top().until
 	}
+	if q.ready.len() > 0 && q.last.Before(q.heldUntil) && (due.IsZero() || q.heldUntil.Before(due)) {
+		due = q.heldUntil
+	}
 	if len(q.sweeping) > 0 {
 		due = q.last
 	}
@@ -93,5 +96,11 @@ func (q *Queue) tick() {
 	q.reap(now, reapBatch)
 	q.activate(now, activateBatch)
 	q.sweep(sweepBatch)
+	if !q.heldUntil.IsZero() && !now.Before(q.heldUntil) {
+		q.heldUntil = time.Time{}
+		if q.ready.len() > 0 {
+			q.wakeOne()
+		}
+	}
 	q.arm()
 }

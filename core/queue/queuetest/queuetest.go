@@ -48,7 +48,7 @@ type test struct {
 
 // Run puts the subject under the whole suite.
 func Run(t *testing.T, s Subject) {
-	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, wakeJobTests, lockTests, timeTests, sessionTests, stopTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, settledTests, feedTests, trapTests} {
+	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, wakeJobTests, lockTests, timeTests, sessionTests, stopTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, settledTests, feedTests, recoveryTests, trapTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { s.one(t, tc) })
 		}

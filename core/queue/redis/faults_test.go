@@ -250,6 +250,7 @@ func TestTrapFailover(t *testing.T) {
 	if v, err := q.Post(t.Context(), "windows", []byte("open"), time.Hour); err != nil || v <= version {
 		t.Fatalf("after failover a post has version %d (%v), it was %d before", v, err, version)
 	}
+	trust(t, q, s)
 	l := first.Leases[0]
 	res, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 3, Acks: []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}}})
 	if err != nil || len(res.Stale) != 0 || len(res.Leases) != 2 || res.Leases[0].Token <= l.Token {

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-// A Redis that comes back with an older state gives no token twice, and none that is below one that it gave; that it was set back shows
-// in the number of its turns. The counter alone would give the same tokens again.
+// A Redis that comes back with an older state gives no token twice, and none that is below one that it gave. The counter alone would
+// give the same tokens again.
 func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -22,8 +22,8 @@ func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 	if _, err := queue.SubmitOne(t.Context(), q, queue.Run{ID: "r", Targets: targets("h", 60)}); err != nil {
 		t.Fatal(err)
 	}
-	var last, turns uint64
-	lease := func(q *redis.Queue) (grows bool, more uint64) {
+	var last uint64
+	lease := func(q *redis.Queue) (grows bool) {
 		t.Helper()
 		res, err := q.Turn(t.Context(), queue.Turn{Session: session, Want: 20})
 		if err != nil || len(res.Leases) != 20 {
@@ -34,19 +34,15 @@ func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 			grows = grows && l.Token > last
 			last = max(last, l.Token)
 		}
-		return grows, uint64(res.Turns)
+		return grows
 	}
-	if _, turns = lease(q); turns == 0 {
-		t.Error("the first turn was counted as none")
-	}
+	lease(q)
 	if err := client.Save(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	before := last
-	if grows, n := lease(q); !grows || n <= turns {
-		t.Errorf("after %d turns another has number %d, and its tokens grow: %t", turns, n, grows)
-	} else {
-		turns = n
+	if !lease(q) {
+		t.Error("tokens do not grow")
 	}
 	server.Kill()
 	older := redistest.Start(t, "--appendonly", "no", "--dir", server.Dir).Client()
@@ -54,8 +50,10 @@ func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 	if kept := seqOf(t, older); kept != before || kept >= last {
 		t.Fatalf("the counter is %d, expected %d as it was saved, below %d", kept, before, last)
 	}
-	if grows, n := lease(newQueue(t, older, redis.Options{})); !grows || n > turns {
-		t.Errorf("behind turn %d the older queue has turn %d, and its tokens grow: %t", turns, n, grows)
+	back := newQueue(t, older, redis.Options{})
+	trust(t, back, session)
+	if !lease(back) {
+		t.Error("tokens of the older queue do not grow")
 	}
 }
 
@@ -66,4 +64,184 @@ func seqOf(t *testing.T, c *goredis.Client) uint64 {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// trust is what a server does that has found nothing amiss, once these sessions have called.
+func trust(t *testing.T, q *redis.Queue, sessions ...string) {
+	t.Helper()
+	d, err := q.Doubt(t.Context())
+	if err != nil || d.ID == "" {
+		t.Fatalf("the queue doubts %+v after a restart, %v", d, err)
+	}
+	for _, s := range sessions {
+		if _, err := q.Beat(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Trust(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// back is a pool on a Redis that restarted from what it had saved, as each of several processes has it.
+type back struct {
+	t      *testing.T
+	server *redistest.Server
+	old    *goredis.Client
+	before *redis.Queue
+}
+
+func newBack(t *testing.T) *back {
+	t.Helper()
+	server := redistest.Start(t)
+	client := server.Client()
+	t.Cleanup(func() { _ = client.Close() })
+	return &back{t, server, client, newQueue(t, client, redis.Options{})}
+}
+
+func (b *back) save() {
+	b.t.Helper()
+	if err := b.old.Save(b.t.Context()).Err(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *back) restart(opt redis.Options) (*redis.Queue, *goredis.Client) {
+	b.t.Helper()
+	b.server.Kill()
+	client := redistest.Start(b.t, "--appendonly", "no", "--dir", b.server.Dir).Client()
+	b.t.Cleanup(func() { _ = client.Close() })
+	return newQueue(b.t, client, opt), client
+}
+
+func leases(t *testing.T, q *redis.Queue, session string) (n int, older bool) {
+	t.Helper()
+	res, err := q.Turn(t.Context(), queue.Turn{Session: session, Want: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(res.Leases), res.Older
+}
+
+// After a restart nothing is leased until a server trusts what Redis has, and each session that lives has called. The control: the
+// same pool, trusted, leases to the same session.
+func TestFaultR4NothingIsLeasedAfterARestartUntilAServerTrustsIt(t *testing.T) {
+	t.Parallel()
+	b := newBack(t)
+	worker, silent := mustOpen(t, b.before), mustOpen(t, b.before)
+	if n, _ := leases(t, b.before, worker); n != 0 {
+		t.Fatal("an empty queue leases")
+	}
+	mustSubmit(t, b.before, "r", "a", "b")
+	b.save()
+	q, _ := b.restart(redis.Options{})
+	fresh := mustOpen(t, q)
+	for _, s := range []string{worker, fresh} {
+		if n, older := leases(t, q, s); n != 0 || older {
+			t.Fatalf("session %s was leased %d jobs before anybody compared the queue, older %t", s, n, older)
+		}
+	}
+	d, err := q.Doubt(t.Context())
+	if err != nil || d.ID == "" || d.Older {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if err := q.Trust(t.Context(), queue.Doubt{ID: "another start"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Trust(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := leases(t, q, fresh); n != 0 {
+		t.Fatalf("%d jobs were leased while a session that lives had not called", n)
+	}
+	if _, err := q.Beat(t.Context(), silent); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := leases(t, q, fresh); n != 2 {
+		t.Fatalf("%d jobs were leased by a trusted queue, expected 2", n)
+	}
+	if d, err := q.Doubt(t.Context()); err != nil || d.ID != "" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A process that was given a lease which Redis has lost shows it: then leases wait for as long as workers may go on, whatever a
+// server trusts. The control is a session of the same pool without such a lease.
+func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
+	t.Parallel()
+	b := newBack(t)
+	s := mustOpen(t, b.before)
+	mustSubmit(t, b.before, "r", "a", "b")
+	b.save()
+	if n, _ := leases(t, b.before, s); n != 2 {
+		t.Fatal("nothing was leased")
+	}
+	q, client := b.restart(redis.Options{})
+	d, err := q.Doubt(t.Context())
+	if err != nil || d.Older {
+		t.Fatalf("%+v, %v, before the worker called", d, err)
+	}
+	if _, older := leases(t, q, s); older {
+		t.Fatal("a process without a lease is told that one is forgotten")
+	}
+	redis.Remember(q, b.before)
+	if n, older := leases(t, q, s); n != 0 || !older {
+		t.Fatalf("%d leases, older %t", n, older)
+	}
+	if d, err = q.Doubt(t.Context()); err != nil || !d.Older {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if err := q.Trust(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := leases(t, q, s); n != 0 {
+		t.Fatalf("%d jobs were leased at once by a queue that is known to be older", n)
+	}
+	// The doubt ends by age, which passes between calls.
+	age, err := client.HGet(t.Context(), "{/0}:meta2", "age").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), "{/0}:meta2", "until", age).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := leases(t, q, s); n != 2 {
+		t.Errorf("%d jobs were leased after the doubt ended", n)
+	}
+}
+
+// A promoted replica is doubted as a restart is, and a user that may not call INFO is not.
+func TestFaultR4APromotedReplicaIsDoubted(t *testing.T) {
+	t.Parallel()
+	b := newBack(t)
+	s := mustOpen(t, b.before)
+	mustSubmit(t, b.before, "r", "a", "b")
+	if n, _ := leases(t, b.before, s); n != 2 {
+		t.Fatal("nothing was leased")
+	}
+	if err := b.old.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // it never gets there
+		t.Fatal(err)
+	}
+	if err := b.old.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.before.Doubt(t.Context()); err != nil || d.ID == "" || d.Older {
+		t.Errorf("%+v, %v", d, err)
+	}
+	blind := b.server.Client()
+	defer func() { _ = blind.Close() }()
+	if err := blind.Do(t.Context(), "ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	opt := *blind.Options()
+	opt.Username, opt.Password = "blind", "blind"
+	user := goredis.NewClient(&opt)
+	defer func() { _ = user.Close() }()
+	q := newQueue(t, user, redis.Options{Pool: "other"})
+	if _, err := q.Turn(t.Context(), queue.Turn{Session: mustOpen(t, q), Want: 1}); err != nil {
+		t.Errorf("without INFO: %v", err)
+	}
+	if d, err := q.Doubt(t.Context()); err != nil || d.ID != "" {
+		t.Errorf("without INFO: %+v, %v", d, err)
+	}
 }

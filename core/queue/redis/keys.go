@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -94,6 +95,7 @@ func luaNames(ttl time.Duration) map[string]string {
 		"LEASE_TTL":   strconv.FormatInt(ttl.Microseconds(), 10),
 		"LEASE_STEP":  strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
 		"UNFORMATTED": "'" + unformatted + "'",
+		"DROPPED":     "'" + queue.Dropped + "'",
 		"RUNKEYS":     "{'" + strings.Join(runSuffixes(), "','") + "'}",
 	}
 	for i, k := range append(fixedKeys(), prefixes()...) {

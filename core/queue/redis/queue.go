@@ -4,7 +4,8 @@
 //
 // It owns the key names, the packing of runs, and how errors of the client become
 // those of core. It must not know what a job's bytes mean, and keeps no state
-// between calls: whatever a process knows of the queue, it asks Redis.
+// between calls except the highest token that it was given: what else a process knows of the queue,
+// it asks Redis.
 package redis
 
 import (
@@ -12,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -36,6 +38,7 @@ type Queue struct {
 	keys    keyspace
 	scripts *scripts
 
+	seen      atomic.Uint64 // highest token that this process was given
 	batch     *batcher      // of small runs
 	feedSlots chan struct{} // taken by followers that sleep in Redis
 }
@@ -89,7 +92,7 @@ func (q *Queue) Open(ctx context.Context, node string) (string, error) {
 
 // Beat keeps the session and all its leases alive.
 func (q *Queue) Beat(ctx context.Context, session string) (queue.BeatResult, error) {
-	r, err := q.sessionCall(ctx, q.scripts.beat, session, q.opt.SessionTTL.Microseconds())
+	r, err := q.sessionCall(ctx, q.scripts.beat, session, q.opt.SessionTTL.Microseconds(), q.seen.Load())
 	if err != nil {
 		return queue.BeatResult{}, err
 	}

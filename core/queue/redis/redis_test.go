@@ -51,7 +51,7 @@ func TestScriptsHaveAContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		head := regexp.MustCompile(`(?m)^(--.*\n)+`).FindString(string(b))
-		library := slices.Contains([]string{"head.lua", "base.lua", "small.lua", "locks.lua", "jobs.lua", "forget.lua", "progress.lua"}, filepath.Base(f))
+		library := slices.Contains([]string{"head.lua", "base.lua", "small.lua", "locks.lua", "jobs.lua", "forget.lua", "progress.lua", "trust.lua"}, filepath.Base(f))
 		for _, word := range []string{filepath.Base(f) + ":", "Needs:", "ARGV:", "Returns:"} {
 			if !library && !strings.Contains(head, word) {
 				t.Errorf("%s: its header has no %q", f, word)

@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, records, payload, open, beat, shut, format, adopt, save, wakejob, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, records, payload, open, beat, shut, format, adopt, save, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -40,7 +40,7 @@ func loadScripts(ttl time.Duration) (*scripts, error) {
 
 func makeScripts(ttl time.Duration) (*scripts, error) {
 	names, libraries := luaNames(ttl), map[string][]part{}
-	for _, lib := range []string{"base", "small", "locks", "jobs", "forget", "progress"} {
+	for _, lib := range []string{"base", "small", "locks", "jobs", "forget", "progress", "trust"} {
 		text, err := luaFile(lib)
 		if err != nil {
 			return nil, err
@@ -60,18 +60,20 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		name string
 		libs string
 	}{
-		{&s.turn, "turn", "base small locks jobs"},
+		{&s.turn, "turn", "base small locks jobs trust"},
 		{&s.accept, "accept", "base small locks jobs forget"},
 		{&s.submit, "submit", "base small locks jobs forget"},
 		{&s.records, "records", ""},
 		{&s.payload, "payload", ""},
-		{&s.format, "format", ""},
+		{&s.format, "format", "trust"},
 		{&s.open, "open", "base small locks"},
-		{&s.beat, "beat", "base small locks jobs forget"},
+		{&s.beat, "beat", "base small locks jobs forget trust"},
 		{&s.shut, "close", "base small locks jobs"},
 		{&s.adopt, "adopt", "base small locks jobs"},
 		{&s.save, "save", "base small locks jobs"},
 		{&s.wakejob, "wakejob", "base small locks jobs"},
+		{&s.recovery, "recovery", "base small trust"},
+		{&s.drop, "drop", "base small locks jobs"},
 		{&s.cancel, "cancel", "base small locks jobs"},
 		{&s.adjust, "adjust", "base small locks"},
 		{&s.event, "event", "base small locks jobs"},

@@ -17,7 +17,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if err := t.Validate(); err != nil {
 		return queue.TurnResult{}, err
 	}
-	v, err := q.eval(ctx, q.scripts.turn, t.Session, strconv.Itoa(t.Want), strconv.FormatInt(q.opt.SessionTTL.Microseconds(), 10), packAcks(t.Acks))
+	v, err := q.eval(ctx, q.scripts.turn, t.Session, strconv.Itoa(t.Want), strconv.FormatInt(q.opt.SessionTTL.Microseconds(), 10), q.seen.Load(), packAcks(t.Acks))
 	if err != nil {
 		return queue.TurnResult{}, err
 	}
@@ -25,7 +25,9 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if text == "GONE" {
 		return queue.TurnResult{}, fmt.Errorf("queue: turn: session %q: %w", t.Session, core.ErrSessionGone)
 	}
-	return readTurn(text, t)
+	res, err := readTurn(text, t)
+	q.given(res.Leases)
+	return res, err
 }
 
 // packAcks is the text that turn.lua reads. An ack that names no possible job is sent with no run, and comes back as stale.
@@ -158,6 +160,6 @@ func readTurn(text string, t queue.Turn) (queue.TurnResult, error) {
 	for range r.list() / 2 {
 		res.Stop = append(res.Stop, core.JobID{Run: strings.Clone(r.text()), Index: r.int()})
 	}
-	res.Turns = r.int64()
+	res.Older = r.int() == 1
 	return res, r.end("turn")
 }

@@ -65,8 +65,8 @@ func FuzzReadTurn(f *testing.F) {
 	ok := append(appendInt(appendInt(nil, 1), 2), 0)
 	ok = appendText(appendList(ok, 1), "run")
 	ok = appendInt(appendText(appendInt(appendInt(appendList(ok, 4), 1), 7), "host"), 1)
-	ok = appendInt(appendList(appendList(appendList(appendInt(ok, 9), 0), 0), 0), 5)
-	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases, res.Turns) != "[{run/7 host [] 9 1 [] <nil>}] 5" {
+	ok = appendInt(appendList(appendList(appendList(appendInt(ok, 9), 0), 0), 0), 1)
+	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases, res.Older) != "[{run/7 host [] 9 1 [] <nil>}] true" {
 		f.Fatalf("%v, %v", res.Leases, err)
 	}
 	f.Add(string(ok))

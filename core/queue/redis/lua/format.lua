@@ -1,5 +1,5 @@
 -- format.lua: sees to it that the pool is kept as these scripts keep it.
--- Needs: nothing. Does: takes a pool over from a version whose format had no number, if all its sessions are among those that count as ended; leaves
+-- Needs: trust. Does: takes a pool over from a version whose format had no number, if all its sessions are among those that count as ended; leaves
 --   a text where that version keeps its meta, so that each of its scripts breaks off with its first command.
 -- ARGV: the format, the sessions that count as ended, as this returned them. Returns: 1; or {0, format} of a newer version;
 --   or {1, sessions with their deadlines, names of their nodes} of the former one; or {2}: both versions have worked with the pool.
@@ -18,5 +18,5 @@ if not former.err and #former > 0 then
   call('HSET', kMeta, unpack(former))
 end
 call('SET', kFormer, ARGV[1])
-call('HSET', kMeta, 'format', ARGV[1])
+call('HSET', kMeta, 'format', ARGV[1], 'trusted', server())
 return 1

@@ -40,7 +40,7 @@ for i = 3 + nsids, #ARGV do
   if f then
     known[f.id] = true
     tenantno = max(tenantno, f.tno)
-    if call('HGET', kIDs, f.id) ~= ARGV[i] then
+    if call('HGET', kIDs, f.id) ~= ARGV[i] and not (f.phase == CANCELLED and reasonof(f) == DROPPED) then
       found('run ' .. f.id .. ' was not listed', function() call('HSET', kIDs, f.id, ARGV[i]) end)
     end
     if not call('HGET', f.t.k, 'n') then

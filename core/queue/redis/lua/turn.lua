@@ -1,16 +1,16 @@
 -- turn.lua: acknowledge what is finished and lease what fits, in one step.
--- Needs: base, locks, jobs.
+-- Needs: base, locks, jobs, trust.
 -- Does: refuses a session that is gone; reaps at most 32 jobs of expired sessions; applies the acks
 -- whose token and session fit; sweeps at most 64 entries of stopped runs; activates at most 64
 -- due entries; leases at most WANT, in the order of queue.Rank at both levels.
 -- KEYS: all fixed keys (keys.go).
--- ARGV: session, want, session TTL µs, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
+-- ARGV: session, want, session TTL µs, highest token that the caller was given, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
 --   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
 -- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
---   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), turns so far.
+--   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), 1 when a lease of the caller is forgotten.
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
-local sid, want, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 if not alive(sid) then return 'GONE' end
 call('ZADD', kSessions, age + ttl, sid)
 
@@ -61,8 +61,8 @@ end
 
 -- Acks: all leases are looked up first, and then their locks, each in one call.
 local stale, acked = {}, 0
-if ARGV[4] ~= '' then
-  local ids, list = unpk(ARGV[4])
+if ARGV[5] ~= '' then
+  local ids, list = unpk(ARGV[5])
   local keys, runs, leases, n = {}, ackruns(ids), {}, #list / 5
   for i = 1, n do
     local f = runs[list[5 * i - 4]]
@@ -112,6 +112,9 @@ if not activate(64) then more = true end
 if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 local nleases = 0
+local doubt = distrusted(seen)
+local older = doubt and seen > seq
+if doubt then want = 0 end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
 local function push(h, o)
@@ -479,7 +482,7 @@ end
 
 if tks == sid then tkat = 0 end
 flush('tkat', tkat)
-local turns = call('HINCRBY', kMeta, 'turns', 1)
+call('HINCRBY', kMeta, 'turns', 1)
 if nleases == 0 and acked == 0 then call('HINCRBY', kMeta, 'empty', 1) end
 if #stale > 0 then call('HINCRBY', kMeta, 'stale', #stale) end
 if reaped > 0 then call('HINCRBY', kMeta, 'reaped', reaped) end
@@ -488,4 +491,5 @@ if call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 then more = true e
 local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
 if due >= 0 and due <= now then more = true end
-return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), turns)
+if doubt then more = false end
+return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), older and 1 or 0)

@@ -1,0 +1,218 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// doubts tells whether the queue may have lost changes, and this server has not compared it with the
+// ledger yet. No run is put in meanwhile.
+func (c *Controller) doubts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doubt
+}
+
+func (c *Controller) setDoubt(doubt bool) {
+	c.mu.Lock()
+	was := c.doubt
+	c.doubt = doubt
+	c.mu.Unlock()
+	if was && !doubt {
+		c.Poke()
+	}
+}
+
+// recoverQueue is checkRestart, which is tried again with the next duties.
+func (c *Controller) recoverQueue(ctx context.Context, incarnation string) {
+	if err := c.checkRestart(ctx, incarnation); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("cannot compare the queue with the ledger", "error", err)
+	}
+}
+
+// checkRestart compares the queue with the ledger after each restart and failover of Redis. The queue leases
+// nothing until a server has done so: a queue that lost its last changes would lease jobs again whose
+// outcomes are recorded. What came back older is paused, and replaced run by run (see replace). If
+// changes were lost, jobs may have begun that nobody knows of: runs that must not repeat them are held.
+func (c *Controller) checkRestart(ctx context.Context, incarnation string) error {
+	doubt, err := c.cfg.Queue.Doubt(ctx)
+	if err != nil {
+		return err
+	}
+	if doubt.ID == "" || doubt == c.known {
+		if doubt.ID == "" {
+			c.known, c.setBack = queue.Doubt{}, false
+		}
+		c.setDoubt(false)
+		return nil
+	}
+	c.setDoubt(true)
+	behind, rest, err := c.compareAll(ctx, incarnation)
+	if err != nil {
+		return err
+	}
+	trusts := true
+	if c.cfg.Alone {
+		trusts, err = c.only(ctx)
+	} else {
+		_, err = c.endOver(ctx)
+	}
+	switch {
+	case err != nil:
+	case !doubt.Older && !c.setBack && len(behind) == 0:
+		if trusts {
+			err = c.cfg.Queue.Trust(ctx, doubt)
+		}
+	default:
+		c.cfg.Log.Warn("Redis restarted, or failed over, and has lost changes: nothing starts until workers of lost leases have stopped", "runs", len(behind))
+		doubt.Older = true
+		if err = c.cfg.Queue.Hold(ctx); err == nil {
+			err = c.holdForgotten(ctx, rest)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.known, c.setBack = doubt, false
+	c.setDoubt(false)
+	return nil
+}
+
+// only tells whether nobody else drives runs on the queue, who would have to compare them first.
+func (c *Controller) only(ctx context.Context) (bool, error) {
+	servers, err := c.cfg.Queue.Names(ctx, serverPrefix)
+	if err != nil {
+		return false, err
+	}
+	drivers, err := c.cfg.Queue.Names(ctx, driverPrefix)
+	return len(servers) == 0 && len(drivers) <= 1, err
+}
+
+// compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue those
+// that are behind the ledger, and has them looked at. rest are the others that go on.
+func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*look, err error) {
+	var page []ledger.Run
+	compare := func() error {
+		late, well, err := c.comparePage(ctx, page)
+		behind, rest, page = append(behind, late...), append(rest, well...), page[:0]
+		return err
+	}
+	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
+		if r.Incarnation != incarnation || !engine.Goes(engine.Phase(r.Phase)) {
+			return nil
+		}
+		if page = append(page, r); len(page) < lookRuns {
+			return nil
+		}
+		return compare()
+	})
+	if err == nil {
+		err = compare()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare runs: %w", err)
+	}
+	return behind, rest, nil
+}
+
+func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind []string, rest []*look, err error) {
+	if len(page) == 0 {
+		return nil, nil, nil
+	}
+	asks := make([]queue.Ask, len(page))
+	for i := range page {
+		asks[i] = queue.Ask{Run: page[i].ID, Cursor: page[i].Position}
+	}
+	yes := true
+	var pauses []queue.Adjust
+	for i, sight := range c.watch.Look(ctx, 1, asks...) {
+		run := page[i]
+		switch {
+		case errors.Is(sight.Err, core.ErrNotFound):
+			behind = append(behind, run.ID)
+		case errors.Is(sight.Err, core.ErrInvalid), sight.Err == nil && sight.Status.Ended() < run.Recorded:
+			behind = append(behind, run.ID)
+			pauses = append(pauses, queue.Adjust{Run: run.ID, Paused: &yes})
+		case sight.Err != nil:
+			return nil, nil, sight.Err
+		default:
+			rest = append(rest, &look{w: &watched{id: run.ID}, run: run, sight: sight})
+		}
+	}
+	for _, err := range c.cfg.Queue.Adjust(ctx, pauses...) {
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
+			return nil, nil, err
+		}
+	}
+	c.attention(behind...)
+	return behind, rest, nil
+}
+
+// holdForgotten holds runs of which jobs may have begun in what the queue has lost.
+func (c *Controller) holdForgotten(ctx context.Context, runs []*look) error {
+	for _, l := range runs {
+		if l.run.Phase != ledger.PhaseActive {
+			continue
+		}
+		var err error
+		if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
+			continue // who looks at it refuses it
+		} else if err != nil {
+			return err
+		}
+		if err := c.readResults(ctx, l); err != nil {
+			return err
+		}
+		in := c.input(l)
+		begun, hold := engine.Forgotten(&in)
+		if begun == 0 {
+			continue
+		}
+		if err := c.cfg.Ledger.Doubt(ctx, l.run.ID, begun); err != nil {
+			return err
+		}
+		if !hold {
+			continue
+		}
+		if err := c.hold(ctx, l.run.ID); err != nil {
+			return err
+		}
+		if err := c.setQueuePaused(ctx, l.run.ID, true); err != nil && !errors.Is(err, core.ErrNotFound) {
+			return err
+		}
+		c.attention(l.run.ID)
+	}
+	return nil
+}
+
+// replaceAgain is how soon a run is looked at again whose last jobs in an older queue have not ended.
+const replaceAgain = 500 * time.Millisecond
+
+// replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again without
+// the jobs that are recorded. What runs of it ends before, and is recorded.
+func (c *Controller) replace(ctx context.Context, l *look) {
+	s := &l.sight.Status
+	if l.again = l.again || l.sight.More; l.again {
+		return
+	}
+	if s.Phase != queue.Paused || s.InFlight > 0 || len(l.sight.Records) > 0 {
+		l.progress.Until = time.Now().Add(replaceAgain)
+		return
+	}
+	if err := c.cfg.Ledger.Unqueue(ctx, l.run.ID, l.run.Incarnation); err != nil {
+		l.fail("take it out of the queue", err)
+		return
+	}
+	if _, err := c.cfg.Queue.Drop(ctx, l.run.ID, l.run.Recorded); err != nil {
+		l.fail("take it out of the queue", err) // it is put in as it is, and looked at again
+	}
+	l.over = true
+	c.Poke()
+}
