@@ -146,7 +146,7 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 			if phase == ledger.PhasePaused {
 				return c.setQueuePaused(ctx, id, true)
 			}
-			return c.setQueuePaused(ctx, id, false)
+			return c.letGo(ctx, &run)
 		})
 	}
 	c.attention(id)

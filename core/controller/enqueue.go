@@ -248,13 +248,13 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		case run.Phase == ledger.PhaseCancelled:
 			err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
 		case run.Phase == ledger.PhasePaused, run.Phase == ledger.PhaseStopped: // the engine stops it again
-		case run.Recorded > 0 && had[run.ID]: // whose run it is lets it go on, or replaces it
-			c.attention(run.ID)
+		case run.Recorded > 0 && had[run.ID]: // it is let go on, or replaced, when it is looked at
 		default:
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}
 		c.say(Event{Kind: RunEnqueued, Run: run.ID})
-		if c.watches(run.ID) { // what the queue said of it came before the ledger knew
+		// What the queue said of it came before the ledger knew; one that came back older is to be replaced.
+		if c.watches(run.ID) || run.Recorded > 0 && had[run.ID] {
 			c.attention(run.ID)
 		}
 	}

@@ -105,7 +105,7 @@ func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind
 		return err
 	}
 	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
-		if r.Incarnation != incarnation || !engine.Goes(engine.Phase(r.Phase)) {
+		if r.Incarnation != incarnation || !engine.Goes(engine.Phase(r.Phase)) || !c.owns(r.ID) {
 			return nil
 		}
 		if page = append(page, r); len(page) < lookRuns {
@@ -215,4 +215,13 @@ func (c *Controller) replace(ctx context.Context, l *look) {
 	}
 	l.over = true
 	c.Poke()
+}
+
+// letGo has the queue start jobs of a run. One that came back older is left to who replaces it.
+func (c *Controller) letGo(ctx context.Context, run *ledger.Run) error {
+	s, err := c.cfg.Queue.Status(ctx, run.ID)
+	if err != nil || s.Ended() < run.Recorded {
+		return err
+	}
+	return c.setQueuePaused(ctx, run.ID, false)
 }

@@ -135,6 +135,9 @@ func TestFaultR4NothingIsLeasedAfterARestartUntilAServerTrustsIt(t *testing.T) {
 	mustSubmit(t, b.before, "r", "a", "b")
 	b.save()
 	q, _ := b.restart(redis.Options{})
+	if _, err := q.Preflight(t.Context()); err != nil { // each process that starts does that
+		t.Fatal(err)
+	}
 	fresh := mustOpen(t, q)
 	for _, s := range []string{worker, fresh} {
 		if n, older := leases(t, q, s); n != 0 || older {

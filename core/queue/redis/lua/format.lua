@@ -18,5 +18,6 @@ if not former.err and #former > 0 then
   call('HSET', kMeta, unpack(former))
 end
 call('SET', kFormer, ARGV[1])
-call('HSET', kMeta, 'format', ARGV[1], 'trusted', server())
+call('HSET', kMeta, 'format', ARGV[1])
+call('HSETNX', kMeta, 'trusted', server()) -- each process that starts asks for the format
 return 1
