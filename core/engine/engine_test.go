@@ -272,6 +272,39 @@ func TestOlder(t *testing.T) {
 	}
 }
 
+// In a queue that is known to have lost changes, jobs may have begun that it does not have in flight. The
+// control is a run whose open jobs are all in flight: the queue knows of them.
+func TestForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		recorded, inFlight int
+		phase              engine.Phase
+		repeatable         bool
+		begun              int
+		hold               bool
+	}{
+		"some may have begun":         {recorded: 3, phase: engine.Active, begun: 5, hold: true},
+		"one more may have begun":     {recorded: 3, inFlight: 1, phase: engine.Active, begun: 5, hold: true},
+		"all that are open run":       {recorded: 3, inFlight: 2, phase: engine.Active},
+		"they may be repeated":        {recorded: 3, phase: engine.Active, repeatable: true, begun: 5},
+		"it is paused anyway":         {recorded: 3, phase: engine.Paused, begun: 5},
+		"the next wave has not begun": {recorded: 5, inFlight: 5, phase: engine.Active},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := runOf(t, "")
+			if c.repeatable {
+				l.Run.OnLost = queue.LostRetry
+			}
+			begun, hold := engine.Forgotten(&engine.Input{
+				Launch: l, Results: engine.NewResults(l, ended(c.recorded, core.Changed)...), Recorded: c.recorded, Phase: c.phase, Now: noon,
+				Status: queue.Status{Phase: queue.Active, Total: 10, Limit: 5, InFlight: c.inFlight, Outcomes: map[core.Outcome]int{core.Changed: c.recorded}},
+			})
+			if begun != c.begun || hold != c.hold {
+				t.Errorf("%d begun, hold %t; expected %d, %t", begun, hold, c.begun, c.hold)
+			}
+		})
+	}
+}
+
 // Progress comes back as it was, and that of most runs takes no room.
 func TestProgressIsKept(t *testing.T) {
 	if text, err := (engine.Progress{Until: noon}).Encode(); text != "" || err != nil {

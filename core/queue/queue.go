@@ -181,7 +181,7 @@ type TurnResult struct {
 	Stop   []core.JobID // leased by this session in a cancelled run; at most 256 a call
 	Now    time.Time    // the queue's clock
 	Next   time.Time    // when something next becomes due; zero when nothing is timed
-	Older  bool         // the queue has forgotten a lease that it gave this process: it came back older
+	Doubt  bool         // the queue may have forgotten leases, see Recovery: the node compares them by Adopt
 	More   bool         // work was left that would have fitted, had Want been larger, or bounded work is unfinished
 }
 

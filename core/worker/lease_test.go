@@ -307,7 +307,7 @@ type amnesic struct {
 
 func (q *amnesic) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
 	res, err := q.Worker.Turn(ctx, t)
-	res.Older = q.on.Load()
+	res.Doubt = q.on.Load()
 	return res, err
 }
 

@@ -195,7 +195,7 @@ func (p *poller) turn(ctx context.Context) {
 		p.w.cfg.Log.Warn("the queue refused an ack: the job was no longer this node's", "job", id.String())
 	}
 	p.startNew(res.Leases)
-	if res.Older {
+	if res.Doubt {
 		p.adoptAt = now
 	}
 	p.w.cancelJobs(res.Stop, p.session)

@@ -160,6 +160,6 @@ func readTurn(text string, t queue.Turn) (queue.TurnResult, error) {
 	for range r.list() / 2 {
 		res.Stop = append(res.Stop, core.JobID{Run: strings.Clone(r.text()), Index: r.int()})
 	}
-	res.Older = r.int() == 1
+	res.Doubt = r.int() == 1
 	return res, r.end("turn")
 }

@@ -39,7 +39,7 @@ func TestLabChaos(t *testing.T) {
 }
 
 func shapeOf(ledger string, length time.Duration) shape {
-	s := shape{ledger: ledger, servers: 2, workers: 3, length: length}
+	s := shape{ledger: ledger, servers: 3, workers: 3, length: length}
 	if ledger == "sqlite" {
 		s.servers = 1
 	}
@@ -57,8 +57,9 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 	faults := c.play(t, plan(seed, s, only), s.length)
 	close(l.quit)
 	l.wg.Wait()
+	l.launched(c.fires)
 	l.finish()
-	v := evidence{until: now(), faults: faults, windows: p.open, group: p.group, recipes: p.recipes, ttl: queue.SessionTTL}
+	v := evidence{until: now(), fires: c.fires, faults: faults, windows: p.open, group: p.group, recipes: p.recipes, ttl: queue.SessionTTL}
 	for _, a := range l.runs {
 		v.runs = append(v.runs, *a)
 	}

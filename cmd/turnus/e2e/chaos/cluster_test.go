@@ -53,6 +53,9 @@ type cluster struct {
 	servers []*process
 	workers []*process
 	logs    []string // of processes that are gone
+
+	redisDir string // of the goroutine that makes faults, as redisPort once the cluster is there
+	fires    []fire
 }
 
 const diskDir = "/mnt"
@@ -69,7 +72,7 @@ func newCluster(t *testing.T, s shape, p project) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{
-		t: t, shape: s, built: b, dir: t.TempDir(), proxies: map[string]*proxy{}, redisPort: strconv.Itoa(testparts.FreePort(t)),
+		t: t, shape: s, built: b, dir: t.TempDir(), proxies: map[string]*proxy{}, redisPort: strconv.Itoa(testparts.FreePort(t)), redisDir: "redis",
 		servers: make([]*process, s.servers), workers: make([]*process, s.workers), keys: newKeys(t, s.workers),
 	}
 	c.leap = filepath.Join(c.dir, "leap")
@@ -159,14 +162,20 @@ func (c *cluster) shift(seconds int64) {
 // startRedis starts Redis where it was; it answers once it has read its file.
 func (c *cluster) startRedis() {
 	c.t.Helper()
-	line := append([]string{testparts.Need(c.t, "redis-server", "redis-server"), "--bind", "127.0.0.1"}, c.guard.Arguments(c.t, c.redisPort)...)
-	line = append(line, "--dir", diskDir+"/redis", "--save", "", "--appendonly", "yes", "--appendfsync", "always",
-		"--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction", "--loglevel", "warning")
-	p := start(c.t, []string{"LD_PRELOAD=" + c.built.leap, "CHAOS_LEAP=" + c.leap}, c.withDisk(line...)...)
+	p := c.redisOn(c.redisPort, c.redisDir)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retire("redis", c.redis)
 	c.redis = p
+}
+
+// redisOn starts a Redis on a port, with a folder of the small disk.
+func (c *cluster) redisOn(port, dir string) *process {
+	c.t.Helper()
+	line := append([]string{testparts.Need(c.t, "redis-server", "redis-server"), "--bind", "127.0.0.1"}, c.guard.Arguments(c.t, port)...)
+	line = append(line, "--dir", diskDir+"/"+dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always",
+		"--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction", "--loglevel", "warning", "--repl-diskless-sync-delay", "0")
+	return start(c.t, []string{"LD_PRELOAD=" + c.built.leap, "CHAOS_LEAP=" + c.leap}, c.withDisk(line...)...)
 }
 
 // admin is a client of Redis that may do everything, past all proxies.

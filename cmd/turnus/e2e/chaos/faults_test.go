@@ -51,6 +51,8 @@ func (c *cluster) begin(p planned) (end func()) {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+	case "kill two servers at a fire":
+		return c.killAtFire(p)
 	case "kill server":
 		c.serverAt(p.target).kill()
 	case "stop server":
@@ -118,17 +120,19 @@ func (c *cluster) beginOfRedis(p planned) (end func()) {
 		return func() {}
 	case "roll Redis back":
 		old := c.onDisk("old")
-		c.copyTree(c.onDisk("redis"), old)
+		c.copyTree(c.onDisk(c.redisDir), old)
 		return func() {
 			c.tending.Lock()
 			defer c.tending.Unlock()
 			c.redisNow().kill()
-			_ = os.RemoveAll(c.onDisk("redis"))
-			if err := os.Rename(old, c.onDisk("redis")); err != nil {
+			_ = os.RemoveAll(c.onDisk(c.redisDir))
+			if err := os.Rename(old, c.onDisk(c.redisDir)); err != nil {
 				c.t.Fatal(err)
 			}
 			c.startRedis()
 		}
+	case "promote a late replica":
+		return c.promote()
 	case "leap forward":
 		c.shift(300)
 		return func() { c.shift(0) }

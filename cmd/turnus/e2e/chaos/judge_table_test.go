@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,26 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 		"failed as its host saw": {func(s *story) {
 			s.runs[0].kind, s.outcomes[0].outcome = "fails", core.Failed
 			s.logs["h1"] = strings.Replace(s.logs["h1"], "b 11 0", "b 11 3", 1)
+		}, ""},
+		"fired twice": {func(s *story) {
+			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			for i, id := range []string{"f1", "f2"} {
+				run(s, id, "fire", nil)
+				ended(s, id, "h1", core.Changed, 30)
+				s.logs["h1"] += fmt.Sprintf("begin 2%d %s fire-0 3%d worker-0 - 2%d.00\nend 2%[1]d %[2]s fire-0 3%[3]d 0 2%[4]d.50\n", i, id, i, i)
+			}
+		}, "fire"},
+		"fired once, in two attempts": {func(s *story) {
+			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			run(s, "f1", "fire", nil)
+			ended(s, "f1", "h1", core.Changed, 30)
+			s.logs["h1"] += "begin 20 f1 fire-0 30 worker-0 - 20.00\nbegin 21 f1 fire-0 31 worker-1 - 21.00\nend 21 f1 fire-0 31 0 21.50\n"
+		}, ""},
+		"never fired": {func(s *story) { s.fires = []fire{{mark: "fire-0", at: sec(19)}} }, "fire"},
+		"fired on a host that was away": {func(s *story) {
+			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			run(s, "f1", "fire", nil)
+			ended(s, "f1", "h1", core.Unreachable, 30)
 		}, ""},
 		"lost, whatever the host saw": {func(s *story) { s.outcomes[0].outcome = core.Lost }, ""},
 		"a line that is not whole": {func(s *story) {

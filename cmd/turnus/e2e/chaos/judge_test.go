@@ -82,6 +82,7 @@ type evidence struct {
 	recipes  map[string]recipe
 	ttl      time.Duration // of a session
 	until    time.Duration // nothing was seen later
+	fires    []fire
 }
 
 // violation is a promise that was broken, with the lines that prove it.
@@ -156,7 +157,7 @@ func judge(v evidence) (all []violation) {
 		kind[r.id] = r.kind
 	}
 	for _, rule := range []func(evidence, map[string]string) []violation{
-		overlaps, oldFences, expired, through, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted,
+		overlaps, oldFences, expired, through, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted, firedOnce,
 	} {
 		all = append(all, rule(v, kind)...)
 	}
@@ -196,7 +197,7 @@ func oldFences(v evidence, _ map[string]string) (all []violation) {
 	for _, e := range v.seen {
 		before, ok := newest[e.job()]
 		forgot := slices.ContainsFunc(v.faults, func(h happened) bool { // fences begin anew with an empty Redis
-			return (h.name == "FLUSHALL" || h.name == "roll Redis back") && h.begin <= e.begin
+			return (h.name == "FLUSHALL" || h.name == "roll Redis back" || h.name == "promote a late replica") && h.begin <= e.begin
 		})
 		if ok && before.fence > e.fence && e.begin > before.begin+tick && !forgot {
 			all = append(all, violation{"expired lease", e.begin, fmt.Sprintf("%s: fence %d began a step after fence %d had", e.job(), e.fence, before.fence), []string{before.line, e.line}})
@@ -212,7 +213,7 @@ func oldFences(v evidence, _ map[string]string) (all []violation) {
 // lease that it had before, while others could take the lease over.
 func expired(v evidence, _ map[string]string) (all []violation) {
 	isolates := []string{"stop worker", "cut worker from Redis", "cut requests of worker to Redis", "stop worker and drop replies"}
-	ofRedis := []string{"kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis", "leap forward", "leap back", "FLUSHALL", "roll Redis back"}
+	ofRedis := []string{"kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis", "leap forward", "leap back", "FLUSHALL", "roll Redis back", "promote a late replica"}
 	for _, f := range v.faults {
 		if !slices.Contains(isolates, f.name) || slices.ContainsFunc(v.faults, func(o happened) bool {
 			return slices.Contains(ofRedis, o.name) && o.begin < f.end+v.ttl && f.begin < o.end+v.ttl
@@ -311,7 +312,7 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 func told(v evidence, at time.Duration) time.Duration {
 	late := false
 	for _, f := range v.faults { // by begin
-		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "read-only ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis"}, f.name)
+		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "read-only ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis", "roll Redis back", "promote a late replica"}, f.name)
 		if away && f.begin <= at && at < f.end+lateSlack {
 			at, late = max(at, f.end), true
 		}

@@ -57,7 +57,7 @@ func newProject(start time.Time, length time.Duration) project {
 	}
 	book := func(kind, strategy string, r recipe, steps ...string) {
 		part := "work"
-		if kind == "pulse" || kind == "timed" {
+		if kind == "pulse" || kind == "timed" || kind == "fire" {
 			part = "probe"
 		}
 		p.recipes[kind] = r
@@ -70,6 +70,7 @@ func newProject(start time.Time, length time.Duration) project {
 		return fmt.Sprintf(`{name: %s, uses: command, with: {run: "/mnt/oracle ${{ run.id }} %s %.2f %d"}}`, as, as, seconds, code)
 	}
 	book("pulse", "", recipe{steps: []string{"p"}}, again("p", 0.05, 0))
+	book("fire", "vars: {mark: none}\n", recipe{steps: []string{"p"}}, `{name: p, uses: chaos.work, with: {run: "${{ run.id }}", as: "${{ vars.mark }}", seconds: 0.05, park: 0}}`)
 	book("bulk", "strategy: {max_in_flight: 8}\n", recipe{steps: []string{"a", "b", "c"}}, again("a", 0.4, 0), again("b", 0.6, 0), again("c", 0.3, 0))
 	book("once", "", recipe{steps: []string{"a", "b"}, once: true}, once("a", 0.5, 0), once("b", 1.2, 0))
 	book("solo", "", recipe{steps: []string{"a"}, once: true}, once("a", 3, 0))

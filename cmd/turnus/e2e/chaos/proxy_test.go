@@ -21,12 +21,13 @@ const (
 
 // proxy forwards TCP from a port of 127.0.0.1, and cuts, loses or delays what it carries.
 type proxy struct {
-	addr            string
-	network, target string
-	listener        net.Listener
-	wg              sync.WaitGroup
+	addr     string
+	network  string
+	listener net.Listener
+	wg       sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string
 	changed  *sync.Cond
 	up, down way           // requests and replies
 	delay    time.Duration // of each piece of a reply
@@ -66,13 +67,23 @@ func (p *proxy) close() {
 	p.wg.Wait()
 }
 
+// retarget forwards new connections to another target.
+func (p *proxy) retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 func (p *proxy) accept() {
 	for {
 		c, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		far, err := net.DialTimeout(p.network, p.target, 5*time.Second)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		far, err := net.DialTimeout(p.network, target, 5*time.Second)
 		if err != nil {
 			_ = c.Close()
 			continue

@@ -54,7 +54,7 @@ func probes(v evidence) (all []due) {
 	for _, r := range v.runs {
 		e, ok := first[r.id]
 		switch r.kind {
-		case "pulse":
+		case "pulse", "fire":
 			all = append(all, due{r.asked, begun(r.id, e, ok)})
 		case "timed":
 			all = append(all, due{r.asked, begun(r.id, e, ok)})

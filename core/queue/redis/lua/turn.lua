@@ -7,7 +7,7 @@
 -- ARGV: session, want, session TTL µs, highest token that the caller was given, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
 --   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
 -- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
---   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), 1 when a lease of the caller is forgotten.
+--   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases may be forgotten.
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -113,7 +113,6 @@ if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 local nleases = 0
 local doubt = distrusted(seen)
-local older = doubt and seen > seq
 if doubt then want = 0 end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
@@ -492,4 +491,4 @@ local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
 if due >= 0 and due <= now then more = true end
 if doubt then more = false end
-return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), older and 1 or 0)
+return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), doubt and 1 or 0)
