@@ -73,6 +73,9 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 	slices.SortFunc(v.outcomes, func(a, b outcome) int { return cmp.Compare(a.seen, b.seen) })
 	slices.SortStableFunc(v.seen, func(a, b execution) int { return cmp.Compare(a.begin, b.begin) })
 	report(t, seed, s, v, l.refused)
+	if slices.ContainsFunc(faults, func(h happened) bool { return h.name == "kill two servers at a fire" && h.single }) && len(c.fires) == 0 {
+		t.Error("no schedule was made that fires")
+	}
 	if found := c.doctor(); found != "" {
 		t.Errorf("turnus doctor, after all of it: %s", found)
 	}

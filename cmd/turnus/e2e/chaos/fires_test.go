@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -35,7 +36,7 @@ const (
 // killAtFire makes schedules of one instant, and ends two servers at that instant.
 func (c *cluster) killAtFire(p planned) (end func()) {
 	c.t.Helper()
-	at := time.Now().Add(fireAhead)
+	at := time.Now().Add(fireAhead).Truncate(time.Second)
 	for i := range firesAtOnce {
 		f := fire{mark: fmt.Sprintf("fire-%d", len(c.fires)), at: sinceBoot(at)}
 		s := api.NewSchedule{
@@ -62,6 +63,9 @@ func (c *cluster) put(name string, s api.NewSchedule, before time.Time) bool {
 		ask := c.client(i%c.shape.servers, c.token, true)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		_, err := ask.PutSchedule(ctx, name, "", s)
+		if errors.Is(err, core.ErrInvalid) {
+			c.t.Fatalf("make schedule %s: %v", name, err)
+		}
 		if err != nil { // an answer was lost, and it may be there
 			failed = err
 			_, err = ask.Schedule(ctx, name)
