@@ -187,7 +187,6 @@ type Output struct {
 // Attempt is one try of a job.
 type Attempt struct {
 	Attempt int          `json:"attempt" doc:"from 1"`
-	Life    int          `json:"life,omitempty" doc:"how often the job had been given a new life"`
 	Outcome core.Outcome `json:"outcome"`
 	Reason  string       `json:"reason,omitempty"`
 	Step    string       `json:"step,omitempty"`

@@ -191,7 +191,7 @@ func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	before, looks, used, began := asked(), c.Load().Looks, cpu(t), time.Now()
 	<-time.After(*restingMeasure)
 	seconds := time.Since(began).Seconds()
-	requests, core := float64(asked()-before)/seconds, (cpu(t) - used).Seconds()/seconds
+	requests, core := float64(asked()-before)/seconds, (cpu(t)-used).Seconds()/seconds
 	t.Logf("%d runs and as many schedules: %.1f requests to Redis a second, %.2f %% of a core", n, requests, 100*core)
 	if requests > 20 || core > 0.02 || c.Load().Looks != looks {
 		t.Errorf("expected at most 20 requests a second and 2 %% of a core; %d looks", c.Load().Looks-looks)

@@ -40,7 +40,7 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 	list = make([]ledger.Outcome, 0, len(records))
 	for _, rec := range records {
 		if rec.Count > 1 && (rec.Outcome != core.Lost || len(l.Playbook.Handlers) == 0) {
-			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Life: ledger.ThisLife, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
+			list = append(list, ledger.Outcome{Index: rec.Index, Count: rec.Count, Outcome: rec.Outcome, Reason: rec.Reason, Attempt: rec.Attempt})
 			continue
 		}
 		var failed error
@@ -52,7 +52,7 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 			}
 			results = append(results, r)
 			list = append(list, ledger.Outcome{
-				Index: r.Job.Index, Life: ledger.ThisLife, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
+				Index: r.Job.Index, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
 				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail, Handlers: r.Handlers,
 			})
 		})

@@ -123,7 +123,7 @@ func TestNothingWaitsThatAnotherServerRecorded(t *testing.T) {
 					run := l.run("r1")
 					got, err := l.ledger.Record(l.Context(), ledger.Batch{
 						Run: "r1", Cursor: &ledger.Cursor{Incarnation: run.Incarnation, From: run.Position, To: s.Next},
-						Outcomes: []ledger.Outcome{{Index: s.Records[0].Index, Life: ledger.ThisLife, Outcome: core.Changed}},
+						Outcomes: []ledger.Outcome{{Index: s.Records[0].Index, Outcome: core.Changed}},
 					})
 					if err != nil || got[0].Err != nil || got[0].New != 1 {
 						t.Errorf("%+v, %v", got, err)

@@ -112,8 +112,8 @@ func countOutcomes(ctx context.Context, t *tx, seq int64) (counts map[core.Outco
 	if err := t.row(ctx, `SELECT count(*) FROM materials WHERE run = $1`, seq).Scan(&n); err != nil || n == 0 {
 		return nil, false, err
 	}
-	rows, err := t.rows(ctx, `SELECT outcome, count(*) FROM jobs WHERE run = $1 AND outcome <> '' GROUP BY outcome
-		UNION ALL SELECT outcome, sum(count - (SELECT count(*) FROM jobs j WHERE j.run = $1 AND j.idx >= first AND j.idx < first + r.count)) FROM ranges r WHERE run = $1 GROUP BY outcome`, seq)
+	rows, err := t.rows(ctx, `SELECT outcome, count(*) FROM jobs WHERE run = $1 GROUP BY outcome
+		UNION ALL SELECT outcome, sum(count) FROM ranges WHERE run = $1 GROUP BY outcome`, seq)
 	type part struct {
 		o core.Outcome
 		n int

@@ -40,26 +40,15 @@ func (l *Ledger) Ended(ctx context.Context, id string) ([]Ended, error) {
 	return list, err
 }
 
-// stretches joins rows of single jobs, which have the last word, with ranges. Both are sorted.
+// stretches joins rows of single jobs with ranges. No job is in two.
 func stretches(single []Ended, ranges []jobRange) []Ended {
 	list := slices.Clone(single)
-	at := 0
 	for _, r := range ranges {
-		from := r.first
-		for ; at < len(single) && single[at].Index < r.end(); at++ {
-			if i := single[at].Index; i >= from {
-				list = append(list, Ended{from, i - from, r.outcome})
-				from = i + 1
-			}
-		}
-		list = append(list, Ended{from, r.end() - from, r.outcome})
+		list = append(list, Ended{r.first, r.count, r.outcome})
 	}
 	slices.SortFunc(list, func(a, b Ended) int { return a.Index - b.Index })
 	out := list[:0]
 	for _, e := range list {
-		if e.Count == 0 || e.Outcome == "" { // a redriven job has none
-			continue
-		}
 		if n := len(out); n > 0 && out[n-1].Outcome == e.Outcome && out[n-1].Index+out[n-1].Count == e.Index {
 			out[n-1].Count += e.Count
 			continue

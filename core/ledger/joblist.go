@@ -64,8 +64,6 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	if f.Outcome != "" {
 		from += l.db.byOutcome
 		q.where("j.outcome = ?", string(f.Outcome))
-	} else {
-		q.where("j.outcome <> ''")
 	}
 	if f.Host != "" {
 		q.where("j.host = ?", clean(f.Host, maxText))
@@ -88,16 +86,6 @@ func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []Job
 	if err != nil {
 		return nil, err
 	}
-	// Rows inside a range say something else than it, whatever the filter lets through.
-	rows, err = l.db.rows(ctx, `SELECT j.idx FROM ranges r JOIN jobs j ON j.run = r.run AND j.idx >= r.first AND j.idx < r.first + r.count WHERE r.run = $1 AND j.idx > $2`, run.seq, after)
-	own, err := collect(rows, err, scanOne[int])
-	if err != nil {
-		return nil, err
-	}
-	rowed := make(map[int]bool, len(own))
-	for _, i := range own {
-		rowed[i] = true
-	}
 	found := 0
 	for _, in := range ranges {
 		if f.Outcome != "" && in.outcome != f.Outcome {
@@ -105,7 +93,7 @@ func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []Job
 		}
 		for i := max(in.first, int(after)+1); i < in.end() && found < most; i++ {
 			h := hosts[i]
-			if f.Host != "" && h.Host != f.Host || !s.Allows(h.Tenant) || rowed[i] {
+			if f.Host != "" && h.Host != f.Host || !s.Allows(h.Tenant) {
 				continue
 			}
 			found++
@@ -128,7 +116,6 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	}
 	q := &query{d: l.db.dialect}
 	q.where("j.host = ?", clean(host, maxText))
-	q.where("j.outcome <> ''")
 	s.filter(q, "j.tenant")
 	if more {
 		q.where("(j.recorded, j.run, j.idx) < (?, ?, ?)", at.Key[0], at.Key[1], at.Key[2])
@@ -148,10 +135,9 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	return jobs, next, nil
 }
 
-// Attempt is the last try of one life of a job: a queue tells what decided a life, not the tries before.
+// Attempt is a try of a job: a queue reports the one that decided its outcome, not the tries before.
 type Attempt struct {
 	Index    int           `json:"index"`
-	Life     int           `json:"life"`
 	Attempt  int           `json:"attempt"` // from 1
 	Outcome  core.Outcome  `json:"outcome"`
 	Reason   string        `json:"reason,omitempty"`
@@ -169,24 +155,24 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 	if err != nil {
 		return nil, err
 	}
-	rows, err := l.db.rows(ctx, `SELECT idx, life, attempt, outcome, reason, step, worker, started, took, recorded, detail FROM attempts
-		WHERE run = $1 AND idx = $2 ORDER BY life, attempt LIMIT $3`, j.seq, id.Index, MaxPage)
+	rows, err := l.db.rows(ctx, `SELECT idx, attempt, outcome, reason, step, worker, started, took, recorded, detail FROM attempts
+		WHERE run = $1 AND idx = $2 ORDER BY attempt LIMIT $3`, j.seq, id.Index, MaxPage)
 	all, err := collect(rows, err, func(row scanner) (a Attempt, err error) {
 		var started, took, recorded int64
-		if err := row.Scan(&a.Index, &a.Life, &a.Attempt, &a.Outcome, &a.Reason, &a.Step, &a.Worker, &started, &took, &recorded, &a.Detail); err != nil {
+		if err := row.Scan(&a.Index, &a.Attempt, &a.Outcome, &a.Reason, &a.Step, &a.Worker, &started, &took, &recorded, &a.Detail); err != nil {
 			return a, err
 		}
 		a.Started, a.Took, a.Recorded = fromMicros(started), time.Duration(took)*time.Microsecond, fromMicros(recorded)
-		a.Reason = l.openReason(a.Reason, id.Run, a.Index, a.Life, a.Attempt)
-		a.Detail, err = l.open(a.Detail, tryPlace(detailOf, id.Run, a.Index, a.Life, a.Attempt)...)
+		a.Reason = l.openReason(a.Reason, id.Run, a.Index, a.Attempt)
+		a.Detail, err = l.open(a.Detail, tryPlace(detailOf, id.Run, a.Index, a.Attempt)...)
 		return a, err
 	})
 	if err != nil {
 		return nil, translate("read the attempts of job "+id.String(), err)
 	}
-	if n := len(all); j.Outcome != "" && (n == 0 || all[n-1].Life != j.Life || all[n-1].Attempt != j.Attempt) {
+	if n := len(all); j.Outcome != "" && (n == 0 || all[n-1].Attempt != j.Attempt) {
 		all = append(all, Attempt{
-			Index: j.Index, Life: j.Life, Attempt: j.Attempt, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Worker: j.Worker,
+			Index: j.Index, Attempt: j.Attempt, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Worker: j.Worker,
 			Started: j.Started, Took: j.Took, Recorded: j.Recorded,
 		})
 	}

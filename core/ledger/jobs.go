@@ -15,7 +15,6 @@ type Job struct {
 	Host     string        `json:"host"`
 	Tenant   string        `json:"tenant,omitempty"` // whose host it is
 	Playbook string        `json:"playbook,omitempty"`
-	Life     int           `json:"life,omitempty"` // how often it was redriven
 	Outcome  core.Outcome  `json:"outcome,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Step     string        `json:"step,omitempty"`
@@ -28,10 +27,10 @@ type Job struct {
 	seq int64 // of the run
 }
 
-const jobReads = `j.idx, j.life, j.host, j.tenant, j.outcome, j.reason, j.step, j.attempt, j.worker, j.started, j.took, j.recorded`
+const jobReads = `j.idx, j.host, j.tenant, j.outcome, j.reason, j.step, j.attempt, j.worker, j.started, j.took, j.recorded`
 
 func (j *Job) dest(started, took, recorded *int64) []any {
-	return []any{&j.Index, &j.Life, &j.Host, &j.Tenant, &j.Outcome, &j.Reason, &j.Step, &j.Attempt, &j.Worker, started, took, recorded}
+	return []any{&j.Index, &j.Host, &j.Tenant, &j.Outcome, &j.Reason, &j.Step, &j.Attempt, &j.Worker, started, took, recorded}
 }
 
 // scanJob reads jobReads, and before them what is put in front.
@@ -102,7 +101,7 @@ func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []
 	var tenant string
 	var packed []byte
 	err := scanJob(l.db.row(ctx, `SELECT r.tenant, r.playbook, r.seq, a.detail, `+jobReads+` FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
-		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
+		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = 0 AND a.attempt = j.attempt WHERE r.id = $1`,
 		clean(id.Run, maxText), id.Index), &j, &tenant, &j.Playbook, &j.seq, &packed)
 	switch {
 	case none(err):
@@ -112,7 +111,7 @@ func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []
 		return Job{}, nil, noJob(id)
 	case err == nil:
 		l.readable(&j)
-		packed, err = l.open(packed, tryPlace(detailOf, id.Run, j.Index, j.Life, j.Attempt)...)
+		packed, err = l.open(packed, tryPlace(detailOf, id.Run, j.Index, j.Attempt)...)
 	}
 	if err != nil {
 		return Job{}, nil, translate("read job "+id.String(), err)
@@ -124,10 +123,10 @@ func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []
 func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, error) {
 	var tenant, hostTenant string
 	var packed []byte
-	var life, attempt int
-	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, j.life, j.attempt, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
-		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = j.life AND a.attempt = j.attempt AND j.outcome <> '' WHERE r.id = $1`,
-		clean(id.Run, maxText), id.Index).Scan(&tenant, &hostTenant, &life, &attempt, &packed)
+	var attempt int
+	err := l.db.row(ctx, `SELECT r.tenant, j.tenant, j.attempt, a.detail FROM runs r JOIN jobs j ON j.run = r.seq AND j.idx = $2
+		LEFT JOIN attempts a ON a.run = j.run AND a.idx = j.idx AND a.life = 0 AND a.attempt = j.attempt WHERE r.id = $1`,
+		clean(id.Run, maxText), id.Index).Scan(&tenant, &hostTenant, &attempt, &packed)
 	switch {
 	case none(err): // it has no outcome, ended in a range, or does not exist
 		_, err := l.jobWithoutRow(ctx, s, id)
@@ -135,7 +134,7 @@ func (l *Ledger) Detail(ctx context.Context, s Scope, id core.JobID) ([]byte, er
 	case err == nil && !s.Allows(tenant) && !s.Allows(hostTenant):
 		return nil, noJob(id)
 	case err == nil:
-		packed, err = l.open(packed, tryPlace(detailOf, id.Run, id.Index, life, attempt)...)
+		packed, err = l.open(packed, tryPlace(detailOf, id.Run, id.Index, attempt)...)
 	}
 	return packed, translate("read the detail of job "+id.String(), err)
 }

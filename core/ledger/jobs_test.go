@@ -24,8 +24,8 @@ func testJobList(t *testing.T, b *backend) {
 		ledger.Outcome{Index: 0, Outcome: core.Changed},
 		ledger.Outcome{Index: 5, Outcome: core.Failed},
 		ledger.Outcome{Index: 3, Count: 4, Outcome: core.Cancelled}, // 3, 4, 6
-		ledger.Outcome{Index: 9, Count: 2, Outcome: core.Cancelled},
-		ledger.Outcome{Index: 10, Life: 1, Outcome: core.Changed},
+		ledger.Outcome{Index: 9, Outcome: core.Cancelled},
+		ledger.Outcome{Index: 10, Outcome: core.Changed},
 		ledger.Outcome{Index: 11, Outcome: core.Changed})
 	for _, tc := range []struct {
 		name  string
@@ -149,9 +149,9 @@ func testAttempts(t *testing.T, b *backend) {
 		t.Errorf("%v", got)
 	}
 	record(t, l, "r1", ledger.Outcome{Index: 1, Outcome: core.Lost, Reason: "no word", Attempt: 2, Worker: "w1", Took: time.Second, Detail: []byte("x")})
-	record(t, l, "r1", ledger.Outcome{Index: 1, Life: 1, Outcome: core.Changed, Attempt: 1, Worker: "w2"})
+	record(t, l, "r1", ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 3, Worker: "w2"}) // too late
 	got := must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), id))
-	if len(got) != 2 || got[0].Reason != "no word" || got[0].Took != time.Second || string(got[0].Detail) != "x" || got[1].Life != 1 || got[1].Outcome != core.Changed || got[1].Worker != "w2" {
+	if len(got) != 1 || got[0].Reason != "no word" || got[0].Took != time.Second || string(got[0].Detail) != "x" {
 		t.Errorf("%+v", got)
 	}
 	sound(t, l)
@@ -166,59 +166,13 @@ func testEnded(t *testing.T, b *backend) {
 	}
 	record(t, l, "r1",
 		ledger.Outcome{Index: 0, Outcome: core.Changed}, ledger.Outcome{Index: 1, Outcome: core.Lost},
-		ledger.Outcome{Index: 2, Count: 3, Outcome: core.Cancelled}, ledger.Outcome{Index: 3, Life: 1, Outcome: core.Changed},
+		ledger.Outcome{Index: 3, Outcome: core.Changed}, ledger.Outcome{Index: 2, Count: 3, Outcome: core.Cancelled},
 		ledger.Outcome{Index: 7, Outcome: core.Changed}, ledger.Outcome{Index: 18, Count: 2, Outcome: core.Cancelled})
-	rest := []ledger.Ended{{2, 1, core.Cancelled}, {3, 1, core.Changed}, {4, 1, core.Cancelled}, {7, 1, core.Changed}, {18, 2, core.Cancelled}}
-	want := append([]ledger.Ended{{0, 1, core.Changed}, {1, 1, core.Lost}}, rest...)
+	want := []ledger.Ended{
+		{0, 1, core.Changed}, {1, 1, core.Lost}, {2, 1, core.Cancelled}, {3, 1, core.Changed}, {4, 1, core.Cancelled},
+		{7, 1, core.Changed}, {18, 2, core.Cancelled},
+	}
 	if got := ended(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, expected %v", got, want)
 	}
-	must[int](t)(l.Redrive(t.Context(), ledger.AllTenants(), "bob", "r1"))
-	want = append([]ledger.Ended{{0, 1, core.Changed}}, rest...)
-	if got := ended(); !reflect.DeepEqual(got, want) {
-		t.Errorf("after redrive: %v, expected %v", got, want)
-	}
-}
-
-func testRedrive(t *testing.T, b *backend) {
-	l := b.open(t)
-	ctx := t.Context()
-	accept(t, l, newRun("r1", "", 4))
-	enqueue(t, l, "r1", "q1")
-	record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3, Reason: "three crashes"}, ledger.Outcome{Index: 1, Outcome: core.Lost, Attempt: 3},
-		ledger.Outcome{Index: 2, Count: 2, Outcome: core.Cancelled})
-	if n, err := l.Redrive(ctx, ledger.AllTenants(), "bob", "r1", 0, 2); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
-	r := read(t, l, "r1")
-	if r.Phase != ledger.PhaseActive || r.Complete() || r.Recorded != 3 || r.Outcomes[core.Lost] != 1 {
-		t.Errorf("%+v", r)
-	}
-	if j := must[ledger.Job](t)(l.Job(ctx, ledger.AllTenants(), core.JobID{Run: "r1"})); j.Outcome != "" || j.Life != 1 || j.Reason != "" {
-		t.Errorf("%+v", j)
-	}
-	if jobs, _, err := l.HostHistory(ctx, ledger.AllTenants(), "host-0", ledger.Page{}); err != nil || len(jobs) != 0 {
-		t.Errorf("%v, %v", jobs, err)
-	}
-	sound(t, l)
-	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3}); got.Known != 1 || got.Complete {
-		t.Errorf("the first life's outcome again: %+v", got)
-	}
-	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1}); got.New != 1 || !got.Complete {
-		t.Errorf("%+v", got)
-	}
-	if got := must[[]ledger.Attempt](t)(l.Attempts(ctx, ledger.AllTenants(), core.JobID{Run: "r1"})); len(got) != 2 || got[0].Reason != "three crashes" {
-		t.Errorf("%+v", got)
-	}
-	// A redriven job that is cancelled with others, by the queue's records.
-	must[int](t)(l.Redrive(ctx, ledger.AllTenants(), "", "r1"))
-	got := must[[]ledger.Recorded](t)(l.Record(ctx, ledger.Batch{Run: "r1", Cursor: &ledger.Cursor{Incarnation: "q1", To: "9"}, Outcomes: []ledger.Outcome{{Index: 0, Count: 4, Life: ledger.NextLife, Outcome: core.Cancelled}}}))
-	if got[0].Err != nil || got[0].New != 1 || !got[0].Complete {
-		t.Errorf("%+v", got)
-	}
-	sound(t, l)
-	accept(t, l, newRun("r2", "", 1))
-	must[ledger.Run](t)(l.Cancel(ctx, ledger.AllTenants(), "bob", "r2", ""))
-	_, err := l.Redrive(ctx, ledger.AllTenants(), "bob", "r2")
-	wantErr(t, err, core.ErrConflict, "redrive of a cancelled run")
 }

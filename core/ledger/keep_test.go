@@ -350,54 +350,35 @@ func testLikeTheModel(t *testing.T, b *backend) {
 		id := fmt.Sprint("m", round)
 		total := 1 + random.IntN(30)
 		accept(t, l, newRun(id, "", total))
-		type state struct {
-			life    int
-			outcome core.Outcome
-		}
-		model := map[int]state{}
+		model := map[int]core.Outcome{}
 		outcomes := core.Outcomes()
 		for range 40 {
 			var batch []ledger.Outcome
 			fresh, known := 0, 0
 			for range 1 + random.IntN(6) {
-				o := ledger.Outcome{Index: random.IntN(total), Life: random.IntN(2) * random.IntN(3), Outcome: outcomes[random.IntN(len(outcomes))], Attempt: 1}
+				o := ledger.Outcome{Index: random.IntN(total), Outcome: outcomes[random.IntN(len(outcomes))], Attempt: 1}
 				if random.IntN(4) == 0 {
-					o.Count, o.Life = 1+random.IntN(total-o.Index), 0
+					o.Count = 1 + random.IntN(total-o.Index)
 				}
 				batch = append(batch, o)
 				for i := o.Index; i < o.Index+max(o.Count, 1); i++ {
-					had, ok := model[i]
-					switch {
-					case ok && (o.Life < had.life || o.Life == had.life && had.outcome != ""), ok && o.Count > 1:
+					if model[i] != "" {
 						known++
-					default:
-						model[i] = state{o.Life, o.Outcome}
-						fresh++
+						continue
 					}
+					model[i] = o.Outcome
+					fresh++
 				}
 			}
 			if got := record(t, l, id, batch...); got.New != fresh || got.Known != known {
 				t.Fatalf("round %d: %+v: %+v, expected %d new and %d known", round, batch, got, fresh, known)
 			}
-			if random.IntN(10) == 0 {
-				n := must[int](t)(l.Redrive(t.Context(), ledger.AllTenants(), "", id))
-				for i, s := range model {
-					// Only jobs with rows of their own are redriven; ranges never end as lost in a queue.
-					if j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: id, Index: i})); s.outcome == core.Lost && j.Outcome == "" {
-						model[i] = state{s.life + 1, ""}
-						n--
-					}
-				}
-				if n != 0 {
-					t.Fatalf("round %d: %d jobs were redriven that were not lost", round, n)
-				}
-			}
 		}
 		counts := map[core.Outcome]int{}
 		for i := range total {
 			j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: id, Index: i}))
-			if s := model[i]; j.Outcome != s.outcome || s.outcome != "" && j.Life != s.life {
-				t.Errorf("round %d, job %d: %s in life %d, expected %s in %d", round, i, j.Outcome, j.Life, s.outcome, s.life)
+			if j.Outcome != model[i] {
+				t.Errorf("round %d, job %d: %s, expected %s", round, i, j.Outcome, model[i])
 			}
 			if j.Outcome != "" {
 				counts[j.Outcome]++

@@ -10,19 +10,10 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// NextLife in Outcome.Life means the job's first life that has no outcome yet, ThisLife its present one, whose outcome stays
-// where it has one: for a queue whose records do not count lives. They are sound only in a batch with a Cursor, which keeps
-// it from being recorded twice. ThisLife bears records that are read again from the beginning.
-const (
-	NextLife = -1
-	ThisLife = -2
-)
-
 // Outcome is how one job ended, or Count jobs in a row.
 type Outcome struct {
 	Index   int // of the first job
 	Count   int // 0 and 1 mean one job; more only of jobs that ended together without being started
-	Life    int // 0, or how often the job had been redriven, NextLife or ThisLife
 	Outcome core.Outcome
 	Reason  string
 	Step    string // that decided a bad outcome
@@ -45,14 +36,14 @@ type Cursor struct {
 // Batch is outcomes of one run.
 type Batch struct {
 	Run      string
-	Cursor   *Cursor // nil: the outcomes' lives alone keep them from counting twice
+	Cursor   *Cursor // nil: of outcomes that no queue recorded
 	Outcomes []Outcome
 }
 
 // Recorded says what became of a batch.
 type Recorded struct {
 	New      int    // outcomes that count now
-	Known    int    // jobs whose outcome, in that life, was recorded before
+	Known    int    // jobs that had an outcome before
 	Position string // where the ledger stands in the queue's records
 	Complete bool   // every job of the run has its outcome
 	Run      Run    // as it is then
@@ -68,8 +59,7 @@ const MaxBatch = 250
 // the same transaction. The answer has one Recorded a batch. An error means that nothing is known
 // of the batches: repeat them.
 //
-// A job's outcome in one life never changes. The outcome of a later life takes the place of the earlier one,
-// which stays among the job's attempts. A run whose last job has its outcome is ended.
+// A job's outcome never changes. A run whose last job has its outcome is ended.
 //
 // Where only one can write at a time and others wait, a batch may take several transactions; its cursor moves with the last.
 func (l *Ledger) Record(ctx context.Context, batches ...Batch) ([]Recorded, error) {
@@ -115,10 +105,8 @@ func (b *Batch) check(run *Run) error {
 			return fmt.Errorf("run %s: outcome of %d jobs from %d, the run has %d: %w", run.ID, max(o.Count, 1), o.Index, run.Total, core.ErrInvalid)
 		case !o.Outcome.Valid():
 			return fmt.Errorf("run %s, job %d: outcome %q, expected one of %v: %w", run.ID, o.Index, o.Outcome, core.Outcomes(), core.ErrInvalid)
-		case o.Life < ThisLife || o.Life < 0 && b.Cursor == nil:
-			return fmt.Errorf("run %s, job %d: life %d, expected 0 or more, or NextLife or ThisLife with a cursor: %w", run.ID, o.Index, o.Life, core.ErrInvalid)
-		case o.Count > 1 && (o.Life > 0 || len(o.Detail) > 0):
-			return fmt.Errorf("run %s, job %d: %d jobs together have neither a life nor a detail: %w", run.ID, o.Index, o.Count, core.ErrInvalid)
+		case o.Count > 1 && len(o.Detail) > 0:
+			return fmt.Errorf("run %s, job %d: %d jobs together have no detail: %w", run.ID, o.Index, o.Count, core.ErrInvalid)
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func testCursor(t *testing.T, b *backend) {
 		}
 		return got[0]
 	}
-	lost := ledger.Outcome{Index: 0, Life: ledger.NextLife, Outcome: core.Lost, Reason: "three crashes"}
+	lost := ledger.Outcome{Index: 0, Outcome: core.Lost, Reason: "three crashes"}
 	if got := put("q1", "", "1", lost); got.Err != nil || got.New != 1 || got.Position != "1" {
 		t.Errorf("%+v", got)
 	}
@@ -140,33 +140,24 @@ func testCursor(t *testing.T, b *backend) {
 	if got.Position != "1" || got.New != 0 {
 		t.Errorf("%+v", got)
 	}
-	// A queue whose records have no lives says the next outcome of the same job: it is the next life's.
-	if got := put("q1", "1", "2", ledger.Outcome{Index: 0, Life: ledger.NextLife, Outcome: core.Changed}); got.Err != nil || got.New != 1 {
+	// A second record of the job changes nothing.
+	if got := put("q1", "1", "2", ledger.Outcome{Index: 0, Outcome: core.Changed}); got.Err != nil || got.New != 0 || got.Known != 1 {
 		t.Errorf("%+v", got)
 	}
-	r := read(t, l, "r1")
-	if r.Outcomes[core.Changed] != 1 || r.Outcomes[core.Lost] != 0 || r.Recorded != 1 || r.Position != "2" {
-		t.Errorf("%+v", r)
-	}
-	// Read again from the beginning, what is known stays as it is.
-	if got := put("q1", "2", "2", ledger.Outcome{Index: 0, Life: ledger.ThisLife, Outcome: core.Lost}); got.Err != nil || got.New != 0 || got.Known != 1 {
-		t.Errorf("%+v", got)
-	}
-	if r := read(t, l, "r1"); r.Outcomes[core.Changed] != 1 || r.Recorded != 1 {
+	if r := read(t, l, "r1"); r.Outcomes[core.Lost] != 1 || r.Recorded != 1 || r.Position != "2" {
 		t.Errorf("%+v", r)
 	}
 	// The queue is lost, and another one has the run: its records begin anew, and the old one's are refused.
 	enqueue(t, l, "r1", "q2")
-	wantErr(t, put("q1", "2", "3", ledger.Outcome{Index: 1, Life: ledger.NextLife, Outcome: core.Failed}).Err, core.ErrConflict, "records of a lost queue")
-	if got := put("q2", "", "1", ledger.Outcome{Index: 1, Life: ledger.NextLife, Outcome: core.Changed}); got.Err != nil || got.New != 1 {
+	wantErr(t, put("q1", "2", "3", ledger.Outcome{Index: 1, Outcome: core.Failed}).Err, core.ErrConflict, "records of a lost queue")
+	if got := put("q2", "", "1", ledger.Outcome{Index: 1, Outcome: core.Changed}); got.Err != nil || got.New != 1 {
 		t.Errorf("%+v", got)
 	}
 	sound(t, l)
 }
 
-// Two servers read the same records from the same place, and both hand them in: each job has one outcome, of one life. The negative
-// control: a ledger that does not compare the cursor takes the second delivery for the outcomes of another life, and counts each job
-// twice.
+// Two servers read the same records from the same place, and both hand them in: the cursor refuses the second delivery, and
+// without it the outcomes that are there do.
 func TestRecordsAreTakenOnceByTheirCursor(t *testing.T) {
 	for _, compare := range []bool{true, false} {
 		l := onSQLite().open(t)
@@ -180,7 +171,7 @@ func TestRecordsAreTakenOnceByTheirCursor(t *testing.T) {
 				b.Cursor.From = fmt.Sprint(from)
 			}
 			for i := range batch {
-				b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: from + i, Life: ledger.NextLife, Outcome: core.Changed})
+				b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: from + i, Outcome: core.Changed})
 			}
 			for range 2 {
 				if !compare {
@@ -198,43 +189,11 @@ func TestRecordsAreTakenOnceByTheirCursor(t *testing.T) {
 				}
 			}
 		}
-		lives := len(must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1"})))
-		if compare && (fresh != jobs || refused != jobs/batch || lives != 1) {
-			t.Errorf("%d outcomes counted of %d jobs, %d batches refused, the first job has %d", fresh, jobs, refused, lives)
-		}
-		if !compare && (fresh != 2*jobs || lives != 2) {
-			t.Errorf("negative control: without the cursor %d outcomes counted of %d jobs, the first job has %d: this test cannot fail", fresh, jobs, lives)
+		if want := map[bool]int{true: jobs / batch}[compare]; fresh != jobs || refused != want {
+			t.Errorf("%d outcomes counted of %d jobs, %d batches refused, expected %d", fresh, jobs, refused, want)
 		}
 		sound(t, l)
 	}
-}
-
-func testLives(t *testing.T, b *backend) {
-	l := b.open(t)
-	accept(t, l, newRun("r1", "", 3))
-	record(t, l, "r1",
-		ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 3, Detail: []byte("first life")},
-		ledger.Outcome{Index: 1, Count: 2, Outcome: core.Cancelled, Reason: "enough"})
-	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 1, Outcome: core.Changed, Attempt: 1, Detail: []byte("second life")},
-		ledger.Outcome{Index: 2, Life: 1, Outcome: core.Failed, Attempt: 1}); got.New != 2 {
-		t.Errorf("%+v", got)
-	}
-	// What comes late of an earlier life changes nothing.
-	if got := record(t, l, "r1", ledger.Outcome{Index: 0, Life: 0, Outcome: core.Failed, Attempt: 9}); got.New != 0 || got.Known != 1 {
-		t.Errorf("%+v", got)
-	}
-	r := read(t, l, "r1")
-	if want := map[core.Outcome]int{core.Changed: 1, core.Cancelled: 1, core.Failed: 1}; !reflect.DeepEqual(r.Outcomes, want) || r.Recorded != 3 {
-		t.Errorf("counts %v, expected %v", r.Outcomes, want)
-	}
-	attempts := must[[]ledger.Attempt](t)(l.Attempts(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1"}))
-	if len(attempts) != 2 || attempts[0].Outcome != core.Lost || string(attempts[0].Detail) != "first life" || attempts[1].Life != 1 || string(attempts[1].Detail) != "second life" {
-		t.Errorf("%+v", attempts)
-	}
-	if j := must[ledger.Job](t)(l.Job(t.Context(), ledger.AllTenants(), core.JobID{Run: "r1", Index: 2})); j.Outcome != core.Failed || j.Life != 1 {
-		t.Errorf("a later life of a job in a range: %+v", j)
-	}
-	sound(t, l)
 }
 
 func testRanges(t *testing.T, b *backend) {
@@ -287,8 +246,6 @@ func testRecordRefuses(t *testing.T, b *backend) {
 		{"range that overflows", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 3, Count: 1<<63 - 1, Outcome: core.Changed}}}, core.ErrInvalid},
 		{"negative range", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 3, Count: -1, Outcome: core.Changed}}}, core.ErrInvalid},
 		{"unknown outcome", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{ok, {Index: 1, Outcome: "great"}}}, core.ErrInvalid},
-		{"next life without a cursor", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Life: ledger.NextLife, Outcome: core.Changed}}}, core.ErrInvalid},
-		{"life below that", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Life: -2, Outcome: core.Changed}}}, core.ErrInvalid},
 		{"range with a detail", ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Index: 1, Count: 2, Detail: []byte("x"), Outcome: core.Changed}}}, core.ErrInvalid},
 	} {
 		// One bad batch does not keep the others out.

@@ -148,7 +148,7 @@ func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, lost int) error {
 		return err
 	}
 	for _, o := range []Outcome{{Count: lost, Outcome: core.Lost}, {Index: lost, Count: run.Total - lost, Outcome: core.Cancelled}} {
-		o.Life, o.Reason = NextLife, run.Reason
+		o.Reason = run.Reason
 		if o.Count == 0 {
 			continue
 		}
@@ -161,48 +161,4 @@ func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, lost int) error {
 	}
 	*run, err = scanRun(t.row(ctx, `SELECT `+runColumns+` FROM runs WHERE seq = $1`, run.seq))
 	return err
-}
-
-// Redrive gives jobs that ended as lost a new life: all of the run when indexes is empty. They have
-// no outcome until that of the new life is recorded; the old one stays among their attempts. The
-// run is active again. A cancelled run is core.ErrConflict; jobs that are not lost are passed over.
-func (l *Ledger) Redrive(ctx context.Context, s Scope, who, id string, indexes ...int) (redriven int, err error) {
-	_, err = l.change(ctx, s, id, "redrive jobs of run", func(t *tx, run *Run) error {
-		if run.Phase == PhaseCancelled {
-			return fmt.Errorf("it is cancelled: %w", core.ErrConflict)
-		}
-		rows, err := t.rows(ctx, `SELECT idx FROM jobs WHERE run = $1 AND outcome = 'lost' ORDER BY idx`, run.seq)
-		lost, err := collect(rows, err, scanOne[int])
-		if err != nil {
-			return err
-		}
-		for _, index := range lost {
-			if len(indexes) > 0 && !slices.Contains(indexes, index) {
-				continue
-			}
-			if err := archive(ctx, t, run.seq, index); err != nil {
-				return err
-			}
-			if _, err := t.exec(ctx, `UPDATE jobs SET life = life + 1, outcome = '', reason = '', step = '', attempt = 0, worker = '', started = 0, took = 0
-				WHERE run = $1 AND idx = $2`, run.seq, index); err != nil {
-				return err
-			}
-			redriven++
-		}
-		if redriven == 0 {
-			return nil
-		}
-		if err := setPhase(ctx, t, run, PhaseActive, ""); err != nil {
-			return err
-		}
-		if _, err := t.exec(ctx, `UPDATE runs SET ended = 0, recorded = recorded - $2, lost = lost - $2 WHERE seq = $1`, run.seq, redriven); err != nil {
-			return err
-		}
-		if who == "" {
-			return nil
-		}
-		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: run.Tenant, Action: "run.redrive", Kind: "run", Subject: run.ID, After: asJSON(map[string]int{"jobs": redriven})})
-		return err
-	})
-	return redriven, err
 }

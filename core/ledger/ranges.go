@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// jobRange is jobs in a row that ended together. Ranges of a run never overlap; a job with
-// a row of its own inside a range is what that row says.
+// jobRange is jobs in a row that ended together. Ranges of a run never overlap, and no job in
+// one has a row of its own.
 type jobRange struct {
 	first, count int
 	outcome      core.Outcome
@@ -69,13 +69,6 @@ func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 		}
 		next = max(next, t.end())
 	}
-	if o.Life < 0 {
-		n, err := r.endWaiting(ctx, o, end)
-		if err != nil {
-			return err
-		}
-		added += n
-	}
 	r.count(o.Outcome, added)
 	r.out.New += added
 	r.out.Known += o.Count - added
@@ -89,12 +82,4 @@ func (r *recording) putRange(ctx context.Context, j jobRange) error {
 	_, err := r.t.exec(ctx, `INSERT INTO ranges (run, `+rangeColumns+`) VALUES ($1, $2, $3, $4, $5, $6)`,
 		r.run.seq, j.first, j.count, string(j.outcome), j.reason, j.recorded)
 	return err
-}
-
-// endWaiting gives the outcome to those jobs that were redriven and have none in their new life. Its reason is that of a range: somebody
-// cancelled the run.
-func (r *recording) endWaiting(ctx context.Context, o *Outcome, end int) (int, error) {
-	n, err := r.t.exec(ctx, `UPDATE jobs SET outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
-		WHERE run = $1 AND idx >= $2 AND idx < $3 AND outcome = ''`, append([]any{r.run.seq, o.Index, end}, r.fieldsFor(o, clean(o.Reason, maxText))...)...)
-	return int(n), err
 }

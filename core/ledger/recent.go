@@ -28,14 +28,14 @@ func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([
 	q.where("changed + unchanged > 0")
 	s.filter(q, "tenant")
 	newest := q.text(`SELECT seq, id FROM runs`, "created DESC, seq DESC", Page{Limit: recentRuns - 1}) // a page reads one more
-	rows, err := l.db.rows(ctx, `SELECT r.id, a.idx, a.life, a.attempt, a.detail FROM (`+newest+`) r JOIN attempts a ON a.run = r.seq AND a.idx < `+strconv.Itoa(recentHosts)+`
+	rows, err := l.db.rows(ctx, `SELECT r.id, a.idx, a.attempt, a.detail FROM (`+newest+`) r JOIN attempts a ON a.run = r.seq AND a.idx < `+strconv.Itoa(recentHosts)+`
 		WHERE a.outcome IN ('changed', 'unchanged') AND length(a.detail) <= `+strconv.Itoa(recentDetail), q.args...)
 	all, err := collect(rows, err, func(row scanner) (RecentDetail, error) {
 		var d RecentDetail
-		var life, attempt int
-		err := row.Scan(&d.Run, &d.Index, &life, &attempt, &d.Detail)
+		var attempt int
+		err := row.Scan(&d.Run, &d.Index, &attempt, &d.Detail)
 		if err == nil {
-			d.Detail, err = l.open(d.Detail, tryPlace(detailOf, d.Run, d.Index, life, attempt)...)
+			d.Detail, err = l.open(d.Detail, tryPlace(detailOf, d.Run, d.Index, attempt)...)
 		}
 		return d, err
 	})

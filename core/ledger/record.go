@@ -11,12 +11,9 @@ import (
 type ready struct {
 	*Outcome
 	of     *recording
-	reason string // as the column has it, of the outcome's life()
-	detail []byte // of the same, packed and sealed
+	reason string // as the column has it
+	detail []byte // packed and encrypted
 }
-
-// life is the one that an outcome is of, or the first where it does not say.
-func (o *Outcome) life() int { return max(o.Life, 0) }
 
 // remaining is what of a batch is not recorded yet.
 type remaining struct {
@@ -30,27 +27,13 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 	run := clean(b.Run, maxText)
 	for i := range b.Outcomes {
 		o := &b.Outcomes[i]
-		m.outcomes[i] = ready{Outcome: o, reason: l.storedReason(o, run, o.life()), detail: l.storedDetail(o, run, o.life())}
-	}
-	return m
-}
-
-func (l *Ledger) storedReason(o *Outcome, run string, life int) string {
-	return l.sealReason(clean(o.Reason, maxText), run, o.Index, life, o.Attempt)
-}
-
-func (l *Ledger) storedDetail(o *Outcome, run string, life int) []byte {
-	return l.seal(o.Detail, tryPlace(detailOf, run, o.Index, life, o.Attempt)...)
-}
-
-// whole tells whether the batch has to be recorded at once: NextLife would count again what was recorded before a crash.
-func (m *remaining) whole() bool {
-	for i := range m.outcomes {
-		if m.outcomes[i].Life == NextLife {
-			return true
+		m.outcomes[i] = ready{
+			Outcome: o,
+			reason:  l.sealReason(clean(o.Reason, maxText), run, o.Index, o.Attempt),
+			detail:  l.seal(o.Detail, tryPlace(detailOf, run, o.Index, o.Attempt)...),
 		}
 	}
-	return false
+	return m
 }
 
 // recordGroup records batches in one transaction, and in more where others wait for their turn. After an error, what it said of them counts for nothing.
@@ -126,11 +109,11 @@ func (l *Ledger) recordPart(ctx context.Context, t *tx, part []*remaining) error
 	}
 }
 
-// takeStep takes what is recorded before the next look at the clock off the batches. It is all of a batch that must not be cut.
+// takeStep takes what is recorded before the next look at the clock off the batches.
 func takeStep(t *tx, all []*recording) (step []*ready) {
 	for _, r := range all {
 		n := len(r.m.outcomes)
-		if t.turns && !r.m.whole() {
+		if t.turns {
 			n = min(n, turnStep)
 		}
 		for i := range r.m.outcomes[:n] {
@@ -204,9 +187,7 @@ func recordOutcomes(ctx context.Context, t *tx, all []*ready) error {
 	flush := func() error {
 		known, err := insertFresh(ctx, t, fresh)
 		for _, o := range known {
-			if err == nil {
-				err = o.of.again(ctx, o)
-			}
+			o.of.out.Known++
 		}
 		fresh = fresh[:0]
 		clear(seen)
@@ -264,77 +245,9 @@ func (r *recording) counted(ctx context.Context, o *ready) error {
 	return r.handlers(ctx, o.Outcome)
 }
 
-// again takes the outcome of a job that has one, or waits for that of its next life.
-func (r *recording) again(ctx context.Context, o *ready) error {
-	var life int
-	var had core.Outcome
-	err := r.t.row(ctx, `SELECT life, outcome FROM jobs WHERE run = $1 AND idx = $2`, r.run.seq, o.Index).Scan(&life, &had)
-	if none(err) { // it stands in a range, as its first life
-		c := r.covering(o.Index)
-		if c == nil || o.Life <= 0 {
-			r.out.Known++
-			return nil
-		}
-		r.count(c.outcome, -1)
-		if _, err = insertJobs(ctx, r.t, []*ready{o}); err != nil {
-			return err
-		}
-		return r.counted(ctx, o)
-	}
-	if err != nil {
-		return err
-	}
-	next := o.Life
-	switch {
-	case next == NextLife && had != "":
-		next = life + 1
-	case next < 0:
-		next = life
-	}
-	if next < life || next == life && had != "" {
-		r.out.Known++
-		return nil
-	}
-	if had != "" {
-		if err := archive(ctx, r.t, r.run.seq, o.Index); err != nil {
-			return err
-		}
-		r.count(had, -1)
-	}
-	if err := r.counted(ctx, o); err != nil {
-		return err
-	}
-	_, err = r.t.exec(ctx, `UPDATE jobs SET life = $3, outcome = $4, reason = $5, step = $6, attempt = $7, worker = $8, started = $9, took = $10, recorded = $11
-		WHERE run = $1 AND idx = $2`, append([]any{r.run.seq, o.Index, next}, r.fields(o, next)...)...)
-	if err != nil || len(o.Detail) == 0 {
-		return err
-	}
-	return putAttempts(ctx, r.t, [][]any{attemptValues(r.run.seq, o.Index, next, r.fields(o, next), r.detail(o, next))})
-}
-
-// reason is stored of a job's outcome in one of its lives.
-func (r *recording) reason(o *ready, life int) string {
-	if life == o.life() {
-		return o.reason
-	}
-	return r.storedReason(o.Outcome, r.run.ID, life)
-}
-
-// detail is the same of what the attempt left.
-func (r *recording) detail(o *ready, life int) []byte {
-	if life == o.life() {
-		return o.detail
-	}
-	return r.storedDetail(o.Outcome, r.run.ID, life)
-}
-
-// fields are the columns outcome to recorded, of an outcome in one of the job's lives.
-func (r *recording) fields(o *ready, life int) []any {
-	return r.fieldsFor(o.Outcome, r.reason(o, life))
-}
-
-func (r *recording) fieldsFor(o *Outcome, reason string) []any {
-	return []any{string(o.Outcome), reason, clean(o.Step, maxID), o.Attempt, clean(o.Worker, maxID), micros(o.Started), o.Took.Microseconds(), r.now}
+// fields are the columns outcome to recorded.
+func (r *recording) fields(o *ready) []any {
+	return []any{string(o.Outcome.Outcome), o.reason, clean(o.Step, maxID), o.Attempt, clean(o.Worker, maxID), micros(o.Started), o.Took.Microseconds(), r.now}
 }
 
 func (r *recording) count(o core.Outcome, n int) { r.counts[o] += n }

@@ -379,8 +379,6 @@ func testScope(t *testing.T, b *backend) {
 	wantErr(t, err, core.ErrNotFound, "SetPhase")
 	_, err = l.Cancel(ctx, out, "eve", "r1", "")
 	wantErr(t, err, core.ErrNotFound, "Cancel")
-	_, err = l.Redrive(ctx, out, "eve", "r1")
-	wantErr(t, err, core.ErrNotFound, "Redrive")
 	_, err = l.Amend(ctx, out, "eve", "r1", ledger.Amendment{Version: 1, New: n})
 	wantErr(t, err, core.ErrNotFound, "Amend")
 	_, err = l.Decide(ctx, out, "r1", ledger.Decision{Wave: 0, By: "eve", Approved: true})

@@ -52,9 +52,9 @@ func (l *Ledger) open(stored []byte, place ...string) ([]byte, error) {
 	return unpack(packed)
 }
 
-// tryPlace is the place of one attempt of a job.
-func tryPlace(what, run string, index, life, attempt int) []string {
-	return []string{what, run, strconv.Itoa(index), strconv.Itoa(life), strconv.Itoa(attempt)}
+// tryPlace is the place of one attempt of a job. The 0 is what its column life holds.
+func tryPlace(what, run string, index, attempt int) []string {
+	return []string{what, run, strconv.Itoa(index), "0", strconv.Itoa(attempt)}
 }
 
 // happeningPlace is the place of what happened. Those that fold share one: what is folded in keeps the row, and its id.
@@ -71,11 +71,11 @@ const sealedText = "\x01sealed "
 const sealedTextHeader = len(sealedText) + 8 // the key's number behind it
 
 // sealReason seals why an attempt ended as it did: it may quote what a host wrote.
-func (l *Ledger) sealReason(reason, run string, index, life, attempt int) string {
+func (l *Ledger) sealReason(reason, run string, index, attempt int) string {
 	if reason == "" || l.ring == nil {
 		return reason
 	}
-	return sealText(l.ring, reason, keyring.Context(tryPlace(reasonOf, run, index, life, attempt)...))
+	return sealText(l.ring, reason, keyring.Context(tryPlace(reasonOf, run, index, attempt)...))
 }
 
 func sealText(ring *keyring.Ring, text string, place []byte) string {
@@ -106,11 +106,11 @@ func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 
 // openReason never fails: a list of jobs must not, for one of their reasons. One that is not sealed is shown as it is, for it is
 // a text for people and commands nothing.
-func (l *Ledger) openReason(stored, run string, index, life, attempt int) string {
+func (l *Ledger) openReason(stored, run string, index, attempt int) string {
 	if !strings.HasPrefix(stored, sealedText) {
 		return stored
 	}
-	b, err := openText(l.ring, stored, keyring.Context(tryPlace(reasonOf, run, index, life, attempt)...))
+	b, err := openText(l.ring, stored, keyring.Context(tryPlace(reasonOf, run, index, attempt)...))
 	if err != nil {
 		return fmt.Sprintf("(the reason cannot be read: %v)", err)
 	}
@@ -119,7 +119,7 @@ func (l *Ledger) openReason(stored, run string, index, life, attempt int) string
 
 // readable opens the reason of a job that was read.
 func (l *Ledger) readable(j *Job) {
-	j.Reason = l.openReason(j.Reason, j.Run, j.Index, j.Life, j.Attempt)
+	j.Reason = l.openReason(j.Reason, j.Run, j.Index, j.Attempt)
 }
 
 // The marker is a document of the ledger's own: it tells a process with no ring, or with another, that it has come to the wrong place,

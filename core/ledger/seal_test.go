@@ -89,9 +89,6 @@ func (v *vault) fill(l *ledger.Ledger, id string) {
 	for i, o := range []core.Outcome{core.Failed, core.Lost} {
 		record(v, l, id, ledger.Outcome{Index: i, Outcome: o, Attempt: 1, Reason: "it said: " + word, Detail: []byte("detail of " + word)})
 	}
-	if _, err := l.Redrive(ctx, ledger.AllTenants(), "", id); err != nil { // it moves an outcome among the attempts
-		v.Fatal(err)
-	}
 	for name, text := range map[string]string{"2/stdout": "output of " + word, "3/stdout": large} {
 		if _, err := l.PutOutput(ctx, core.JobID{Run: id, Index: 1}, name, strings.NewReader(text)); err != nil {
 			v.Fatal(err)
@@ -147,7 +144,7 @@ func (v *vault) reads(l *ledger.Ledger, id string) {
 	same("reason in the list of all", jobs[0].Reason, "it said: "+word, err)
 	jobs, _, err = l.HostHistory(ctx, all, "host-0", ledger.Page{})
 	same("reason in the history", jobs[0].Reason, "it said: "+word, err)
-	tries, err := l.Attempts(ctx, all, job(1)) // redriven
+	tries, err := l.Attempts(ctx, all, job(1))
 	same("attempt", fmt.Sprint(len(tries), tries[0].Reason, string(tries[0].Detail)), "1it said: "+word+"detail of "+word, err)
 	for name, text := range map[string]string{"2/stdout": "output of " + word, "3/stdout": large} {
 		for _, part := range [][2]int64{{0, -1}, {3, 10}, {int64(len(text)) - 5, 100}, {70_000, 70_000}} {

@@ -14,10 +14,10 @@ import (
 )
 
 // largeBatch is a batch of so many outcomes, enough for many turns of the one writer.
-func largeBatch(run string, jobs, life int) ledger.Batch {
+func largeBatch(run string, jobs int) ledger.Batch {
 	b := ledger.Batch{Run: run, Cursor: &ledger.Cursor{Incarnation: "q1", To: "9"}}
 	for i := range jobs {
-		b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: i, Life: life, Outcome: core.Changed, Attempt: 1, Detail: detail})
+		b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: i, Outcome: core.Changed, Attempt: 1, Detail: detail})
 	}
 	return b
 }
@@ -36,50 +36,40 @@ func beside(t *testing.T, l *ledger.Ledger, done <-chan struct{}, look func()) {
 	}
 }
 
-// Runs are accepted while a large batch is recorded, between its parts. The negative control is a batch that must not be cut.
+// Runs are accepted while a large batch is recorded, between its parts.
 func TestALargeBatchLetsOthersWrite(t *testing.T) {
 	const jobs = 10_000
-	for name, c := range map[string]struct {
-		life int
-		cut  bool
-	}{
-		"cut":   {ledger.ThisLife, true},
-		"whole": {ledger.NextLife, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := onSQLite().open(t)
-			accept(t, l, newRun("r1", "", jobs))
-			enqueue(t, l, "r1", "q1")
-			done := make(chan struct{})
-			var got []ledger.Recorded
-			var err error
-			go func() {
-				defer close(done)
-				got, err = l.Record(t.Context(), largeBatch("r1", jobs, c.life))
-			}()
-			parts, last := 0, 0
-			beside(t, l, done, func() {
-				r := read(t, l, "r1")
-				if n := r.Recorded; n > last && n < jobs {
-					parts++
-					if r.Position != "" {
-						t.Errorf("with %d of %d outcomes the ledger stands at %q", n, jobs, r.Position)
-					}
-				}
-				last = r.Recorded
-			})
-			if err != nil || got[0].Err != nil || got[0].New != jobs || !got[0].Complete || got[0].Position != "9" {
-				t.Fatalf("%+v, %v", got, err)
+	l := onSQLite().open(t)
+	accept(t, l, newRun("r1", "", jobs))
+	enqueue(t, l, "r1", "q1")
+	done := make(chan struct{})
+	var got []ledger.Recorded
+	var err error
+	go func() {
+		defer close(done)
+		got, err = l.Record(t.Context(), largeBatch("r1", jobs))
+	}()
+	parts, last := 0, 0
+	beside(t, l, done, func() {
+		r := read(t, l, "r1")
+		if n := r.Recorded; n > last && n < jobs {
+			parts++
+			if r.Position != "" {
+				t.Errorf("with %d of %d outcomes the ledger stands at %q", n, jobs, r.Position)
 			}
-			if (parts > 0) != c.cut {
-				t.Errorf("others saw %d parts of the batch", parts)
-			}
-			if r := read(t, l, "r1"); r.Recorded != jobs || r.Outcomes[core.Changed] != jobs || r.Position != "9" || r.Phase != ledger.PhaseFinished {
-				t.Errorf("%+v", r)
-			}
-			sound(t, l)
-		})
+		}
+		last = r.Recorded
+	})
+	if err != nil || got[0].Err != nil || got[0].New != jobs || !got[0].Complete || got[0].Position != "9" {
+		t.Fatalf("%+v, %v", got, err)
 	}
+	if parts == 0 {
+		t.Error("nobody saw a part of the batch")
+	}
+	if r := read(t, l, "r1"); r.Recorded != jobs || r.Outcomes[core.Changed] != jobs || r.Position != "9" || r.Phase != ledger.PhaseFinished {
+		t.Errorf("%+v", r)
+	}
+	sound(t, l)
 }
 
 // Two servers hand in the same large batch while others write: parts of both take turns, each outcome counts once.
@@ -94,7 +84,7 @@ func TestALargeBatchByTwoServers(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, l := range servers {
 		wg.Go(func() {
-			got, err := l.Record(t.Context(), largeBatch("r1", jobs, ledger.ThisLife))
+			got, err := l.Record(t.Context(), largeBatch("r1", jobs))
 			if errs[i] = err; err == nil {
 				all[i] = got[0]
 			}
@@ -135,7 +125,7 @@ func TestALargeBatchThatIsLeft(t *testing.T) {
 	var err error
 	go func() {
 		defer close(done)
-		_, err = l.Record(ctx, largeBatch("r1", jobs, ledger.ThisLife))
+		_, err = l.Record(ctx, largeBatch("r1", jobs))
 	}()
 	beside(t, l, done, func() {
 		if read(t, l, "r1").Recorded > 0 {
@@ -147,7 +137,7 @@ func TestALargeBatchThatIsLeft(t *testing.T) {
 		t.Fatalf("it ended with %v: %+v", err, before)
 	}
 	sound(t, l)
-	got, err := l.Record(t.Context(), largeBatch("r1", jobs, ledger.ThisLife))
+	got, err := l.Record(t.Context(), largeBatch("r1", jobs))
 	if err != nil || got[0].Err != nil || got[0].New != jobs-before.Recorded || got[0].Known != before.Recorded || got[0].Position != "9" {
 		t.Errorf("%+v, %v after %d", got, err, before.Recorded)
 	}

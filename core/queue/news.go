@@ -55,7 +55,7 @@ type Sight struct {
 	Records []Record
 	Next    string         // cursor behind Records
 	More    bool           // there may be more records: ask again
-	Awaited map[string]int // suspended jobs by event, if asked for and Status.Suspended > 0; see Inspect.Awaited
+	Awaited map[string]int // suspended jobs by event, if asked for and Status.Suspended > 0
 	Partial bool           // Awaited took several steps, between which jobs may have moved
 	// Err is of this run alone: core.ErrNotFound, or core.ErrInvalid for a cursor that this queue did not give
 	// out, as one of a queue that was rolled back. Any other error is that of the whole call.

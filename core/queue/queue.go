@@ -140,13 +140,6 @@ type Waker interface {
 type Inspect interface {
 	Watch
 	Status(ctx context.Context, run string) (Status, error)
-	// Awaited counts the run's suspended jobs by the event that they wait for. It reads some hundred events in one
-	// atomic step; whole is false where it took several, between which jobs may have moved.
-	Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error)
-	// Records returns what was recorded after cursor ("" is the beginning), in order,
-	// at most max, each job exactly once. With nothing new it waits up to wait.
-	// Jobs cancelled in bulk come as one Record with Count > 1.
-	Records(ctx context.Context, run, cursor string, max int, wait time.Duration) (records []Record, next string, err error)
 	// Payload returns Run.Payload.
 	Payload(ctx context.Context, run string) ([]byte, error)
 	// Explain says in words why a job is where it is.

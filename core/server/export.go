@@ -191,7 +191,7 @@ func (s *Server) jobsOf(ctx context.Context, by caller, run string, p ledger.Pag
 
 func jobRow(j *ledger.Job) []any {
 	return []any{
-		j.Run, int64(j.Index), j.Host, j.Tenant, j.Playbook, int64(j.Life), string(j.Outcome), j.Reason, j.Step, int64(j.Attempt), j.Worker, j.Started,
+		j.Run, int64(j.Index), j.Host, j.Tenant, j.Playbook, int64(0) /* life */, string(j.Outcome), j.Reason, j.Step, int64(j.Attempt), j.Worker, j.Started,
 		j.Took.Nanoseconds(), j.Recorded,
 	}
 }

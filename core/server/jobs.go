@@ -240,7 +240,7 @@ func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[ap
 	}
 	items := make([]api.Attempt, len(all))
 	for i, a := range all {
-		items[i] = api.Attempt{Attempt: a.Attempt, Life: a.Life, Outcome: a.Outcome, Reason: a.Reason, Step: a.Step, Worker: a.Worker, Started: a.Started}
+		items[i] = api.Attempt{Attempt: a.Attempt, Outcome: a.Outcome, Reason: a.Reason, Step: a.Step, Worker: a.Worker, Started: a.Started}
 		if !a.Started.IsZero() {
 			items[i].Ended = a.Started.Add(a.Took)
 		}

@@ -150,20 +150,20 @@ func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.
 
 // atBarrier is the next wave, from 0, of a run that waits at a barrier, and how many jobs wait so.
 func (s *Server) atBarrier(ctx context.Context, id string) (wave, waiting int) {
-	awaited, _, err := s.cfg.Queue.Awaited(ctx, id)
-	if err != nil {
+	seen := s.cfg.Queue.Look(ctx, 1, queue.Ask{Run: id, Awaited: true})[0]
+	if seen.Err != nil {
 		return 0, 0
 	}
 	l, err := s.restore(ctx, id)
 	if err != nil {
 		return 0, 0
 	}
-	for event, n := range awaited {
+	for event, n := range seen.Awaited {
 		if gate, _, ok := queue.ParseTurn(event); ok && gate > 0 {
 			waiting += n
 		}
 	}
-	wave, _ = l.NextWave(awaited)
+	wave, _ = l.NextWave(seen.Awaited)
 	return wave, waiting
 }
 

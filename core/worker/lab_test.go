@@ -246,26 +246,29 @@ func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch
 func (l *lab) results(la *launch.Launch) []core.Result {
 	l.t.Helper()
 	deadline := time.Now().Add(7 * 24 * time.Hour)
-	cursor := ""
+	news, cursor := map[int]string{queue.Part(la.Run.ID): ""}, ""
 	var out []core.Result
 	for {
-		s, err := l.q.Status(context.Background(), la.Run.ID)
+		got, err := l.q.News(context.Background(), news, max(l.pace.beat, time.Second))
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		records, next, err := l.q.Records(context.Background(), la.Run.ID, cursor, 1000, max(l.pace.beat, time.Second))
-		if err != nil {
-			l.t.Fatal(err)
+		news = got.Next
+		seen := queue.Sight{Next: cursor, More: true}
+		for seen.More {
+			seen = l.q.Look(context.Background(), 1000, queue.Ask{Run: la.Run.ID, Cursor: seen.Next})[0]
+			if seen.Err != nil {
+				l.t.Fatal(seen.Err)
+			}
+			for _, r := range seen.Records {
+				la.Results(r, func(r core.Result) { out = append(out, r) })
+			}
 		}
-		cursor = next
-		for _, r := range records {
-			la.Results(r, func(r core.Result) { out = append(out, r) })
-		}
-		if s.Complete && len(records) == 0 {
+		if cursor = seen.Next; seen.Status.Complete {
 			return out
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("run is not complete after a week: %+v", s)
+			l.t.Fatalf("run is not complete after a week: %+v", seen.Status)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
@@ -114,16 +115,13 @@ func (s *redisServer) sound(runs map[string]int) {
 	for run, jobs := range runs {
 		seen := make(map[int]int, jobs)
 		cursor := ""
-		for {
-			records, next, err := q.Records(ctx, run, cursor, 1000, 0)
-			if err != nil {
-				s.t.Fatal(err)
+		for more := true; more; {
+			sight := q.Look(ctx, 1000, queue.Ask{Run: run, Cursor: cursor})[0]
+			if sight.Err != nil {
+				s.t.Fatal(sight.Err)
 			}
-			if len(records) == 0 {
-				break
-			}
-			cursor = next
-			for _, r := range records {
+			cursor, more = sight.Next, sight.More
+			for _, r := range sight.Records {
 				for i := range max(r.Count, 1) {
 					seen[r.Index+i]++
 				}

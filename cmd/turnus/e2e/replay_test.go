@@ -107,8 +107,9 @@ func TestAttackOverRedisWithAKeyRing(t *testing.T) {
 	w := l.worker("--keyring", ring)
 	ended := func(run string, jobs int) (all []queue.Record) {
 		until(t, "the end of run "+run, func() bool {
-			all, _, err = raw.Records(ctx, run, "", 10, 0)
-			return err == nil && len(all) == jobs
+			seen := raw.Look(ctx, 10, queue.Ask{Run: run})[0]
+			all = seen.Records
+			return seen.Err == nil && len(all) == jobs
 		})
 		return all
 	}

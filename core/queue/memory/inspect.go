@@ -41,79 +41,12 @@ func (q *Queue) status(r *run, now time.Time) queue.Status {
 	return st
 }
 
-// Awaited counts suspended jobs by the event that they wait for.
-func (q *Queue) Awaited(ctx context.Context, id string) (jobs map[string]int, whole bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	r, err := q.find(id)
-	if err != nil {
-		return nil, false, err
-	}
-	return r.awaited(), true, nil
-}
-
 func (r *run) awaited() map[string]int {
 	jobs := make(map[string]int, len(r.events))
 	for event, waiting := range r.events {
 		jobs[event] = len(waiting)
 	}
 	return jobs
-}
-
-// Records returns what was recorded after cursor, which is a position.
-func (q *Queue) Records(ctx context.Context, id, cursor string, limit int, wait time.Duration) ([]queue.Record, string, error) {
-	if limit < 1 {
-		return nil, cursor, fmt.Errorf("records of run %q: max is %d, expected 1 or more: %w", id, limit, core.ErrInvalid)
-	}
-	var timeout <-chan time.Time
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, cursor, err
-		}
-		list, next, news, err := q.records(id, cursor, limit)
-		if err != nil {
-			return nil, cursor, err
-		}
-		if len(list) > 0 {
-			return list, next, nil
-		}
-		if wait <= 0 {
-			return nil, cursor, nil
-		}
-		if timeout == nil {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		select {
-		case <-news:
-		case <-timeout:
-			return nil, cursor, nil
-		case <-ctx.Done():
-		}
-	}
-}
-
-// records returns what is there now, or a channel that closes when there is more.
-func (q *Queue) records(id, cursor string, limit int) ([]queue.Record, string, <-chan struct{}, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	r, err := q.find(id)
-	if err != nil {
-		return nil, cursor, nil, err
-	}
-	from, err := parseCursor(r, cursor)
-	if err != nil {
-		return nil, cursor, nil, err
-	}
-	list := r.unpack(from, limit)
-	if len(list) == 0 && r.news == nil {
-		r.news = make(chan struct{})
-	}
-	return list, strconv.Itoa(from + len(list)), r.news, nil
 }
 
 // parseCursor is how many records are before the cursor.

@@ -77,8 +77,7 @@ type run struct {
 	outcomes [8]int // by position in core.Outcomes
 	ended    int
 	records  []record
-	told     int64         // number behind the run's last hint in Queue.news
-	news     chan struct{} // closed at the next record; nil when nobody waits
+	told     int64 // number behind the run's last hint in Queue.news
 	sweeping bool
 	complete bool
 	doneAt   time.Time

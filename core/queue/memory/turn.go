@@ -307,10 +307,6 @@ func (q *Queue) record(r *run, rec record) {
 	r.records = append(r.records, rec)
 	r.outcomes[rec.outcome] += int(rec.count)
 	r.ended += int(rec.count)
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
-	}
 }
 
 // bad counts the outcomes that spend the budget.

@@ -285,23 +285,24 @@ func awaited(f *fixture) {
 		}
 		f.ack(s, ack)
 	}
-	got, _, err := f.q.Awaited(f.ctx, "a")
-	f.must(err)
+	got := f.awaited("a").Awaited
 	if !maps.Equal(got, want) {
 		f.Fatalf("awaited %v, expected %v", got, want)
 	}
-	got, whole, err := f.q.Awaited(f.ctx, "b")
+	sight := f.awaited("b")
+	eq(f, "partial", sight.Partial, false)
+	eq(f, "of the other run", sight.Awaited["other"], 1)
+	_, err := f.q.Wake(f.ctx, "b", "other")
 	f.must(err)
-	eq(f, "whole", whole, true)
-	eq(f, "of the other run", got["other"], 1)
-	_, err = f.q.Wake(f.ctx, "b", "other")
-	f.must(err)
-	got, _, err = f.q.Awaited(f.ctx, "b")
-	f.must(err)
-	eq(f, "after it was woken", len(got), 0)
-	if _, _, err := f.q.Awaited(f.ctx, "no"); !errors.Is(err, core.ErrNotFound) {
-		f.Errorf("of an unknown run: %v, expected core.ErrNotFound", err)
-	}
+	eq(f, "after it was woken", len(f.awaited("b").Awaited), 0)
+}
+
+// awaited looks at a run, what its suspended jobs wait for included.
+func (f *fixture) awaited(run string) queue.Sight {
+	f.Helper()
+	s := f.q.Look(f.ctx, 1, queue.Ask{Run: run, Awaited: true})[0]
+	f.must(s.Err)
+	return s
 }
 
 func dismiss(f *fixture) {
@@ -333,8 +334,7 @@ func dismiss(f *fixture) {
 	f.must(err)
 	f.ack(s, done(f.one(s), core.Changed))
 	eq(f, "complete", f.status("a").Complete, true)
-	records, _, err := f.q.Records(f.ctx, "a", "", 10, 0)
-	f.must(err)
+	records := f.records("a")
 	eq(f, "records", len(records), 4)
 	for _, rec := range records[:2] {
 		eq(f, "reason", rec.Reason, "a host before it failed")

@@ -354,7 +354,7 @@ func (f *fixture) lookAt(cursor string, most int) queue.Sight {
 	return s
 }
 
-// lookSame: a page of records ends anywhere, and the next begins there; Records and Look take each other's cursors.
+// lookSame: a page of records ends anywhere, and the next begins there.
 func lookSame(f *fixture) {
 	spec := run("a", 60)
 	f.submit(spec)
@@ -376,14 +376,8 @@ func lookSame(f *fixture) {
 		var all []queue.Record
 		for cursor, more := "", true; more; {
 			sight = f.lookAt(cursor, most)
-			list, next, err := f.q.Records(f.ctx, "a", cursor, most, 0)
-			f.must(err)
 			if len(sight.Records) > most {
 				f.Fatalf("%d records, %d were asked for", len(sight.Records), most)
-			}
-			if most < 16 { // Look may give less than it could, Records does not
-				eq(f, "records", fmt.Sprint(sight.Records), fmt.Sprint(list))
-				eq(f, "cursor", sight.Next, next)
 			}
 			all, cursor, more = append(all, sight.Records...), sight.Next, sight.More
 		}

@@ -222,15 +222,15 @@ func (f *fixture) records(run string) []queue.Record {
 	var all []queue.Record
 	cursor := ""
 	for {
-		list, next, err := f.q.Records(f.ctx, run, cursor, 7, 0)
-		f.must(err)
-		if len(list) > 7 {
-			f.Fatalf("Records gave %d, 7 were asked for", len(list))
+		sight := f.q.Look(f.ctx, 7, queue.Ask{Run: run, Cursor: cursor})[0]
+		f.must(sight.Err)
+		if len(sight.Records) > 7 {
+			f.Fatalf("Look gave %d records, 7 were asked for", len(sight.Records))
 		}
-		if len(list) == 0 {
+		all, cursor = append(all, sight.Records...), sight.Next
+		if !sight.More {
 			return all
 		}
-		all, cursor = append(all, list...), next
 	}
 }
 

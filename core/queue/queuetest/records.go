@@ -1,7 +1,6 @@
 package queuetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 var recordTests = []test{
 	{name: "RecordsInOrderExactlyOnce", run: recordsOrder},
-	{name: "RecordsWait", run: recordsWait},
 	{name: "RecordsOfBulkCancel", run: recordsBulk},
 	{name: "RecordsRefuseBadInput", run: recordsInvalid},
 }
@@ -32,72 +30,22 @@ func recordsOrder(f *fixture) {
 		want = append(want, queue.Record{Index: g.Job.Index, Count: 1, Outcome: a.Outcome, Attempt: 1, Detail: a.Detail})
 		if i%5 == 0 { // read as it grows
 			for seen < len(want) {
-				list, next, err := f.q.Records(f.ctx, "a", cursor, 3, 0)
-				f.must(err)
-				if len(list) == 0 || len(list) > 3 {
-					f.Fatalf("Records gave %d of %d that are new, 3 were asked for", len(list), len(want)-seen)
+				sight := f.lookAt(cursor, 3)
+				if n := len(sight.Records); n == 0 || n > 3 {
+					f.Fatalf("Look gave %d of %d records that are new, 3 were asked for", n, len(want)-seen)
 				}
-				for _, r := range list {
+				for _, r := range sight.Records {
 					eq(f, "record", fmt.Sprintf("%+v", r), fmt.Sprintf("%+v", want[seen]))
 					seen++
 				}
-				cursor = next
+				cursor = sight.Next
 			}
-			list, next, err := f.q.Records(f.ctx, "a", cursor, 3, 0)
-			f.must(err)
-			eq(f, "records past the end", len(list), 0)
-			cursor = next
+			sight := f.lookAt(cursor, 3)
+			eq(f, "records past the end", len(sight.Records), 0)
+			cursor = sight.Next
 		}
 	}
 	eq(f, "records from the beginning again", len(f.records("a")), 50)
-}
-
-func recordsWait(f *fixture) {
-	f.submit(run("a", 1))
-	s := f.open("n")
-	l := f.one(s)
-	start := time.Now()
-	list, cursor, err := f.q.Records(f.ctx, "a", "", 10, 30*time.Millisecond)
-	f.must(err)
-	eq(f, "records", len(list), 0)
-	if took := time.Since(start); took < 20*time.Millisecond {
-		f.Errorf("waited %v, expected 30ms", took)
-	}
-	type answer struct {
-		list []queue.Record
-		err  error
-	}
-	ended := make(chan answer, 1)
-	go func() {
-		list, _, err := f.q.Records(f.ctx, "a", cursor, 10, time.Minute)
-		ended <- answer{list, err}
-	}()
-	f.ack(s, done(l, core.Changed))
-	got := <-ended
-	f.must(got.err)
-	eq(f, "records", len(got.list), 1)
-
-	ctx, cancel := context.WithCancel(f.ctx)
-	go func() {
-		_, _, err := f.q.Records(ctx, "a", "", 10, time.Minute) // there is one: at once
-		if err == nil {
-			_, _, err = f.q.Records(ctx, "a", cursorAfter(ctx, f.q, "a"), 10, time.Minute)
-		}
-		ended <- answer{err: err}
-	}()
-	cancel()
-	if got := <-ended; got.err == nil {
-		f.Error("Records returned no error though its context ended")
-	}
-}
-
-// cursorAfter is the cursor behind all records of the run.
-func cursorAfter(ctx context.Context, q queue.Queue, run string) string {
-	_, next, err := q.Records(context.WithoutCancel(ctx), run, "", 1000, 0)
-	if err != nil {
-		return ""
-	}
-	return next
 }
 
 func recordsBulk(f *fixture) {
@@ -123,10 +71,10 @@ func recordsBulk(f *fixture) {
 
 func recordsInvalid(f *fixture) {
 	f.submit(run("a", 1))
-	if _, _, err := f.q.Records(f.ctx, "a", "", 0, 0); !errors.Is(err, core.ErrInvalid) {
+	if err := f.q.Look(f.ctx, 0, queue.Ask{Run: "a"})[0].Err; !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("max 0: error %v, expected core.ErrInvalid", err)
 	}
-	if _, _, err := f.q.Records(f.ctx, "a", "what?", 1, 0); !errors.Is(err, core.ErrInvalid) {
+	if err := f.q.Look(f.ctx, 1, queue.Ask{Run: "a", Cursor: "what?"})[0].Err; !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("odd cursor: error %v, expected core.ErrInvalid", err)
 	}
 }

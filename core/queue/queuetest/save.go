@@ -71,10 +71,8 @@ func saveLease(f *fixture) {
 // states are the last states in the records of a run, by index; a worker's own record has none.
 func (f *fixture) states(run string) map[int]string {
 	f.Helper()
-	records, _, err := f.q.Records(f.ctx, run, "", 100, 0)
-	f.must(err)
 	out := map[int]string{}
-	for _, r := range records {
+	for _, r := range f.records(run) {
 		out[r.Index] = string(r.State)
 		if len(r.State) > 0 && (len(r.Detail) > 0 || r.Reason == "" || r.Count != 1) {
 			f.Errorf("record %+v: a state stands in records of one job that the queue ended", r)

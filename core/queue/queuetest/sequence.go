@@ -574,8 +574,8 @@ func (m *machine) ended(t *rapid.T, r queue.Run) {
 	}
 	both(t, m, "Records of "+r.ID, func(s *side) (map[int]string, error) {
 		got := map[int]string{}
-		list, _, err := s.q.Records(t.Context(), r.ID, "", 10_000, 0)
-		for _, rec := range list {
+		sight := s.q.Look(t.Context(), 10_000, queue.Ask{Run: r.ID})[0]
+		for _, rec := range sight.Records {
 			for i := rec.Index; i < rec.Index+rec.Count; i++ {
 				if got[i] != "" {
 					t.Fatalf("job %d of %s was recorded twice", i, r.ID)
@@ -586,6 +586,6 @@ func (m *machine) ended(t *rapid.T, r queue.Run) {
 				}
 			}
 		}
-		return got, err
+		return got, sight.Err
 	})
 }

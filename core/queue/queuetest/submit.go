@@ -184,8 +184,7 @@ func unknownRun(f *fixture) {
 	}
 	_, err := f.q.Status(f.ctx, "no")
 	wants("Status", err)
-	_, _, err = f.q.Records(f.ctx, "no", "", 1, 0)
-	wants("Records", err)
+	wants("Look", f.q.Look(f.ctx, 1, queue.Ask{Run: "no", Awaited: true})[0].Err)
 	_, err = f.q.Payload(f.ctx, "no")
 	wants("Payload", err)
 	_, err = f.q.Explain(f.ctx, core.JobID{Run: "no"})

@@ -178,7 +178,8 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 		st, err := q.Status(ctx, id)
 		return err == nil && st.Complete
 	})
-	list, _, err := q.Records(ctx, id, "", 1000, 0)
+	seen := q.Look(ctx, 1000, queue.Ask{Run: id})[0]
+	list, err := seen.Records, seen.Err
 	if err != nil || len(list) != n {
 		t.Fatalf("%d records (%v), expected %d", len(list), err, n)
 	}
@@ -339,7 +340,8 @@ func finishAll(t *testing.T, q *redis.Queue, gone string) {
 		if err != nil || st.Pending+st.Blocked+st.Waiting+st.Suspended != 0 {
 			t.Fatalf("after %s was deleted: %+v, %v", gone, st, err)
 		}
-		list, _, err := q.Records(ctx, id, "", 1000, 0)
+		sight := q.Look(ctx, 1000, queue.Ask{Run: id})[0]
+		list, err := sight.Records, sight.Err
 		if err != nil {
 			t.Fatal(err)
 		}

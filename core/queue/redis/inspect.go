@@ -22,16 +22,16 @@ func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
 	return list[0].load.Status, list[0].err
 }
 
-// Awaited counts suspended jobs by the event that they wait for.
-func (q *Queue) Awaited(ctx context.Context, run string) (jobs map[string]int, whole bool, err error) {
-	jobs, whole = map[string]int{}, true
-	for from := ""; ; whole = false {
+// awaited counts suspended jobs by the event that they wait for, in several steps: between them jobs may move.
+func (q *Queue) awaited(ctx context.Context, run string) (jobs map[string]int, err error) {
+	jobs = map[string]int{}
+	for from := ""; ; {
 		v, err := q.eval(ctx, q.scripts.awaited, run, from)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if n, ok := v.(int64); ok && n < 0 {
-			return nil, false, fmt.Errorf("events of run %q: %w", run, core.ErrNotFound)
+			return nil, fmt.Errorf("events of run %q: %w", run, core.ErrNotFound)
 		}
 		r := newReply(v)
 		more := r.int() == 1
@@ -40,7 +40,7 @@ func (q *Queue) Awaited(ctx context.Context, run string) (jobs map[string]int, w
 			jobs[from] = r.int()
 		}
 		if err := r.end("awaited"); err != nil || !more {
-			return jobs, whole, err
+			return jobs, err
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		return ex, nil
 	}
 	if ex.State == core.Done {
-		ex.Reason, err = q.explainEnd(ctx, job)
+		ex.Reason, err = q.explainEnd(ctx, job, b, c)
 		return ex, err
 	}
 	if ex.Reason = explain(ex, a, b, c); ex.State == core.Blocked {
@@ -146,19 +146,21 @@ func lockKind(name string) string {
 	return "group"
 }
 
-// explainEnd looks the outcome up in the log, from its end.
-func (q *Queue) explainEnd(ctx context.Context, job core.JobID) (string, error) {
-	log, err := q.log(ctx, job.Run, 0, false)
-	if err != nil {
-		return "", err
-	}
-	if log.small {
-		list, err := unpackRecords(entry{text: log.text})
+// explainEnd finds the outcome in the records of run number no, from their end: in small where the run keeps them
+// itself, else in its stream.
+func (q *Queue) explainEnd(ctx context.Context, job core.JobID, no, small string) (string, error) {
+	if small != "" {
+		list, err := unpackRecords(entry{text: small})
 		reason, _ := whyEnded(list, job.Index)
 		return reason, err
 	}
+	number, err := strconv.ParseInt(no, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("explain job %s: run number %q: %w", job, no, err)
+	}
+	stream := q.keys.run(number, "xLog")
 	for before := "+"; ; {
-		page, err := q.client.XRevRangeN(ctx, q.keys.run(log.run, "xLog"), before, "-", 64).Result()
+		page, err := q.client.XRevRangeN(ctx, stream, before, "-", 64).Result()
 		if err != nil {
 			return "", translate(ctx, err, "explain")
 		}

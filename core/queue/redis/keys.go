@@ -40,7 +40,6 @@ func fixedKeys() []key {
 		{"kMark", "mark"},           // list: at most one marker that wakes one idle node
 		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it
 		{"kPayloads", "payloads"},   // hash: number of such a run -> its payload, if it is long
-		{"kWatched", "watched"},     // hash: number of such a run -> how many wait for its next record
 		{"kBoard", "board"},         // zset: names of documents by when they expire
 		{"kNews", "news"},           // stream: ids of runs in which something has happened
 	}
@@ -72,7 +71,6 @@ func suffixes() []key {
 		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
 		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
-		{"xNews", ":v"},      // run, list: wakes who waits for a record of a small run; for a second at most
 		{"xReady", ":z"},     // tenant, zset: ready runs by rank
 		{"xRuns", ":u"},      // tenant, set: its runs
 	}
@@ -82,7 +80,7 @@ func suffixes() []key {
 func runSuffixes() []string {
 	var out []string
 	for _, k := range suffixes() {
-		if k.lua != "xReady" && k.lua != "xRuns" && k.lua != "xLeases" && k.lua != "xNews" {
+		if k.lua != "xReady" && k.lua != "xRuns" && k.lua != "xLeases" {
 			out = append(out, k.name)
 		}
 	}

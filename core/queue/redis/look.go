@@ -79,7 +79,7 @@ func (q *Queue) sight(ctx context.Context, a queue.Ask, at position, most int, l
 	}
 	if s.Awaited = l.events; l.moreEvents {
 		s.Partial = true
-		s.Awaited, _, s.Err = q.Awaited(ctx, a.Run)
+		s.Awaited, s.Err = q.awaited(ctx, a.Run)
 	}
 	return s
 }

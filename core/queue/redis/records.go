@@ -1,18 +1,15 @@
 package redis
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"regexp"
 	"strconv"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/redisconn"
 )
 
 const recordsPage = 128 // stream entries read at once; an entry is what one turn recorded in a run
@@ -39,73 +36,6 @@ func parseCursor(s string) (position, bool) {
 }
 
 func (p position) String() string { return p.entry + "+" + strconv.Itoa(p.skip) }
-
-// Records returns what was recorded after cursor, in order.
-func (q *Queue) Records(ctx context.Context, run, cursor string, limit int, wait time.Duration) ([]queue.Record, string, error) {
-	at, ok := parseCursor(cursor)
-	if !ok {
-		return nil, cursor, fmt.Errorf("records of run %q: cursor %q was not given out: %w", run, cursor, core.ErrInvalid)
-	}
-	if limit < 1 {
-		return nil, cursor, fmt.Errorf("records of run %q: max is %d, expected 1 or more: %w", run, limit, core.ErrInvalid)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, cursor, err
-	}
-	for end := time.Now().Add(wait); ; {
-		left := time.Until(end)
-		log, err := q.log(ctx, run, at.skip, left > 0)
-		if err != nil {
-			return nil, cursor, fmt.Errorf("records of run %q: %w", run, err)
-		}
-		var list []queue.Record
-		var next position
-		sleep := []any{"blpop", q.keys.run(log.run, "xNews"), redisconn.BlockTime{}}
-		if log.small {
-			list, next, err = log.page(at, limit)
-		} else {
-			key := q.keys.run(log.run, "xLog")
-			list, next, err = q.page(ctx, key, at, limit)
-			sleep = []any{"xread", "count", 1, "block", redisconn.BlockTime{}, "streams", key, at.entry}
-		}
-		if err != nil || len(list) > 0 {
-			return list, next.String(), err
-		}
-		if left <= 0 {
-			return nil, cursor, nil
-		}
-		if _, err := q.blocked(ctx, min(left, backstop), sleep...); err != nil {
-			return nil, cursor, err
-		}
-		if ctx.Err() != nil {
-			return nil, cursor, ctx.Err()
-		}
-	}
-}
-
-// runLog is where the records of a run are: in the text, if the run is small, else in a stream.
-type runLog struct {
-	run   int64
-	small bool
-	text  string
-}
-
-// log finds the records of a run. With wait, who changes a small run that has not more than skip records wakes this reader.
-func (q *Queue) log(ctx context.Context, run string, skip int, wait bool) (runLog, error) {
-	v, err := q.eval(ctx, q.scripts.records, run, skip, flag(wait))
-	if err != nil {
-		return runLog{}, err
-	}
-	if n, ok := v.(int64); ok && n < 0 {
-		return runLog{}, errNoRun
-	}
-	r := newReply(v)
-	log := runLog{run: r.int64(), small: !r.empty()}
-	if log.small {
-		log.text = r.text()
-	}
-	return log, r.end("records")
-}
 
 var errNoRun = fmt.Errorf("no such run: %w", core.ErrNotFound)
 
@@ -142,34 +72,6 @@ func take(entries []entry, at position, limit int) (list []queue.Record, next po
 		}
 	}
 	return list, at, true, nil
-}
-
-// page reads the text of a small run. If the run gets a stream, the text is its first entry: a cursor goes on to count in it.
-func (l *runLog) page(at position, limit int) ([]queue.Record, position, error) {
-	list, at, _, err := take([]entry{{text: l.text}}, at, limit)
-	return list, at, err
-}
-
-func (q *Queue) page(ctx context.Context, key string, at position, limit int) ([]queue.Record, position, error) {
-	var list []queue.Record
-	for {
-		msgs, err := q.client.XRangeN(ctx, key, "("+at.entry, "+", int64(min(recordsPage, limit+1))).Result()
-		if err != nil {
-			return nil, at, translate(ctx, err, "records")
-		}
-		entries := make([]entry, len(msgs))
-		for i, m := range msgs {
-			entries[i] = entryOf(m)
-		}
-		more, next, whole, err := take(entries, at, limit-len(list))
-		if err != nil {
-			return nil, at, err
-		}
-		list, at = append(list, more...), next
-		if len(msgs) == 0 || len(list) == limit || !whole {
-			return list, at, nil
-		}
-	}
 }
 
 // unpackRecords reads the layout of record in base.lua.

@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, records, payload, open, beat, shut, format, adopt, save, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, payload, open, beat, shut, format, adopt, save, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -63,7 +63,6 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.turn, "turn", "base small locks jobs trust"},
 		{&s.accept, "accept", "base small locks jobs forget"},
 		{&s.submit, "submit", "base small locks jobs forget"},
-		{&s.records, "records", ""},
 		{&s.payload, "payload", ""},
 		{&s.format, "format", "trust"},
 		{&s.open, "open", "base small locks"},

@@ -50,9 +50,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"publish":  {publishWrites},
 		"recovery": {recoveryHolds},
 		"save":     {saveWrites, saveRefuses},
-		"look":     {lookReads, lookBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
+		"look":     {lookOfSmall, lookReads, lookBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
 		"payload":  {payloadOfSmall},
-		"records":  {recordsOfSmall},
 		"submit":   {submitWrites, submitSpans, submitGrows, submitForgets},
 		"tidy":     {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyReadsSettled},
 		"turn":     {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
@@ -257,6 +256,12 @@ func (b bench) status(id string) queue.Status {
 	st, err := b.q.Status(b.Context(), id)
 	b.must(err)
 	return st
+}
+
+// look reads the status of a run and at most 9 records behind cursor.
+func (b bench) look(id, cursor string) queue.Sight {
+	b.Helper()
+	return b.q.Look(b.Context(), 9, queue.Ask{Run: id, Cursor: cursor})[0]
 }
 
 // sound is Check without a finding.

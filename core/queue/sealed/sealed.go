@@ -215,19 +215,7 @@ func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 	return plain, nil
 }
 
-// Records opens what workers recorded. A record that is not what was sealed for its job keeps its outcome, and says so.
-func (q *Queue) Records(ctx context.Context, run, cursor string, most int, wait time.Duration) ([]queue.Record, string, error) {
-	list, next, err := q.Queue.Records(ctx, run, cursor, most, wait)
-	if err != nil {
-		return list, next, err
-	}
-	if err := q.openRecords(run, list); err != nil {
-		return nil, cursor, err
-	}
-	return list, next, nil
-}
-
-// Look opens what workers recorded. A run of which this process lacks the key is answered with that as its error.
+// Look opens what workers recorded. A record that is not what was encrypted for its job keeps its outcome, and says so. A run of which this process lacks the key is answered with that as its error.
 func (q *Queue) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
 	sights := q.Queue.Look(ctx, most, asks...)
 	for i := range sights {

@@ -236,7 +236,8 @@ func TestNothingIsLegibleInRedis(t *testing.T) {
 		t.Error("it is in Redis in the clear")
 	}
 	ctx := t.Context()
-	list, _, err := n.Records(ctx, "r", "", 10, 0)
+	seen := n.Look(ctx, 10, queue.Ask{Run: "r"})[0]
+	list, err := seen.Records, seen.Err
 	if err != nil || len(list) != 1 || string(list[0].Detail) != "detail of "+word {
 		t.Errorf("records %+v, %v", list, err)
 	}
@@ -266,7 +267,7 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 		for what, err := range map[string]error{
 			"Payload": second(n.Payload(ctx, "r")),
 			"Posted":  third(n.Posted(ctx, "windows", 0)),
-			"Records": third(n.Records(ctx, "r", "", 10, 0)),
+			"Look":    n.Look(ctx, 10, queue.Ask{Run: "r"})[0].Err,
 		} {
 			if !errors.Is(err, keyring.ErrNoKey) {
 				t.Errorf("%s, %s: %v", name, what, err)
@@ -500,7 +501,8 @@ func TestATamperedRecordSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.turn(0, done(leases[1]))
-	list, _, err := n.Records(t.Context(), "r", "", 10, 0)
+	seen := n.Look(t.Context(), 10, queue.Ask{Run: "r"})[0]
+	list, err := seen.Records, seen.Err
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}

@@ -342,7 +342,6 @@ end
 
 function flushrun(f)
   local k, t = f.k, f.t
-  if f.rec then told[#told + 1] = f.no end
   if f.rec or f.tell then news[#news + 1], f.tell = f.id, false end
   if f.small then return flushsmall(f) end
   if f.rec then call('XADD', k .. xLog, '*', 'r', concat(f.rec)) end
@@ -419,19 +418,6 @@ local function flushlocks()
   for i = 1, #del, 1000 do call('HDEL', kLocks, unpack(del, i, min(i + 999, #del))) end
 end
 
--- wakewatchers wakes those who wait for records of small runs: each of them takes one element.
-local function wakewatchers()
-  if #told == 0 or call('EXISTS', kWatched) == 0 then return end
-  for i, n in ipairs(call('HMGET', kWatched, unpack(told))) do
-    if n then
-      local k = pRun .. told[i] .. xNews
-      for _ = 1, min(tonumber(n), 16) do call('LPUSH', k, '1') end
-      call('PEXPIRE', k, 1000)
-      call('HDEL', kWatched, told[i])
-    end
-  end
-end
-
 -- tellnews hints at the runs with news; see DESIGN.md.
 local function tellnews()
   for i = 1, #news, NEWS_PAGE do
@@ -466,7 +452,6 @@ local function flush(...)
     end
   end
   flushlocks()
-  wakewatchers()
   tellnews()
   tick('seq', seq, 'bseq', bseq, 'vt', vt, ...)
   marker()

@@ -1,6 +1,6 @@
 -- explain.lua: where one job is. Changes nothing.
 -- Needs: base, locks, jobs. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
--- {'RANGE', total} without the job. a, b, c depend on the state: see explain.go.
+-- {'RANGE', total} without the job. a, b, c depend on the state: see inspect.go.
 -- Bounds: one look-up a session, O(log n) of the ready and of the settled ranges and, of a run with timed segments, 10000 of them.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
@@ -71,4 +71,4 @@ while lo < hi do
     return { 'done', oc, 0, 0, -1 }
   end
 end
-return { 'done', 0, 0, 0, -1 }
+return { 'done', 0, f.no, f.small and f.log or '', -1 }

@@ -39,7 +39,6 @@ local function forget(n)
   end
   if #gone > 0 then
     call('HDEL', kSmall, unpack(gone))
-    call('HDEL', kWatched, unpack(gone))
     call('HDEL', kPayloads, unpack(gone))
   end
   call('ZREM', kDone, unpack(old))

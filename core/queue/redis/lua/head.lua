@@ -12,7 +12,7 @@ local wall, now, ahead, age
 local seq, bseq, vt, tkat, tks -- the rest of kMeta
 local waiters -- jobs parked on locks, in the whole pool
 local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leases, locks of this script
-local told, classes, smallset, smalldone, duedel = {}, {}, {}, {}, {} -- runs with new records; see small.lua; runs to take out of kDue
+local classes, smallset, smalldone, duedel = {}, {}, {}, {} -- see small.lua; runs to take out of kDue
 local news = {} -- ids of runs of which the pool's log gets a hint
 local phaseLease -- set while leasing: a flow that becomes ready then joins the heap
 -- What is called by functions that come before them.

@@ -50,7 +50,6 @@ local function ackone(x, l, oc, detail)
     oc == 1 and '\1\0\0\0\0\0\0\0' or oc == 2 and '\0\1\0\0\0\0\0\0' or '\0\0\1\0\0\0\0\0', log, reason, tno, 1, cfg, fix)
   local m = #smalldone
   smalldone[m + 1], smalldone[m + 2] = class(cfg).forget, s
-  told[#told + 1] = s
   news[#news + 1] = x.id
   if getlock(l.lock) == l.key then
     setlock(l.lock, false)
